@@ -1,0 +1,3 @@
+from perfsim.cli.main import run
+
+run()

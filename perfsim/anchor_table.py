@@ -1,0 +1,141 @@
+"""Anchors: whole training iterations that others measured on one GPU, one CSV file a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsim.catalog import Catalog
+from perfsim.errors import DataError
+from perfsim.profile import PRECISIONS
+from perfsim.quantity import Kind
+from perfsim.table import kind_of, number, read_table
+
+__all__ = ["Anchor", "Anchors", "load_anchors", "read_anchors"]
+
+SCHEMA = "perfsim/anchors/1"
+COVERS = ("iteration", "forward_backward")
+USES = ("level", "ratio")
+COLUMNS = (
+    "model",
+    "precision",
+    "batch",
+    "sequence",
+    "iteration_ms",
+    "spread_percent",
+    "framework",
+    "covers",
+    "use",
+    "kind",
+    "source",
+    "note",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """One measured training iteration on one GPU.
+
+    ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` is ``level``, or
+    ``ratio`` where something beside the GPU slowed it (input): then it serves only to compare
+    GPUs that the same source measured.
+    """
+
+    model: str
+    precision: str
+    batch: int
+    sequence: int | None
+    iteration_s: float
+    spread: float | None
+    framework: str
+    covers: str
+    use: str
+    kind: Kind
+    source: str
+    note: str = ""
+
+
+class Anchors(Mapping[str, Sequence[Anchor]]):
+    """Anchors by GPU name, each file read when first asked for."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._read: dict[str, tuple[Anchor, ...]] = {}
+
+    def __getitem__(self, gpu: str) -> tuple[Anchor, ...]:
+        """Return a GPU's anchors, none where it has no file."""
+        if gpu not in self._read:
+            self._read[gpu] = load_anchors(gpu, self._catalog)
+        return self._read[gpu]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of all GPUs."""
+        return iter(sorted(self._catalog.files("devices")))
+
+    def __len__(self) -> int:
+        """Return how many GPUs there are."""
+        return len(self._catalog.files("devices"))
+
+
+def load_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
+    """Return the anchors of a GPU by its file name; none where no folder has any.
+
+    Examples
+    --------
+    >>> [anchor] = [a for a in load_anchors("v100-pcie", Catalog()) if a.model == "resnet50"]
+    >>> f"{anchor.batch} images in {anchor.iteration_s * 1e3:.2f} ms"
+    '64 images in 252.86 ms'
+    """
+    for folder in catalog.folders:
+        path = folder / "devices" / f"{gpu}.anchors.csv"
+        if path.is_file():
+            return read_anchors(path)
+    return ()
+
+
+def read_anchors(path: Path) -> tuple[Anchor, ...]:
+    """Read and check one file of anchors.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    return tuple(_anchor(cells, path, row) for row, cells in read_table(path, SCHEMA, COLUMNS))
+
+
+def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
+    for column, allowed in (("precision", PRECISIONS), ("covers", COVERS), ("use", USES)):
+        if cells[column] not in allowed:
+            raise DataError(
+                f"{cells[column]!r}; allowed: {', '.join(allowed)}",
+                path=path,
+                row=row,
+                column=column,
+            )
+    for column in ("model", "source"):
+        if not cells[column]:
+            raise DataError("is empty", path=path, row=row, column=column)
+    whole: dict[str, int | None] = {"sequence": None}
+    for column in ("batch", "sequence"):
+        if cells[column] or column == "batch":
+            value = number(cells[column], column, path, row, positive=True)
+            if value != int(value):
+                raise DataError(f"{value} is not whole", path=path, row=row, column=column)
+            whole[column] = int(value)
+    spread = cells["spread_percent"]
+    return Anchor(
+        cells["model"],
+        cells["precision"],
+        whole["batch"] or 0,
+        whole["sequence"],
+        number(cells["iteration_ms"], "iteration_ms", path, row, positive=True) / 1e3,
+        number(spread, "spread_percent", path, row) / 100 if spread else None,
+        cells["framework"],
+        cells["covers"],
+        cells["use"],
+        kind_of(cells["kind"], path, row),
+        cells["source"],
+        cells["note"],
+    )

@@ -1,0 +1,1 @@
+"""The command line: a thin skin that reads options, calls the library and prints."""

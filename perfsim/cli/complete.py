@@ -1,0 +1,44 @@
+"""Names for shell completion."""
+
+from __future__ import annotations
+
+__all__ = ["fusions", "gpus", "methods", "models", "networks"]
+
+
+def _starting(names: list[str], incomplete: str) -> list[str]:
+    return [name for name in sorted(names) if name.startswith(incomplete)]
+
+
+def models(incomplete: str) -> list[str]:
+    """Complete a model's name."""
+    from perfsim.catalog import Catalog
+
+    return _starting(list({stem.split(".")[0] for stem in Catalog().files("models")}), incomplete)
+
+
+def gpus(incomplete: str) -> list[str]:
+    """Complete a GPU's name."""
+    from perfsim.catalog import Catalog
+
+    return _starting(list(Catalog().files("devices")), incomplete)
+
+
+def networks(incomplete: str) -> list[str]:
+    """Complete a network's name."""
+    from perfsim.catalog import Catalog
+
+    return _starting(list(Catalog().files("networks")), incomplete)
+
+
+def methods(incomplete: str) -> list[str]:
+    """Complete a method's name."""
+    from perfsim.method import method_names
+
+    return _starting(method_names(), incomplete)
+
+
+def fusions(incomplete: str) -> list[str]:
+    """Complete a fusion policy's name."""
+    from perfsim import fusion
+
+    return _starting(fusion.policies(), incomplete)

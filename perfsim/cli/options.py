@@ -1,0 +1,76 @@
+"""Options that several commands share, and the scenario they describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from perfsim.errors import RequestError
+
+if TYPE_CHECKING:
+    from perfsim.catalog import Catalog
+
+__all__ = ["Json", "Out", "Profiles", "scenario_fields", "settings"]
+
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Profiles: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--profiles", metavar="DIR", help="Folder of your own profiles, looked into first."
+    ),
+]
+Out: TypeAlias = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Also write the JSON object here.")
+]
+
+
+def settings(pairs: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split ``name=value`` settings into the method's and, by ``fusion.``, the fusion policy's.
+
+    Raises
+    ------
+    RequestError
+        If one is not name=value, or a name is given twice.
+
+    Examples
+    --------
+    >>> settings(["density=0.01", "fusion.cycle_time=2ms"])
+    ({'density': '0.01'}, {'cycle_time': '2ms'})
+    """
+    method: dict[str, str] = {}
+    fusion: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name or not value:
+            raise RequestError(f"--set: {pair!r} is not name=value, such as density=0.01.")
+        group = fusion if name.startswith("fusion.") else method
+        name = name.removeprefix("fusion.")
+        if name in group:
+            raise RequestError(f"--set: {name!r} is given twice.")
+        group[name] = value
+    return method, fusion
+
+
+def scenario_fields(
+    catalog: Catalog, scenario: str | None, flags: dict[str, Any], pairs: list[str]
+) -> tuple[dict[str, Any], str]:
+    """Return the scenario's fields, flags over file, and the name of the file.
+
+    ``scenario`` is a path or the name of a shipped scenario.
+    """
+    from perfsim.scenario import read_file
+
+    fields: dict[str, Any] = {}
+    if scenario:
+        fields = dict(read_file(catalog.scenario(scenario))["scenario"])
+    method, fusion = settings(pairs)
+    for name, value in flags.items():
+        if value is not None:
+            fields[name] = value
+    if method:
+        fields["options"] = {**fields.get("options", {}), **method}
+    if fusion:
+        fields["fusion_options"] = {**fields.get("fusion_options", {}), **fusion}
+    return fields, scenario or ""

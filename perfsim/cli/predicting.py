@@ -1,0 +1,155 @@
+"""``perfsim predict``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perfsim.cli import complete
+from perfsim.cli.options import Json, Out, Profiles, scenario_fields
+
+__all__ = ["predict_command"]
+
+
+def predict_command(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Model, such as resnet50 (`perfsim list models`).", autocompletion=complete.models
+        ),
+    ] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N", help="GPUs in all.")] = None,
+    net: Annotated[
+        str | None,
+        typer.Option(
+            help="Network between nodes: a name such as 1gbe, 10gbe, ib100 (`perfsim list"
+            " networks`) or rate,latency such as 10Gbit/s,50us.",
+            autocompletion=complete.networks,
+            show_default="10gbe",
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Training method (`perfsim list methods`).",
+            autocompletion=complete.methods,
+            show_default="ssgd",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            help="GPU (`perfsim list gpus`).", autocompletion=complete.gpus, show_default="v100"
+        ),
+    ] = None,
+    gpus_per_node: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="GPUs of a node; must divide --gpus.",
+            show_default="what the network states, or 4",
+        ),
+    ] = None,
+    placement: Annotated[
+        str | None, typer.Option(help="GPUs on each node when nodes are uneven, such as 3,5.")
+    ] = None,
+    intra_net: Annotated[
+        str | None,
+        typer.Option(
+            help="Network inside a node: pcie3, nvlink, ... or rate,latency.",
+            autocompletion=complete.networks,
+            show_default="the network's own, or pcie3",
+        ),
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Samples a GPU.", show_default="that of the profile"),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="fp32, tf32, amp-fp16 or amp-bf16.", show_default="that of the profile"),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Option of the method, such as density=0.01; fusion.NAME=VALUE for the fusion"
+            " policy's. May be repeated.",
+        ),
+    ] = None,
+    fusion: Annotated[
+        str | None,
+        typer.Option(
+            help="How gradients are fused into messages (`perfsim list fusion`).",
+            autocompletion=complete.fusions,
+            show_default="the method's own, or size",
+        ),
+    ] = None,
+    bucket: Annotated[
+        str | None,
+        typer.Option(
+            help="Bucket size, such as 25MiB.",
+            show_default="the policy's own; size: 25MiB after a first bucket of 1MiB",
+        ),
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            help="All-reduce algorithm: auto, ring, tree, hierarchical.", show_default="auto"
+        ),
+    ] = None,
+    overlap: Annotated[
+        bool | None,
+        typer.Option(
+            "--overlap/--no-overlap",
+            help="Whether communication runs beside the backward pass.",
+            show_default="overlap",
+        ),
+    ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="Scenario file (TOML) or shipped scenario; flags override it."),
+    ] = None,
+    profiles: Profiles = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
+    from perfsim.catalog import Catalog
+    from perfsim.prediction import predict
+    from perfsim.scenario import make_scenario
+
+    catalog = Catalog(profiles)
+    flags = {
+        "model": model,
+        "gpus": gpus,
+        "net": net,
+        "method": method,
+        "gpu": gpu,
+        "gpus_per_node": gpus_per_node,
+        "placement": placement,
+        "intra_net": intra_net,
+        "batch": batch,
+        "precision": precision,
+        "fusion": fusion,
+        "bucket": bucket,
+        "algorithm": algorithm,
+        "overlap": overlap,
+    }
+    fields, source = scenario_fields(catalog, scenario, flags, set_ or [])
+    prediction = predict(make_scenario(fields, source), catalog)
+    result = prediction.to_dict()
+    if out is not None:
+        from perfsim.report.files import write_json
+
+        write_json(out, result)
+    if json:
+        from perfsim.report.files import json_text
+
+        typer.echo(json_text(result))
+    else:
+        from perfsim.report.terminal import print_prediction
+
+        print_prediction(prediction)

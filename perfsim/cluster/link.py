@@ -1,0 +1,72 @@
+"""A link: what one class of wire costs, with the origin of every number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfsim.cluster.latency import Latency
+from perfsim.errors import RequestError
+from perfsim.quantity import Quantity
+from perfsim.units import parse_rate, parse_seconds
+
+__all__ = ["GIVEN", "Link", "custom_link"]
+
+GIVEN = "given by the user"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One class of wire: between the GPUs of a node (intra) or between nodes (inter).
+
+    Parameters
+    ----------
+    name : the network that it belongs to
+    rate : what one ring sees on its busiest link; between nodes, of one NIC [B/s]
+    tree_rate : what a double binary tree sees, so that its time is 2 n / tree_rate [B/s]
+    gamma : reduction of one byte on the GPU [s/B]
+    ring, tree : latency of one hop of a ring, of a tree, by message size
+    ranks : fewest and most GPUs in what was measured; None where nothing was
+    """
+
+    name: str
+    rate: Quantity
+    tree_rate: Quantity
+    gamma: Quantity
+    ring: Latency
+    tree: Latency
+    ranks: tuple[int, int] | None = None
+
+
+def custom_link(text: str, field: str) -> Link:
+    """Return the link that a user writes as ``rate,latency``, both with a unit.
+
+    Raises
+    ------
+    RequestError
+        If a part is missing, is no rate or time, or the rate is zero.
+
+    Examples
+    --------
+    >>> link = custom_link("10Gbit/s,50us", "--net")
+    >>> link.rate.value, link.ring.at(1e6)
+    (1250000000.0, 5e-05)
+    """
+    parts = [part.strip() for part in text.split(",")]
+    rate = parse_rate(parts[0], field)
+    if rate == 0:
+        raise RequestError(f"{field}: the rate in {text!r} must be above zero.")
+    if len(parts) == 1:
+        raise RequestError(
+            f"{field}: {text!r} is a rate without a latency; write rate,latency such as"
+            f" '{text},50us'."
+        )
+    if len(parts) > 2:
+        raise RequestError(
+            f"{field}: {text!r} has {len(parts)} parts; a link of your own is rate,latency such"
+            " as '10Gbit/s,50us'."
+        )
+    alpha = Quantity(parse_seconds(parts[1], field), "s/hop", "derived", GIVEN)
+    speed = Quantity(rate, "B/s", "derived", GIVEN)
+    gamma = Quantity(0.0, "s/B", "derived", "a link given by the user has no reduction cost")
+    latency = Latency.constant(alpha)
+    return Link(text, speed, speed, gamma, latency, latency)

@@ -1,0 +1,109 @@
+"""Networks: files of measured links (``profiles/networks/<name>.toml``), or a link of one's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsim.catalog import Catalog
+from perfsim.cluster.link import Link, custom_link
+from perfsim.cluster.network_file import read_link, read_table
+from perfsim.errors import RequestError
+
+__all__ = ["SCHEMA", "Network", "load_network", "read_network"]
+
+SCHEMA = "perfsim/network/1"
+KEYS = ("schema", "name", "title", "transport", "gpus_per_node", "nics_per_node", "notes", "link")
+CLASSES = ("inter", "intra")
+NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network as its file states it: links by class (``inter``, ``intra``) and its shape.
+
+    ``gpus_per_node`` is None where the file leaves it open; ``nics_per_node`` counts the NICs
+    that the GPUs of a node share.
+    """
+
+    name: str
+    title: str
+    transport: str
+    gpus_per_node: int | None
+    nics_per_node: int
+    links: Mapping[str, Link]
+    notes: tuple[str, ...] = ()
+    path: str = ""
+
+    def link(self, of: str, field: str) -> Link:
+        """Return the link of a class.
+
+        Raises
+        ------
+        RequestError
+            If the network has none; says what it has.
+        """
+        if of in self.links:
+            return self.links[of]
+        place = {"inter": "between nodes", "intra": "between the GPUs of a node"}
+        raise RequestError(
+            f"{field}: {self.name!r} has no link {place[of]} (class {of!r}), only"
+            f" {', '.join(map(repr, self.links))}; `perfsim list networks` shows which have."
+        )
+
+
+def read_network(path: Path) -> Network:
+    """Read and check one network file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read or breaks the format: file, key, what was found, what is allowed.
+    """
+    table = read_table(path)
+    schema = table.text("schema")
+    if schema != SCHEMA:
+        newer = schema.startswith("perfsim/network/")
+        hint = "; a newer perfsim may read it" if newer else ""
+        raise table.wrong("schema", f"found {schema!r}, this perfsim reads {SCHEMA!r}{hint}")
+    table.only(KEYS)
+    name = table.text("name")
+    links: dict[str, Link] = {}
+    for part in table.tables("link"):
+        of = part.choice("class", CLASSES)
+        if of in links:
+            raise part.wrong("class", f"{of!r} stands in an earlier [[link]]; one of each class")
+        links[of] = read_link(part, name)
+    return Network(
+        name=name,
+        title=table.text("title"),
+        transport=table.text("transport"),
+        gpus_per_node=table.whole("gpus_per_node") if "gpus_per_node" in table.values else None,
+        nics_per_node=table.whole("nics_per_node") if "nics_per_node" in table.values else 1,
+        links=links,
+        notes=table.texts("notes"),
+        path=str(path),
+    )
+
+
+def load_network(text: str, catalog: Catalog, field: str) -> Network:
+    """Return the network of a preset's name, or a link of the user's own as ``rate,latency``.
+
+    Raises
+    ------
+    RequestError
+        If there is no such preset, or the rate or latency is wrong.
+    DataError
+        If the preset's file is damaged.
+
+    Examples
+    --------
+    >>> load_network("10Gbit/s,50us", Catalog(), "--net").transport
+    'custom'
+    """
+    if "," in text or "/" in text or NUMBER.fullmatch(text):
+        link = custom_link(text, field)
+        return Network(text, text, "custom", None, 1, {of: link for of in CLASSES})
+    return read_network(catalog.path("networks", text, field, "networks"))

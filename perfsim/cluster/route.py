@@ -1,0 +1,144 @@
+"""One algorithm on one cluster: all that does not depend on the message size, worked out once."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from itertools import accumulate
+
+from perfsim.cluster.latency import Latency
+from perfsim.cluster.link import Link
+from perfsim.cluster.wiring import Wiring
+from perfsim.collectives import Algorithm, Hops, Parts
+from perfsim.quantity import Cost, Quantity, Term
+from perfsim.units import format_bytes
+
+__all__ = ["Route"]
+
+PROBE_BYTES = 1e6
+"""A message to find out which links' numbers a formula uses; any size does."""
+
+NUDGE = 1.0 - 1e-6
+"""How much slower a rate is made to see whether the formula feels it, busiest link or not."""
+
+
+class Route:
+    """The hops that an algorithm takes over the links of a cluster.
+
+    Where a latency curve falls faster than the wire time grows, the sum would fall with size; a
+    larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
+    Alpha is straight in log size, so between knots the sum rises or is convex and its maximum
+    stands at a knot.
+    """
+
+    def __init__(self, algorithm: Algorithm, wiring: Wiring) -> None:
+        self.algorithm = algorithm
+        self.base = wiring.hops()
+        self.curves: dict[str, Latency] = {
+            of: getattr(link, algorithm.latency) for of, link in wiring.links.items()
+        }
+        self.knots = sorted({size for curve in self.curves.values() for size in curve.size_bytes})
+        peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
+        self.peaks = list(accumulate(peaks, max))
+        self.outside = {
+            of: link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1]
+            for of, link in wiring.links.items()
+        }
+        self.rates = self._rates_in_use(wiring)
+        self.latencies = self._latencies_in_use()
+
+    def hops(self, size_bytes: float) -> Hops:
+        """Return the hops for a message of this size."""
+        base, curves = self.base, self.curves
+        return Hops(
+            base.ranks,
+            base.nodes,
+            base.gpus_per_node,
+            curves["intra"].at(size_bytes) if "intra" in curves else 0.0,
+            curves["inter"].at(size_bytes) if "inter" in curves else 0.0,
+            base.beta_s_per_byte,
+            base.tree_beta_s_per_byte,
+            base.beta_intra_s_per_byte,
+            base.beta_nic_s_per_byte,
+            base.gamma_s_per_byte,
+        )
+
+    def seconds(self, size_bytes: float) -> float:
+        """Return the time for a message of this size [s]."""
+        return self._at_least(size_bytes, self.algorithm.formula(size_bytes, self.hops(size_bytes)))
+
+    def cost(self, size_bytes: float) -> Cost:
+        """Return the cost for a message of this size, with the numbers it rests on."""
+        hops = self.hops(size_bytes)
+        parts = self.algorithm.formula(size_bytes, hops)
+        seconds = self._at_least(size_bytes, parts)
+        latency_s = seconds - parts.transfer_s
+        rates = [
+            Term(name, rate, self.outside[of] or _beyond(rate, size_bytes))
+            for name, of, rate in self.rates
+        ]
+        alphas = [self._alpha(of, size_bytes, hops) for of in self.latencies]
+        return Cost(
+            seconds,
+            latency_s,
+            self.algorithm.sent(size_bytes, hops),
+            _spread([(latency_s, alphas), (parts.transfer_s, rates)]),
+            (*rates, *alphas),
+        )
+
+    def _at_least(self, size_bytes: float, parts: Parts) -> float:
+        smaller = bisect_left(self.knots, size_bytes)
+        return max(parts.seconds, self.peaks[smaller - 1]) if smaller else parts.seconds
+
+    def _alpha(self, of: str, size_bytes: float, hops: Hops) -> Term:
+        alpha_s = hops.alpha_inter_s if of == "inter" else hops.alpha_intra_s
+        alpha = self.curves[of].quantity(alpha_s)
+        name = f"{of} {self.algorithm.latency} latency at {format_bytes(size_bytes, 3)}"
+        return Term(name, alpha, self.outside[of] or _beyond(alpha, size_bytes))
+
+    def _rates_in_use(self, wiring: Wiring) -> list[tuple[str, str, Quantity]]:
+        """Return the rates that the formula feels: it slows down when one of them does."""
+        found: list[tuple[str, str, Quantity]] = []
+        fast_s = self.algorithm.formula(PROBE_BYTES, self.base).transfer_s
+        for of, link in wiring.links.items():
+            for tree in (False, True):
+                slow = wiring.links | {of: _slower(link, tree)}
+                slowed = replace(wiring, inter=slow.get("inter"), intra=slow.get("intra"))
+                if self.algorithm.formula(PROBE_BYTES, slowed.hops()).transfer_s > fast_s:
+                    name = f"{of} tree rate" if tree else f"{of} rate"
+                    found.append((name, of, link.tree_rate if tree else link.rate))
+        return found
+
+    def _latencies_in_use(self) -> list[str]:
+        """Return the classes whose hops the formula crosses: a second a hop shows in its time."""
+        probes = {
+            "inter": replace(self.base, alpha_inter_s=1.0),
+            "intra": replace(self.base, alpha_intra_s=1.0),
+        }
+        formula = self.algorithm.formula
+        return [of for of in self.curves if formula(PROBE_BYTES, probes[of]).latency_s > 0]
+
+
+def _slower(link: Link, tree: bool) -> Link:
+    """Return the link with its rate, or its tree rate, a little lower."""
+    if tree:
+        return replace(link, tree_rate=replace(link.tree_rate, value=link.tree_rate.value * NUDGE))
+    return replace(link, rate=replace(link.rate, value=link.rate.value * NUDGE))
+
+
+def _beyond(quantity: Quantity, size_bytes: float) -> bool:
+    """Return whether a size lies outside the range in which a quantity holds."""
+    low, high = quantity.low, quantity.high
+    return (low is not None and size_bytes < low) or (high is not None and size_bytes > high)
+
+
+def _spread(parts: list[tuple[float, list[Term]]]) -> float | None:
+    """Return the relative spread of a sum: each part's widest, weighted by the part."""
+    total_s = sum(part_s for part_s, _ in parts)
+    weighted = 0.0
+    for part_s, terms in parts:
+        spreads = [term.quantity.spread for term in terms if part_s > 0]
+        if None in spreads or total_s == 0:
+            return None
+        weighted += part_s * max((spread for spread in spreads if spread), default=0.0)
+    return weighted / total_s

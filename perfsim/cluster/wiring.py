@@ -1,0 +1,59 @@
+"""How a cluster is wired: its shape, and the links that a collective's hops run over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfsim.cluster.link import Link
+from perfsim.collectives import Hops
+
+__all__ = ["Wiring"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """P GPUs on N nodes, g on the fullest, and the links in use between and inside them.
+
+    ``inter`` is None for one node, ``intra`` for one GPU a node; ``nics`` share a node's traffic.
+    """
+
+    ranks: int
+    nodes: int
+    gpus_per_node: int
+    nics: int
+    inter: Link | None
+    intra: Link | None
+
+    @property
+    def links(self) -> dict[str, Link]:
+        """Links in use by class."""
+        pairs = (("inter", self.inter), ("intra", self.intra))
+        return {of: link for of, link in pairs if link is not None}
+
+    @property
+    def members(self) -> dict[str, int]:
+        """GPUs that the hops of each class join, to hold against the range of its fit."""
+        return {"inter": self.ranks, "intra": self.gpus_per_node}
+
+    def hops(self) -> Hops:
+        """Return the hops without their latency: what does not depend on the message size.
+
+        A ring or tree crosses both classes of link; the busiest one sets its beta.
+        """
+        inter, intra = self.inter, self.intra
+        wire = 1.0 / intra.rate.value if intra else 0.0
+        nic = 1.0 / (self.nics * inter.rate.value) if inter else 0.0
+        tree_wire = 1.0 / intra.tree_rate.value if intra else 0.0
+        tree_nic = 1.0 / (self.nics * inter.tree_rate.value) if inter else 0.0
+        return Hops(
+            ranks=self.ranks,
+            nodes=self.nodes,
+            gpus_per_node=self.gpus_per_node,
+            alpha_intra_s=0.0,
+            alpha_inter_s=0.0,
+            beta_s_per_byte=max(nic, wire),
+            tree_beta_s_per_byte=max(tree_nic, tree_wire),
+            beta_intra_s_per_byte=wire,
+            beta_nic_s_per_byte=nic,
+            gamma_s_per_byte=max((link.gamma.value for link in self.links.values()), default=0.0),
+        )

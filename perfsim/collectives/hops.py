@@ -1,0 +1,87 @@
+"""What an algorithm's formula needs to know of a cluster, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["Hops", "Parts", "log2_steps"]
+
+
+class Parts(NamedTuple):
+    """The two parts of a collective's time.
+
+    ``latency_s`` does not shrink when bandwidth grows; ``transfer_s`` is bytes moved and reduced.
+    """
+
+    latency_s: float
+    transfer_s: float
+
+    @property
+    def seconds(self) -> float:
+        """The whole time [s]."""
+        return self.latency_s + self.transfer_s
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """The hops that a collective crosses: how many of each class, and what each costs.
+
+    The numbers with a unit may be floats or arrays that broadcast.
+
+    Parameters
+    ----------
+    ranks : P, GPUs that take part
+    nodes : N, nodes they stand on
+    gpus_per_node : g, GPUs on the fullest node
+    alpha_intra_s, alpha_inter_s : latency of one hop inside a node, between two nodes [s]
+    beta_s_per_byte : busiest link of a ring through all ranks [s/B]
+    tree_beta_s_per_byte : the same for a double binary tree [s/B]
+    beta_intra_s_per_byte : link between GPUs of a node [s/B]
+    beta_nic_s_per_byte : all NICs of a node together [s/B]
+    gamma_s_per_byte : reduction of one byte on the GPU [s/B]
+
+    Examples
+    --------
+    >>> Hops.flat(4, alpha_s=1e-5, beta_s_per_byte=1e-9).nodes
+    4
+    """
+
+    ranks: int
+    nodes: int
+    gpus_per_node: int
+    alpha_intra_s: float
+    alpha_inter_s: float
+    beta_s_per_byte: float
+    tree_beta_s_per_byte: float
+    beta_intra_s_per_byte: float
+    beta_nic_s_per_byte: float
+    gamma_s_per_byte: float = 0.0
+
+    @classmethod
+    def flat(
+        cls, ranks: int, alpha_s: float, beta_s_per_byte: float, gamma_s_per_byte: float = 0.0
+    ) -> Hops:
+        """Return ``ranks`` GPUs on equal hops: each on a node of its own."""
+        beta = beta_s_per_byte
+        return cls(ranks, ranks, 1, alpha_s, alpha_s, beta, beta, beta, beta, gamma_s_per_byte)
+
+    def chain_s(self) -> float:
+        """Return the latency of one pass over all ranks in line [s].
+
+        P - 1 hops, of which N - 1 lead to another node when each node's ranks stand together.
+        """
+        return (self.nodes - 1) * self.alpha_inter_s + (
+            self.ranks - self.nodes
+        ) * self.alpha_intra_s
+
+
+def log2_steps(count: int) -> int:
+    """Return the rounds in which a doubling pattern reaches ``count`` members: ceil(log2 count).
+
+    Examples
+    --------
+    >>> [log2_steps(count) for count in (1, 2, 3, 4, 8, 9)]
+    [0, 1, 2, 2, 3, 4]
+    """
+    return (count - 1).bit_length()

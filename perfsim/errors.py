@@ -1,0 +1,79 @@
+"""The errors that perfsim raises on purpose: each is one sentence for the person who asked.
+
+The command line prints the sentence on standard error and leaves with ``exit_code``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["DataError", "PerfsimError", "RequestError", "nearest", "unknown", "unknown_option"]
+
+
+class PerfsimError(Exception):
+    """Anything that perfsim refuses; ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class RequestError(PerfsimError):
+    """The request is wrong: a field, what was given, what is allowed."""
+
+    exit_code = 2
+
+
+class DataError(PerfsimError):
+    """A file is missing or damaged: which file, which row and column, what was found."""
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | str | None = None,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> None:
+        place = [str(path)] if path is not None else []
+        if row is not None:
+            place.append(f"line {row}")
+        if column is not None:
+            place.append(f"column {column!r}")
+        super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return the choice most like ``name``, or '' when none is close.
+
+    Examples
+    --------
+    >>> nearest("resnet5O", ["resnet50", "vgg16"])
+    'resnet50'
+    >>> nearest("zzz", ["resnet50"])
+    ''
+    """
+    import difflib
+
+    plain = {choice.lower().replace("_", "-"): choice for choice in choices}
+    found = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.5)
+    return plain[found[0]] if found else ""
+
+
+def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:
+    """Build the error for a name that does not exist: nearest match and what is allowed."""
+    where = f" (`perfsim list {listing}` shows them)" if listing else ""
+    return RequestError(f"{field}: no {name!r}{_allowed(name, choices)}{where}.")
+
+
+def unknown_option(where: str, owner: str, name: str, choices: Iterable[str]) -> RequestError:
+    """Build the error for an option or field that ``owner`` does not have."""
+    return RequestError(f"{where}{owner} has no {name!r}{_allowed(name, choices)}.")
+
+
+def _allowed(name: str, choices: Iterable[str]) -> str:
+    allowed = sorted(choices)
+    match = nearest(name, allowed)
+    hint = f"; did you mean {match!r}?" if match else "."
+    return f"{hint} Allowed: {', '.join(allowed) or 'none'}"

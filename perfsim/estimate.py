@@ -1,0 +1,172 @@
+"""A single-GPU iteration time as known from measurements, and how it goes with the batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from perfsim.quantity import Kind, weakest
+from perfsim.table import scatter
+
+__all__ = ["ALIKE", "Estimate", "Place", "Ratio", "at_batch", "fixed_share", "merged"]
+
+ALIKE = 2.0
+"""Batches this factor apart differ by their size; closer ones are compared per sample."""
+
+
+class Place(NamedTuple):
+    """Where an iteration runs: a GPU and a precision."""
+
+    gpu: str
+    precision: str
+
+    def __str__(self) -> str:
+        """Return both in words."""
+        return f"{self.gpu} in {self.precision}"
+
+
+class Ratio(NamedTuple):
+    """How much longer the second place takes than the first, and the ground for it."""
+
+    value: float
+    spread: float | None
+    note: str
+    models: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A single-GPU iteration time: what it is, what it rests on, and the batches behind it.
+
+    ``guessed`` marks a lone batch carried far without knowing its fixed share.
+    """
+
+    seconds: float
+    kind: Kind
+    source: str
+    spread: float | None = None
+    extrapolated: bool = False
+    notes: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    guessed: bool = False
+
+    def times(self, ratio: Ratio, kind: Kind) -> Estimate:
+        """Return the time at another place, its spread that of both factors together."""
+        spreads = [spread for spread in (self.spread, ratio.spread) if spread is not None]
+        return replace(
+            self,
+            seconds=self.seconds * ratio.value,
+            kind=kind,
+            spread=math.hypot(*spreads) if spreads else None,
+            notes=(*self.notes, ratio.note),
+        )
+
+
+def merged(same: Sequence[Estimate]) -> Estimate:
+    """Return the geometric mean of several measurements, their disagreement as spread.
+
+    Examples
+    --------
+    >>> both = merged([Estimate(0.1, "measured", "A"), Estimate(0.4, "measured", "B")])
+    >>> round(both.seconds, 3), both.source, both.spread > 1
+    (0.2, 'A; B', True)
+    """
+    if len(same) == 1:
+        return same[0]
+    mean = math.exp(sum(math.log(one.seconds) for one in same) / len(same))
+    apart = scatter([one.seconds for one in same])
+    spreads = [spread for spread in (apart, *(one.spread for one in same)) if spread is not None]
+    sources = "; ".join(dict.fromkeys(one.source for one in same))
+    return Estimate(mean, weakest([one.kind for one in same]), sources, max(spreads))
+
+
+def at_batch(
+    what: str, series: Mapping[int, Estimate], batch: int, share: float, shown: str
+) -> Estimate:
+    """Return the time at a batch from those known; ``share`` is the fixed part of a lone one.
+
+    Examples
+    --------
+    >>> known = {32: Estimate(0.1, "measured", "A"), 64: Estimate(0.16, "measured", "A")}
+    >>> [round(at_batch("x", known, batch, 0.0, "").seconds, 3) for batch in (16, 48, 128)]
+    [0.07, 0.13, 0.28]
+    """
+    batches = sorted(series)
+    if batch in series:
+        exact = series[batch]
+        note = f"{what}: batch {batch} {exact.kind} ({exact.source})"
+        if exact.spread is not None:
+            note += f", +-{exact.spread:.0%}"
+        return replace(exact, notes=(f"{note}.",), low=batch, high=batch)
+    if len(batches) == 1:
+        only = batches[0]
+        seconds = series[only].seconds * (share + (1 - share) * batch / only)
+        why = shown or "no batch series of this model tells its fixed share, taken as 0"
+        note = f"{what}: only batch {only} is known; {why}."
+        used, extrapolated = [only], True
+    else:
+        above = next((place for place, at in enumerate(batches) if at > batch), len(batches))
+        extrapolated = above in (0, len(batches))
+        used = _pair(batches, batch) if extrapolated else batches[above - 1 : above + 1]
+        ends = [series[at].seconds for at in used]
+        slope = max(0.0, (ends[1] - ends[0]) / (used[1] - used[0]))
+        anchor = 0 if above == 0 else 1
+        if extrapolated:
+            slope = min(slope, ends[anchor] / used[anchor])
+        seconds = ends[anchor] + slope * (batch - used[anchor])
+        if not extrapolated:
+            weight = (batch - used[0]) / (used[1] - used[0])
+            seconds = ends[0] + weight * (ends[1] - ends[0])
+        way = "extended" if extrapolated else "interpolated"
+        note = f"{what}: batch {batch} {way} on the line through batches {used[0]} and {used[1]}."
+    spreads = [spread for at in used if (spread := series[at].spread) is not None]
+    return Estimate(
+        seconds,
+        weakest([*(series[at].kind for at in used), "derived"]),
+        "; ".join(dict.fromkeys(series[at].source for at in used)),
+        max(spreads) if spreads else None,
+        extrapolated,
+        (note,),
+        batches[0],
+        batches[-1],
+        len(batches) == 1 and not shown and not 1 / ALIKE <= batch / batches[0] <= ALIKE,
+    )
+
+
+def _pair(batches: Sequence[int], batch: int) -> list[int]:
+    """Return the batch nearest to ``batch`` and the next one that is no neighbour, rising.
+
+    Two batches close together may differ by their source more than by their size.
+    """
+    near = min(batches, key=lambda at: abs(math.log(at / batch)))
+    others = sorted((at for at in batches if at != near), key=lambda at: abs(math.log(at / near)))
+    apart = [at for at in others if max(at / near, near / at) >= ALIKE]
+    return sorted((near, apart[0] if apart else others[-1]))
+
+
+def fixed_share(
+    batch: int, others: Mapping[Place, Mapping[int, Estimate]], place: Place
+) -> tuple[float, str]:
+    """Return the part of an iteration at ``batch`` that does not grow, as other places show it.
+
+    The line through two batches near ``batch`` of the place that comes nearest, at the same
+    precision if any; 0 and no words where no place has two.
+    """
+    series = {at: known for at, known in others.items() if at != place and len(known) > 1}
+    if not series:
+        return 0.0, ""
+
+    def distance(at: Place) -> tuple[bool, float, Place]:
+        nearest = sorted(abs(math.log(known / batch)) for known in series[at])
+        return at.precision != place.precision, nearest[1], at
+
+    best = min(series, key=distance)
+    known = series[best]
+    low, high = _pair(sorted(known), batch)
+    slope = (known[high].seconds - known[low].seconds) / (high - low)
+    fixed_s = known[low].seconds - slope * low
+    share = min(1.0, max(0.0, fixed_s / (fixed_s + slope * batch)))
+    return share, f"{share:.0%} of it taken as fixed, as on {best} between batches {low} and {high}"

@@ -1,0 +1,80 @@
+"""A bucket, what a fusion policy may know when it forms buckets, and filling to a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfsim.profile import Gradient
+
+__all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Gradients fused into one message, ready when its last gradient is."""
+
+    gradients: tuple[Gradient, ...]
+    ready_s: float
+
+    @classmethod
+    def of(cls, gradients: Sequence[Gradient]) -> Bucket:
+        """Return the bucket of some gradients, ready when the last of them is."""
+        return cls(tuple(gradients), max(gradient.ready_s for gradient in gradients))
+
+    @property
+    def elements(self) -> int:
+        """Number of values."""
+        return sum(gradient.elements for gradient in self.gradients)
+
+    @property
+    def size_bytes(self) -> float:
+        """Bytes in fp32."""
+        return 4.0 * self.elements
+
+
+@dataclass(frozen=True, slots=True)
+class FusionContext:
+    """What a policy may look at besides the gradients.
+
+    ``limit_bytes`` is the bucket size asked for (None: the policy's own default).
+    ``message_bytes`` gives what the method sends for a gradient; ``all_reduce_s`` gives the time
+    of one all-reduce of a size; ``backward_s`` is the length of the backward pass. ``options``
+    are the policy's own, from ``--set`` (texts with units; the policy parses them).
+    """
+
+    limit_bytes: float | None
+    backward_s: float
+    message_bytes: Callable[[Gradient], float]
+    all_reduce_s: Callable[[float], float]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]
+"""``fuse`` of every policy file: gradients in ready order and a context to buckets in order."""
+
+
+def fill(
+    gradients: Sequence[Gradient], size_bytes: Callable[[Gradient], float], limit_bytes: float
+) -> list[Bucket]:
+    """Fill buckets in order, closing each before it would exceed ``limit_bytes``.
+
+    A gradient larger than the limit has a bucket of its own.
+
+    Examples
+    --------
+    >>> tensors = [Gradient(name, (2,), 0.0, 0) for name in "abc"]
+    >>> [bucket.elements for bucket in fill(tensors, lambda gradient: gradient.size_bytes, 16.0)]
+    [4, 2]
+    """
+    groups: list[list[Gradient]] = []
+    total_bytes = 0.0
+    for gradient in gradients:
+        size = size_bytes(gradient)
+        if groups and total_bytes + size <= limit_bytes:
+            groups[-1].append(gradient)
+            total_bytes += size
+        else:
+            groups.append([gradient])
+            total_bytes = size
+    return [Bucket.of(group) for group in groups]

@@ -1,0 +1,320 @@
+"""What perfsim knows: rows for ``list`` and descriptions for ``show``, with sources."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from perfsim.catalog import Catalog
+from perfsim.errors import unknown
+from perfsim.units import format_bytes, format_count, format_rate, format_seconds
+
+__all__ = ["describe", "rows"]
+
+SHOWN_TENSORS = 5
+
+
+def rows(kind: str, catalog: Catalog) -> list[dict[str, Any]]:
+    """Return one row a thing of ``kind``.
+
+    Raises
+    ------
+    RequestError
+        If there is no such kind.
+    """
+    if kind not in ROWS:
+        raise unknown("list", kind, ROWS)
+    return ROWS[kind](catalog)
+
+
+def describe(kind: str, name: str, catalog: Catalog) -> dict[str, Any]:
+    """Return all that is known of one thing.
+
+    Raises
+    ------
+    RequestError
+        If there is no such kind or name.
+    """
+    if kind not in DESCRIPTIONS:
+        raise unknown("show", kind, DESCRIPTIONS)
+    return DESCRIPTIONS[kind](name, catalog)
+
+
+def _models(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim.profile import read_profile
+
+    found = []
+    for stem, path in catalog.files("models").items():
+        profile = read_profile(path)
+        found.append(
+            {
+                "model": profile.model,
+                "gpu": profile.gpu,
+                "precision": profile.precision,
+                "batch": profile.batch,
+                "parameters": profile.elements,
+                "tensors": len(profile.gradients),
+                "iteration_ms": round(profile.iteration_s * 1e3, 3),
+                "layer times": profile.kinds["ready_ms"],
+                "total": profile.kinds["iteration_ms"],
+                "profile": stem,
+            }
+        )
+    return found
+
+
+def _gpus(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim.device import read_device
+
+    found = []
+    for name, path in catalog.files("devices").items():
+        device = read_device(path)
+        bandwidth = device.memory_bandwidth
+        found.append(
+            {
+                "gpu": name,
+                "title": device.title,
+                "memory bandwidth": format_rate(bandwidth.value),
+                "kind": bandwidth.kind,
+                "measured kernels": ", ".join(sorted(device.points)) or "none",
+            }
+        )
+    return found
+
+
+def _networks(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim.cluster.network import read_network
+
+    found = []
+    for name, path in catalog.files("networks").items():
+        network = read_network(path)
+        for of, link in network.links.items():
+            found.append(
+                {
+                    "network": name,
+                    "link": of,
+                    "rate": format_rate(link.rate.value),
+                    "latency 1 KB": format_seconds(link.ring.at(1e3), 3),
+                    "kind": link.rate.kind,
+                    "ranks": "-".join(map(str, link.ranks)) if link.ranks else "",
+                    "title": network.title,
+                }
+            )
+    return found
+
+
+def _methods(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim.method import method_class, method_names
+
+    return [{"method": name, "what": method_class(name).summary} for name in method_names()]
+
+
+def _collectives(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim.collectives import algorithms
+
+    return [
+        {"collective": collective, "algorithms": ", ".join(sorted(names))}
+        for collective, names in sorted(algorithms().items())
+    ]
+
+
+def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim import fusion
+
+    return [{"fusion": name, "what": fusion.load(name).SUMMARY} for name in fusion.policies()]
+
+
+def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim.scenario import read_file
+
+    return [
+        {"scenario": name, "title": read_file(path).get("title", "")}
+        for name, path in catalog.scenarios().items()
+    ]
+
+
+def _model(name: str, catalog: Catalog) -> dict[str, Any]:
+    from perfsim.profile import read_profile
+    from perfsim.resolve import model_names
+
+    names = model_names(catalog)
+    if name not in names:
+        raise unknown("show model", name, names, "models")
+    profiles = [read_profile(catalog.files("models")[stem]) for stem in names[name]]
+    first = profiles[0]
+    largest = sorted(first.gradients, key=lambda gradient: -gradient.elements)[:SHOWN_TENSORS]
+    return {
+        "model": name,
+        "parameters": format_count(first.elements),
+        "gradients": f"{len(first.gradients)}, {format_bytes(first.size_bytes)} in fp32",
+        "matrices": sum(1 for gradient in first.gradients if len(gradient.shape) > 1),
+        "largest_gradients": [
+            {
+                "tensor": gradient.name,
+                "shape": "x".join(map(str, gradient.shape)),
+                "bytes": format_bytes(gradient.size_bytes),
+            }
+            for gradient in largest
+        ],
+        "profiles": [_profile(profile) for profile in profiles],
+        "measured_iterations": _anchors(name, catalog),
+        "sources": [
+            f"{profile.gpu} b{profile.batch}: {profile.header['source']}"
+            + (f" -- {profile.header['notes']}" if profile.header.get("notes") else "")
+            for profile in profiles
+        ],
+    }
+
+
+def _anchors(name: str, catalog: Catalog) -> list[dict[str, Any]]:
+    """Return what was measured of the whole model, by GPU."""
+    from perfsim.anchor import load_anchors
+
+    return [
+        {
+            "gpu": gpu,
+            "precision": anchor.precision,
+            "batch": anchor.batch,
+            "tokens": anchor.sequence or "",
+            "iteration": format_seconds(anchor.iteration_s),
+            "covers": anchor.covers,
+            "kind": anchor.kind,
+            "source": anchor.source,
+        }
+        for gpu in catalog.files("devices")
+        for anchor in load_anchors(gpu, catalog)
+        if anchor.model == name
+    ]
+
+
+def _profile(profile: Any) -> dict[str, Any]:
+    return {
+        "gpu": profile.gpu,
+        "precision": profile.precision,
+        "batch": profile.batch,
+        "iteration": f"{format_seconds(profile.iteration_s)} {profile.kinds['iteration_ms']}",
+        "forward": f"{format_seconds(profile.forward_s)} {profile.kinds['forward_ms']}",
+        "backward": f"{format_seconds(profile.backward_s)} {profile.kinds['backward_ms']}",
+        "ready times": profile.kinds["ready_ms"],
+        "update": f"{format_seconds(profile.optimizer_s)} {profile.kinds['optimizer_ms']}",
+    }
+
+
+def _gpu(name: str, catalog: Catalog) -> dict[str, Any]:
+    from perfsim.device import load_device
+
+    return load_device(name, catalog).describe()
+
+
+def _network(name: str, catalog: Catalog) -> dict[str, Any]:
+    from perfsim.cluster.network import load_network
+
+    network = load_network(name, catalog, "show net")
+    values = []
+    for of, link in network.links.items():
+        quantities = [("rate", link.rate), ("tree rate", link.tree_rate), ("gamma", link.gamma)]
+        for algorithm, curve in (("ring", link.ring), ("tree", link.tree)):
+            quantities += [
+                (f"{algorithm} latency at {format_bytes(size)}", curve.quantity(alpha_s))
+                for size, alpha_s in zip(curve.size_bytes, curve.alpha_s, strict=True)
+            ]
+        values += [
+            {
+                "link": of,
+                "what": what,
+                "value": str(quantity),
+                "kind": quantity.kind,
+                "range": _range(quantity.low, quantity.high),
+                "source": quantity.source,
+            }
+            for what, quantity in quantities
+        ]
+    return {
+        "network": network.name,
+        "title": network.title,
+        "transport": network.transport,
+        "gpus_per_node": network.gpus_per_node or "not stated",
+        "nics_per_node": network.nics_per_node,
+        "ranks_measured": {
+            of: f"{link.ranks[0]} to {link.ranks[1]}" if link.ranks else "none"
+            for of, link in network.links.items()
+        },
+        "values": values,
+        "notes": list(network.notes),
+    }
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{format_bytes(low)} to {format_bytes(high)}"
+
+
+def _method(name: str, catalog: Catalog) -> dict[str, Any]:
+    from perfsim.method import method_class
+
+    cls = method_class(name)
+    return {
+        "method": name,
+        "summary": cls.summary,
+        "how": " ".join((inspect.getdoc(cls) or "").split()),
+        "options": [
+            {
+                "option": option,
+                "default": field.default,
+                "allowed": _allowed(field),
+                "what": field.description or "",
+            }
+            for option, field in cls.model_fields.items()
+        ],
+        "default_fusion": cls.fusion,
+        "period_iterations": cls.period,
+        "source": cls.citation,
+    }
+
+
+def _allowed(field: Any) -> str:
+    from typing import get_args
+
+    choices = get_args(field.annotation)
+    if choices:
+        return " or ".join(map(str, choices))
+    words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+    limits = [
+        f"{word} {getattr(limit, key):g}"
+        for limit in field.metadata
+        for key, word in words.items()
+        if hasattr(limit, key)
+    ]
+    return " ".join([field.annotation.__name__, " and ".join(limits)]).strip()
+
+
+def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
+    from perfsim.scenario import make_scenario, read_file
+
+    data = read_file(catalog.scenario(name))
+    scenario = make_scenario(data["scenario"], name)
+    return {
+        "name": name,
+        **{key: data[key] for key in ("title", "source", "notes") if key in data},
+        "scenario": scenario.model_dump(exclude_none=True, mode="json"),
+    }
+
+
+ROWS: dict[str, Callable[[Catalog], list[dict[str, Any]]]] = {
+    "models": _models,
+    "gpus": _gpus,
+    "networks": _networks,
+    "methods": _methods,
+    "collectives": _collectives,
+    "fusion": _fusion,
+    "scenarios": _scenarios,
+}
+DESCRIPTIONS: dict[str, Callable[[str, Catalog], dict[str, Any]]] = {
+    "model": _model,
+    "gpu": _gpu,
+    "net": _network,
+    "method": _method,
+    "scenario": _scenario,
+}

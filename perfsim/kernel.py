@@ -1,0 +1,106 @@
+"""GPU operations that a method adds, named and sized; what each costs is the device's business.
+
+A ``Kernel`` names a measured table (``profiles/devices/<gpu>.kernels.csv``) and says what to do
+where no point was measured: bytes moved over memory bandwidth, floating-point operations over the
+matrix rate, and launches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Kernel", "elementwise", "gemm", "gram_schmidt", "qr", "scatter_add"]
+
+FLOAT = 4
+"""Bytes of an fp32 element."""
+
+INDEX = 4
+"""Bytes of an int32 index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One GPU operation, perhaps of several launches.
+
+    Parameters
+    ----------
+    name : the word under which devices hold measured points
+    elements : the size those points are keyed on
+    moved_bytes : bytes read and written, for GPUs without measured points
+    flops : floating-point operations (2 a multiply-add)
+    launches : how many kernels are launched
+    width : second size of a two-dimensional operation (columns, rank); 0 where there is none
+    """
+
+    name: str
+    elements: int
+    moved_bytes: float
+    flops: float = 0.0
+    launches: int = 1
+    width: int = 0
+
+
+def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:
+    """Return a kernel that streams ``elements`` fp32 values ``passes`` times (reads + writes).
+
+    Examples
+    --------
+    >>> elementwise(1000, passes=3).moved_bytes
+    12000.0
+    """
+    return Kernel("elementwise", elements, float(FLOAT * elements * passes), launches=launches)
+
+
+def gemm(rows: int, inner: int, columns: int) -> Kernel:
+    """Return the product of a ``rows`` x ``inner`` and an ``inner`` x ``columns`` matrix.
+
+    Examples
+    --------
+    >>> gemm(512, 512, 4).flops
+    2097152.0
+    """
+    moved = FLOAT * (rows * inner + inner * columns + rows * columns)
+    return Kernel("gemm", rows * inner, float(moved), 2.0 * rows * inner * columns, 1, columns)
+
+
+def qr(rows: int, rank: int) -> Kernel:
+    """Return the reduced QR of a ``rows`` x ``rank`` matrix (Householder, LAPACK count).
+
+    References
+    ----------
+    Golub & Van Loan, Matrix Computations, 4th ed., section 5.2: 4 m r^2 - 4 r^3 / 3 flops for
+    factor and explicit Q.
+    """
+    flops = 4.0 * rows * rank**2 - 4.0 * rank**3 / 3.0
+    return Kernel("qr", rows, 4.0 * FLOAT * rows * rank, max(flops, 0.0), 2, rank)
+
+
+def gram_schmidt(rows: int, rank: int) -> Kernel:
+    """Return a column-by-column Gram-Schmidt of a ``rows`` x ``rank`` matrix, as PowerSGD runs it.
+
+    A column is normalised in 5 launches (square, sum, square root, add epsilon, divide) and, but
+    for the last one, taken out of the columns after it in 4 (multiply, sum, multiply, subtract):
+    9 rank - 4 in all, were nothing fused by TorchScript. Passes: 5 over each column to normalise
+    it, 7 over each column after it and 2 over itself to take it out.
+
+    References
+    ----------
+    Vogels et al. 2019, PowerSGD; epfml/powersgd@eb48559c paper-code/gradient_reducers.py,
+    orthogonalize.
+
+    Examples
+    --------
+    >>> [gram_schmidt(512, rank).launches for rank in (1, 2, 4)]
+    [5, 14, 32]
+    """
+    passes = 5 * rank + 7 * rank * (rank - 1) // 2 + 2 * (rank - 1)
+    moved = float(FLOAT * rows * passes)
+    return Kernel("gram_schmidt", rows, moved, 2.0 * rows * rank**2, 9 * rank - 4, rank)
+
+
+def scatter_add(entries: int) -> Kernel:
+    """Return the addition of ``entries`` (value, index) pairs into a dense vector.
+
+    Reads value and index, reads and writes the target: 16 bytes an entry, uncoalesced.
+    """
+    return Kernel("scatter_add", entries, float((FLOAT + INDEX + 2 * FLOAT) * entries))

@@ -1,0 +1,162 @@
+"""What a training method is to perfsim: checked options, and the stages each bucket goes through.
+
+A method knows gradients, buckets, kernels and collectives by their interfaces only. Its file in
+``perfsim/methods`` is all there is to it: the file name is the method's name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from perfsim.errors import RequestError, unknown, unknown_option
+from perfsim.fusion.bucket import Bucket
+from perfsim.kernel import Kernel
+from perfsim.profile import Gradient
+
+__all__ = [
+    "Compute",
+    "Method",
+    "Moment",
+    "Send",
+    "Stage",
+    "load_method",
+    "method_class",
+    "method_names",
+]
+
+Moment = Literal["ready", "backward"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Kernels that a method runs on a bucket, one after the other.
+
+    Parameters
+    ----------
+    kernels : what is run
+    kind : what the time counts as
+    stream : "compute" (contends with the backward pass) or a stream of the method's own
+    earliest : "ready" (in the hook, as soon as what it needs is there) or "backward" (once the
+        backward pass is over)
+    """
+
+    kernels: tuple[Kernel, ...]
+    kind: Literal["compress", "decompress", "second_order"]
+    stream: str = "compute"
+    earliest: Moment = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One collective on a bucket's message.
+
+    ``size_bytes`` is the full size: of the buffer for an all-reduce, of all ranks' blocks
+    together for an all-gather.
+    """
+
+    collective: str
+    size_bytes: float
+    earliest: Moment = "ready"
+
+
+Stage = Compute | Send
+
+
+class Method(BaseModel):
+    """A published training scheme: its options are the checked fields of the subclass.
+
+    Class facts: ``summary`` (one line), ``citation``, ``fusion`` (policy used when none is
+    asked for), ``period`` (iterations after which what it does repeats), ``lossy`` (whether it
+    changes what is learnt, so that time alone cannot rank it).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    summary: ClassVar[str]
+    citation: ClassVar[str]
+    fusion: ClassVar[str] = "size"
+    period: ClassVar[int] = 1
+    lossy: ClassVar[bool] = True
+
+    def stages(self, bucket: Bucket, ranks: int, iteration: int) -> list[Stage]:
+        """Return what happens to one bucket, in order; each stage waits for the one before it."""
+        raise NotImplementedError
+
+    def message_bytes(self, gradient: Gradient, iteration: int) -> float:
+        """Return the bytes that a rank puts into the bucket's message for one gradient."""
+        return gradient.size_bytes
+
+    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
+        """Return the extra memory that a rank keeps from one iteration to the next."""
+        return 0.0
+
+    def default_fusion(self) -> str:
+        """Return the fusion policy used when none is asked for."""
+        return self.fusion
+
+
+def method_names() -> list[str]:
+    """Return the names of all methods."""
+    import perfsim.methods as folder
+
+    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
+
+
+def method_class(name: str) -> type[Method]:
+    """Return the class of one method.
+
+    Raises
+    ------
+    RequestError
+        If there is no method of that name.
+    """
+    module_name = name.replace("-", "_")
+    if module_name not in method_names():
+        raise unknown("--method", name, method_names(), "methods")
+    module = importlib.import_module(f"perfsim.methods.{module_name}")
+    for found in vars(module).values():
+        if (
+            isinstance(found, type)
+            and issubclass(found, Method)
+            and found.__module__ == module.__name__
+        ):
+            return found
+    raise TypeError(f"perfsim/methods/{module_name}.py defines no Method")
+
+
+def load_method(name: str, options: Mapping[str, Any]) -> Method:
+    """Return a method with its options checked.
+
+    Raises
+    ------
+    RequestError
+        If the method or an option is unknown, or a value is not allowed.
+
+    Examples
+    --------
+    >>> load_method("topk", {"density": "0.01"}).density
+    0.01
+    """
+    cls = method_class(name)
+    for option in options:
+        if option not in cls.model_fields:
+            raise unknown_option("--set: ", f"method {name!r}", option, cls.model_fields)
+    try:
+        return cls(**options)
+    except ValidationError as error:
+        raise RequestError(_sentence(name, error)) from None
+
+
+def _sentence(name: str, error: ValidationError) -> str:
+    first = error.errors()[0]
+    if not first["loc"]:
+        return f"--set: {name}: {first['msg'].removeprefix('Value error, ')}."
+    field = str(first["loc"][0])
+    rule = first["msg"][0].lower() + first["msg"][1:]
+    return f"--set {field}: {first['input']!r} is not allowed for method {name!r}: {rule}."

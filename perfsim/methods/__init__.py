@@ -1,0 +1,1 @@
+"""Published training schemes, one a file; the file name is the method's name."""

@@ -1,0 +1,55 @@
+"""Layers of a network as a profile lists them: those without parameters join the one before."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfsim.models import build
+from perfsim.models.layer import ModelLayer, Shape
+
+__all__ = ["Group", "groups"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A layer with parameters and the layers without that follow it."""
+
+    parts: tuple[ModelLayer, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the layer that holds the parameters."""
+        return self.parts[0].name
+
+    @property
+    def kind(self) -> str:
+        """Kind of the layer that holds the parameters."""
+        return self.parts[0].kind
+
+    @property
+    def tensors(self) -> tuple[tuple[str, Shape], ...]:
+        """Its parameters."""
+        return self.parts[0].tensors
+
+    @property
+    def elements(self) -> int:
+        """Number of its parameters."""
+        return sum(math.prod(shape) for _, shape in self.tensors)
+
+
+def groups(model: str) -> tuple[Group, ...]:
+    """Return the groups of one network in forward order.
+
+    Examples
+    --------
+    >>> [len(group.parts) for group in groups("gpt2")[2:5]]
+    [1, 2, 1]
+    """
+    found: list[list[ModelLayer]] = []
+    for layer in build(model):
+        if layer.tensors:
+            found.append([layer])
+        else:
+            found[-1].append(layer)
+    return tuple(Group(tuple(parts)) for parts in found)

@@ -1,0 +1,227 @@
+"""predict(): from a scenario to its predicted iteration, with reasons, interval and sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from perfsim import fusion
+from perfsim.anchor import Carried
+from perfsim.catalog import Catalog
+from perfsim.method import Method, load_method
+from perfsim.quantity import Quantity, Term
+from perfsim.resolve import Resolved, resolve
+from perfsim.scenario import Scenario
+from perfsim.schedule import Plan, schedule
+from perfsim.simulate.array import simulate
+from perfsim.simulate.timeline import Timeline
+from perfsim.whatif import bottleneck, interval, steady_s
+
+__all__ = ["SCHEMA", "Prediction", "predict"]
+
+SCHEMA = "perfsim/prediction/1"
+
+
+@dataclass
+class Prediction:
+    """What perfsim answers; `to_dict` is the object that ``predict --json`` prints.
+
+    ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
+    """
+
+    scenario: dict[str, Any]
+    iteration_s: float
+    iteration_s_interval: tuple[float, float]
+    samples_per_s: float
+    scaling_efficiency: float
+    baseline_s: float
+    breakdown_s: dict[str, float]
+    communication: dict[str, float]
+    memory_bytes: dict[str, float]
+    bottleneck: str
+    worth: dict[str, float]
+    notes: list[str]
+    terms: list[Term]
+    timeline: Timeline
+
+    @property
+    def speedup(self) -> float:
+        """How many times faster than the ssgd baseline."""
+        return self.baseline_s / self.iteration_s
+
+    def to_dict(self, *, provenance: bool = True) -> dict[str, Any]:
+        """Return the prediction as plain data, by the contract perfsim/prediction/1."""
+        result: dict[str, Any] = {
+            "schema": SCHEMA,
+            "scenario": self.scenario,
+            "iteration_s": self.iteration_s,
+            "iteration_s_interval": list(self.iteration_s_interval),
+            "samples_per_s": self.samples_per_s,
+            "scaling_efficiency": self.scaling_efficiency,
+            "baseline": {
+                "method": "ssgd",
+                "iteration_s": self.baseline_s,
+                "speedup": self.speedup,
+            },
+            "breakdown_s": self.breakdown_s,
+            "communication": self.communication,
+            "memory_bytes": self.memory_bytes,
+            "bottleneck": self.bottleneck,
+            "notes": self.notes,
+        }
+        if provenance:
+            result["provenance"] = [_row(term) for term in self.terms]
+        return result
+
+
+def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
+    """Return the prediction for one scenario.
+
+    Raises
+    ------
+    RequestError
+        If the scenario names something that does not exist or cannot be combined.
+    DataError
+        If a data file is damaged.
+    """
+    resolved = resolve(scenario, catalog or Catalog())
+    plan = _plan(resolved, resolved.method)
+    timeline = simulate(plan.graph)
+    iteration_s = float(timeline.iteration_s)
+    carried, profile = resolved.carried, resolved.profile
+    held_back, worth = bottleneck(plan, iteration_s)
+    communication = timeline.communication()
+    period = resolved.method.period
+    baseline_s = steady_s(_plan(resolved, None))
+    samples_per_s = profile.batch * scenario.gpus / iteration_s
+    alone_s = carried.profile.iteration_s
+    return Prediction(
+        scenario=resolved.fields(),
+        iteration_s=iteration_s,
+        iteration_s_interval=interval(plan, iteration_s, carried.quantity.spread),
+        samples_per_s=samples_per_s,
+        scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
+        baseline_s=baseline_s,
+        breakdown_s=timeline.breakdown(),
+        communication={
+            "bytes_per_gpu": plan.sent_bytes / period,
+            "calls": plan.calls / period,
+            **communication,
+        },
+        memory_bytes=_memory(resolved, plan),
+        bottleneck=held_back,
+        worth=worth,
+        notes=_notes(resolved, plan, timeline),
+        terms=[*_compute_terms(resolved), *(term for _, _, term in plan.terms.values())],
+        timeline=timeline,
+    )
+
+
+def _plan(resolved: Resolved, method: Method | None) -> Plan:
+    """Return the plan of the method, or of the baseline (ssgd, DDP buckets, overlap) for None."""
+    scenario = resolved.scenario
+    if method is None:
+        return schedule(
+            resolved.profile,
+            load_method("ssgd", {}),
+            fusion.load("size").fuse,
+            resolved.device,
+            resolved.cluster,
+            algorithm=scenario.algorithm,
+            overlap_slowdown=scenario.overlap_slowdown,
+        )
+    return schedule(
+        resolved.profile,
+        method,
+        resolved.policy,
+        resolved.device,
+        resolved.cluster,
+        algorithm=scenario.algorithm,
+        overlap=scenario.overlap,
+        overlap_slowdown=scenario.overlap_slowdown,
+        limit_bytes=resolved.limit_bytes,
+        fusion_options=scenario.fusion_options,
+    )
+
+
+def _memory(resolved: Resolved, plan: Plan) -> dict[str, float]:
+    """Return what one GPU keeps between iterations, without activations (fp32, momentum SGD)."""
+    profile = resolved.profile
+    size = profile.size_bytes
+    ranks = resolved.cluster.gpus
+    return {
+        "parameters": size,
+        "gradients": size,
+        "optimizer": size,
+        "method": resolved.method.memory_bytes(profile.gradients, ranks) if ranks > 1 else 0.0,
+    }
+
+
+def _compute_terms(resolved: Resolved) -> list[Term]:
+    carried, profile = resolved.carried, resolved.profile
+    source = profile.header["source"]
+    backward = Quantity(profile.backward_s, "s", profile.kinds["ready_ms"], source)
+    forward = Quantity(profile.forward_s, "s", profile.kinds["forward_ms"], source)
+    optimizer = Quantity(profile.optimizer_s, "s", profile.kinds["optimizer_ms"], source)
+    return [
+        Term("single-GPU iteration", carried.quantity, carried.extrapolated),
+        Term("forward", forward),
+        Term("backward", backward),
+        Term("update", optimizer),
+    ]
+
+
+def _notes(resolved: Resolved, plan: Plan, timeline: Timeline) -> list[str]:
+    method, carried = resolved.method, resolved.carried
+    notes = list(resolved.notes)
+    if resolved.cluster.gpus == 1:
+        notes.append("One GPU: nothing is sent, and the method's kernels do not run.")
+    elif method.lossy:
+        notes.append(
+            "Time per iteration only: a lossy method may need more iterations than ssgd for the"
+            " same accuracy."
+        )
+    if not timeline.steady:
+        notes.append(
+            f"No steady state after {timeline.periods} periods: the mean of the last"
+            f" {timeline.averaged} is given."
+        )
+    outside = [term.term for extrapolated, _, term in plan.terms.values() if extrapolated]
+    if outside:
+        notes.append(f"Outside the range it was measured in: {'; '.join(outside)}.")
+    for network in (resolved.network, resolved.intra_network):
+        if network is not None:
+            notes += [f"{network.name}: {note}" for note in network.notes]
+    notes.append(_interval_note(carried, plan))
+    return notes
+
+
+def _interval_note(carried: Carried, plan: Plan) -> str:
+    missing = [] if carried.quantity.spread is not None else ["the single-GPU iteration"]
+    unknown = {
+        charge.cause
+        for charge in plan.charges
+        if charge.spread is None and charge.cause in ("network", "compression")
+    }
+    missing += sorted(
+        {"network": "part of the network", "compression": "kernels"}[c] for c in unknown
+    )
+    tail = f"; no spread is known for {', '.join(missing)}, which adds nothing" if missing else ""
+    return f"The interval comes from fit residuals and repeats only{tail}."
+
+
+def _row(term: Term) -> dict[str, Any]:
+    quantity = term.quantity
+    bounds = (
+        None if quantity.low is None and quantity.high is None else [quantity.low, quantity.high]
+    )
+    return {
+        "term": term.term,
+        "value": quantity.value,
+        "unit": quantity.unit,
+        "kind": quantity.kind,
+        "source": quantity.source,
+        "range": bounds,
+        "range_unit": quantity.range_unit if bounds else None,
+        "extrapolated": term.extrapolated,
+    }

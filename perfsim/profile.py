@@ -1,0 +1,323 @@
+"""Profiles: the measured (or derived, and labelled so) times and gradients of one model.
+
+A profile file is CSV: ``# key: value`` lines, then one row a gradient in forward order
+(``profiles/README.md`` is the dictionary of its fields). Times are read in milliseconds and
+kept in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast, get_args
+
+from perfsim.errors import DataError
+from perfsim.quantity import Kind
+from perfsim.table import number, read_lines, rows
+
+__all__ = ["COLUMNS", "PRECISIONS", "SCHEMA", "Gradient", "Layer", "Profile", "read_profile"]
+
+SCHEMA = "perfsim/profile/1"
+COLUMNS = (
+    "layer",
+    "kind",
+    "tensor",
+    "shape",
+    "elements",
+    "forward_ms",
+    "backward_ms",
+    "ready_ms",
+)
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+NEEDED = ("schema", "model", "gpu", "precision", "batch", "iteration_ms", "optimizer_ms", "source")
+KINDS_OF = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """One parameter's gradient: fp32, ready ``ready_s`` after the backward pass began."""
+
+    name: str
+    shape: tuple[int, ...]
+    ready_s: float
+    layer: int
+
+    @property
+    def elements(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> float:
+        """Bytes in fp32."""
+        return 4.0 * self.elements
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Rows and columns of the gradient as low-rank methods view it (first axis x the rest)."""
+        if len(self.shape) < 2:
+            return self.elements, 1
+        return self.shape[0], math.prod(self.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer with parameters; layers without any are merged into the one before them."""
+
+    name: str
+    kind: str
+    forward_s: float
+    backward_s: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Per-layer times and gradients of one model at one batch size and precision on one GPU.
+
+    ``gradients`` are in forward order. ``iteration_s`` is the whole single-GPU iteration; what
+    forward, backward and optimizer leave of it is ``other_s`` (input, launches, host).
+    """
+
+    model: str
+    gpu: str
+    precision: str
+    batch: int
+    iteration_s: float
+    optimizer_s: float
+    layers: tuple[Layer, ...]
+    gradients: tuple[Gradient, ...]
+    kinds: dict[str, Kind]
+    header: dict[str, str]
+    path: str = ""
+
+    @property
+    def forward_s(self) -> float:
+        """Forward pass [s]."""
+        return sum(layer.forward_s for layer in self.layers)
+
+    @property
+    def backward_s(self) -> float:
+        """Backward pass [s]."""
+        return sum(layer.backward_s for layer in self.layers)
+
+    @property
+    def other_s(self) -> float:
+        """Time of the iteration outside forward, backward and optimizer [s]."""
+        rest_s = self.iteration_s - self.forward_s - self.backward_s - self.optimizer_s
+        return rest_s if rest_s > 1e-9 * self.iteration_s else 0.0
+
+    @property
+    def elements(self) -> int:
+        """Parameters."""
+        return sum(gradient.elements for gradient in self.gradients)
+
+    @property
+    def size_bytes(self) -> float:
+        """Bytes of all gradients in fp32."""
+        return 4.0 * self.elements
+
+    @property
+    def sequence(self) -> int | None:
+        """Tokens a sample, for models over text."""
+        return int(float(self.header["sequence"])) if "sequence" in self.header else None
+
+    def in_ready_order(self) -> list[Gradient]:
+        """Return the gradients in the order in which the backward pass makes them.
+
+        Gradients ready at the same moment come last-registered first, as autograd gives them.
+        """
+        order = sorted(
+            range(len(self.gradients)), key=lambda index: (self.gradients[index].ready_s, -index)
+        )
+        return [self.gradients[index] for index in order]
+
+    def scaled(self, factor: float) -> Profile:
+        """Return the profile with every time multiplied by ``factor``."""
+        return replace(
+            self,
+            iteration_s=self.iteration_s * factor,
+            optimizer_s=self.optimizer_s * factor,
+            layers=tuple(
+                Layer(layer.name, layer.kind, layer.forward_s * factor, layer.backward_s * factor)
+                for layer in self.layers
+            ),
+            gradients=tuple(
+                Gradient(gradient.name, gradient.shape, gradient.ready_s * factor, gradient.layer)
+                for gradient in self.gradients
+            ),
+        )
+
+
+def read_profile(path: Path) -> Profile:
+    """Read and check one profile file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format; names file, line, column and finding.
+    """
+    lines = read_lines(path)
+    header, places = _read_header(lines, path)
+    layers, gradients, tensor_rows = _read_rows(rows(lines, len(places), COLUMNS, path), path)
+
+    def value(key: str, *, positive: bool = False, whole: bool = False) -> float:
+        return number(header[key], key, path, places[key], positive=positive, whole=whole)
+
+    if "sequence" in header:
+        value("sequence", positive=True, whole=True)
+    profile = Profile(
+        model=header["model"],
+        gpu=header["gpu"],
+        precision=header["precision"],
+        batch=int(value("batch", positive=True, whole=True)),
+        iteration_s=value("iteration_ms", positive=True) / 1e3,
+        optimizer_s=value("optimizer_ms") / 1e3,
+        layers=tuple(layers),
+        gradients=tuple(gradients),
+        kinds=_read_kinds(header["kind"], path, places["kind"]),
+        header=header,
+        path=str(path),
+    )
+    _check_sums(profile, path, places["iteration_ms"], tensor_rows)
+    return profile
+
+
+def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, int]]:
+    header: dict[str, str] = {}
+    rows: dict[str, int] = {}
+    for row, line in enumerate(lines, 1):
+        if not line.startswith("#"):
+            break
+        key, colon, value = (part.strip() for part in line[1:].partition(":"))
+        if not colon:
+            raise DataError(f"header line {line!r} is not '# key: value'", path=path, row=row)
+        if key in header:
+            raise DataError(
+                f"header key {key!r} stands on line {rows[key]} already", path=path, row=row
+            )
+        header[key], rows[key] = value, row
+    _check_header(header, rows, path)
+    return header, rows
+
+
+def _check_header(header: dict[str, str], rows: dict[str, int], path: Path) -> None:
+    for key in (*NEEDED, "kind"):
+        if not header.get(key):
+            raise DataError(f"the header has no {key!r} line ('# {key}: ...')", path=path)
+    if header["schema"] != SCHEMA:
+        newer = header["schema"].startswith("perfsim/profile/")
+        raise DataError(
+            f"schema is {header['schema']!r}, this perfsim reads {SCHEMA!r}"
+            + ("; a newer perfsim may read it" if newer else ""),
+            path=path,
+            row=rows["schema"],
+        )
+    if header["precision"] not in PRECISIONS:
+        raise DataError(
+            f"precision is {header['precision']!r}; allowed: {', '.join(PRECISIONS)}",
+            path=path,
+            row=rows["precision"],
+        )
+
+
+def _read_rows(
+    table: Iterable[tuple[int, dict[str, str]]], path: Path
+) -> tuple[list[Layer], list[Gradient], dict[str, int]]:
+    layers: list[Layer] = []
+    gradients: list[Gradient] = []
+    seen: dict[str, int] = {}
+    index: dict[str, int] = {}
+    for row, cells in table:
+        name, kind, tensor, shape, elements, forward, backward, ready = (
+            cells[column] for column in COLUMNS
+        )
+        for column, value in (("layer", name), ("tensor", tensor)):
+            if not value:
+                raise DataError("is empty", path=path, row=row, column=column)
+        if tensor in seen:
+            raise DataError(
+                f"tensor {tensor!r} stands on line {seen[tensor]} already",
+                path=path,
+                row=row,
+                column="tensor",
+            )
+        seen[tensor] = row
+        if name not in index:
+            index[name] = len(layers)
+            layers.append(
+                Layer(
+                    name,
+                    kind,
+                    number(forward, "forward_ms", path, row) / 1e3,
+                    number(backward, "backward_ms", path, row) / 1e3,
+                )
+            )
+        elif forward or backward:
+            raise DataError(
+                f"layer {name!r} has its times on its first tensor already; leave these empty",
+                path=path,
+                row=row,
+                column="forward_ms" if forward else "backward_ms",
+            )
+        axes = _read_shape(shape, path, row)
+        if math.prod(axes) != number(elements, "elements", path, row, positive=True, whole=True):
+            raise DataError(
+                f"{elements} is not the product of shape {shape}",
+                path=path,
+                row=row,
+                column="elements",
+            )
+        ready_s = number(ready, "ready_ms", path, row) / 1e3
+        gradients.append(Gradient(tensor, axes, ready_s, index[name]))
+    if not gradients:
+        raise DataError("holds no gradient", path=path)
+    return layers, gradients, seen
+
+
+def _read_shape(text: str, path: Path, row: int) -> tuple[int, ...]:
+    parts = text.split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise DataError(
+            f"{text!r} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
+        )
+    return tuple(int(part) for part in parts)
+
+
+def _read_kinds(text: str, path: Path, row: int) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for part in text.split(";"):
+        column, _, kind = (piece.strip() for piece in part.partition("="))
+        if column not in KINDS_OF or kind not in get_args(Kind):
+            raise DataError(
+                f"header line 'kind' has {part.strip()!r}; it names {', '.join(KINDS_OF)} as"
+                f" 'column=kind', kind one of {', '.join(get_args(Kind))}, separated by ';'",
+                path=path,
+                row=row,
+            )
+        kinds[column] = cast(Kind, kind)
+    missing = [column for column in KINDS_OF if column not in kinds]
+    if missing:
+        raise DataError(f"header line 'kind' lacks {', '.join(missing)}", path=path, row=row)
+    return kinds
+
+
+def _check_sums(profile: Profile, path: Path, row: int, tensor_rows: dict[str, int]) -> None:
+    total = profile.forward_s + profile.backward_s + profile.optimizer_s
+    if total > profile.iteration_s * (1 + 1e-6):
+        raise DataError(
+            f"forward, backward and optimizer sum to {total * 1e3:.6g} ms, more than"
+            f" iteration_ms {profile.iteration_s * 1e3:.6g}",
+            path=path,
+            row=row,
+        )
+    last = max(profile.gradients, key=lambda gradient: gradient.ready_s)
+    if last.ready_s > profile.backward_s * (1 + 1e-6) + 1e-9:
+        raise DataError(
+            f"{last.name!r} is ready at {last.ready_s * 1e3:.6g} ms, after the end of the backward"
+            f" pass at {profile.backward_s * 1e3:.6g} ms",
+            path=path,
+            row=tensor_rows[last.name],
+            column="ready_ms",
+        )

@@ -1,0 +1,88 @@
+"""A number that knows where it came from, and the cost of one operation built from such numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from perfsim.units import format_rate, format_seconds
+
+__all__ = ["KINDS", "Cost", "Kind", "Quantity", "Term", "weakest"]
+
+Kind = Literal["measured", "published", "fitted", "derived"]
+
+KINDS: tuple[Kind, ...] = ("measured", "published", "fitted", "derived")
+"""From the strongest to the weakest ground for a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One value with its origin.
+
+    ``spread`` is the relative half-width of the 90 % interval that its repeats or its fit's
+    residuals show (0.03 means +-3 %), or None where nothing measured tells. ``low`` and ``high``
+    bound the range in which it holds, in ``range_unit`` (for a link: message bytes).
+    """
+
+    value: float
+    unit: str
+    kind: Kind
+    source: str
+    spread: float | None = None
+    low: float | None = None
+    high: float | None = None
+    range_unit: str = "B"
+
+    def __str__(self) -> str:
+        """Return the value with a unit that suits it, and its spread where known.
+
+        Examples
+        --------
+        >>> str(Quantity(1.173e9, "B/s", "fitted", "a curve", spread=0.006))
+        '1.173 GB/s +-0.6%'
+        """
+        if self.unit == "s":
+            text = format_seconds(self.value)
+        elif self.unit == "s/hop":
+            text = f"{format_seconds(self.value)} a hop"
+        elif self.unit == "B/s":
+            text = format_rate(self.value)
+        else:
+            text = f"{self.value:.4g} {self.unit}".strip()
+        return text if self.spread is None else f"{text} +-{self.spread:.1%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One row of a prediction's provenance: a quantity in use, and whether it left its range."""
+
+    term: str
+    quantity: Quantity
+    extrapolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one kernel or collective costs: seconds, the part of them that is latency, and why.
+
+    ``latency_s`` is the part that does not shrink when bandwidth grows; ``sent_bytes`` is what
+    one GPU sends. ``terms`` names the quantities used; ``spread`` is the relative 90 %
+    half-width of ``seconds``, None where unknown.
+    """
+
+    seconds: float
+    latency_s: float = 0.0
+    sent_bytes: float = 0.0
+    spread: float | None = None
+    terms: tuple[Term, ...] = ()
+
+
+def weakest(kinds: list[Kind]) -> Kind:
+    """Return the weakest of several kinds: a number is no better than its weakest part.
+
+    Examples
+    --------
+    >>> weakest(["measured", "fitted"])
+    'fitted'
+    """
+    return max(kinds, key=KINDS.index)

@@ -1,0 +1,199 @@
+"""A scenario to the data it names: profile, device, cluster, method and fusion policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import Any
+
+from perfsim import fusion
+from perfsim.anchor import Carried, carry
+from perfsim.catalog import Catalog
+from perfsim.cluster.cluster import Cluster, make_cluster
+from perfsim.cluster.network import Network, load_network
+from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
+from perfsim.device import Device, load_device
+from perfsim.errors import RequestError, unknown, unknown_option
+from perfsim.fusion.bucket import FusionPolicy
+from perfsim.method import Method, load_method
+from perfsim.profile import Profile, read_profile
+from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
+from perfsim.units import parse_bytes
+
+__all__ = ["Resolved", "find_profile", "model_names", "resolve"]
+
+
+@dataclass
+class Resolved:
+    """Everything a prediction is made of, checked and loaded."""
+
+    scenario: Scenario
+    carried: Carried
+    device: Device
+    network: Network
+    intra_network: Network | None
+    cluster: Cluster
+    method: Method
+    policy_name: str
+    policy: FusionPolicy
+    limit_bytes: float | None
+    notes: list[str]
+
+    @property
+    def profile(self) -> Profile:
+        """The profile as it is on this GPU at this batch size and precision."""
+        return self.carried.profile
+
+    def fields(self) -> dict[str, Any]:
+        """Return the scenario with every default filled in, as --json prints it."""
+        scenario = self.scenario
+        placement = self.cluster.placement
+        return {
+            "model": scenario.model,
+            "gpus": scenario.gpus,
+            "gpus_per_node": max(placement),
+            "nodes": len(placement),
+            "placement": list(placement),
+            "net": scenario.net,
+            "intra_net": self.intra_network.name if self.intra_network else self.network.name,
+            "gpu": self.device.name,
+            "batch": self.profile.batch,
+            "precision": self.profile.precision,
+            "method": scenario.method,
+            "options": self.method.model_dump(),
+            "fusion": self.policy_name,
+            "fusion_options": dict(scenario.fusion_options),
+            "bucket_bytes": self.limit_bytes,
+            "algorithm": scenario.algorithm,
+            "overlap": scenario.overlap,
+            "overlap_slowdown": scenario.overlap_slowdown,
+            "profile": Path(self.profile.path).name,
+        }
+
+
+def model_names(catalog: Catalog) -> dict[str, list[str]]:
+    """Return each model's profile names (file stems ``model.gpu.precision.bBATCH``)."""
+    names: dict[str, list[str]] = {}
+    for stem in catalog.files("models"):
+        names.setdefault(stem.split(".")[0], []).append(stem)
+    return names
+
+
+def find_profile(
+    model: str, gpu: str, batch: int | None, precision: str | None, catalog: Catalog
+) -> Profile:
+    """Return the profile of ``model`` nearest to what is asked: GPU, then precision, then batch.
+
+    Raises
+    ------
+    RequestError
+        If no profile of that model exists.
+    """
+    names = model_names(catalog)
+    if model not in names:
+        raise unknown("--model", model, names, "models")
+
+    def distance(stem: str) -> tuple[bool, bool, bool, float, str]:
+        of_gpu, of_precision, of_batch = (*stem.split("."), "", "", "")[1:4]
+        size = int(of_batch[1:]) if of_batch[1:].isdecimal() else 0
+        away = abs(log(size / batch)) if size and batch else 0.0
+        wanted = precision or "fp32"
+        return (of_gpu != gpu, not of_gpu.startswith("v100"), of_precision != wanted, away, stem)
+
+    stem = min(names[model], key=distance)
+    return read_profile(catalog.files("models")[stem])
+
+
+def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
+    """Load and check everything that ``scenario`` names.
+
+    Raises
+    ------
+    RequestError
+        If a name is unknown or the combination is impossible.
+    DataError
+        If a data file is damaged.
+    """
+    notes: list[str] = []
+    method = load_method(scenario.method, scenario.options)
+    policy_name = scenario.fusion or method.default_fusion()
+    policy = fusion.load(policy_name)
+    _check_fusion_options(policy_name, policy.OPTIONS, scenario.fusion_options)
+    device = load_device(scenario.gpu, catalog)
+    network = load_network(scenario.net, catalog, "--net")
+    intra_network = _intra_network(scenario, network, device, catalog, notes)
+    cluster = make_cluster(
+        scenario.gpus, scenario.gpus_per_node, scenario.placement, network, intra_network
+    )
+    notes += _placement_notes(scenario, network, cluster)
+    profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
+    carried = carry(
+        profile,
+        device,
+        scenario.batch or profile.batch,
+        scenario.precision or _precision(profile, device, notes),
+        catalog,
+    )
+    limit_bytes = parse_bytes(scenario.bucket, "--bucket") if scenario.bucket else None
+    return Resolved(
+        scenario,
+        carried,
+        device,
+        network,
+        intra_network,
+        cluster,
+        method,
+        policy_name,
+        policy.fuse,
+        limit_bytes,
+        [*notes, *carried.notes],
+    )
+
+
+def _check_fusion_options(name: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:
+    for option in given:
+        if option not in known:
+            raise unknown_option("--set: ", f"fusion policy {name!r}", option, known)
+
+
+def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
+    """Return the profile's precision where the GPU has it, else fp32."""
+    if profile.precision in device.rates:
+        return profile.precision
+    notes.append(
+        f"fp32, since {device.name} does not compute in {profile.precision} as the profile does."
+    )
+    return "fp32"
+
+
+def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
+    if scenario.placement is not None or scenario.gpus_per_node is not None:
+        return []
+    each, stated = cluster.gpus_per_node, network.gpus_per_node or DEFAULT_GPUS_PER_NODE
+    origin = f"as {network.name} states" if network.gpus_per_node else "the default"
+    if each < stated:
+        origin = f"the largest divisor of {scenario.gpus} up to {stated}"
+    return [f"{each} GPUs a node ({origin}); set --gpus-per-node to change it."]
+
+
+def _intra_network(
+    scenario: Scenario, network: Network, device: Device, catalog: Catalog, notes: list[str]
+) -> Network | None:
+    """Return the network inside a node; None where the network file has its own link for it."""
+    if scenario.intra_net is None:
+        if "intra" in network.links:
+            return None
+        return load_network(DEFAULT_INTRA_NET, catalog, "--intra-net")
+    if scenario.intra_net == "nvlink":
+        family = device.name.split("-")[0]
+        names = catalog.files("networks")
+        if f"nvlink-{family}" not in names:
+            measured = ", ".join(sorted(name for name in names if name.startswith("nvlink-")))
+            raise RequestError(
+                f"--intra-net: no measured NVLink of {device.name!r}; measured: {measured}."
+            )
+        notes.append(f"--intra-net nvlink is nvlink-{family}, after the GPU.")
+        return load_network(f"nvlink-{family}", catalog, "--intra-net")
+    return load_network(scenario.intra_net, catalog, "--intra-net")

@@ -1,0 +1,147 @@
+"""Scenario: the checked question. Everything a prediction depends on, from flags or a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from perfsim.errors import DataError, RequestError, unknown, unknown_option
+from perfsim.profile import PRECISIONS
+from perfsim.units import parse_bytes
+
+__all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
+
+SCHEMA = "perfsim/scenario/1"
+KEYS = ("schema", "title", "source", "notes", "scenario")
+DEFAULT_INTRA_NET = "pcie3"
+
+
+class Scenario(BaseModel):
+    """A model, a cluster, a method and its options.
+
+    Fields that are None take their default from the profile, the network file or the method;
+    ``perfsim.prediction`` resolves them and says so. ``options`` are the method's own;
+    ``fusion_options`` the fusion policy's.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(min_length=1)
+    gpus: int = Field(ge=1, le=1_000_000)
+    net: str = Field("10gbe", min_length=1)
+    method: str = Field("ssgd", min_length=1)
+    gpu: str = Field("v100", min_length=1)
+    batch: int | None = Field(None, ge=1)
+    precision: str | None = None
+    gpus_per_node: int | None = Field(None, ge=1)
+    placement: tuple[int, ...] | None = None
+    intra_net: str | None = None
+    fusion: str | None = None
+    bucket: str | None = None
+    algorithm: str = "auto"
+    overlap: bool = True
+    overlap_slowdown: float = Field(1.0, ge=1, le=10)
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    fusion_options: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("precision")
+    @classmethod
+    def _known_precision(cls, value: str | None) -> str | None:
+        if value is not None and value not in PRECISIONS:
+            raise unknown("--precision", value, PRECISIONS)
+        return value
+
+    @field_validator("bucket")
+    @classmethod
+    def _sized_bucket(cls, value: str | None) -> str | None:
+        if value is not None and parse_bytes(value, "--bucket") <= 0:
+            raise RequestError(
+                f"--bucket: {value!r} is not above zero; for one message a tensor use"
+                " --fusion none."
+            )
+        return value
+
+    @field_validator("placement", mode="before")
+    @classmethod
+    def _listed_placement(cls, value: object) -> object:
+        if isinstance(value, str):
+            parts = value.split(",")
+            if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+                raise RequestError(
+                    f"--placement: {value!r} is not a list of GPUs on each node such as 3,5."
+                )
+            return tuple(int(part) for part in parts)
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Scenario:
+        if self.bucket is not None and self.fusion in ("none", "whole", "mgwfbp", "optimal"):
+            raise RequestError(
+                f"--bucket: {self.bucket!r} has no meaning with --fusion {self.fusion}, which sets"
+                " its own sizes; leave one of them out."
+            )
+        if not self.overlap and self.overlap_slowdown > 1:
+            raise RequestError(
+                f"--overlap-slowdown: {self.overlap_slowdown} needs overlap; leave out"
+                " --no-overlap."
+            )
+        return self
+
+
+FLAGS = {
+    name: "--" + name.replace("_", "-") for name in Scenario.model_fields if "options" not in name
+} | {"options": "--set", "fusion_options": "--set fusion."}
+
+
+def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
+    """Return the scenario that ``fields`` describe.
+
+    Raises
+    ------
+    RequestError
+        If a field is unknown, missing or not allowed; ``source`` names the file it came from.
+    """
+    where = f"{source}: " if source else ""
+    for field in fields:
+        if field not in FLAGS:
+            raise unknown_option(where, "a scenario", field, FLAGS)
+    try:
+        return Scenario(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        flag = FLAGS.get(name, name)
+        if first["type"] == "missing":
+            raise RequestError(f"{where}{flag} is needed.") from None
+        rule = first["msg"][0].lower() + first["msg"][1:]
+        raise RequestError(f"{where}{flag}: {first['input']!r} is not allowed: {rule}.") from None
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, source and notes if any).
+
+    Raises
+    ------
+    DataError
+        If the file is missing, is not TOML, or is of another schema.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read: {error}", path=path) from None
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"is not TOML: {error}", path=path) from None
+    if data.get("schema") != SCHEMA:
+        raise DataError(
+            f"schema is {data.get('schema')!r}, this perfsim reads {SCHEMA!r}", path=path
+        )
+    if not isinstance(data.get("scenario"), dict):
+        raise DataError("has no [scenario] table", path=path)
+    for key in data:
+        if key not in KEYS:
+            raise DataError(f"has unknown key {key!r}; allowed: {', '.join(KEYS)}", path=path)
+    return data

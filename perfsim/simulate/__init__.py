@@ -1,0 +1,1 @@
+"""Tasks, streams and durations: a periodic task graph and the two engines that run it."""

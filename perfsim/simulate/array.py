@@ -1,0 +1,179 @@
+"""The default engine: one pass of ``end = max(stream free, ends of dependencies) + duration``.
+
+Exact for tasks in issue order. On floats it is plain Python; on arrays the same pass evaluates
+every scenario, draw and rank at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perfsim.simulate.graph import TaskGraph, Value, checked_durations
+from perfsim.simulate.steady import cycle_length
+from perfsim.simulate.timeline import Timeline
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    graph: TaskGraph,
+    durations: Sequence[Value] | None = None,
+    *,
+    ranks: bool = False,
+    periods: int | None = None,
+    max_periods: int = 64,
+    tolerance: float = 1e-9,
+) -> Timeline:
+    """Run the graph period after period until it repeats, and return when each task ran.
+
+    Parameters
+    ----------
+    graph : the template of a period
+    durations : seconds, one a task, in place of the tasks' own: floats, or arrays that broadcast
+        over (scenario, draw, rank)
+    ranks : the last axis of every array is ranks: a collective starts when its last rank has
+        arrived, and lasts as long as its slowest rank
+    periods : count exactly so many periods instead of waiting for a steady state
+    max_periods : give up on a steady state after so many; the mean is then over the later half
+    tolerance : relative difference of period lengths that counts as none
+
+    Raises
+    ------
+    ValueError
+        If the graph or a duration is not valid; names the task.
+
+    Examples
+    --------
+    >>> graph = TaskGraph()
+    >>> backward = graph.add("backward", "compute", "backward", 3.0)
+    >>> reduce = graph.add("all_reduce", "communication", "communicate", 2.0, after=[backward])
+    >>> _ = graph.add("update", "compute", "update", 1.0, after=[reduce])
+    >>> simulate(graph).iteration_s
+    6.0
+    >>> simulate(graph, [3.0, 0.5, 1.0]).iteration_s
+    4.5
+    """
+    if periods is not None and periods < 1:
+        raise ValueError(f"periods = {periods}; at least 1")
+    run = _Run(graph, checked_durations(graph, durations), ranks)
+    closes: list[Value] = []
+    cycle = 0
+    for count in range(1, (periods or max_periods) + 1):
+        closes.append(run.step())
+        if periods is None or count == periods:
+            cycle = cycle_length(graph, closes, run.ends, tolerance, run.ranks)
+        if cycle and periods is None:
+            break
+    # Tasks of later periods may begin before the last counted period closes.
+    for _ in range(max_periods):
+        if run.passed(closes[-1]):
+            break
+        run.step()
+    return Timeline(
+        graph=graph,
+        starts=run.starts,
+        ends=run.ends,
+        closes=closes,
+        averaged=cycle or max(1, len(closes) // 2),
+        steady=cycle > 0,
+        shape=run.shape,
+        ranks=run.ranks,
+    )
+
+
+class _Run:
+    """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` places back."""
+
+    def __init__(self, graph: TaskGraph, durations: list[Value], ranks: bool) -> None:
+        waits = graph.waits()
+        self.starts: list[list[Value]] = []
+        self.ends: list[list[Value]] = []
+        self.shape: tuple[int, ...] = ()
+        self.ranks = False
+        self._width = len(durations)
+        self._closing = graph.closing
+        self._collective = [task.collective for task in graph.tasks]
+        self._floats = all(isinstance(value, float | int) for value in durations)
+        if not self._floats:
+            self.ranks = ranks
+            durations = self._as_arrays(durations)
+        # Periods before the first are zeros, so that a void dependency never delays anything.
+        self._ends: list[Any] = [0.0] * (self._width * graph.depth)
+        self._steps: list[tuple[Any, int, list[int]]] = []
+        for index, (pairs, duration) in enumerate(zip(waits, durations, strict=True)):
+            first, *others = [other - index - back * self._width for other, back in pairs]
+            self._steps.append((duration, first, others))
+        # The last task of every stream with work to do: when they have ended, a period is over.
+        working = {
+            task.stream
+            for task, duration in zip(graph.tasks, durations, strict=True)
+            if (duration if isinstance(duration, float | int) else duration.any())
+        }
+        final = {task.stream: index for index, task in enumerate(graph.tasks)}
+        self._final = [final[name] for name in working]
+
+    def _as_arrays(self, durations: list[Value]) -> list[Value]:
+        import numpy as np
+
+        arrays = [
+            float(value) if np.ndim(value) == 0 else np.asarray(value, float) for value in durations
+        ]
+        shape = np.broadcast_shapes(*(np.shape(value) for value in arrays))
+        self.shape = shape[:-1] if self.ranks else shape
+        if not self.ranks:
+            return arrays
+        return [
+            value.max(axis=-1, keepdims=True)
+            if collective and isinstance(value, np.ndarray)
+            else value
+            for value, collective in zip(arrays, self._collective, strict=True)
+        ]
+
+    def step(self) -> Value:
+        """Run one more period and return when it closed."""
+        starts = self._step_floats() if self._floats else self._step_arrays()
+        row = self._ends[-self._width :]
+        self.starts.append(starts)
+        self.ends.append(row)
+        close: Value = row[self._closing]
+        return close.max(axis=-1) if self.ranks and not isinstance(close, float) else close
+
+    def _step_floats(self) -> list[Value]:
+        ends = self._ends
+        starts: list[Value] = []
+        for duration, first, others in self._steps:
+            start = ends[first]
+            for other in others:
+                end = ends[other]
+                start = end if end > start else start
+            starts.append(start)
+            ends.append(start + duration)
+        return starts
+
+    def _step_arrays(self) -> list[Value]:
+        import numpy as np
+
+        ends = self._ends
+        starts: list[Value] = []
+        for (duration, first, others), together in zip(self._steps, self._collective, strict=True):
+            start = ends[first]
+            for other in others:
+                start = np.maximum(start, ends[other])
+            if together and self.ranks and isinstance(start, np.ndarray):
+                start = start.max(axis=-1, keepdims=True)
+            starts.append(start)
+            ends.append(start + duration)
+        return starts
+
+    def passed(self, moment: Value) -> bool:
+        """Return whether no task of a later period can start before ``moment``."""
+        row = self.ends[-1]
+        for index in self._final:
+            end = row[index]
+            if self.ranks and not isinstance(end, float):
+                end = end.min(axis=-1)
+            ahead = moment - end
+            if ahead > 0.0 if isinstance(ahead, float) else (ahead > 0.0).any():
+                return False
+        return True

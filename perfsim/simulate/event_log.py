@@ -1,0 +1,81 @@
+"""The clock of the event engine, and what has happened on it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from simpy import Environment, Event
+
+from perfsim.simulate.graph import TaskGraph, Value
+
+__all__ = ["EventLog", "Instance"]
+
+Instance = tuple[int, int]
+"""(period, task)."""
+
+
+class EventLog:
+    """The clock, when each task started and ended, and the moments that others wait for."""
+
+    def __init__(
+        self, graph: TaskGraph, spent: list[list[float]], count: int, horizon: int
+    ) -> None:
+        self.env = Environment()
+        self.graph, self.horizon = graph, horizon
+        self.spent, self.count = spent, count
+        self.starts: list[list[list[float]]] = []
+        self.ends: list[list[list[float]]] = []
+        self._left: list[int] = []
+        self._complete: list[Event] = []
+        self._arrived: dict[Instance, tuple[list[int], Event]] = {}
+
+    def run_task(self, instance: Instance, rank: int) -> Generator[Event, Any, None]:
+        """Run one task on one rank, once all ranks are there if it is a collective."""
+        period, index = instance
+        if self.graph.tasks[index].collective and self.count > 1:
+            waiting, meeting = self._arrived.setdefault(instance, ([], self.env.event()))
+            waiting.append(rank)
+            if len(waiting) == self.count:
+                meeting.succeed()
+                del self._arrived[instance]
+            yield meeting
+        self._grow(period)
+        self.starts[period][index][rank] = self.env.now
+        self.ends[period][index][rank] = self.env.now + self.spent[index][rank]
+        yield self.env.timeout(self.spent[index][rank])
+        self._left[period] -= 1
+        if self._left[period] == 0:
+            self._complete[period].succeed()
+
+    def _grow(self, period: int) -> None:
+        width = len(self.graph.tasks)
+        while len(self.starts) <= period:
+            self.starts.append([[float("inf")] * self.count for _ in range(width)])
+            self.ends.append([[float("inf")] * self.count for _ in range(width)])
+            self._left.append(width * self.count)
+            self._complete.append(self.env.event())
+
+    def run_period(self, period: int) -> None:
+        """Advance the clock until every task of ``period`` has ended on every rank."""
+        self._grow(period)
+        if not self._complete[period].processed:
+            self.env.run(until=self._complete[period])
+
+    def reach(self, periods: int, moment: float, most: int) -> int:
+        """Complete the later periods that start before ``moment``; return how many rows count."""
+        kept = periods
+        for period, row in enumerate(self.starts[: periods + most]):
+            if min(min(starts) for starts in row) < moment:
+                kept = max(kept, period + 1)
+        for period in range(periods, kept):
+            self.run_period(period)
+        return kept
+
+    def rows(self, moments: list[list[list[float]]], periods: int) -> list[list[Value]]:
+        """Return the first ``periods`` rows as a Timeline keeps them."""
+        if self.count == 1:
+            return [[ranks[0] for ranks in row] for row in moments[:periods]]
+        import numpy as np
+
+        return [[np.array(ranks) for ranks in row] for row in moments[:periods]]

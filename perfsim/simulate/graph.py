@@ -1,0 +1,227 @@
+"""The periodic task graph: what one period of a training method does, on which streams.
+
+Order on a stream is the order in which tasks are added, as on a CUDA stream and as NCCL needs
+(every rank the same). This order is part of the model: a task that is ready waits for an earlier
+task of its stream that is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["COMPUTE", "TASK_KINDS", "Task", "TaskGraph", "TaskKind", "Value", "checked_durations"]
+
+TaskKind = Literal[
+    "forward",
+    "backward",
+    "compress",
+    "decompress",
+    "communicate",
+    "update",
+    "second_order",
+    "other",
+]
+TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+
+COMPUTE = "compute"
+"""The stream of forward, backward and update: time on it is never exposed communication."""
+
+Value: TypeAlias = "float | NDArray[np.float64]"
+"""Seconds: one number, or an array that broadcasts over the axes (scenario, draw, rank)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One piece of work on one stream of a worker.
+
+    Parameters
+    ----------
+    name : what a timeline shows
+    stream : the stream that runs it, one task at a time
+    kind : what its time counts as
+    duration_s : seconds; a float or an array over (scenario, draw, rank)
+    after : pairs (index of a task in the template, periods back): 0 = this period, 1 = the one
+        before; a dependency on a period before the first is void
+    collective : starts when its last rank has arrived and ends for all ranks together
+    priority : which ready task a free stream takes first, where an engine is asked to look
+    """
+
+    name: str
+    stream: str
+    kind: TaskKind
+    duration_s: Value
+    after: tuple[tuple[int, int], ...] = ()
+    collective: bool = False
+    priority: int = 0
+
+
+@dataclass
+class TaskGraph:
+    """The template of one period: tasks in issue order.
+
+    Parameters
+    ----------
+    iterations : training iterations in a period
+    last : index of the task whose end closes the period; None: the task added last
+
+    Examples
+    --------
+    >>> graph = TaskGraph()
+    >>> update = 2  # known before it is added, as forward waits for the update of the period before
+    >>> forward = graph.add("forward", "compute", "forward", 0.010, after=[(update, 1)])
+    >>> reduce = graph.add("all_reduce", "communication", "communicate", 0.004, after=[forward])
+    >>> graph.add("update", "compute", "update", 0.001, after=[reduce])
+    2
+    """
+
+    iterations: int = 1
+    last: int | None = None
+    tasks: list[Task] = field(default_factory=list)
+    _waits: tuple[tuple[tuple[int, int], ...], ...] = field(
+        default=(), init=False, repr=False, compare=False
+    )
+
+    def add(
+        self,
+        name: str,
+        stream: str,
+        kind: TaskKind,
+        duration_s: Value,
+        after: Iterable[int | tuple[int, int]] = (),
+        *,
+        collective: bool = False,
+        priority: int = 0,
+    ) -> int:
+        """Append a task and return its index.
+
+        An entry of ``after`` that is a bare index means the same period.
+
+        Raises
+        ------
+        ValueError
+            If the kind is unknown, the duration is negative or not finite, a dependency within
+            the period does not point to an earlier task, or one points to a later period.
+        """
+        index = len(self.tasks)
+        pairs = tuple((one, 0) if isinstance(one, int) else one for one in after)
+        if kind not in TASK_KINDS:
+            raise ValueError(f"task {name!r}: kind {kind!r} is not one of {', '.join(TASK_KINDS)}")
+        if not _holds(duration_s):
+            raise ValueError(f"task {name!r}: duration {duration_s!r} is negative or not finite")
+        for other, back in pairs:
+            if back < 0 or other < 0:
+                raise ValueError(f"task {name!r}: dependency {(other, back)} has a negative part")
+            if back == 0 and other >= index:
+                raise ValueError(
+                    f"task {name!r} (index {index}) waits within its period for task {other},"
+                    " which is not added before it"
+                )
+        self.tasks.append(Task(name, stream, kind, duration_s, pairs, collective, priority))
+        return index
+
+    @property
+    def closing(self) -> int:
+        """Index of the task whose end closes the period."""
+        return len(self.tasks) - 1 if self.last is None else self.last
+
+    @property
+    def depth(self) -> int:
+        """Largest number of periods that a dependency points back (at least 1: stream order)."""
+        return max((back for task in self.tasks for _, back in task.after), default=1) or 1
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the streams, in order of first use."""
+        return tuple(dict.fromkeys(task.stream for task in self.tasks))
+
+    def check(self) -> None:
+        """Check what can only be seen once all tasks are there.
+
+        Raises
+        ------
+        ValueError
+            If the graph is empty, a dependency or ``last`` points to no task, or ``iterations``
+            is below 1.
+        """
+        count = len(self.tasks)
+        if count == 0:
+            raise ValueError("the task graph has no task")
+        if self.iterations < 1:
+            raise ValueError(f"the task graph has {self.iterations} iterations; at least 1")
+        if not 0 <= self.closing < count:
+            raise ValueError(f"last = {self.last} points to no task; there are {count}")
+        for task in self.tasks:
+            for other, back in task.after:
+                if other >= count:
+                    raise ValueError(
+                        f"task {task.name!r}: dependency {(other, back)} points to no task;"
+                        f" there are {count}"
+                    )
+
+    def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Return, task by task, all that it waits for: its dependencies and its stream.
+
+        The first pair is the task before it on its stream (for the first one: the stream's last
+        task, one period back). Dependencies that stream order implies are left out.
+        """
+        if len(self._waits) == len(self.tasks) > 0:
+            return self._waits
+        self.check()
+        final = {task.stream: index for index, task in enumerate(self.tasks)}
+        before: dict[str, tuple[int, int]] = {name: (one, 1) for name, one in final.items()}
+        found = []
+        for index, task in enumerate(self.tasks):
+            pairs = [before[task.stream]]
+            for pair in task.after:
+                # Whatever stands earlier on the same stream has ended when the stream is free.
+                if self.tasks[pair[0]].stream != task.stream and pair not in pairs:
+                    pairs.append(pair)
+            before[task.stream] = (index, 0)
+            found.append(tuple(pairs))
+        self._waits = tuple(found)
+        return self._waits
+
+    def ancestors(self) -> frozenset[int]:
+        """Return the tasks that can delay the end of a period, in this period or a later one."""
+        waits = self.waits()
+        seen = {self.closing}
+        todo = [self.closing]
+        while todo:
+            for other, _ in waits[todo.pop()]:
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return frozenset(seen)
+
+
+def _holds(duration_s: Value) -> bool:
+    if isinstance(duration_s, float | int):
+        return 0.0 <= duration_s < math.inf
+    return bool(((duration_s >= 0.0) & (duration_s < math.inf)).all())
+
+
+def checked_durations(graph: TaskGraph, durations: Sequence[Value] | None) -> list[Value]:
+    """Return one duration a task: the given ones, or the tasks' own.
+
+    Raises
+    ------
+    ValueError
+        If there is not one for every task, or one is negative or not finite; names the task.
+    """
+    if durations is None:
+        return [task.duration_s for task in graph.tasks]
+    if len(durations) != len(graph.tasks):
+        raise ValueError(f"{len(durations)} durations for {len(graph.tasks)} tasks")
+    for task, duration_s in zip(graph.tasks, durations, strict=True):
+        if not _holds(duration_s):
+            raise ValueError(
+                f"task {task.name!r}: duration {duration_s!r} is negative or not finite"
+            )
+    return list(durations)

@@ -1,0 +1,102 @@
+"""When a periodic run has settled: every later period repeats the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfsim.simulate.graph import TaskGraph, Value
+
+__all__ = ["LONGEST_CYCLE", "cycle_length"]
+
+LONGEST_CYCLE = 4
+"""Periods in the longest limit cycle that is looked for."""
+
+
+def cycle_length(
+    graph: TaskGraph,
+    closes: Sequence[Value],
+    rows: Sequence[Sequence[Value]],
+    tolerance: float,
+    ranks: bool = False,
+) -> int:
+    """Return the number of periods after which the run repeats, or 0 if it has not settled.
+
+    A run repeats every q periods when (a) the lengths of the last q periods equal those of the q
+    before, over ``depth + 1`` comparisons in a row, and (b) no task that can delay a closing falls
+    behind: over q periods its end moves by no more than the closings do, in as many periods as
+    dependencies point back. By (b) no later period can be longer, as ends are maxima and sums of
+    earlier ends (monotone and homogeneous).
+
+    Parameters
+    ----------
+    graph : the template
+    closes : end of each complete period [s]
+    rows : ends of the tasks [s], a row a period
+    tolerance : relative difference that counts as none
+    ranks : the last axis of the ends is ranks (and is gone from ``closes``)
+
+    References
+    ----------
+    Baccelli, Cohen, Olsder & Quadrat, Synchronization and Linearity, 1992, chapter 3.
+    """
+    count, depth = len(closes), graph.depth
+    if count < depth + 2:
+        return 0
+    for cycle in range(1, LONGEST_CYCLE + 1):
+        comparisons = max(depth + 1, cycle)
+        if count < comparisons + cycle:
+            return 0
+        if all(
+            _equal(closes, count - 1 - step, cycle, tolerance) for step in range(comparisons)
+        ) and _keeps_up(graph, closes, rows, cycle, tolerance, ranks):
+            return cycle
+    return 0
+
+
+def _close(closes: Sequence[Value], period: int) -> Value:
+    return closes[period] if period >= 0 else 0.0
+
+
+def _equal(closes: Sequence[Value], period: int, cycle: int, tolerance: float) -> bool:
+    length = closes[period] - _close(closes, period - 1)
+    before = closes[period - cycle] - _close(closes, period - cycle - 1)
+    limit = tolerance * length + _rounding(closes[period])
+    change = length - before
+    return not (_anywhere(change - limit) or _anywhere(-change - limit))
+
+
+def _anywhere(excess: Value) -> bool:
+    return excess > 0.0 if isinstance(excess, float) else bool((excess > 0.0).any())
+
+
+def _rounding(moment: Value) -> Value:
+    return 4e-15 * moment
+
+
+def _keeps_up(
+    graph: TaskGraph,
+    closes: Sequence[Value],
+    rows: Sequence[Sequence[Value]],
+    cycle: int,
+    tolerance: float,
+    ranks: bool,
+) -> bool:
+    count = len(rows)
+    ancestors: frozenset[int] | None = None
+    for period in range(count - 1, count - 1 - graph.depth, -1):
+        if period < cycle:
+            return False
+        moved = closes[period] - closes[period - cycle]
+        limit = moved * (1.0 + tolerance) + _rounding(closes[period])
+        for index, (end, before) in enumerate(zip(rows[period], rows[period - cycle], strict=True)):
+            if _anywhere(_last_rank(end - before, ranks) - limit):
+                ancestors = graph.ancestors() if ancestors is None else ancestors
+                if index in ancestors:
+                    return False
+    return True
+
+
+def _last_rank(value: Value, ranks: bool) -> Value:
+    if not ranks or isinstance(value, float):
+        return value
+    return value.max(axis=-1)  # type: ignore[no-any-return]

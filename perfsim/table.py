@@ -1,0 +1,109 @@
+"""Data tables: CSV with ``# key: value`` lines before the head, read with line numbers kept."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfsim.errors import DataError
+from perfsim.quantity import KINDS, Kind
+
+__all__ = ["kind_of", "number", "read_lines", "read_table", "rows", "scatter"]
+
+Z90 = 1.645
+"""Half-width of a normal distribution's 90 % interval, in standard deviations."""
+
+
+def read_table(
+    path: Path, schema: str, columns: tuple[str, ...]
+) -> list[tuple[int, dict[str, str]]]:
+    """Read a CSV with ``# key: value`` lines before its head: line number and cells by column.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, its schema differs, a column lacks or a row is cut short.
+    """
+    lines = read_lines(path)
+    start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    if f"# schema: {schema}" not in lines[:start]:
+        raise DataError(f"has no line '# schema: {schema}'", path=path, row=1)
+    return list(rows(lines, start, columns, path))
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file; refuses what is no text."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read: {error}", path=path) from None
+
+
+def rows(
+    lines: list[str], start: int, columns: tuple[str, ...], path: Path
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Go through the rows below the head at line index ``start``: line number, cells by column.
+
+    Raises
+    ------
+    DataError
+        If one of ``columns`` lacks, a row is cut short or the text is not CSV.
+    """
+    reader = csv.reader(lines[start:])
+    try:
+        head = next(reader, [])
+        for column in columns:
+            if column not in head:
+                raise DataError(
+                    f"missing column; the columns are {', '.join(columns)}",
+                    path=path,
+                    row=start + 1,
+                    column=column,
+                )
+        before = reader.line_num
+        for cells in reader:
+            row, before = start + before + 1, reader.line_num
+            if not cells:
+                continue
+            if len(cells) != len(head):
+                raise DataError(f"{len(cells)} cells, the head has {len(head)}", path=path, row=row)
+            yield row, dict(zip(head, (cell.strip() for cell in cells), strict=True))
+    except csv.Error as error:
+        row = start + reader.line_num
+        raise DataError(f"is not CSV: {error}", path=path, row=row) from None
+
+
+def number(
+    text: str, column: str, path: Path, row: int, *, positive: bool = False, whole: bool = False
+) -> float:
+    """Return a cell's number; refuses what is no number, not finite or below zero."""
+    try:
+        value = math.nan if "_" in text else float(text)
+    except ValueError:
+        value = math.nan
+    wrong = not math.isfinite(value) or value < 0 or (positive and value == 0)
+    if wrong or (whole and value != int(value)):
+        what = "a whole number" if whole else "a number"
+        least = "above zero" if positive else "not below zero"
+        raise DataError(f"{text!r} is not {what} {least}", path=path, row=row, column=column)
+    return value
+
+
+def kind_of(text: str, path: Path, row: int) -> Kind:
+    """Return a cell's kind of number; refuses what is none."""
+    if text not in KINDS:
+        raise DataError(
+            f"{text!r} is no kind; allowed: {', '.join(KINDS)}", path=path, row=row, column="kind"
+        )
+    return text
+
+
+def scatter(values: list[float]) -> float | None:
+    """Return the relative 90 % half-width that repeats show, None for a lone value."""
+    if len(values) < 2:
+        return None
+    logs = [math.log(value) for value in values]
+    mean = sum(logs) / len(logs)
+    return Z90 * math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))

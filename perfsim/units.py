@@ -1,0 +1,181 @@
+"""Text with a unit to SI floats, and back. Inside perfsim: seconds, bytes and ratios only.
+
+GB is 1e9 bytes, GiB is 2**30 bytes, Gbit/s is 1e9 bits a second. A bare number is refused
+wherever a unit is needed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+from perfsim.errors import RequestError
+
+__all__ = [
+    "format_bytes",
+    "format_count",
+    "format_rate",
+    "format_seconds",
+    "parse_bytes",
+    "parse_fraction",
+    "parse_rate",
+    "parse_seconds",
+    "parse_seconds_per_byte",
+]
+
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+BYTES = {
+    "B": 1.0,
+    "kB": 1e3,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+}
+BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
+RATES = {f"{unit}/s": factor for unit, factor in BYTES.items()} | {
+    f"{unit}/s": factor / 8 for unit, factor in BITS.items()
+}
+SECONDS_PER_BYTE = {
+    f"{time}/{size}": SECONDS[time] / BYTES[size]
+    for time in ("s", "ms", "us", "ns")
+    for size in ("B", "kB", "MB", "GB")
+}
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+
+
+def _parse(text: object, units: dict[str, float], field: str, what: str, example: str) -> float:
+    match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
+    if match is None or match[2] not in units:
+        given = text if isinstance(text, str) else repr(text)
+        found = "" if match is None or not match[2] else f" (unit {match[2]!r} is not one)"
+        if match is not None and not match[2]:
+            found = " (a bare number has no unit)"
+        allowed = ", ".join(unit or "none" for unit in units if unit != "µs")
+        raise RequestError(
+            f"{field}: {given!r} is not {what}{found}; give a number and a unit such as"
+            f" {example!r}. Units: {allowed}."
+        )
+    value = float(match[1])
+    if math.isfinite(value):  # in decimal, so that "50us" is 5e-05 to the last digit
+        value = float(Decimal(match[1]) * Decimal(repr(units[match[2]])))
+    if not math.isfinite(value) or value < 0:
+        raise RequestError(f"{field}: {text!r} is not {what}: it must be finite and not negative.")
+    return value
+
+
+def parse_seconds(text: object, field: str = "time") -> float:
+    """Return the seconds that ``text`` says.
+
+    Examples
+    --------
+    >>> parse_seconds("50us")
+    5e-05
+    """
+    return _parse(text, SECONDS, field, "a time", "50us")
+
+
+def parse_seconds_per_byte(text: object, field: str = "cost") -> float:
+    """Return the seconds a byte that ``text`` says: a time over a size unit.
+
+    Examples
+    --------
+    >>> parse_seconds_per_byte("0.5ns/B")
+    5e-10
+    """
+    return _parse(text, SECONDS_PER_BYTE, field, "a time a byte", "0.8ns/B")
+
+
+def parse_bytes(text: object, field: str = "size") -> float:
+    """Return the bytes that ``text`` says (GB is 1e9, GiB is 2**30).
+
+    Examples
+    --------
+    >>> parse_bytes("25MiB")
+    26214400.0
+    """
+    return _parse(text, BYTES, field, "a size", "25MiB")
+
+
+def parse_rate(text: object, field: str = "rate") -> float:
+    """Return the bytes per second that ``text`` says.
+
+    Examples
+    --------
+    >>> parse_rate("10Gbit/s")
+    1250000000.0
+    """
+    return _parse(text, RATES, field, "a rate", "10Gbit/s")
+
+
+def parse_fraction(text: object, field: str = "fraction") -> float:
+    """Return a ratio given as a plain number or in per cent.
+
+    Examples
+    --------
+    >>> parse_fraction("5%"), parse_fraction("0.05")
+    (0.05, 0.05)
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        text = repr(float(text))
+    return _parse(text, {"": 1.0, "%": 0.01}, field, "a fraction", "5%")
+
+
+def _scaled(value: float, steps: list[tuple[float, str]], digits: int) -> str:
+    if value == 0:
+        return f"0 {steps[-1][1]}"
+    factor, unit = next(
+        ((factor, unit) for factor, unit in steps if abs(value) >= factor * 0.9995), steps[-1]
+    )
+    large = abs(value) >= 1000 * factor
+    return f"{value / factor:.0f} {unit}" if large else f"{value / factor:.{digits}g} {unit}"
+
+
+def format_seconds(seconds: float, digits: int = 4) -> str:
+    """Return a time with the unit that suits it.
+
+    Examples
+    --------
+    >>> format_seconds(0.0123)
+    '12.3 ms'
+    """
+    return _scaled(seconds, [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")], digits)
+
+
+def format_bytes(size: float, digits: int = 4) -> str:
+    """Return a size in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(102228128)
+    '102.2 MB'
+    """
+    return _scaled(size, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")], digits)
+
+
+def format_rate(bytes_per_s: float, digits: int = 4) -> str:
+    """Return a rate in bytes a second, decimal units.
+
+    Examples
+    --------
+    >>> format_rate(1.25e9)
+    '1.25 GB/s'
+    """
+    return format_bytes(bytes_per_s, digits) + "/s"
+
+
+def format_count(value: float) -> str:
+    """Return a count with thousands apart.
+
+    Examples
+    --------
+    >>> format_count(25557032)
+    '25,557,032'
+    """
+    return f"{value:,.0f}"

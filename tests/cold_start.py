@@ -1,0 +1,76 @@
+"""CPU time and memory of cold commands beside bare imports. ``python tests/cold_start.py``.
+
+Each figure is the median of 10 runs, the commands taken in turn so that a drifting machine
+touches all of them alike. The perfsim that is measured is the installed one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+RUNS = 10
+PREDICT_LIMIT = 1.35
+HELP_LIMIT = 1.7
+MEMORY_LIMIT_BYTES = 100e6
+PERFSIM = str(Path(sys.executable).with_name("perfsim"))
+QUESTION = ["--model", "resnet50", "--gpus", "64", "--net", "1gbe", "--method", "dgc"]
+COMMANDS = {
+    "import typer": [sys.executable, "-c", "import typer"],
+    "perfsim --help": [PERFSIM, "--help"],
+    "import numpy, pydantic, typer": [sys.executable, "-c", "import numpy, pydantic, typer"],
+    "perfsim predict": [PERFSIM, "predict", *QUESTION],
+    "perfsim predict --json": [PERFSIM, "predict", *QUESTION, "--json"],
+}
+
+
+def run(command: list[str], folder: str) -> tuple[float, float]:
+    """Return CPU seconds and peak memory [bytes] of one run of ``command`` in ``folder``."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
+    ) as process:
+        # wait4 gives this one child's own use; RUSAGE_CHILDREN would mix all of them.
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} left with {process.returncode}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
+
+
+def measure(runs: int = RUNS) -> dict[str, tuple[float, float]]:
+    """Return the median CPU seconds and peak memory [bytes] of every command."""
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(runs + 1):
+            for name, command in COMMANDS.items():
+                taken[name].append(run(command, folder))
+    return {
+        name: (median(cpu for cpu, _ in used[1:]), max(memory for _, memory in used[1:]))
+        for name, used in taken.items()
+    }
+
+
+def ratios(taken: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """Return predict over its imports, and help over its import."""
+    return {
+        "predict": taken["perfsim predict"][0] / taken["import numpy, pydantic, typer"][0],
+        "help": taken["perfsim --help"][0] / taken["import typer"][0],
+    }
+
+
+def main() -> None:
+    """Print every command's median and the two ratios."""
+    taken = measure()
+    for name, (cpu_s, memory_bytes) in taken.items():
+        print(f"{name:32}{cpu_s * 1e3:8.1f} ms CPU{memory_bytes / 1e6:8.1f} MB")
+    found = ratios(taken)
+    print(f"predict / imports {found['predict']:.2f} (at most {PREDICT_LIMIT})")
+    print(f"--help / import typer {found['help']:.2f} (at most {HELP_LIMIT})")
+
+
+if __name__ == "__main__":
+    main()

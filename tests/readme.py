@@ -1,0 +1,112 @@
+"""Writes the generated parts of README.md: ``python tests/readme.py``; a test fails on drift."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import published
+
+from perfsim.catalog import Catalog
+from perfsim.inventory import rows
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
+
+README = Path(__file__).parents[1] / "README.md"
+MAIN = "predict --model resnet50 --gpus 64 --net 1gbe --method dgc"
+SHOWN = ("ssgd", "signsgd", "topk", "dgc", "powersgd", "acpsgd")
+NETWORKS = ("1gbe", "10gbe", "ib100")
+BAR = 40
+
+
+def picture() -> str:
+    """Return bars of the iteration time of some methods on three networks."""
+    lines = ["ResNet-50, 64 V100, 4 a node: one iteration, # computation, + compression,"]
+    lines += ["- exposed communication (each network has its own scale)", ""]
+    catalog = Catalog()
+    for net in NETWORKS:
+        found = {
+            method: predict(
+                make_scenario({"model": "resnet50", "gpus": 64, "net": net, "method": method}),
+                catalog,
+            )
+            for method in SHOWN
+        }
+        longest = max(one.iteration_s for one in found.values())
+        for method, one in found.items():
+            parts = one.breakdown_s
+            compute_s = parts["forward"] + parts["backward"] + parts["update"] + parts["other"]
+            marks = (("#", compute_s), ("+", parts["compression"]))
+            marks += (("-", parts["communication_exposed"]),)
+            ends, bar = 0.0, ""
+            for mark, seconds in marks:
+                ends += seconds
+                bar += mark * (round(BAR * ends / longest) - len(bar))
+            lines.append(f"{net:6} {method:9}{one.iteration_s * 1e3:8.0f} ms  {bar}")
+        lines.append("")
+    return block("\n".join(lines).rstrip())
+
+
+def screen() -> str:
+    """Return the main command and its output."""
+    result = subprocess.run(
+        [sys.executable, "-m", "perfsim", *MAIN.split()],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=README.parent,
+    )
+    text = "\n".join(line.rstrip() for line in result.stdout.splitlines())
+    return block(f"$ perfsim {MAIN}\n{text}")
+
+
+def accuracy() -> str:
+    """Return the table of held-out published rows."""
+    lines = ["| scenario | measured samples/s | predicted | error of the time | why |"]
+    lines.append("|---|---|---|---|---|")
+    for row in published.ROWS:
+        predicted, off = published.error(row)
+        lines.append(
+            f"| `{row.scenario}` | {row.measured:,.0f} +-{row.deviation:.0f} |"
+            f" {predicted:,.0f} | {off:+.1%} | {row.reason} |"
+        )
+    return "\n".join(lines)
+
+
+def table(kind: str, columns: tuple[str, ...]) -> str:
+    """Return some columns of ``perfsim list`` as a table."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += [
+        "| " + " | ".join(str(row[column]) for column in columns) + " |"
+        for row in rows(kind, Catalog())
+    ]
+    return "\n".join(lines)
+
+
+def block(text: str) -> str:
+    """Return ``text`` as a block of code."""
+    return f"```text\n{text}\n```"
+
+
+def generated() -> str:
+    """Return README.md with its generated parts made anew."""
+    parts = {
+        "picture": picture(),
+        "screen": screen(),
+        "published": accuracy(),
+        "methods": table("methods", ("method", "what")),
+        "networks": table("networks", ("network", "link", "rate", "kind", "ranks", "title")),
+    }
+    text = README.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        marks = (f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->")
+        pattern = re.compile(f"{re.escape(marks[0])}.*?{re.escape(marks[1])}", re.DOTALL)
+        assert pattern.search(text), f"README.md has no part {name}"
+        text = pattern.sub(lambda _, p=part, m=marks: f"{m[0]}{p}\n{m[1]}", text)  # type: ignore[misc]
+    return text
+
+
+if __name__ == "__main__":
+    README.write_text(generated(), encoding="utf-8")

@@ -1,0 +1,232 @@
+"""The command line: what it prints, and one clear sentence for every wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfsim.catalog import shipped
+from perfsim.cli.listing import KINDS
+from perfsim.cli.main import code
+from perfsim.fusion import policies
+from perfsim.method import method_names
+
+MAIN = "predict --model resnet50 --gpus 64 --net 1gbe --method dgc"
+
+
+def run(text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error of one command."""
+    left = code(text.split())
+    captured = capsys.readouterr()
+    return left, captured.out, captured.err
+
+
+def answer(text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Return the JSON object of a command that succeeds."""
+    left, out, err = run(f"{text} --json", capsys)
+    assert (left, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_the_main_command_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(MAIN, capsys)
+    assert list(found) == [
+        "schema",
+        "scenario",
+        "iteration_s",
+        "iteration_s_interval",
+        "samples_per_s",
+        "scaling_efficiency",
+        "baseline",
+        "breakdown_s",
+        "communication",
+        "memory_bytes",
+        "bottleneck",
+        "notes",
+        "provenance",
+    ]
+    assert found["schema"] == "perfsim/prediction/1"
+    low, high = found["iteration_s_interval"]
+    assert 0 < low <= found["iteration_s"] <= high
+    assert sum(found["breakdown_s"].values()) == pytest.approx(found["iteration_s"], rel=1e-9)
+    assert set(found["breakdown_s"]) == {
+        "forward",
+        "backward",
+        "compression",
+        "second_order",
+        "communication_exposed",
+        "update",
+        "other",
+    }
+    assert set(found["communication"]) == {"bytes_per_gpu", "calls", "busy_s", "hidden_s"}
+    assert found["baseline"]["method"] == "ssgd"
+    assert found["bottleneck"] in ("compute", "bandwidth", "latency", "compression", "second_order")
+    for row in found["provenance"]:
+        assert {"term", "value", "unit", "kind", "source", "range", "extrapolated"} <= set(row)
+        assert row["kind"] in ("measured", "published", "fitted", "derived") and row["source"]
+
+
+def test_the_first_screen_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run(MAIN, capsys)
+    assert (left, err) == (0, "")
+    for word in ("iteration", "90 % interval", "samples/s", "scaling efficiency", "against S-SGD"):
+        assert word in out
+    for word in ("held back by", "exposed communication", "Sources", "Notes", "total"):
+        assert word in out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_every_method_predicts_and_shows(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(f"predict --model resnet50 --gpus 8 --net 10gbe --method {method}", capsys)
+    assert found["iteration_s"] > 0
+    assert run(f"show method {method}", capsys)[0] == 0
+
+
+@pytest.mark.parametrize("policy", policies())
+def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(f"predict --model resnet50 --gpus 8 --net 10gbe --fusion {policy}", capsys)
+    assert found["scenario"]["fusion"] == policy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(f"list {kind}", capsys)
+    assert found["schema"] == "perfsim/list/1" and found["rows"]
+    left, out, _ = run(f"list {kind}", capsys)
+    assert left == 0 and len(out.splitlines()) > len(found["rows"])
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["model resnet50", "gpu v100", "net 1gbe", "method dgc", "scenario what_if_dgc_1gbe"],
+)
+def test_shows(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(f"show {what}", capsys)["schema"] == "perfsim/show/1"
+    left, out, _ = run(f"show {what}", capsys)
+    assert left == 0 and what.split()[1] in out
+
+
+def test_show_net_gives_every_value_a_source(capsys: pytest.CaptureFixture[str]) -> None:
+    values = answer("show net 1gbe", capsys)["values"]
+    assert values and all(row["source"] and row["kind"] for row in values)
+
+
+@pytest.mark.parametrize("path", sorted(shipped("scenarios").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_shipped_scenario_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(f"predict --scenario {path.stem}", capsys)["iteration_s"] > 0
+
+
+def test_flags_override_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer("predict --scenario what_if_dgc_1gbe --gpus 16 --set density=0.01", capsys)
+    assert found["scenario"]["gpus"] == 16
+    assert found["scenario"]["options"] == {"density": 0.01}
+
+
+def test_out_writes_what_json_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "answer.json"
+    printed = answer(f"{MAIN} --out {target}", capsys)
+    assert json.loads(target.read_text()) == printed
+    assert [path.name for path in tmp_path.iterdir()] == ["answer.json"]
+
+
+def test_same_question_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{MAIN} --json", capsys) == run(f"{MAIN} --json", capsys)
+
+
+WRONG = [
+    ("predict --model resnet5 --gpus 4", ["--model", "'resnet5'", "did you mean 'resnet50'"]),
+    ("predict --model resnet50 --gpus 4 --net 1gbee", ["--net", "did you mean '1gbe'"]),
+    ("predict --model resnet50 --gpus 4 --method dcg", ["--method", "did you mean 'dgc'"]),
+    ("predict --model resnet50 --gpus 4 --gpu v10", ["--gpu", "did you mean 'v100'"]),
+    ("predict --model resnet50 --gpus 0", ["--gpus", "'0'", "greater than or equal to 1"]),
+    ("predict --model resnet50 --gpus 1.5", ["--gpus", "'1.5'", "integer"]),
+    ("predict --model resnet50", ["--gpus is needed"]),
+    ("predict --gpus 4", ["--model is needed"]),
+    ("predict --model resnet50 --gpus 10 --gpus-per-node 4", ["--gpus-per-node", "1, 2, 5, 10"]),
+    ("predict --model resnet50 --gpus 8 --placement 3,4", ["--placement", "7", "8"]),
+    ("predict --model resnet50 --gpus 8 --placement 3,x", ["--placement", "3,5"]),
+    ("predict --model resnet50 --gpus 4 --method dgc --set density=0", ["density", "'0'"]),
+    ("predict --model resnet50 --gpus 4 --method dgc --set density=2", ["density", "'2'"]),
+    ("predict --model resnet50 --gpus 4 --method powersgd --set rank=0", ["rank", "'0'"]),
+    ("predict --model resnet50 --gpus 4 --set density", ["--set", "name=value"]),
+    ("predict --model resnet50 --gpus 4 --method ssgd --set density=1", ["no 'density'"]),
+    ("predict --model resnet50 --gpus 4 --net 10,50us", ["--net", "'10'", "unit"]),
+    ("predict --model resnet50 --gpus 4 --net 10Gbit/s", ["--net", "latency"]),
+    ("predict --model resnet50 --gpus 4 --bucket 25", ["--bucket", "unit", "25MiB"]),
+    ("predict --model resnet50 --gpus 4 --bucket 0MiB", ["--bucket", "above zero"]),
+    ("predict --model resnet50 --gpus 4 --bucket 1MiB --fusion whole", ["--bucket", "whole"]),
+    ("predict --model resnet50 --gpus 4 --fusion sizes", ["--fusion", "did you mean 'size'"]),
+    (
+        "predict --model resnet50 --gpus 4 --set fusion.cycle=1ms",
+        ["fusion policy 'size'", "first_bucket"],
+    ),
+    ("predict --model resnet50 --gpus 4 --precision fp8", ["--precision", "amp-bf16"]),
+    ("predict --model resnet50 --gpus 4 --batch 0", ["--batch", "'0'"]),
+    ("predict --model resnet50 --gpus 4 --algorithm rings", ["--algorithm", "ring"]),
+    ("predict --model resnet50 --gpus 4 --scenario nothing", ["--scenario", "'nothing'"]),
+    ("predict --model resnet50 --gpus 4 --profiles /no/such", ["--profiles", "not a folder"]),
+    ("predict --modl resnet50", ["--modl", "--model"]),
+    ("show net 1gbee", ["did you mean '1gbe'"]),
+    ("show modl resnet50", ["'modl'", "did you mean 'model'"]),
+    ("list mehtods", ["'mehtods'", "did you mean 'methods'"]),
+    ("predcit", ["predcit"]),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG, ids=[text for text, _ in WRONG])
+def test_wrong_input_is_one_sentence(
+    text: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, out, err = run(text, capsys)
+    assert (left, out) == (2, "")
+    assert err.startswith("perfsim: ") and err.count("\n") == 1
+    for word in words:
+        assert word in err
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: text.replace("elements,", "elemnts,", 1), ["column 'elements'", "missing"]),
+        (lambda text: _cell(text, 5, "1x.5"), ["forward_ms", "'1x.5'", "not a number"]),
+        (lambda text: _cell(text, 6, "-1"), ["backward_ms", "'-1'", "below zero"]),
+        (lambda text: text + text.splitlines()[-1] + "\n", ["stands on line", "already"]),
+        (lambda text: "\x00\xff", ["schema"]),
+    ],
+    ids=["missing column", "letter in a number", "negative time", "duplicate tensor", "garbage"],
+)
+def test_a_damaged_profile_is_named(
+    damage: Any, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    source = sorted(shipped().glob("models/resnet50.v100.fp32.*.csv"))[0]
+    (folder / source.name).write_text(damage(source.read_text()))
+    left, out, err = run(f"{MAIN} --profiles {tmp_path}", capsys)
+    assert (left, out) == (3, "")
+    assert source.name in err and err.count("\n") == 1
+    for word in words:
+        assert word in err
+
+
+def _cell(text: str, place: int, value: str) -> str:
+    """Return a profile with one cell of its first data row replaced."""
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("layer,")) + 1
+    cells = lines[first].split(",")
+    cells[place] = value
+    lines[first] = ",".join(cells)
+    return "\n".join(lines) + "\n"
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version", capsys)[:2] == (0, "perfsim 0.1.0\n")
+    for command in ("", "predict", "list", "show"):
+        left, out, _ = run(f"{command} --help", capsys)
+        assert left == 0 and "Example: perfsim" in out

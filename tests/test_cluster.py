@@ -1,0 +1,239 @@
+"""Clusters: placement, and what a collective costs there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.cluster import (
+    Cluster,
+    Latency,
+    Link,
+    Network,
+    custom_link,
+    make_cluster,
+)
+from perfsim.cluster.placement import place
+from perfsim.collectives import algorithms
+from perfsim.errors import RequestError
+from perfsim.quantity import Quantity
+
+FAST = custom_link("10GB/s,2us", "test")
+SLOW = custom_link("1GB/s,50us", "test")
+
+
+def nodes(count: int, inside: int, nics: int = 1) -> Cluster:
+    """Return equal nodes on a slow and a fast link."""
+    return Cluster(count * inside, (inside,) * count, SLOW, FAST, nics)
+
+
+def curved(alphas: list[float], rate: float = 1e9) -> Link:
+    """Return a link whose latency takes these values at 1 kB, 10 kB, 100 kB ..."""
+    sizes = tuple(10.0 ** (3 + index) for index in range(len(alphas)))
+    latency = Latency(sizes, tuple(alphas), "fitted", "test", 0.1, sizes[0], sizes[-1])
+    speed = Quantity(rate, "B/s", "fitted", "test", 0.02, sizes[0], sizes[-1])
+    return Link("test", speed, speed, Quantity(0.0, "s/B", "derived", "test"), latency, latency)
+
+
+# Placement
+
+
+def test_placement_by_hand() -> None:
+    assert place(8, 4, None) == (4, 4)
+    assert place(6, None, None) == (3, 3)  # 4, cut to a divisor of 6
+    assert place(16, None, None, 8) == (8, 8)  # what the network file states
+    assert place(8, None, (3, 5), 4) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, None, None), "--gpus: 0 is not a number of GPUs; at least 1."),
+        ((8, 0, None), "--gpus-per-node: 0 is not a number of GPUs; at least 1."),
+        (
+            (10, 4, None),
+            "--gpus-per-node: 10 GPUs do not divide by 4; allowed for 10: 1, 2, 5, 10, or"
+            " --placement for uneven nodes.",
+        ),
+        (
+            (8, None, (3, 4)),
+            "--placement: '3,4' places 7 GPUs, --gpus says 8; the two must agree.",
+        ),
+        (
+            (8, None, (8, 0)),
+            "--placement: '8,0' has a node without a GPU; give at least 1 for every node.",
+        ),
+        (
+            (8, 4, (3, 5)),
+            "--gpus-per-node: 4 contradicts --placement '3,5'; give one of the two.",
+        ),
+    ],
+)
+def test_placement_that_does_not_fit(
+    arguments: tuple[int, int | None, tuple[int, ...] | None], message: str
+) -> None:
+    with pytest.raises(RequestError) as error:
+        place(*arguments)
+    assert str(error.value) == message
+
+
+# Costs
+
+
+def test_flat_ring_by_hand() -> None:
+    """Two nodes of four GPUs: 2 x (50 + 6 x 2) us and 2 x 7/8 n through one NIC."""
+    cost = nodes(2, 4).cost("all_reduce", 1e6, "ring")
+    assert cost.latency_s == pytest.approx(2 * (50 + 6 * 2) * 1e-6)
+    assert cost.seconds == pytest.approx(cost.latency_s + 1750e-6)
+    assert cost.sent_bytes == pytest.approx(1.75e6)
+    assert [term.term for term in cost.terms] == [
+        "inter rate",
+        "inter ring latency at 1 MB",
+        "intra ring latency at 1 MB",
+    ]
+
+
+def test_only_the_busiest_link_is_named() -> None:
+    """By hand: 1.5 GB/s inside a node is not far above the NIC, and still does not set the pace."""
+    cluster = Cluster(8, (4, 4), SLOW, custom_link("1.5GB/s,2us", "test"))
+    terms = [term.term for term in cluster.cost("all_reduce", 1e6, "ring").terms]
+    assert [term for term in terms if "rate" in term] == ["inter rate"]
+
+
+def test_hierarchical_rests_on_both_links() -> None:
+    cost = nodes(2, 4).cost("all_reduce", 1e6, "hierarchical")
+    assert cost.latency_s == pytest.approx(2 * (3 * 2 + 50) * 1e-6)
+    assert cost.seconds - cost.latency_s == pytest.approx(150e-6 + 1000e-6)
+    assert {term.term for term in cost.terms if "rate" in term.term} == {"inter rate", "intra rate"}
+
+
+def test_nics_share_the_traffic_until_the_node_is_the_busiest() -> None:
+    """By hand: 1 GB/s a NIC, 10 GB/s inside; a GPU drives one NIC, so 4 GPUs at most 4."""
+    transfer_s = {
+        nics: cost.seconds - cost.latency_s
+        for nics in (1, 2, 4, 8)
+        for cost in [nodes(2, 4, nics).cost("all_reduce", 1e6, "ring")]
+    }
+    assert transfer_s == pytest.approx({1: 1750e-6, 2: 875e-6, 4: 437.5e-6, 8: 437.5e-6})
+    wide = nodes(2, 16, 16).cost("all_reduce", 1e6, "ring")
+    assert wide.seconds - wide.latency_s == pytest.approx(2 * 31 / 32 * 1e6 / 10e9)
+    assert "intra rate" in [term.term for term in wide.terms]
+
+
+def test_one_node_uses_its_own_link_only() -> None:
+    cost = nodes(1, 4).cost("all_reduce", 1e6, "ring")
+    assert cost.seconds == pytest.approx(6 * 2e-6 + 1.5e6 / 10e9)
+    assert all(term.term.startswith("intra") for term in cost.terms)
+
+
+def test_uneven_nodes_by_hand() -> None:
+    """3 + 5 GPUs: the ring has two hops between nodes; the tree's chain is that of five."""
+    cluster = Cluster(8, (3, 5), SLOW, FAST)
+    assert cluster.cost("all_reduce", 0.0, "ring").seconds == pytest.approx(2 * (50 + 12) * 1e-6)
+    assert cluster.cost("all_reduce", 0.0, "tree").seconds == pytest.approx(2 * (50 + 8) * 1e-6)
+    assert Cluster(8, (3, 5), SLOW, FAST, 4).nics_in_use == 3
+
+
+def test_automatic_choice_is_the_smaller_as_nccl_chooses() -> None:
+    """A tree has fewer hops, a ring fewer bytes: small messages go by tree, large ones by ring."""
+    cluster = nodes(8, 4)
+    assert cluster.choice("all_reduce", 1e3) == "tree"
+    assert cluster.choice("all_reduce", 1e9) == "ring"
+    assert cluster.choice("broadcast", 1.0) == "binomial"
+    assert cluster.choice("broadcast", 1e9) == "chain"
+    hierarchical = cluster.cost("all_reduce", 1e8, "hierarchical").seconds
+    assert hierarchical < cluster.cost("all_reduce", 1e8).seconds, "used only when asked for"
+
+
+@given(st.integers(1, 9), st.integers(1, 8), st.floats(0, 1e9))
+def test_automatic_is_never_beaten_by_what_it_chose_from(
+    count: int, inside: int, size_bytes: float
+) -> None:
+    cluster = nodes(count, inside)
+    for collective, names in algorithms().items():
+        automatic_s = cluster.cost(collective, size_bytes).seconds
+        least_s = min(
+            cluster.cost(collective, size_bytes, name).seconds
+            for name in names
+            if name != "hierarchical"
+        )
+        assert automatic_s == least_s
+
+
+@given(
+    st.lists(st.floats(0, 1e-3), min_size=1, max_size=6),
+    st.integers(2, 64),
+    st.floats(0, 1e9),
+    st.floats(0, 1e9),
+)
+def test_a_larger_message_takes_no_less_on_any_curve(
+    alphas: list[float], count: int, first: float, second: float
+) -> None:
+    """By law: even where measured latency falls with size faster than the wire time grows."""
+    cluster = Cluster(count, (1,) * count, curved(alphas), None)
+    less, more = sorted((first, second))
+    for collective in ("all_reduce", "all_gather", "reduce_scatter", "reduce", "send_recv"):
+        small, large = (cluster.cost(collective, size) for size in (less, more))
+        assert small.seconds <= large.seconds * (1 + 1e-9)
+        assert small.latency_s >= 0
+
+
+@given(st.lists(st.floats(0, 1e-3), min_size=1, max_size=6), st.floats(0, 1e9), st.floats(1, 9))
+def test_more_bandwidth_is_never_slower(
+    alphas: list[float], size_bytes: float, factor: float
+) -> None:
+    slow, fast = (Cluster(8, (1,) * 8, curved(alphas, rate), None) for rate in (1e9, factor * 1e9))
+    for collective in algorithms():
+        assert fast.cost(collective, size_bytes).seconds <= slow.cost(
+            collective, size_bytes
+        ).seconds * (1 + 1e-9)
+
+
+def test_spread_weighs_latency_and_rate_by_their_share() -> None:
+    """By hand: 10 % of the latency and 2 % of the transfer."""
+    cluster = Cluster(2, (1, 1), curved([1e-3, 1e-3]), None)
+    cost = cluster.cost("send_recv", 1e4)
+    assert (cost.latency_s, cost.seconds) == pytest.approx((1e-3, 1e-3 + 1e-5))
+    assert cost.spread == pytest.approx((0.1 * 1e-3 + 0.02 * 1e-5) / cost.seconds)
+    assert nodes(2, 1).cost("send_recv", 1e4).spread is None, "a user's link has no repeats"
+
+
+def test_extrapolation_by_size_and_by_ranks() -> None:
+    link = replace(curved([1e-3, 1e-3]), ranks=(2, 4))
+
+    def left(ranks: int, size_bytes: float) -> list[bool]:
+        cost = Cluster(ranks, (1,) * ranks, link, None).cost("all_gather", size_bytes)
+        return [term.extrapolated for term in cost.terms]
+
+    assert left(4, 5e3) == [False, False]
+    assert left(4, 1e2) == left(4, 1e5) == [True, True]
+    assert left(8, 5e3) == [True, True]
+
+
+def test_one_gpu_costs_nothing() -> None:
+    cost = Cluster(1, (1,), None, None).cost("all_reduce", 1e6)
+    assert (cost.seconds, cost.sent_bytes) == (0, 0)
+
+
+def test_unknown_algorithm_is_refused_even_on_one_gpu() -> None:
+    for cluster in (nodes(2, 4), Cluster(1, (1,), None, None)):
+        with pytest.raises(RequestError, match=r"^broadcast, --algorithm: no 'ring'"):
+            cluster.cost("broadcast", 1e6, "ring")
+        with pytest.raises(RequestError, match=r"^collective: no 'all_rduce'; did you mean"):
+            cluster.cost("all_rduce", 1e6)
+
+
+def test_a_link_that_is_missing_is_asked_for() -> None:
+    outside = Network("far", "t", "tcp", None, 1, {"inter": SLOW})
+    inside = Network("near", "t", "pcie", None, 1, {"intra": FAST})
+    assert make_cluster(8, 4, None, outside, inside).intra is FAST
+    assert make_cluster(4, 1, None, outside).intra is None
+    with pytest.raises(RequestError, match=r"^--intra-net: 'far' says nothing of the link"):
+        make_cluster(8, 4, None, outside)
+    with pytest.raises(RequestError, match=r"^--net: 'near' has no link between nodes"):
+        make_cluster(8, 4, None, inside)
+    with pytest.raises(RequestError, match=r"^--intra-net: 'far' has no link between the GPUs"):
+        make_cluster(8, 4, None, outside, outside)

@@ -1,0 +1,139 @@
+"""Networks: a link of the user's own, and network files, good and damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfsim.catalog import Catalog
+from perfsim.cluster import load_network, read_network
+from perfsim.errors import DataError, RequestError
+from perfsim.quantity import Quantity
+
+GOOD = """\
+schema = "perfsim/network/1"
+name = "mine"
+title = "my switch"
+transport = "tcp"
+gpus_per_node = 2
+nics_per_node = 1
+notes = ["by hand"]
+
+[[link]]
+class = "inter"
+ranks = [4, 8]
+rate = { value = "1GB/s", range = ["1KB", "1MB"], residual = "3%", kind = "fitted", source = "s" }
+tree_rate = { value = "0.5GB/s", error = "0.05GB/s", kind = "measured", source = "s" }
+gamma = { value = "0.001ns/B", kind = "derived", source = "s" }
+
+[[link.segments]]
+algorithm = "ring"
+kind = "fitted"
+source = "s"
+range = ["1KB", "1MB"]
+residual = "0.1"
+knots = [{ size = "1KB", alpha = "50us" }, { size = "100KB", alpha = "70us" }]
+
+[[link.segments]]
+algorithm = "tree"
+kind = "fitted"
+source = "s"
+residual = "5%"
+knots = [{ size = "1KB", alpha = "40us" }]
+
+[[link]]
+class = "intra"
+rate = { value = "10GB/s", kind = "measured", source = "s" }
+gamma = { value = "0s/B", kind = "derived", source = "s" }
+alpha = { value = "2us", kind = "measured", source = "s" }
+"""
+
+
+# Links of one's own
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("10", "--net: '10' is not a rate (a bare number has no unit); give a number"),
+        ("10Gbit/s", "--net: '10Gbit/s' is a rate without a latency; write rate,latency such as"),
+        ("10Gbit/s,50", "--net: '50' is not a time (a bare number has no unit)"),
+        ("50us,10Gbit/s", "--net: '50us' is not a rate (unit 'us' is not one)"),
+        ("0GB/s,50us", "--net: the rate in '0GB/s,50us' must be above zero."),
+        ("1GB/s,5us,3", "--net: '1GB/s,5us,3' has 3 parts; a link of your own is rate,latency"),
+        ("10gb", "--net: no '10gb'; did you mean '10gbe'? Allowed: 100gbe, 10gbe,"),
+    ],
+)
+def test_a_network_that_is_none(text: str, message: str) -> None:
+    with pytest.raises(RequestError) as error:
+        load_network(text, Catalog(), "--net")
+    assert str(error.value).startswith(message)
+
+
+def test_a_link_of_ones_own_says_so() -> None:
+    network = load_network("8Gbit/s, 50us", Catalog(), "--net")
+    link = network.link("inter", "--net")
+    assert (link.rate.value, link.tree.at(1e9)) == (1e9, 5e-5)
+    assert (link.rate.kind, link.rate.source) == ("derived", "given by the user")
+    assert network.links["intra"] == link
+
+
+# Network files
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_network_file_by_hand(tmp_path: Path) -> None:
+    network = read_network(write(tmp_path, GOOD))
+    assert (network.name, network.gpus_per_node, network.notes) == ("mine", 2, ("by hand",))
+    inter, intra = network.links["inter"], network.links["intra"]
+    assert inter.rate == Quantity(1e9, "B/s", "fitted", "s", 0.03, 1e3, 1e6)
+    assert inter.tree_rate.spread == pytest.approx(0.1)  # 0.05 of 0.5 GB/s
+    assert inter.gamma.value == pytest.approx(1e-12)
+    assert inter.ranks == (4, 8)
+    assert inter.ring.at(10e3) == pytest.approx(60e-6)  # half way in log size
+    assert (inter.ring.at(1.0), inter.ring.at(1e9)) == (50e-6, 70e-6)
+    assert inter.tree.at(1e6) == 40e-6
+    assert intra.tree_rate == intra.rate
+    assert intra.ring.at(5.0) == intra.tree.at(5e9) == 2e-6
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("perfsim/network/1", "perfsim/network/2", "schema: found 'perfsim/network/2', this"),
+        ('name = "mine"', "", "name: is missing"),
+        ("gpus_per_node = 2", "gpus_per_nodes = 2", "gpus_per_nodes: unknown key; did you mean"),
+        ("gpus_per_node = 2", "gpus_per_node = 0", "gpus_per_node: found 0, allowed is a whole"),
+        ('class = "intra"', 'class = "inter"', "link[2].class: 'inter' stands in an earlier"),
+        ('class = "intra"', 'class = "wan"', "link[2].class: found 'wan', allowed: inter, intra"),
+        ('value = "1GB/s"', 'value = "1"', "link[1].rate.value: '1' is not a rate (a bare number"),
+        ('value = "1GB/s"', 'value = "0GB/s"', "link[1].rate: the value must be above zero"),
+        ('"3%", kind = "fitted"', '"3%", kind = "guessed"', "link[1].rate.kind: found 'guessed'"),
+        ('residual = "3%"', 'residuals = "3%"', "link[1].rate.residuals: unknown key; did you"),
+        ('["1KB", "1MB"], residual = "3%"', '["1MB", "1KB"]', "link[1].rate.range: the lowest"),
+        ('"0.001ns/B"', '"0.001"', "link[1].gamma.value: '0.001' is not a time a byte (a bare"),
+        ("ranks = [4, 8]", "ranks = [8, 4]", "link[1].ranks: found [8, 4], allowed are whole"),
+        ('"100KB"', '"1KB"', "link[1].segments[1].knots[2].size: sizes start above zero and rise"),
+        ('algorithm = "tree"', 'algorithm = "ring"', "link[1].segments[2].algorithm: 'ring' has"),
+        ('algorithm = "ring"', 'algorithm = "any"', "link[1].segments[2].algorithm: 'tree' has"),
+        ("alpha = { value", "alphas = { value", "link[2].alphas: unknown key; did you mean 'alpha"),
+        ("notes = [", "notes = [[", "is not TOML"),
+    ],
+)
+def test_damaged_network_file(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(DataError) as error:
+        read_network(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+
+
+def test_a_missing_file_says_which(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.toml: cannot be read"):
+        read_network(tmp_path / "none.toml")

@@ -1,0 +1,272 @@
+"""Shipped networks: the points they were fitted on come back, and every number has its origin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.catalog import Catalog, shipped
+from perfsim.cluster import Cluster, Link, Network, read_network
+from perfsim.collectives import algorithms
+
+NETWORKS = {
+    path.stem: read_network(path) for path in sorted((shipped() / "networks").glob("*.toml"))
+}
+ROUNDING = 0.005
+"""Rates and latencies in the files have three to four digits."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """All-reduce times of a public log: nodes, GPUs and NICs a node; microseconds by bytes."""
+
+    net: str
+    intra: str | None
+    shape: tuple[int, int, int]
+    source: str
+    time_us: dict[int, float]
+
+
+PUBLISHED = (
+    Published(
+        "10gbe",
+        "pcie3",
+        (8, 4, 1),
+        "dexhunter/allreduce-experiments@b49158f03faf 10g/10g-stepexp2-2.txt",
+        {1024: 276.1, 65536: 1187, 1048576: 2281.1, 16777216: 27692, 134217728: 221878},
+    ),
+    Published(
+        "50gbe",
+        None,
+        (2, 1, 1),
+        "aws-samples/aws-do-eks@f721602f7389 karpenter/README.md",
+        {1024: 109, 65536: 262.7, 1048576: 806.7, 16777216: 9082.5, 134217728: 67134},
+    ),
+    Published(
+        "100gbe",
+        None,
+        (2, 1, 1),
+        "zarzen/nccl-tests@150149d278a8 2p3dn.2GPUs.log",
+        {8192: 163.3, 65536: 231.3, 1048576: 592, 16777216: 3850.1, 134217728: 30070},
+    ),
+    Published(
+        "ib100",
+        "pcie3",
+        (8, 4, 1),
+        "dexhunter/allreduce-experiments@b49158f03faf 100g/ring-100g-stepexp2.txt",
+        {4194304: 1940, 16777216: 6403.1, 67108864: 24011, 134217728: 48001, 536870912: 191943},
+    ),
+    Published(
+        "ib200",
+        "nvlink-a100",
+        (2, 8, 8),
+        "argonne-lcf/alcf-nccl-tests@385be33604cc n2.g8/2024-10-15-11-28-16 .6",
+        {1024: 38.86, 65536: 48.43, 1048576: 92.27, 16777216: 304.6, 134217728: 1430.3},
+    ),
+    Published(
+        "efa100",
+        "nvlink-v100",
+        (2, 8, 1),
+        "AWS EC2 user guide, page on EFA and NCCL",
+        {1024: 151, 65536: 167.7, 1048576: 709.3, 16777216: 4631.7, 134217728: 33403},
+    ),
+    Published(
+        "efa400",
+        "nvlink-a100",
+        (2, 8, 4),
+        "aws-samples/aws-efa-eks@9d6557e1689b README.md",
+        {1024: 195.4, 65536: 285.7, 1048576: 485.3, 16777216: 1875.1, 134217728: 8731.1},
+    ),
+    Published(
+        "slingshot",
+        None,
+        (32, 4, 4),
+        "boeschf/nccl-benchmark-on-alps-2025@897cff446b5e job-n-00128-N-0032.txt",
+        {1024: 86.71, 65536: 328.2, 1048576: 395.4, 16777216: 1549, 134217728: 4864.7},
+    ),
+    Published(
+        "slingshot",
+        None,
+        (1, 4, 4),
+        "boeschf/nccl-benchmark-on-alps-2025@897cff446b5e job-n-00004-N-0001.txt",
+        {1024: 9.42, 65536: 11.01, 1048576: 18.59, 16777216: 101.5, 134217728: 635.5},
+    ),
+    Published(
+        "pcie3",
+        "pcie3",
+        (1, 4, 1),
+        "rcgsheffield/sheffield_hpc@f60c6e605e2b bessemer cuda.rst, NCCL 2.8.3",
+        {1024: 13.77, 65536: 30.05, 1048576: 156.5, 16777216: 2671.5, 134217728: 21410},
+    ),
+    Published(
+        "pcie4",
+        "pcie4",
+        (1, 8, 1),
+        "Panlichen/nccl-tests@2c51b1bec6fd 4090_8card_para, median of 6",
+        {1024: 60.775, 65536: 86.42, 1048576: 222.6, 16777216: 1893.25, 134217728: 14757},
+    ),
+    Published(
+        "pcie5",
+        "pcie5",
+        (1, 8, 1),
+        "voipmonitor/rtx6kpro@29f3863a371d root topology comparison, one root",
+        {4096: 17.34, 65536: 25.21, 1048576: 79.98, 16777216: 658.19, 268435456: 10191.2},
+    ),
+    Published(
+        "nvlink-v100",
+        "nvlink-v100",
+        (1, 12, 1),
+        "wohlbier/nccl-tests@4c4c1ac4c3dd README.md",
+        {1024: 60.93, 65536: 65.05, 1048576: 89.15, 16777216: 482.8, 134217728: 2047.7},
+    ),
+    Published(
+        "nvlink-a100",
+        "nvlink-a100",
+        (1, 8, 1),
+        "microsoft/superbenchmark@700d6501f110 tests/data/nccl_allreduce.log",
+        {1024: 36.07, 65536: 37.82, 1048576: 74.78, 16777216: 226, 134217728: 1162.2},
+    ),
+    Published(
+        "nvlink-h100",
+        "nvlink-h100",
+        (1, 4, 1),
+        "waynehacking8/nccl-collectives-bench@38c093eda275 all_reduce.txt",
+        {1024: 23.28, 65536: 25.49, 1048576: 26.76, 16777216: 101.86, 134217728: 617.74},
+    ),
+    Published(
+        "1gbe",
+        "pcie3",
+        (2, 2, 1),
+        "dcslin/nccl-all-reduce@721889c57170 README.md",
+        {4: 2359, 400: 2393, 40000: 3907, 4000000: 51799},
+    ),
+    Published(
+        "1gbe",
+        None,
+        (2, 1, 1),
+        "HKBU-HPML/dl-scheduling@d5398bd271ea alpha-beta.csv, one job",
+        {20971520: 212220, 52428800: 529423, 104857600: 1060580},
+    ),
+)
+
+
+def cluster(row: Published) -> Cluster:
+    net = NETWORKS[row.net]
+    intra = NETWORKS[row.intra].links["intra"] if row.intra else net.links.get("intra")
+    nodes, inside, nics = row.shape
+    return Cluster(nodes * inside, (inside,) * nodes, net.links.get("inter"), intra, nics)
+
+
+def links(network: Network) -> list[Link]:
+    return list(network.links.values())
+
+
+@pytest.mark.parametrize(
+    "row", PUBLISHED, ids=lambda row: f"{row.net}-{row.shape[0]}x{row.shape[1]}"
+)
+def test_points_of_the_fit_come_back(row: Published) -> None:
+    """By published value: the residual is a 90th percentile, so one of five points may miss it."""
+    there = cluster(row)
+    missed = {}
+    for size_bytes, time_us in row.time_us.items():
+        cost = there.cost("all_reduce", size_bytes)
+        assert cost.spread is not None
+        off = cost.seconds * 1e6 / time_us - 1
+        if abs(off) > cost.spread + ROUNDING:
+            missed[size_bytes] = f"{off:+.1%}, residual {cost.spread:.1%}"
+    assert len(missed) <= 1, missed
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "time_us"),
+    [
+        (4, 250.7), (1024, 276.1), (4096, 493.2), (16384, 924.2), (65536, 1187.0),
+        (131072, 1641.6), (262144, 1793.9), (524288, 2118.0), (1048576, 2281.1),
+        (2097152, 3593.7), (16777216, 27692.0), (134217728, 221878.0), (536870912, 886303.0),
+    ],
+)  # fmt: skip
+def test_10gbe_within_ten_per_cent_where_one_latency_would_miss(
+    size_bytes: int, time_us: float
+) -> None:
+    """By published value, dexhunter/allreduce-experiments@b49158f03faf: 3 to 5 times the line."""
+    cost = cluster(PUBLISHED[0]).cost("all_reduce", size_bytes)
+    assert cost.seconds * 1e6 == pytest.approx(time_us, rel=0.1)
+
+
+def test_1gbe_meets_a_run_it_was_not_fitted_on() -> None:
+    """By published value: 8 MPI processes on 2 hosts, dexhunter/allreduce-experiments 8cpu/."""
+    net, pcie = NETWORKS["1gbe"], NETWORKS["pcie3"]
+    there = Cluster(8, (4, 4), net.links["inter"], pcie.links["intra"])
+    for size_bytes, time_us in ((4194304, 78375.9), (39062500, 726220.0)):
+        seconds = there.cost("all_reduce", size_bytes, "ring").seconds
+        assert seconds * 1e6 == pytest.approx(time_us, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "samples_per_s"), [(4, 925.02), (8, 1282.28), (16, 2485.12), (32, 4920.82)]
+)
+def test_hkbu_one_buffer_rows_come_back(gpus: int, samples_per_s: float) -> None:
+    """By published value, arXiv 2005.13247: ResNet-50 batch 64, compute and then one all-reduce."""
+    net = NETWORKS["hkbu-v100-10gbe"]
+    nodes = (4,) * (gpus // 4)
+    there = Cluster(gpus, nodes, net.links["inter"], net.links["intra"])
+    iteration_s = 64 / 253.1 + there.cost("all_reduce", 102_228_128).seconds
+    assert 64 * gpus / iteration_s == pytest.approx(samples_per_s, rel=0.005)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_number_has_an_origin(name: str) -> None:
+    network = NETWORKS[name]
+    assert network.name == name
+    for link in links(network):
+        for quantity in (link.rate, link.tree_rate, link.gamma):
+            assert len(quantity.source) > 20
+            assert quantity.spread is not None
+        for curve in (link.ring, link.tree):
+            assert len(curve.source) > 20
+            assert curve.spread is not None
+            assert curve.low is not None
+        assert 0 < link.tree_rate.value <= link.rate.value
+
+
+def test_the_names_that_users_type_are_there() -> None:
+    wanted = {"1gbe", "10gbe", "25gbe", "40gbe", "50gbe", "100gbe", "ib100", "ib200", "ib400"}
+    wanted |= {"efa100", "efa400", "pcie3", "pcie4", "nvlink-v100", "nvlink-a100", "nvlink-h100"}
+    assert wanted <= set(Catalog().files("networks"))
+
+
+def test_faster_names_are_faster() -> None:
+    """By law: a higher line rate of one family never takes longer for a large buffer."""
+    pcie = NETWORKS["pcie5"].links["intra"]
+    tcp = ("1gbe", "10gbe", "25gbe", "40gbe", "50gbe", "100gbe")
+    for family in (tcp, ("ib100", "ib200", "ib400")):
+        there = [Cluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family]
+        times = [one.cost("all_reduce", 1e8).seconds for one in there]
+        assert times == sorted(times, reverse=True), family
+
+
+@given(
+    st.sampled_from(sorted(NETWORKS)),
+    st.sampled_from(["pcie3", "nvlink-a100"]),
+    st.integers(1, 16),
+    st.integers(1, 8),
+    st.floats(1, 1e9),
+    st.floats(1, 1e9),
+)
+def test_larger_messages_take_no_less(
+    name: str, intra: str, nodes: int, inside: int, first: float, second: float
+) -> None:
+    """By law, on every shipped network with every collective."""
+    net = NETWORKS[name]
+    inter = net.links.get("inter")
+    inner = net.links.get("intra") or NETWORKS[intra].links["intra"]
+    nodes = nodes if inter else 1
+    there = Cluster(nodes * inside, (inside,) * nodes, inter, inner, net.nics_per_node)
+    less, more = sorted((first, second))
+    for collective in algorithms():
+        assert there.cost(collective, less).seconds <= there.cost(collective, more).seconds * (
+            1 + 1e-9
+        )

@@ -1,0 +1,75 @@
+"""Scenarios: files and fields, checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfsim.errors import DataError, RequestError
+from perfsim.scenario import make_scenario, read_file
+
+HEAD = 'schema = "perfsim/scenario/1"\n'
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    scenario = make_scenario({"model": "resnet50", "gpus": "64"})
+    assert (scenario.gpus, scenario.gpu, scenario.method) == (64, "v100", "ssgd")
+    assert scenario.overlap and scenario.fusion is None and scenario.bucket is None
+    assert scenario.batch is None and scenario.precision is None
+
+
+@pytest.mark.parametrize("given", ["3,5", [3, 5], (3, 5)])
+def test_placement_as_text_or_list(given: object) -> None:
+    assert make_scenario({"model": "m", "gpus": 8, "placement": given}).placement == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"gpus": 8}, ["--model is needed"]),
+        ({"model": "m"}, ["--gpus is needed"]),
+        ({"model": "m", "gpus": 8, "modle": 1}, ["'modle'", "did you mean 'model'"]),
+        ({"model": "m", "gpus": "x"}, ["--gpus", "'x'"]),
+        ({"model": "m", "gpus": -1}, ["--gpus", "-1"]),
+        ({"model": "m", "gpus": 8, "placement": "3,-5"}, ["--placement", "3,5"]),
+        ({"model": "m", "gpus": 8, "bucket": 25}, ["--bucket", "25"]),
+        ({"model": "m", "gpus": 8, "overlap": "perhaps"}, ["--overlap", "'perhaps'"]),
+        ({"model": "m", "gpus": 8, "overlap_slowdown": 0.5}, ["--overlap-slowdown", "0.5"]),
+        (
+            {"model": "m", "gpus": 8, "overlap": False, "overlap_slowdown": 1.5},
+            ["--overlap-slowdown", "--no-overlap"],
+        ),
+    ],
+)
+def test_wrong_fields(fields: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(RequestError) as caught:
+        make_scenario(fields, "mine.toml")
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("schema = ", ["is not TOML"]),
+        ('schema = "perfsim/scenario/2"\n', ["perfsim/scenario/2", "perfsim/scenario/1"]),
+        (HEAD, ["no [scenario] table"]),
+        (HEAD + "titel = 1\n[scenario]\n", ["'titel'", "title"]),
+        (HEAD + "scenario = 3\n", ["no [scenario] table"]),
+    ],
+)
+def test_a_damaged_file_is_named(text: str, words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_file(path)
+    for word in ("mine.toml", *words):
+        assert word in str(caught.value)
+
+
+def test_a_binary_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_file(path)
