@@ -9,7 +9,7 @@ from perfsim.errors import RequestError, unknown
 
 __all__ = ["Catalog", "shipped"]
 
-SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml"}
+SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
 
 
 def shipped(folder: str = "profiles") -> Path:

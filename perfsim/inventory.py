@@ -134,6 +134,25 @@ def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
     ]
 
 
+def _measurements(catalog: Catalog) -> list[dict[str, Any]]:
+    from perfsim.measurement import load_measurements
+
+    return [
+        {
+            "id": one.id,
+            "role": one.role,
+            "model": one.model,
+            "gpus": f"{one.gpus} x {one.gpu}",
+            "network": one.network,
+            "value": f"{one.value:g} {one.unit}"
+            + (f" +-{one.deviation:g}" if one.deviation is not None else ""),
+            "scenario": one.scenario,
+            "note": one.note,
+        }
+        for one in load_measurements(catalog)
+    ]
+
+
 def _model(name: str, catalog: Catalog) -> dict[str, Any]:
     from perfsim.profile import read_profile
     from perfsim.resolve import model_names
@@ -310,6 +329,7 @@ ROWS: dict[str, Callable[[Catalog], list[dict[str, Any]]]] = {
     "collectives": _collectives,
     "fusion": _fusion,
     "scenarios": _scenarios,
+    "measurements": _measurements,
 }
 DESCRIPTIONS: dict[str, Callable[[str, Catalog], dict[str, Any]]] = {
     "model": _model,

@@ -133,7 +133,7 @@ def _plan(resolved: Resolved, method: Method | None) -> Plan:
     return schedule(
         resolved.profile,
         method,
-        resolved.policy,
+        resolved.policy.fuse,
         resolved.device,
         resolved.cluster,
         algorithm=scenario.algorithm,

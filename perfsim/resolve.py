@@ -16,7 +16,6 @@ from perfsim.cluster.network import Network, load_network
 from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
 from perfsim.device import Device, load_device
 from perfsim.errors import RequestError, unknown, unknown_option
-from perfsim.fusion.bucket import FusionPolicy
 from perfsim.method import Method, load_method
 from perfsim.profile import Profile, read_profile
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
@@ -37,7 +36,7 @@ class Resolved:
     cluster: Cluster
     method: Method
     policy_name: str
-    policy: FusionPolicy
+    policy: fusion.Policy
     limit_bytes: float | None
     notes: list[str]
 
@@ -65,7 +64,7 @@ class Resolved:
             "options": self.method.model_dump(),
             "fusion": self.policy_name,
             "fusion_options": dict(scenario.fusion_options),
-            "bucket_bytes": self.limit_bytes,
+            "bucket_bytes": self.limit_bytes or self.policy.LIMIT_BYTES,
             "algorithm": scenario.algorithm,
             "overlap": scenario.overlap,
             "overlap_slowdown": scenario.overlap_slowdown,
@@ -136,6 +135,11 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         scenario.precision or _precision(profile, device, notes),
         catalog,
     )
+    if scenario.bucket and policy.LIMIT_BYTES is None:
+        raise RequestError(
+            f"--bucket: {scenario.bucket!r} has no meaning with --fusion {policy_name}, which sets"
+            " its own sizes; leave one of them out."
+        )
     limit_bytes = parse_bytes(scenario.bucket, "--bucket") if scenario.bucket else None
     return Resolved(
         scenario,
@@ -146,7 +150,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         cluster,
         method,
         policy_name,
-        policy.fuse,
+        policy,
         limit_bytes,
         [*notes, *carried.notes],
     )

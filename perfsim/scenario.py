@@ -79,11 +79,6 @@ class Scenario(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
-        if self.bucket is not None and self.fusion in ("none", "whole", "mgwfbp", "optimal"):
-            raise RequestError(
-                f"--bucket: {self.bucket!r} has no meaning with --fusion {self.fusion}, which sets"
-                " its own sizes; leave one of them out."
-            )
         if not self.overlap and self.overlap_slowdown > 1:
             raise RequestError(
                 f"--overlap-slowdown: {self.overlap_slowdown} needs overlap; leave out"

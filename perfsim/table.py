@@ -28,8 +28,13 @@ def read_table(
     """
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    if f"# schema: {schema}" not in lines[:start]:
-        raise DataError(f"has no line '# schema: {schema}'", path=path, row=1)
+    found = [line[1:].partition(":") for line in lines[:start]]
+    schemas = [value.strip() for key, _, value in found if key.strip() == "schema"]
+    if schemas != [schema]:
+        shown = repr(schemas[0]) if schemas else "missing"
+        raise DataError(
+            f"schema is {shown}, this perfsim reads '# schema: {schema}'", path=path, row=1
+        )
     return list(rows(lines, start, columns, path))
 
 

@@ -1,7 +1,9 @@
-"""CPU time and memory of cold commands beside bare imports. ``python tests/cold_start.py``.
+"""CPU time and memory of cold commands beside bare imports.
 
-Each figure is the median of 10 runs, the commands taken in turn so that a drifting machine
-touches all of them alike. The perfsim that is measured is the installed one.
+``python tests/cold_start.py FOLDER`` measures the perfsim installed in FOLDER, the folder of
+commands of an environment (``venv/bin``; default: this Python's own). Each figure is the median
+of 10 runs, the commands taken in turn so that a drifting machine touches all of them alike.
+Install a wheel for it: an editable install may have to compile its sources at every start.
 """
 
 from __future__ import annotations
@@ -17,15 +19,19 @@ RUNS = 10
 PREDICT_LIMIT = 1.35
 HELP_LIMIT = 1.7
 MEMORY_LIMIT_BYTES = 100e6
-PERFSIM = str(Path(sys.executable).with_name("perfsim"))
-QUESTION = ["--model", "resnet50", "--gpus", "64", "--net", "1gbe", "--method", "dgc"]
-COMMANDS = {
-    "import typer": [sys.executable, "-c", "import typer"],
-    "perfsim --help": [PERFSIM, "--help"],
-    "import numpy, pydantic, typer": [sys.executable, "-c", "import numpy, pydantic, typer"],
-    "perfsim predict": [PERFSIM, "predict", *QUESTION],
-    "perfsim predict --json": [PERFSIM, "predict", *QUESTION, "--json"],
-}
+QUESTION = ("--model", "resnet50", "--gpus", "64", "--net", "1gbe", "--method", "dgc")
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """Return the commands to measure, by name, as installed in ``folder``."""
+    python, perfsim = str(folder / "python"), str(folder / "perfsim")
+    return {
+        "import typer": [python, "-c", "import typer"],
+        "perfsim --help": [perfsim, "--help"],
+        "import numpy, pydantic, typer": [python, "-c", "import numpy, pydantic, typer"],
+        "perfsim predict": [perfsim, "predict", *QUESTION],
+        "perfsim predict --json": [perfsim, "predict", *QUESTION, "--json"],
+    }
 
 
 def run(command: list[str], folder: str) -> tuple[float, float]:
@@ -41,12 +47,13 @@ def run(command: list[str], folder: str) -> tuple[float, float]:
     return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
 
 
-def measure(runs: int = RUNS) -> dict[str, tuple[float, float]]:
+def measure(bin_folder: Path, runs: int = RUNS) -> dict[str, tuple[float, float]]:
     """Return the median CPU seconds and peak memory [bytes] of every command."""
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    to_run = commands(bin_folder)
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in to_run}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(runs + 1):
-            for name, command in COMMANDS.items():
+            for name, command in to_run.items():
                 taken[name].append(run(command, folder))
     return {
         name: (median(cpu for cpu, _ in used[1:]), max(memory for _, memory in used[1:]))
@@ -64,7 +71,8 @@ def ratios(taken: dict[str, tuple[float, float]]) -> dict[str, float]:
 
 def main() -> None:
     """Print every command's median and the two ratios."""
-    taken = measure()
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(sys.executable).parent
+    taken = measure(folder.absolute())
     for name, (cpu_s, memory_bytes) in taken.items():
         print(f"{name:32}{cpu_s * 1e3:8.1f} ms CPU{memory_bytes / 1e6:8.1f} MB")
     found = ratios(taken)

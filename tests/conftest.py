@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
+from installation import installed, wheel
+
+__all__ = ["installed", "wheel"]
 
 settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("perfsim")

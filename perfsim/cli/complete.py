@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["fusions", "gpus", "methods", "models", "networks"]
+import typer
+
+__all__ = ["fusions", "gpus", "methods", "models", "networks", "scenarios", "things"]
 
 
 def _starting(names: list[str], incomplete: str) -> list[str]:
@@ -42,3 +44,23 @@ def fusions(incomplete: str) -> list[str]:
     from perfsim import fusion
 
     return _starting(fusion.policies(), incomplete)
+
+
+def scenarios(incomplete: str) -> list[str]:
+    """Complete a shipped scenario's name."""
+    from perfsim.catalog import Catalog
+
+    return _starting(list(Catalog().scenarios()), incomplete)
+
+
+def things(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of what ``perfsim show`` is asked for."""
+    kinds = {
+        "model": models,
+        "gpu": gpus,
+        "net": networks,
+        "method": methods,
+        "scenario": scenarios,
+    }
+    complete = kinds.get(context.params.get("kind") or "")
+    return complete(incomplete) if complete else []

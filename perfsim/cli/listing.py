@@ -10,7 +10,16 @@ from perfsim.cli.options import Json, Profiles
 
 __all__ = ["list_things"]
 
-KINDS = ("models", "gpus", "networks", "methods", "collectives", "fusion", "scenarios")
+KINDS = (
+    "models",
+    "gpus",
+    "networks",
+    "methods",
+    "collectives",
+    "fusion",
+    "scenarios",
+    "measurements",
+)
 
 
 def list_things(

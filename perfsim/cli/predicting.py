@@ -110,7 +110,10 @@ def predict_command(
     ] = None,
     scenario: Annotated[
         str | None,
-        typer.Option(help="Scenario file (TOML) or shipped scenario; flags override it."),
+        typer.Option(
+            help="Scenario file (TOML) or shipped scenario; flags override it.",
+            autocompletion=complete.scenarios,
+        ),
     ] = None,
     profiles: Profiles = None,
     out: Out = None,

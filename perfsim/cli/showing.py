@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from perfsim.cli import complete
 from perfsim.cli.options import Json, Profiles
 
 __all__ = ["show_thing"]
@@ -22,7 +23,12 @@ def show_thing(
             autocompletion=lambda incomplete: [k for k in KINDS if k.startswith(incomplete)],
         ),
     ],
-    name: Annotated[str, typer.Argument(help="Its name (`perfsim list` shows them).")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Its name (`perfsim list` shows them).", autocompletion=complete.things
+        ),
+    ],
     profiles: Profiles = None,
     json: Json = False,
 ) -> None:

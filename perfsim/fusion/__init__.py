@@ -25,6 +25,7 @@ class Policy(Protocol):
 
     SUMMARY: str
     OPTIONS: Mapping[str, str]
+    LIMIT_BYTES: float | None
 
     def fuse(self, gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
         """Return the buckets of ``gradients`` (given in ready order)."""

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from perfsim.fusion.bucket import Bucket, FusionContext, fill
 from perfsim.profile import Gradient
 
-__all__ = ["OPTIONS", "SUMMARY", "fuse"]
+__all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 
 SUMMARY = "ACP-SGD: filled by what is sent, 25 MiB x (compressed / full size)"
 OPTIONS: Mapping[str, str] = {}

@@ -36,7 +36,7 @@ from perfsim.fusion.bucket import Bucket, FusionContext
 from perfsim.profile import Gradient
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
 
-__all__ = ["OPTIONS", "SUMMARY", "fuse", "merge_cost"]
+__all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse", "merge_cost"]
 
 SUMMARY = "MG-WFBP: merge into the next tensor when waiting costs less than the latency saved"
 OPTIONS: Mapping[str, str] = {
@@ -44,6 +44,7 @@ OPTIONS: Mapping[str, str] = {
     "merge_beta": "time a byte that the rule assumes, such as 0.74ns/B",
     "merge_below": "messages smaller than this always join the next (default 0B)",
 }
+LIMIT_BYTES = None
 
 
 def merge_cost(context: FusionContext) -> Callable[[float], float]:

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from perfsim.fusion.bucket import Bucket, FusionContext
 from perfsim.profile import Gradient
 
-__all__ = ["OPTIONS", "SUMMARY", "fuse"]
+__all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 
 SUMMARY = "one message a tensor"
 OPTIONS: Mapping[str, str] = {}
+LIMIT_BYTES = None
 
 
 def fuse(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:

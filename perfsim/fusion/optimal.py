@@ -20,9 +20,10 @@ from perfsim.fusion.mgwfbp import OPTIONS as MERGE_OPTIONS
 from perfsim.fusion.mgwfbp import merge_cost
 from perfsim.profile import Gradient
 
-__all__ = ["OPTIONS", "SUMMARY", "fuse"]
+__all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 
 OPTIONS = {name: MERGE_OPTIONS[name] for name in ("merge_alpha", "merge_beta")}
+LIMIT_BYTES = None
 SUMMARY = "the buckets that end communication soonest (exact search, no library's rule)"
 
 

@@ -26,7 +26,7 @@ from perfsim.fusion.bucket import Bucket, FusionContext
 from perfsim.profile import Gradient
 from perfsim.units import parse_bytes
 
-__all__ = ["OPTIONS", "SUMMARY", "fuse"]
+__all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 
 SUMMARY = "PyTorch DDP: a bucket closes with the tensor that reaches 25 MiB (the first: 1 MiB)"
 OPTIONS: Mapping[str, str] = {

@@ -27,7 +27,7 @@ from perfsim.fusion.bucket import Bucket, FusionContext, fill
 from perfsim.profile import Gradient
 from perfsim.units import parse_seconds
 
-__all__ = ["OPTIONS", "SUMMARY", "fuse"]
+__all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 
 SUMMARY = "Horovod: every cycle (1 ms) the ready tensors go out in buffers up to 128 MiB"
 OPTIONS: Mapping[str, str] = {"cycle_time": "time between two cycles (default 1ms)"}

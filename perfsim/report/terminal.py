@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
 
 __all__ = ["print_description", "print_prediction", "print_rows"]
 
 BAR = 24
+WIDTH = 110
+"""Columns of text that goes to a file or a pipe."""
+
 NAMES = {
     "forward": "forward",
     "backward": "backward",
@@ -28,44 +32,35 @@ NAMES = {
 }
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=110)
-    return console
-
-
 def print_prediction(prediction: Prediction) -> None:
     """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
-    console = _console()
-    _print_lines(console, [*_question(prediction), "", *_answer(prediction), ""])
-    console.print(_breakdown(prediction))
-    _print_lines(console, ["", "Sources"])
+    _print_lines([*_question(prediction), "", *_answer(prediction), ""])
+    for line in _breakdown(prediction):
+        print(line)
+    _print_lines(["", "Sources"])
     for source, terms in groupby(prediction.terms, lambda term: term.quantity.source):
         values = "; ".join(f"{term.term} {term.quantity} [{_kind(term)}]" for term in terms)
-        _print_lines(console, [f"{values}: {source}"], "  ", "      ")
-    _print_lines(console, ["", "Notes"])
-    _print_lines(console, prediction.notes, "  - ", "    ")
+        _print_lines([f"{values}: {source}"], "  ", "      ")
+    _print_lines(["", "Notes"])
+    _print_lines(prediction.notes, "  - ", "    ")
 
 
 def _kind(term: Term) -> str:
     return f"{term.quantity.kind}, extrapolated" if term.extrapolated else term.quantity.kind
 
 
-def _print_lines(console: Console, lines: Sequence[str], first: str = "", rest: str = "  ") -> None:
-    from textwrap import fill
-
+def _print_lines(lines: Sequence[str], first: str = "", rest: str = "  ") -> None:
+    width = get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     for line in lines:
-        text = fill(
-            line,
-            console.width - 1,
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_on_hyphens=False,
+        print(
+            fill(
+                line,
+                max(width, 40),
+                initial_indent=first,
+                subsequent_indent=rest,
+                break_on_hyphens=False,
+            )
         )
-        console.out(text, highlight=False)
 
 
 def _question(prediction: Prediction) -> list[str]:
@@ -78,7 +73,7 @@ def _question(prediction: Prediction) -> list[str]:
         else "+".join(map(str, placement))
     )
     bucket = scenario["bucket_bytes"]
-    fusion = scenario["fusion"] + (f" {format_bytes(bucket)}" if bucket else "")
+    fusion = scenario["fusion"] + (f" {bucket / 2**20:g} MiB" if bucket else "")
     overlap = "overlap" if scenario["overlap"] else "no overlap"
     return [
         f"{scenario['model']}, {scenario['method']}" + (f" ({options})" if options else ""),
@@ -110,56 +105,57 @@ def _answer(prediction: Prediction) -> list[str]:
     ]
 
 
-def _breakdown(prediction: Prediction) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, show_header=True)
-    table.add_column("where the time goes")
-    table.add_column("time", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("")
+def _breakdown(prediction: Prediction) -> Iterator[str]:
+    width = max(map(len, NAMES.values()))
+    yield f"{'where the time goes':{width}}{'time':>12}{'share':>9}"
     for name, seconds in prediction.breakdown_s.items():
         if seconds == 0:
             continue
         share = seconds / prediction.iteration_s
-        bar = "#" * round(BAR * share)
-        table.add_row(NAMES[name], format_seconds(seconds), f"{share:.1%}", bar)
-    table.add_row("total", format_seconds(sum(prediction.breakdown_s.values())), "100.0%", "")
-    return table
+        line = f"{NAMES[name]:{width}}{format_seconds(seconds):>12}{share:9.1%}"
+        yield f"{line}  {'#' * round(BAR * share)}".rstrip()
+    total_s = sum(prediction.breakdown_s.values())
+    yield f"{'total':{width}}{format_seconds(total_s):>12}{1:9.1%}"
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table whose columns are the first row's keys."""
+    """Print rows as a table whose columns are the first row's keys.
+
+    In a terminal cells are folded to its width; elsewhere a row is one line.
+    """
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     if not rows:
-        _console().print("nothing")
+        print("none")
         return
     table = Table(box=None, pad_edge=False)
     for column in rows[0]:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(value)) for value in row.values()))
-    _console().print(table)
+    if sys.stdout.isatty():
+        Console(highlight=False).print(table)
+        return
+    console = Console(highlight=False, width=10_000)
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def print_description(description: Mapping[str, Any]) -> None:
     """Print a description: texts as they are, mappings and rows as tables."""
-    console = _console()
     for name, value in description.items():
-        if name == "schema":
-            continue
         title = name.replace("_", " ")
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
-            _print_lines(console, ["", title])
+            _print_lines(["", title])
             print_rows(value)
         elif isinstance(value, Mapping):
-            _print_lines(console, ["", title])
+            _print_lines(["", title])
             print_rows([{"name": key, "value": entry} for key, entry in value.items()])
         elif isinstance(value, list):
-            _print_lines(console, ["", title])
-            entries = [str(entry) for entry in value] or ["none"]
-            _print_lines(console, entries, "  - ", "    ")
+            _print_lines(["", title])
+            _print_lines([str(entry) for entry in value] or ["none"], "  - ", "    ")
         else:
-            _print_lines(console, [f"{title}: {value}"])
+            _print_lines([f"{title}: {value}"])
