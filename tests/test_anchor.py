@@ -354,7 +354,7 @@ def test_damaged_rows_name_the_place(tmp_path: Path, row: str, said: str) -> Non
 def test_file_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "v100.anchors.csv"
     path.write_text(HEAD.replace("anchors/1", "anchors/2"))
-    with pytest.raises(DataError, match="has no line '# schema: perfsim/anchors/1'"):
+    with pytest.raises(DataError, match="this perfsim reads '# schema: perfsim/anchors/1'"):
         read_anchors(path)
 
 
