@@ -44,12 +44,16 @@ class Compute:
     stream : "compute" (contends with the backward pass) or a stream of the method's own
     earliest : "ready" (in the hook, as soon as what it needs is there) or "backward" (once the
         backward pass is over)
+    blocks : the host waits for it where it stands, so that what follows in the backward pass is
+        issued behind it; else kernels on "compute" that need a collective's result are issued
+        after the backward pass
     """
 
     kernels: tuple[Kernel, ...]
     kind: Literal["compress", "decompress", "second_order"]
     stream: str = "compute"
     earliest: Moment = "ready"
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,14 @@ class Send:
     """One collective on a bucket's message.
 
     ``size_bytes`` is the full size: of the buffer for an all-reduce, of all ranks' blocks
-    together for an all-gather.
+    together for an all-gather. ``awaited`` tells whether the next stage needs its result; the
+    update always does.
     """
 
     collective: str
     size_bytes: float
     earliest: Moment = "ready"
+    awaited: bool = True
 
 
 Stage = Compute | Send

@@ -3,9 +3,9 @@
 Issue order is part of the model. In an iteration: what the host adds, forward, then backward up
 to each bucket's last gradient, the bucket's stages as its method lists them, the rest of the
 backward pass, and the update, which waits for everything. A stage on the compute stream that
-needs a collective's result is issued after the backward pass, so that it never blocks it; such
-stages go in waves (every bucket's first, then every bucket's second, ...), as a loop over
-buckets issues them.
+needs a collective's result is issued after the backward pass, so that it does not hold it up
+(unless the method says that the host waits there); such stages go in waves (every bucket's
+first, then every bucket's second, ...), as a loop over buckets issues them.
 """
 
 from __future__ import annotations
@@ -116,11 +116,20 @@ def schedule(
 
 @dataclass
 class _Chain:
-    """A bucket's way through its stages: those left, and the task the next one waits for."""
+    """A bucket's way through its stages: those left, and the task the next one waits for.
+
+    ``loose`` are sends that only the update waits for.
+    """
 
     name: str
     stages: list[Stage]
     last: int
+    loose: list[int] = field(default_factory=list)
+
+
+def _would_hold_up(stage: Stage) -> bool:
+    """Tell whether a stage that needs a result is kept out of the backward pass's way."""
+    return isinstance(stage, Compute) and stage.stream == COMPUTE and not stage.blocks
 
 
 @dataclass
@@ -166,7 +175,8 @@ class _Planner:
         while waiting := [chain for chain in chains if chain.stages]:
             for chain in waiting:
                 self.issue(chain, end)
-        after = sorted({end, *(chain.last for chain in chains)})
+        loose = (send for chain in chains for send in chain.loose)
+        after = sorted({end, *(chain.last for chain in chains), *loose})
         self.plan.graph.last = self.add(
             f"update {iteration}", COMPUTE, "update", profile.optimizer_s, after
         )
@@ -186,12 +196,17 @@ class _Planner:
         sent = False
         while chain.stages:
             stage = chain.stages[0]
-            blocks = sent and isinstance(stage, Compute) and stage.stream == COMPUTE
-            if blocks or (stage.earliest == "backward" and backward_end is None):
+            if sent and _would_hold_up(stage):
+                return
+            if stage.earliest == "backward" and backward_end is None:
                 return
             after = {chain.last} if backward_end is None else {chain.last, backward_end}
             if isinstance(stage, Send):
-                chain.last, sent = self.send(chain.name, stage, sorted(after)), True
+                sent, task = True, self.send(chain.name, stage, sorted(after))
+                if stage.awaited:
+                    chain.last = task
+                else:
+                    chain.loose.append(task)
             else:
                 chain.last = self.compute(chain.name, stage, sorted(after))
             chain.stages.pop(0)

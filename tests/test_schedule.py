@@ -122,6 +122,37 @@ def test_powersgd_after_backward_loops_over_buckets_in_waves() -> None:
     assert late == [*first, *first, *(f"decompress 0.{n}" for n in range(3))]
 
 
+def test_the_powersgd_hook_hides_nothing() -> None:
+    # Its last callback synchronises the device, so every bucket's exchanges are exposed.
+    made = plan("powersgd", "none", options={"rank": 2})
+    timeline = simulate(made.graph)
+    communication = timeline.communication()
+    assert communication["hidden_s"] == pytest.approx(0, abs=1e-12)
+    assert timeline.breakdown()["communication_exposed"] == pytest.approx(communication["busy_s"])
+    # 3 buckets x (P and Q, each 6 hops of 1 ms and 1.5 x 4 kB / 1 GB/s).
+    assert communication["busy_s"] == pytest.approx(3 * 2 * (6e-3 + 1.5 * 4e3 / 1e9))
+
+
+def test_the_papers_powersgd_hides_the_vectors_behind_orthogonalisation() -> None:
+    # One matrix and one vector: after P, the vector's all-reduce runs beside the kernels for Q,
+    # and only the update waits for it.
+    made = schedule(
+        profile([(500, 500), 100], [0.010, 0.020], optimizer_s=0.001),
+        load_method("powersgd", {"variant": "after_backward", "rank": 2}),
+        fusion.load("whole").fuse,
+        hand_device(),
+        ring_cluster(4, "1GB/s,1ms"),
+        algorithm="ring",
+    )
+    graph = made.graph
+    sent = [i for i, task in enumerate(graph.tasks) if task.kind == "communicate"]
+    second = [i for i, task in enumerate(graph.tasks) if task.kind == "compress"][1]
+    timeline = simulate(graph, periods=1)
+    starts, ends = timeline.starts[0], timeline.ends[0]
+    assert starts[sent[1]] == starts[second] == ends[sent[0]]
+    assert sent[1] in [task for task, _ in graph.tasks[graph.closing].after]
+
+
 def test_acpsgd_takes_two_iterations_a_period() -> None:
     made = plan("acpsgd", "none")
     assert made.graph.iterations == 2

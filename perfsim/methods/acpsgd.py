@@ -19,9 +19,10 @@ class Acpsgd(Method):
 
     In the hook of each gradient, on the compute stream: the residual is added (3 passes), the
     factor kept from the last iteration is orthonormalised, one product gives the new factor, and
-    the residual becomes M - P Q^T (a product and 3 passes). Factors and vectors of a bucket go in
+    the residual grows by M - P Q^T (a product and 6 passes). Factors and vectors of a bucket go in
     one all-reduce; buckets close at 25 MB scaled by compressed over full size (``compressed``
-    fusion), counted apart for P and Q. After the backward pass P Q^T is rebuilt for every matrix.
+    fusion), counted apart for P and Q. After the backward pass P Q^T is rebuilt for every matrix,
+    copied into the gradient and divided by P (4 passes, as for the vectors).
     Bytes a rank: 2 (P-1)/P x 4 n r, or 4 m r. Memory: residual, P and Q of every matrix.
     """
 
@@ -53,10 +54,13 @@ class Acpsgd(Method):
         sent = sum(self.message_bytes(gradient, iteration) for gradient in bucket.gradients)
         if not rebuild:
             return [Send("all_reduce", sent)]
+        # Launches: 3 elementwise and 2 factor copies a matrix, 1 copy a vector; then 2 a tensor.
+        copies = len(bucket.gradients) + len(rebuild)
+        finish = elementwise(bucket.elements, 4, 2 * len(bucket.gradients))
         return [
-            Compute((elementwise(total, 6, 2), *compress), "compress"),
+            Compute((elementwise(total, 9, copies + 3 * len(rebuild)), *compress), "compress"),
             Send("all_reduce", sent),
-            Compute(tuple(rebuild), "decompress", earliest="backward"),
+            Compute((*rebuild, finish), "decompress", earliest="backward"),
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:

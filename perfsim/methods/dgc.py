@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
+from perfsim.kernel import FLOAT, Kernel, elementwise, scatter_add
 from perfsim.method import Compute, Method, Send, Stage
 from perfsim.profile import Gradient
 from perfsim.sparse import kept
@@ -17,14 +17,18 @@ from perfsim.sparse import kept
 class Dgc(Method):
     """Sends the values above a threshold found on a sample; vectors go dense.
 
-    In the hook, on the compute stream: momentum correction and local accumulation (velocity and
-    accumulator are read and written: 5 passes), then the threshold from a strided sample,
-    selection and compaction (measured as one encode at density 1 %, 2**20 elements; the whole
-    bucket is read whatever the density). Tensors of one dimension are all-reduced dense in one
-    call; then one all-gather of the values and one of the indices, and after the backward pass
-    P k pairs are scatter-added. Bytes a rank: (P-1) x 8 k + 2 (P-1)/P x the vectors. Memory:
-    velocity and accumulator, 8 bytes a parameter. Left out: the warm-up epochs at higher
-    density, and ranks that find more or fewer than k values (0.8 to 1.3 k in the code).
+    In the hook, on the compute stream: momentum correction and local accumulation (multiply 2
+    passes, add 3, add 3), then, tensor by tensor as in the code, the threshold from a strided
+    sample, selection and compaction (measured as one encode at density 1 %, flat below 2**20
+    elements; the whole tensor is read whatever the density). Only messages are fused: tensors of
+    one dimension are all-reduced dense in one call a bucket, then one all-gather of the values
+    and one of the indices. After the backward pass the gradient is zeroed, P k pairs are
+    scatter-added and the mean is taken (3 passes). Bytes a rank: (P-1) x 12 k + 2 (P-1)/P x the
+    vectors. Memory: velocity and accumulator, 8 bytes a parameter. Left out: the warm-up epochs
+    at higher density, and ranks that find fewer than k values (at least 0.8 k).
+
+    ``value_bytes`` and ``index_bytes``: 4 and 8 are the code's defaults (fp32, int64), 2 and 4
+    its other setting.
     """
 
     summary: ClassVar[str] = "sampled-threshold sparsification with momentum correction (DGC)"
@@ -34,6 +38,8 @@ class Dgc(Method):
     )
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
+    value_bytes: Literal[2, 4] = Field(4, description="bytes a value sent")
+    index_bytes: Literal[4, 8] = Field(8, description="bytes an index sent")
 
     def stages(self, bucket: Bucket, ranks: int, iteration: int) -> list[Stage]:
         """Return accumulate and select, the exchanges, and the scatter-add."""
@@ -41,18 +47,22 @@ class Dgc(Method):
         vectors = bucket.elements - sum(matrices)
         stages: list[Stage] = []
         if matrices:
-            n = sum(matrices)
             # Fallback: sample, compare, compact and clear read or write the data four times.
-            encode = Kernel("dgc_encode", n, 4.0 * FLOAT * n, launches=8)
-            stages.append(Compute((elementwise(n, 5, 3), encode), "compress"))
+            encodes = [Kernel("dgc_encode", n, 4.0 * FLOAT * n, launches=8) for n in matrices]
+            accumulate = elementwise(sum(matrices), 8, 3 * len(matrices))
+            stages.append(Compute((accumulate, *encodes), "compress"))
         if vectors:
             stages.append(Send("all_reduce", float(FLOAT * vectors)))
         if matrices:
             k = sum(kept(elements, self.density) for elements in matrices)
             stages += [
-                Send("all_gather", float(FLOAT * k * ranks)),
-                Send("all_gather", float(INDEX * k * ranks)),
-                Compute((scatter_add(k * ranks),), "decompress", earliest="backward"),
+                Send("all_gather", float(self.value_bytes * k * ranks)),
+                Send("all_gather", float(self.index_bytes * k * ranks)),
+                Compute(
+                    (elementwise(sum(matrices), 3, 2), scatter_add(k * ranks)),
+                    "decompress",
+                    earliest="backward",
+                ),
             ]
         return stages
 
@@ -60,7 +70,8 @@ class Dgc(Method):
         """Return what a rank sends for one gradient: sparse matrices, dense vectors."""
         if len(gradient.shape) == 1:
             return gradient.size_bytes
-        return float((FLOAT + INDEX) * kept(gradient.elements, self.density))
+        each = self.value_bytes + self.index_bytes
+        return float(each * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return velocity and accumulator: two fp32 values a parameter."""

@@ -21,22 +21,24 @@ SURPLUS = 4 / 3
 class Gaussiank(Method):
     """Estimates the threshold that keeps k values by a normal fit, corrected a few times.
 
-    In the hook, on the compute stream: residual added (3 passes), mean and standard deviation
-    (2 reads), then count above the threshold, once and once more for each correction (1 read
-    each), compaction and clearing (3 passes). Two all-gathers (values, indices), each padded to
-    the largest count of any rank: up to 4/3 k, which is what is charged. After the backward pass
-    P counts are scatter-added. Bytes a rank: (P-1) x 8 x 4/3 k. Memory: the residual. The
-    authors' speed runs used one buffer (``--fusion whole``), hence no overlap.
+    On the compute stream: residual added (3 passes), mean and standard deviation (2 reads), then
+    compare and count, once and once more for each correction (2 passes each), compaction and
+    clearing (3 passes). Two all-gathers (values, indices) of what each rank found: up to 4/3 k,
+    which is what is charged. After the backward pass the gradient is zeroed, P counts are
+    scatter-added and the mean is taken (3 passes). Bytes a rank: (P-1) x 8 x 4/3 k. Memory: the
+    residual. The authors' code merges all gradients into one buffer by default, hence no overlap;
+    ``--fusion size`` for buckets.
     """
 
     summary: ClassVar[str] = "Top-k with a threshold from a Gaussian fit (GaussianK-SGD)"
     citation: ClassVar[str] = (
         "Shi et al. 2019, arXiv 1911.08772, Algorithm 1; code hclhkbu/GaussianK-SGD@3da1fb3b"
     )
+    fusion: ClassVar[str] = "whole"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values aimed at, k/n")
     corrections: int = Field(
-        3, ge=0, le=3, description="threshold corrections made (the code stops after 3)"
+        2, ge=0, le=2, description="threshold corrections made (the code counts 3 times at most)"
     )
 
     def stages(self, bucket: Bucket, ranks: int, iteration: int) -> list[Stage]:
@@ -44,16 +46,20 @@ class Gaussiank(Method):
         n = bucket.elements
         count = min(n, ceil(SURPLUS * kept(n, self.density)))
         counting = self.corrections + 1
-        select = elementwise(n, 3 + 2 + counting + 3, launches=8 + counting)
+        select = elementwise(n, 3 + 2 + 2 * counting + 3, launches=8 + 2 * counting)
         return [
             Compute((select,), "compress"),
             Send("all_gather", float(FLOAT * count * ranks)),
             Send("all_gather", float(INDEX * count * ranks)),
-            Compute((scatter_add(count * ranks),), "decompress", earliest="backward"),
+            Compute(
+                (elementwise(n, 3, 2), scatter_add(count * ranks)),
+                "decompress",
+                earliest="backward",
+            ),
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a value sent, padding included."""
+        """Return 8 bytes a value sent, at the most that the code accepts."""
         return (FLOAT + INDEX) * SURPLUS * kept(gradient.elements, self.density)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:

@@ -17,20 +17,29 @@ from perfsim.profile import Gradient
 class Powersgd(Method):
     """Sends P = M Q, then Q = M^T P, of every matrix; vectors go dense.
 
-    Per bucket: residual added (3 passes) and P = M Q; all-reduce of what is not compressed,
-    all-reduce of all P; orthonormalise P, Q = M^T P; all-reduce of all Q; rebuild P Q^T and keep
-    the difference (a product and 3 passes). ``variant`` "hook" is PyTorch's DDP hook: per bucket,
-    the first part in the hook on the compute stream, the rest chained on a stream of its own; a
-    matrix is compressed only if that halves it (min_compression_rate 2). "after_backward" is the
-    paper's code: one packed P, one packed Q and one buffer of vectors, all on the compute stream
-    once the backward pass is over. Bytes a rank: 2 (P-1)/P x 4 (n + m) r a matrix. Memory:
-    residual, and P and Q of every matrix. Left out: the dense start-up iterations.
+    Per bucket: residual added (3 passes) and P = M Q; all-reduce of all P and of what is not
+    compressed; orthonormalise P, Q = M^T P; all-reduce of all Q; rebuild P Q^T and keep the
+    difference (a product and 3 passes).
+
+    ``variant`` "hook" is PyTorch's DDP hook, bucket by bucket: what is not compressed goes first,
+    Q of the last iteration is orthonormalised before P = M Q, the bucket is copied for the
+    residual (2 passes more), and a matrix is compressed only if that halves it
+    (min_compression_rate 2). Its callbacks run at once, NCCL's futures being complete when
+    enqueued, and the last one synchronises the device: the host waits in every bucket's hook, so
+    nothing of it overlaps the backward pass. "after_backward" is the paper's code: one packed P,
+    one packed Q and one buffer of vectors (sent after P, waited for at the end), all on the
+    compute stream once the backward pass is over.
+
+    Bytes a rank: 2 (P-1)/P x 4 (n + m) r a matrix. Memory: residual, and P and Q of every matrix.
+    Left out: the dense start-up iterations, and the GPU idling while launches catch up after each
+    synchronisation. PyTorch's own default is rank 1.
     """
 
     summary: ClassVar[str] = "rank-r factors P and Q, two all-reduces in sequence (Power-SGD)"
     citation: ClassVar[str] = (
-        "Vogels et al. 2019, PowerSGD, NeurIPS, Algorithm 1; code epfml/powersgd@f07be924;"
-        " torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook"
+        "Vogels et al. 2019, PowerSGD, NeurIPS, Algorithm 1; code epfml/powersgd@eb48559c"
+        " paper-code/gradient_reducers.py, RankKReducer; pytorch/pytorch@00c22ce5"
+        " torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py"
     )
 
     rank: int = Field(4, ge=1, description="rank of the factors")
@@ -58,7 +67,6 @@ class Powersgd(Method):
         matrices = [gradient for gradient in bucket.gradients if self.compressed(gradient)]
         dense = bucket.elements - sum(gradient.elements for gradient in matrices)
         hook = self.variant == "hook"
-        stream = "hook" if hook else "compute"
         moment: Moment = "ready" if hook else "backward"
         kernel = self.orthogonalisation
         if kernel == "auto" and not hook:
@@ -69,24 +77,25 @@ class Powersgd(Method):
             n, m = gradient.matrix
             r = factor_rank(gradient, self.rank)
             rows_sent, columns_sent = rows_sent + n * r, columns_sent + m * r
+            if hook:
+                first.append(orthogonalise(m, r, kernel))
             first.append(gemm(n, m, r))
             second += [orthogonalise(n, r, kernel), gemm(m, n, r)]
             rebuild.append(gemm(n, r, m))
+        if not matrices:
+            return [Send("all_reduce", float(FLOAT * dense), moment)]
         total = bucket.elements - dense
-        stages: list[Stage] = []
-        if matrices:
-            stages.append(Compute((elementwise(total, 3), *first), "compress", "compute", moment))
-        if dense:
-            stages.append(Send("all_reduce", float(FLOAT * dense), moment))
-        if matrices:
-            rebuild.append(elementwise(total, 3))
-            stages += [
-                Send("all_reduce", float(FLOAT * rows_sent), moment),
-                Compute(tuple(second), "compress", stream, moment),
-                Send("all_reduce", float(FLOAT * columns_sent), moment),
-                Compute(tuple(rebuild), "decompress", stream, moment),
-            ]
-        return stages
+        first.append(elementwise(total, 5 if hook else 3, 2))
+        rebuild.append(elementwise(total, 3))
+        vectors = [Send("all_reduce", float(FLOAT * dense), moment, awaited=hook)] if dense else []
+        rows = Send("all_reduce", float(FLOAT * rows_sent), moment)
+        return [
+            Compute(tuple(first), "compress", "compute", moment),
+            *([*vectors, rows] if hook else [rows, *vectors]),
+            Compute(tuple(second), "compress", "compute", moment, blocks=hook),
+            Send("all_reduce", float(FLOAT * columns_sent), moment),
+            Compute(tuple(rebuild), "decompress", "compute", moment, blocks=hook),
+        ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return both factors of a matrix, or the vector itself."""

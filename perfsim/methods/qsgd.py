@@ -12,23 +12,29 @@ from perfsim.kernel import FLOAT, elementwise
 from perfsim.method import Compute, Method, Send, Stage
 from perfsim.profile import Gradient
 
+QUANTISE_PASSES = 24
+QUANTISE_LAUNCHES = 11
+"""Reads and writes of the value's size, and launches, of the operations that the class lists."""
+
 
 class Qsgd(Method):
     """Sends each value as a sign and level of ``bits`` bits, and a norm a group of values.
 
-    In the hook, on the compute stream: the groups' norms (1 read), then draw, round and pack
-    (read the value and its random number, write the number, write ``bits`` bits). Form
-    "all_gather": every rank's levels and norms are gathered, and after the backward pass P
-    messages are unpacked and accumulated, so decoding grows with P; bytes a rank (P-1) (bits/8 n
-    + 4 n/group). Form "all_reduce": the largest norm is agreed first (a tiny all-reduce), then
-    levels are summed as integers of the narrowest of 8, 16 or 32 bits that holds P of them, and
-    unpacked once. No residual. Kernels are derived (no measured point is known). Left out: the
-    paper's Elias coding, which GPU implementations do not use.
+    In the hook, on the compute stream: the groups' norms (1 read), then draw, round and pack by
+    unfused PyTorch operations (magnitude, scale twice, floor, remainder, random numbers, compare,
+    add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels
+    and norms are gathered, and after the backward pass P messages are unpacked and accumulated,
+    so decoding grows with P and the form pays on few ranks only; bytes a rank (P-1) (bits/8 n +
+    4 n/group). Form "all_reduce": the largest norm is agreed first (a tiny all-reduce, for which
+    the host waits), then levels are summed as integers of 8 bits if these hold P of them, else of
+    32 (NCCL sums no 16-bit integers), and unpacked once. No residual. Kernels are derived. Left
+    out: the paper's Elias coding, which GPU implementations do not use.
     """
 
     summary: ClassVar[str] = "stochastic quantisation to a few bits a value (QSGD)"
     citation: ClassVar[str] = (
-        "Alistarh et al. 2017, QSGD, NeurIPS, section 3; max-norm all-reduce form: arXiv 2109.12497"
+        "Alistarh et al. 2017, QSGD, NeurIPS, section 3; max-norm all-reduce form: arXiv"
+        " 2109.12497, code vineeths96/Gradient-Compression@e5b61b1e compressors.py"
     )
 
     bits: int = Field(8, ge=2, le=16, description="bits a value, sign included")
@@ -41,19 +47,19 @@ class Qsgd(Method):
         """Return quantise, the exchange, and the unpacking."""
         n = bucket.elements
         share = self.bits / 8 / FLOAT
-        quantise = elementwise(n, 1 + 3 + share, launches=5)
+        norms, quantise = elementwise(n, 1, 2), elementwise(n, QUANTISE_PASSES, QUANTISE_LAUNCHES)
         if self.exchange == "all_reduce":
             width = self.sum_bytes(ranks)
             return [
-                Compute((elementwise(n, 1, launches=2),), "compress"),
+                Compute((norms,), "compress"),
                 Send("all_reduce", float(FLOAT)),
-                Compute((elementwise(n, 3 + width / FLOAT, launches=4),), "compress", "hook"),
+                Compute((quantise,), "compress", blocks=True),
                 Send("all_reduce", float(width * n)),
                 Compute((elementwise(n, 1 + width / FLOAT),), "decompress", earliest="backward"),
             ]
         unpack = elementwise(n, share + 2, launches=2)
         return [
-            Compute((quantise,), "compress"),
+            Compute((norms, quantise), "compress"),
             Send("all_gather", self.packed_bytes(n) * ranks),
             Compute((unpack,) * ranks, "decompress", earliest="backward"),
         ]
@@ -63,9 +69,9 @@ class Qsgd(Method):
         return float(ceil(elements * self.bits / 8) + FLOAT * ceil(elements / self.group))
 
     def sum_bytes(self, ranks: int) -> int:
-        """Return the bytes of the narrowest integer that holds the sum of P levels."""
-        needed = self.bits + ceil(ranks).bit_length() if ranks > 1 else self.bits
-        return next(width for width in (1, 2, 4) if 8 * width >= needed or width == 4)
+        """Return the bytes of the narrowest signed integer that NCCL sums and P levels fit in."""
+        most = ranks * (2 ** (self.bits - 1) - 1)
+        return 1 if most < 2**7 else 4
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return levels and norms of one gradient."""

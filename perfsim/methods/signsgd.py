@@ -22,7 +22,11 @@ class Signsgd(Method):
     """
 
     summary: ClassVar[str] = "one bit a value, all-gathered, majority vote (Sign-SGD)"
-    citation: ClassVar[str] = "Bernstein et al. 2019, signSGD with Majority Vote, ICLR, Algorithm 1"
+    citation: ClassVar[str] = (
+        "Bernstein et al. 2019, signSGD with Majority Vote, ICLR, Algorithm 1 (there by a"
+        " parameter server); all-gather form: uw-mad-dash/GradCompressionUtility@b73b3303"
+        " gradient_reducers.py, SignSGDwithMajorityVoteReducer"
+    )
 
     def stages(self, bucket: Bucket, ranks: int, iteration: int) -> list[Stage]:
         """Return pack, the all-gather, and P unpackings."""

@@ -14,7 +14,8 @@ class Ssgd(Method):
     With overlap this is wait-free backpropagation with tensor fusion (PyTorch DDP's rule by
     default); ``--no-overlap`` sends after the backward pass, ``--fusion whole --no-overlap`` is
     BSP with one buffer. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring). No kernels of its own,
-    no extra memory. Left out: copies of gradients into and out of the buckets.
+    no extra memory. Left out: copies of gradients into and out of the buckets, which DDP makes
+    unless gradient_as_bucket_view is set (4 passes, 2 launches a tensor).
     """
 
     summary: ClassVar[str] = "dense all-reduce of every bucket (S-SGD; DDP when overlapped)"

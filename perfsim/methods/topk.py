@@ -17,10 +17,11 @@ from perfsim.sparse import kept
 class Topk(Method):
     """Keeps the k largest magnitudes of each bucket; values and indices are all-gathered.
 
-    In the hook, on the compute stream: the residual is added (3 passes), the k largest of the
-    bucket are selected exactly, and what was sent is cleared from the residual. Then one
-    all-gather of the values (4 bytes) and one of the indices (4 bytes). After the backward pass
-    P k pairs are scatter-added into a dense gradient. Bytes a rank: (P-1) x 8 k. Memory: the
+    In the hook, on the compute stream: the residual is added (3 passes), magnitudes are taken (2),
+    the k largest of the bucket are selected exactly, and the residual is copied with what was
+    sent cleared from it (2). Then one all-gather of the values (4 bytes) and one of the indices
+    (4 bytes). After the backward pass the gradient is zeroed, P k pairs are scatter-added and the
+    mean is taken (3 passes). Bytes a rank: (P-1) x 8 k. Memory: the
     residual, 4 bytes a parameter. Left out: the copies that pack a bucket.
 
     ``kernel``: the PyTorch kernel that selects; "old" is the single-block one before 1.11 (about
@@ -41,10 +42,12 @@ class Topk(Method):
         # The multi-block kernel reads its input about five times (pytorch issue 167462, L20).
         select = Kernel(f"topk_{self.kernel}", n, 5.0 * FLOAT * n, launches=5)
         return [
-            Compute((elementwise(n, 3), select, elementwise(k, 2)), "compress"),
+            Compute((elementwise(n, 7, 3), select, elementwise(k, 2)), "compress"),
             Send("all_gather", float(FLOAT * k * ranks)),
             Send("all_gather", float(INDEX * k * ranks)),
-            Compute((scatter_add(k * ranks),), "decompress", earliest="backward"),
+            Compute(
+                (elementwise(n, 3, 2), scatter_add(k * ranks)), "decompress", earliest="backward"
+            ),
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
