@@ -125,7 +125,7 @@ def test_every_shipped_scenario_runs(path: Path, capsys: pytest.CaptureFixture[s
 def test_flags_override_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer("predict --scenario what_if_dgc_1gbe --gpus 16 --set density=0.01", capsys)
     assert found["scenario"]["gpus"] == 16
-    assert found["scenario"]["options"] == {"density": 0.01}
+    assert found["scenario"]["options"]["density"] == 0.01
 
 
 def test_out_writes_what_json_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
