@@ -12,14 +12,19 @@ from dataclasses import dataclass, replace
 
 from perfsim.anchor_table import Anchor, Anchors, load_anchors, read_anchors
 from perfsim.catalog import Catalog
-from perfsim.device import Device, load_device
+from perfsim.device import Device
 from perfsim.errors import RequestError
-from perfsim.estimate import Estimate, Place, Ratio, at_batch, fixed_share, merged
-from perfsim.profile import PRECISIONS, Profile
+from perfsim.estimate import Estimate, Place
+from perfsim.ground import Ground
+from perfsim.origin import Origin, origin
+from perfsim.profile import Profile
 from perfsim.quantity import Kind, Quantity, weakest
-from perfsim.speed import measured_path, rate_ratio
 
-__all__ = ["Anchor", "Anchors", "Carried", "carry", "load_anchors", "read_anchors"]
+__all__ = ["Anchor", "Anchors", "Carried", "base", "carry", "load_anchors", "read_anchors"]
+
+OPTIMIZER_MOST = 0.7
+"""Most of an iteration that the optimizer takes: Adam passes over the parameters 7 times, and
+forward and backward at least 3 (both read them, one writes gradients)."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,14 @@ def carry(
 
     In this order: the profile if its total was measured there; what others measured there
     (several sources: their geometric mean, spread by their disagreement); the profile if its
-    total was published or derived for there; a line in batch between measured
-    neighbours, or beyond them through two that lie apart, its fixed part not below zero; from
-    one batch, t = t0 (f + (1 - f) batch / batch0), f the fixed share that other GPUs show; else
-    the time at another place (GPU and precision) times the speed ratio of models measured at
-    both, over one more place if need be, or of matrix rates and memory bandwidths.
+    total was published or derived for there; a line in batch between known neighbours, or beyond
+    them through two that lie apart, its fixed part not below zero; from one batch,
+    t = t0 (f + (1 - f) batch / batch0), f the fixed share that other GPUs show. Where nothing is
+    known: the same of another place (GPU and precision), times the ratio of boards of one chip,
+    or measured speed ratios (fewest first, at most three), or those of matrix rates and memory
+    bandwidths. A larger batch never takes less time.
+
+    The optimizer's time goes with memory bandwidth alone; forward and backward take the rest.
 
     Parameters
     ----------
@@ -60,166 +68,47 @@ def carry(
     """
     if batch < 1:
         raise RequestError(f"--batch: {batch} is below 1.")
-    device.matrix_rate(precision)
-    catalog, known = (
-        (anchors, Anchors(anchors)) if isinstance(anchors, Catalog) else (Catalog(), anchors)
-    )
+    ground = _ground(profile, device, anchors)
     goal = Place(device.name, precision)
-    return _carried(profile, goal, batch, _found(profile, device, goal, batch, known, catalog))
+    return _carried(ground, goal, batch, base(profile, device, precision, anchors).at(batch))
 
 
-def _found(
+def base(
     profile: Profile,
     device: Device,
-    goal: Place,
-    batch: int,
-    known: Mapping[str, Sequence[Anchor]],
-    catalog: Catalog,
-) -> Estimate:
-    measured = _known(profile, goal, batch, known)
-    if measured and not measured.guessed:
-        return measured
-    if measured is None and goal.precision == "amp-bf16":
-        twin = _found(profile, device, Place(goal.gpu, "amp-fp16"), batch, known, catalog)
-        note = f"{goal}: no measurement in amp-bf16, taken as amp-fp16 (the same matrix rate)."
-        return replace(twin, kind="derived", notes=(*twin.notes, note))
-    there = _elsewhere(profile, goal, batch, known)
-    # A place measured at this batch goes before one that is itself carried over batches.
-    near = sorted(
-        (at for at, one in there.items() if not one.guessed), key=lambda at: there[at].extrapolated
-    )
-    path = measured_path(known, near, goal, batch)
-    if path is None and measured is None:
-        path = measured_path(known, list(there), goal, batch)
-    if path:
-        return _chained(there[path[0]], path[1])
-    return measured or _by_rates(profile, device, goal, batch, known, catalog)
+    precision: str,
+    anchors: Catalog | Mapping[str, Sequence[Anchor]],
+) -> Origin:
+    """Return what all batches of ``profile``'s model are carried from, as ``carry`` says.
 
-
-def _elsewhere(
-    profile: Profile, goal: Place, batch: int, known: Mapping[str, Sequence[Anchor]]
-) -> dict[Place, Estimate]:
-    """Return the iteration at other places: this GPU, this precision, then the profile's own."""
-    home = Place(profile.gpu, profile.precision)
-    alike = [Place(gpu, goal.precision) for gpu in (home.gpu, *known)]
-    places = dict.fromkeys([Place(goal.gpu, home.precision), *alike, home])
-    found = {at: _known(profile, at, batch, known) for at in places if at != goal}
-    return {at: estimate for at, estimate in found.items() if estimate}
-
-
-def _chained(estimate: Estimate, ratios: Sequence[Ratio]) -> Estimate:
-    for ratio in ratios:
-        estimate = estimate.times(ratio, "derived")
-    return estimate
-
-
-def _series(
-    profile: Profile, place: Place, known: Mapping[str, Sequence[Anchor]]
-) -> dict[int, Estimate]:
-    """Return what is known of the model at a place, by batch.
-
-    The profile fills a gap; where its own total was measured, it goes before what others found.
+    Raises
+    ------
+    RequestError
+        If the GPU does not compute at that precision.
     """
-    computed_s = profile.forward_s + profile.backward_s
-    whole = profile.iteration_s / computed_s if computed_s > 0 else 1.0
-    figures: dict[int, list[Estimate]] = {}
-    for anchor in known.get(place.gpu, ()):
-        if anchor.use != "level" or anchor.precision != place.precision:
-            continue
-        if (anchor.model, anchor.sequence) == (profile.model, profile.sequence):
-            factor = whole if anchor.covers == "forward_backward" else 1.0
-            figures.setdefault(anchor.batch, []).append(
-                Estimate(
-                    anchor.iteration_s * factor,
-                    anchor.kind if factor == 1.0 else weakest([anchor.kind, "derived"]),
-                    anchor.source,
-                    anchor.spread,
-                )
-            )
-    series = {batch: merged(same) for batch, same in figures.items()}
-    if place == Place(profile.gpu, profile.precision):
-        kind = profile.kinds.get("iteration_ms", "derived")
-        own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
-        if kind == "measured" or profile.batch not in series:
-            series[profile.batch] = own
-    return series
+    device.matrix_rate(precision)
+    return origin(_ground(profile, device, anchors), Place(device.name, precision))
 
 
-def _known(
-    profile: Profile, place: Place, batch: int, known: Mapping[str, Sequence[Anchor]]
-) -> Estimate | None:
-    """Return the iteration at a place from what was measured there, by batch."""
-    series = _series(profile, place, known)
-    if not series:
-        return None
-    share, shown = 0.0, ""
-    if len(series) == 1 and batch not in series:
-        places = [Place(gpu, at) for gpu in known for at in PRECISIONS]
-        others = {other: _series(profile, other, known) for other in places}
-        share, shown = fixed_share(next(iter(series)), others, place)
-    return at_batch(f"{profile.model} on {place}", series, batch, share, shown)
+def _ground(
+    profile: Profile, device: Device, anchors: Catalog | Mapping[str, Sequence[Anchor]]
+) -> Ground:
+    if isinstance(anchors, Catalog):
+        return Ground(profile, device, Anchors(anchors), anchors)
+    return Ground(profile, device, anchors, Catalog())
 
 
-def _by_rates(
-    profile: Profile,
-    device: Device,
-    goal: Place,
-    batch: int,
-    known: Mapping[str, Sequence[Anchor]],
-    catalog: Catalog,
-) -> Estimate:
-    """Return the iteration by the rates of two GPUs, at one precision where that can be."""
-    home = Place(profile.gpu, profile.precision)
-    there = _elsewhere(profile, goal, batch, known)
-    alike = [at for at, one in there.items() if at.precision == goal.precision and not one.guessed]
-    start = _nearest(alike, home, device, catalog)
-    ratios: list[Ratio] = []
-    estimate = replace(there[start], extrapolated=True)
-    if not alike:
-        start, ratios = _toward(goal, home, batch, known)
-    origin = _device(start, device, catalog)
-    return _chained(estimate, [*ratios, rate_ratio(profile, origin, start, device, goal)])
-
-
-def _device(place: Place, device: Device, catalog: Catalog) -> Device:
-    return device if place.gpu == device.name else load_device(place.gpu, catalog)
-
-
-def _nearest(alike: list[Place], home: Place, device: Device, catalog: Catalog) -> Place:
-    """Return home if it computes alike, else the GPU whose memory bandwidth comes nearest."""
-    if home in alike or not alike:
-        return home
-
-    def apart(at: Place) -> float:
-        bandwidth = _device(at, device, catalog).memory_bandwidth.value
-        return abs(math.log(bandwidth / device.memory_bandwidth.value))
-
-    return min(alike, key=apart)
-
-
-def _toward(
-    goal: Place, home: Place, batch: int, known: Mapping[str, Sequence[Anchor]]
-) -> tuple[Place, list[Ratio]]:
-    """Return a GPU at the goal's precision that measurements lead to from home, or home."""
-    for gpu in known:
-        between = Place(gpu, goal.precision)
-        path = measured_path(known, [home], between, batch) if between != goal else None
-        if path:
-            return between, path[1]
-    return home, []
-
-
-def _carried(profile: Profile, goal: Place, batch: int, found: Estimate) -> Carried:
+def _carried(ground: Ground, goal: Place, batch: int, found: Estimate) -> Carried:
+    profile = ground.profile
     same = (profile.gpu, profile.precision, profile.batch) == (*goal, batch)
-    factor = found.seconds / profile.iteration_s
     scaled = profile
-    if not same or not math.isclose(factor, 1.0, rel_tol=1e-9):
+    if not same or not math.isclose(found.seconds, profile.iteration_s, rel_tol=1e-9):
         kinds: dict[str, Kind] = {
             name: weakest([kind, "derived"]) for name, kind in profile.kinds.items()
         }
         kinds["iteration_ms"] = found.kind
         scaled = replace(
-            profile.scaled(factor),
+            _stretched(profile, found.seconds, ground.optimizer_s(goal.gpu)),
             gpu=goal.gpu,
             precision=goal.precision,
             batch=batch,
@@ -236,3 +125,13 @@ def _carried(profile: Profile, goal: Place, batch: int, found: Estimate) -> Carr
         "samples",
     )
     return Carried(scaled, quantity, found.extrapolated, list(found.notes))
+
+
+def _stretched(profile: Profile, iteration_s: float, optimizer_s: float) -> Profile:
+    """Return the profile at another total: its optimizer as given, all else in proportion."""
+    rest_s = profile.iteration_s - profile.optimizer_s
+    if rest_s <= 0:
+        return profile.scaled(iteration_s / profile.iteration_s)
+    optimizer_s = min(optimizer_s, OPTIMIZER_MOST * iteration_s)
+    factor = (iteration_s - optimizer_s) / rest_s
+    return replace(profile.scaled(factor), iteration_s=iteration_s, optimizer_s=optimizer_s)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from perfsim.catalog import Catalog
 from perfsim.errors import DataError
+from perfsim.limits import COUNT, SPREAD, TIME, shown
 from perfsim.profile import PRECISIONS
 from perfsim.quantity import Kind
 from perfsim.table import kind_of, number, read_table
@@ -16,7 +17,7 @@ __all__ = ["Anchor", "Anchors", "load_anchors", "read_anchors"]
 
 SCHEMA = "perfsim/anchors/1"
 COVERS = ("iteration", "forward_backward")
-USES = ("level", "ratio")
+USES = ("level", "ratio", "local")
 COLUMNS = (
     "model",
     "precision",
@@ -39,7 +40,8 @@ class Anchor:
 
     ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` is ``level``, or
     ``ratio`` where something beside the GPU slowed it (input): then it serves only to compare
-    GPUs that the same source measured.
+    GPUs that the same source measured; or ``local`` where the machine or its software did: then
+    it holds for this GPU and is never compared with another source.
     """
 
     model: str
@@ -102,14 +104,16 @@ def read_anchors(path: Path) -> tuple[Anchor, ...]:
     DataError
         If the file cannot be read or breaks the format.
     """
-    return tuple(_anchor(cells, path, row) for row, cells in read_table(path, SCHEMA, COLUMNS))
+    gpu = path.name.removesuffix(".anchors.csv")
+    table = read_table(path, SCHEMA, COLUMNS, (gpu,))
+    return tuple(_anchor(cells, path, row) for row, cells in table)
 
 
 def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
     for column, allowed in (("precision", PRECISIONS), ("covers", COVERS), ("use", USES)):
         if cells[column] not in allowed:
             raise DataError(
-                f"{cells[column]!r}; allowed: {', '.join(allowed)}",
+                f"{shown(cells[column])}; allowed: {', '.join(allowed)}",
                 path=path,
                 row=row,
                 column=column,
@@ -120,18 +124,21 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
     whole: dict[str, int | None] = {"sequence": None}
     for column in ("batch", "sequence"):
         if cells[column] or column == "batch":
-            value = number(cells[column], column, path, row, positive=True)
-            if value != int(value):
-                raise DataError(f"{value} is not whole", path=path, row=row, column=column)
-            whole[column] = int(value)
+            text = cells[column]
+            whole[column] = int(
+                number(text, column, path, row, positive=True, whole=True, within=COUNT)
+            )
+    time = cells["iteration_ms"]
     spread = cells["spread_percent"]
     return Anchor(
         cells["model"],
         cells["precision"],
         whole["batch"] or 0,
         whole["sequence"],
-        number(cells["iteration_ms"], "iteration_ms", path, row, positive=True) / 1e3,
-        number(spread, "spread_percent", path, row) / 100 if spread else None,
+        number(time, "iteration_ms", path, row, positive=True, within=TIME, unit=1e-3) / 1e3,
+        number(spread, "spread_percent", path, row, within=SPREAD, unit=0.01) / 100
+        if spread
+        else None,
         cells["framework"],
         cells["covers"],
         cells["use"],

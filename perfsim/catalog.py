@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from perfsim.errors import RequestError, unknown
+from perfsim.limits import shown
 
 __all__ = ["Catalog", "shipped"]
 
+NEEDED = "models/, devices/, networks/ or measurements/"
 SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
+BESIDE = {"devices": (".kernels.csv", ".anchors.csv")}
+"""What may lie beside a file of the same name."""
 
 
 def shipped(folder: str = "profiles") -> Path:
@@ -27,21 +32,21 @@ class Catalog:
     Raises
     ------
     RequestError
-        If --profiles or an entry of PERFSIM_PATH is not a folder.
+        If --profiles or an entry of PERFSIM_PATH is not a folder, or one without data.
     """
 
     def __init__(self, profiles: str | Path | None = None) -> None:
-        named = [("--profiles", Path(profiles))] if profiles else []
+        if isinstance(profiles, str) and not profiles.strip():
+            raise RequestError(f"--profiles: is empty; give a folder that holds {NEEDED}.")
+        named = [("--profiles", profiles)] if profiles is not None else []
         named += [
-            ("PERFSIM_PATH", Path(part))
+            ("PERFSIM_PATH", part)
             for part in os.environ.get("PERFSIM_PATH", "").split(os.pathsep)
             if part
         ]
-        for field, folder in named:
-            if not folder.is_dir():
-                raise RequestError(f"{field}: {str(folder)!r} is not a folder.")
+        given = [_folder(field, Path(name)) for field, name in named]
         local = Path("profiles")
-        folders = [folder for _, folder in named] + ([local] if local.is_dir() else [])
+        folders = given + ([local] if local.is_dir() else [])
         folders.append(shipped())
         self.folders = list({folder.resolve(): folder for folder in folders}.values())
 
@@ -51,8 +56,25 @@ class Catalog:
         found: dict[str, Path] = {}
         for folder in self.folders:
             for path in sorted((folder / kind).glob(f"*{suffix}")):
-                found.setdefault(path.name.removesuffix(suffix), path)
+                if not path.name.startswith("."):
+                    found.setdefault(path.name.removesuffix(suffix), path)
         return found
+
+    def shadowed(self, kind: str, name: str) -> Path | None:
+        """Return the file of a folder before the shipped one that replaces a shipped one.
+
+        For a device also its kernel points or anchors. None where nothing that ships is replaced.
+        """
+        own = shipped().resolve()
+        names = [f"{name}{suffix}" for suffix in (SUFFIXES[kind], *BESIDE.get(kind, ()))]
+        known = [one for one in names if (own / kind / one).is_file()]
+        for folder in self.folders:
+            if folder.resolve() == own:
+                break
+            for one in known:
+                if (folder / kind / one).is_file():
+                    return folder / kind / one
+        return None
 
     def path(self, kind: str, name: str, field: str, listing: str) -> Path:
         """Return the file of one name.
@@ -81,8 +103,23 @@ class Catalog:
         """
         path = Path(name)
         found = self.scenarios()
-        if path.is_file():
+        if _there(path.is_file):
             return path
         if name in found:
             return found[name]
         raise unknown("--scenario", name, found, "scenarios")
+
+
+def _folder(field: str, folder: Path) -> Path:
+    if not _there(folder.is_dir):
+        raise RequestError(f"{field}: {shown(str(folder))} is not a folder.")
+    if not any(_there((folder / kind).is_dir) for kind in SUFFIXES):
+        raise RequestError(f"{field}: {shown(str(folder))} holds no {NEEDED}.")
+    return folder
+
+
+def _there(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except OSError:  # a name too long, a folder that may not be entered
+        return False

@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfsim.errors import DataError
+from perfsim.limits import COUNT, ELEMENTS, TIME
 from perfsim.quantity import Kind, Quantity, weakest
 from perfsim.table import kind_of, number, read_table, scatter
 
-__all__ = ["Curve", "grown", "log_between", "read_kernels", "read_off"]
+__all__ = ["ANY", "Curve", "grown", "log_between", "read_kernels", "read_off"]
 
 SCHEMA = "perfsim/kernels/1"
 COLUMNS = ("kernel", "elements", "width", "time_us", "kind", "software", "source", "note")
+ANY = "any"
+"""What a file's header says where its points serve every GPU."""
 NEAR = 4.0
 """How far from a lone point its flat-below, linear-above rule counts as inside its range."""
 
@@ -143,13 +147,29 @@ def read_kernels(path: Path) -> dict[str, tuple[Curve, ...]]:
         If the file cannot be read or breaks the format.
     """
     grouped: dict[str, dict[int, dict[float, list[tuple[float, Kind, str]]]]] = {}
-    for row, cells in read_table(path, SCHEMA, COLUMNS):
-        size = number(cells["elements"], "elements", path, row, positive=True)
-        width = int(number(cells["width"] or "0", "width", path, row))
-        time_s = number(cells["time_us"], "time_us", path, row, positive=True) * 1e-6
+    gpu = path.name.removesuffix(".kernels.csv")
+    for row, cells in read_table(path, SCHEMA, COLUMNS, tuple(dict.fromkeys((gpu, ANY)))):
+        for column in ("kernel", "source"):
+            if not cells[column]:
+                raise DataError("is empty", path=path, row=row, column=column)
+        size = number(
+            cells["elements"], "elements", path, row, positive=True, whole=True, within=ELEMENTS
+        )
+        width = int(number(cells["width"] or "0", "width", path, row, whole=True, within=COUNT))
+        time_s = 1e-6 * number(
+            cells["time_us"], "time_us", path, row, positive=True, within=TIME, unit=1e-6
+        )
         kind = kind_of(cells["kind"], path, row)
-        sizes = grouped.setdefault(cells["kernel"], {}).setdefault(width, {})
-        sizes.setdefault(size, []).append((time_s, kind, cells["source"]))
+        widths = grouped.setdefault(cells["kernel"], {})
+        if widths and (width == 0) != (0 in widths):
+            raise DataError(
+                f"{width} beside {next(iter(widths))} further up: either no row of"
+                f" {cells['kernel']!r} has a width, or each",
+                path=path,
+                row=row,
+                column="width",
+            )
+        widths.setdefault(width, {}).setdefault(size, []).append((time_s, kind, cells["source"]))
     return {
         name: tuple(_curve(width, widths[width]) for width in sorted(widths))
         for name, widths in grouped.items()

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfsim.catalog import Catalog
-from perfsim.curve import Curve, read_kernels, read_off
+from perfsim.curve import ANY, Curve, read_kernels, read_off
 from perfsim.device_file import read_device_file
-from perfsim.errors import RequestError, unknown
+from perfsim.errors import DataError, RequestError, unknown
 from perfsim.kernel import Kernel
 from perfsim.quantity import Cost, Quantity, Term, weakest
 from perfsim.units import format_bytes, format_count, format_rate, format_seconds
@@ -66,7 +66,8 @@ class Device:
         log width and log time, beyond the widest it is linear). Else those of a reference GPU:
         what its time grows beyond its smallest point is multiplied by the ratio of memory
         bandwidths, the flat part below is launches and stays. Else
-        max(moved_bytes / bandwidth, flops / fp32 rate) + launches x launch overhead.
+        max(moved_bytes / bandwidth, flops / fp32 rate) + launches x launch overhead; its spread is
+        that of the bound in use and of the launch, each for its share of the time.
 
         References
         ----------
@@ -125,7 +126,12 @@ class Device:
         if rate and kernel.flops / rate.value > kernel.moved_bytes / self.memory_bandwidth.value:
             bound = ("matrix rate fp32", rate)
         terms = (Term(*bound), Term("kernel launch", self.launch_s))
-        return Cost(self._stream_s(kernel) + latency_s, latency_s, terms=terms)
+        stream_s = self._stream_s(kernel)
+        seconds = stream_s + latency_s
+        parts = [(stream_s, bound[1].spread), (latency_s, self.launch_s.spread)]
+        known = [part_s * spread for part_s, spread in parts if spread is not None]
+        spread = sum(known) / seconds if known and seconds > 0 else None
+        return Cost(seconds, latency_s, spread=spread, terms=terms)
 
     def _read(self, kernel: Kernel) -> tuple[float, Quantity, bool]:
         size = float(kernel.elements)
@@ -152,33 +158,46 @@ def _said(quantity: Quantity, words: Callable[[float], str]) -> str:
 def load_device(name: str, catalog: Catalog) -> Device:
     """Return the device of a name or alias, its reference GPUs and the points of any GPU.
 
+    A name is looked for as it stands, then in any case and with ``_`` for ``-``, then as alias.
+
     Raises
     ------
     RequestError
         If no device has that name or alias.
     DataError
-        If one of its files is damaged.
+        If one of its files is damaged, or names a reference that is no GPU.
     """
-    key = name.strip().lower().replace("_", "-")
     files = catalog.files("devices")
-    if key not in files:
-        aliases = {
-            alias: read_device(path).name
-            for path in files.values()
-            for alias in read_device(path).aliases
-        }
-        if key not in aliases:
-            raise unknown("--gpu", name, files, "gpus")
-        key = aliases[key]
-    shared = _find(catalog, "any")
-    common = read_kernels(shared) if shared else {}
-    device = _with_points(key, catalog, common)
-    references = tuple(_with_points(other, catalog, {}) for other in device.reference_names)
-    return replace(device, references=references)
+    name = _stem(name, files)
+    shared = _find(catalog, ANY)
+    device = _with_points(name, files, catalog, read_kernels(shared) if shared else {})
+    for other in device.reference_names:
+        if other not in files:
+            raise DataError(str(unknown("references", other, files, "gpus")), path=files[name])
+    references = [_with_points(other, files, catalog, {}) for other in device.reference_names]
+    return replace(device, references=tuple(references))
 
 
-def _with_points(name: str, catalog: Catalog, common: Mapping[str, tuple[Curve, ...]]) -> Device:
-    device = read_device(catalog.path("devices", name, "--gpu", "gpus"))
+def _stem(name: str, files: Mapping[str, Path]) -> str:
+    if name in files:
+        return name
+    plain = {_plain(stem): stem for stem in files}
+    if _plain(name) not in plain:
+        for stem, path in files.items():
+            plain |= {_plain(alias): stem for alias in read_device_file(path)["aliases"]}
+    if _plain(name) not in plain:
+        raise unknown("--gpu", name, files, "gpus")
+    return plain[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def _with_points(
+    name: str, files: Mapping[str, Path], catalog: Catalog, common: Mapping[str, tuple[Curve, ...]]
+) -> Device:
+    device = read_device(files[name])
     own = _find(catalog, name)
     return replace(device, points={**common, **(read_kernels(own) if own else device.points)})
 

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-import tomllib
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
-from perfsim.errors import DataError, RequestError
+from perfsim.limits import (
+    LAUNCH,
+    MATRIX_RATE,
+    MEMORY,
+    POWER,
+    RATE,
+    SPREAD,
+    shown,
+)
+from perfsim.profile import PRECISIONS
 from perfsim.quantity import KINDS, Kind, Quantity
-from perfsim.units import parse_bytes, parse_rate, parse_seconds
+from perfsim.toml_file import Table, read_toml
+from perfsim.units import parse_bytes, parse_fraction, parse_rate, parse_seconds
 
 __all__ = ["DeviceFile", "read_device_file"]
 
 SCHEMA = "perfsim/device/1"
+KEYS = (
+    "schema",
+    "name",
+    "title",
+    "aliases",
+    "memory",
+    "power_w",
+    "references",
+    "memory_bandwidth",
+    "launch",
+    "rates",
+)
+VALUE_KEYS = ("value", "spread", "kind", "source")
+RATE_KEYS = ("peak", "achieved", "achieved_source", "spread", "kind", "source")
+PEAK = re.compile(r"(\d+\.?\d*|\.\d+) ?([GT]FLOP/s)", re.ASCII)
 FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
 HIGHEST = 1.2
 """A board may run above the clock of its data sheet, but not by more than this."""
@@ -39,69 +64,81 @@ def read_device_file(path: Path) -> DeviceFile:
     Raises
     ------
     DataError
-        If it cannot be read or breaks the format.
+        If it cannot be read or breaks the format: file, key, what was found, what is allowed.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DataError(f"cannot be read: {error}", path=path) from None
-    if data.get("schema") != SCHEMA:
-        raise DataError(f"schema is {data.get('schema')!r}, needed is {SCHEMA!r}", path=path)
-    for key in ("name", "title", "memory", "memory_bandwidth", "launch", "rates"):
-        if key not in data:
-            raise DataError(f"has no {key!r}", path=path)
-    if not isinstance(data["rates"], Mapping):
-        raise DataError("rates holds no table a precision", path=path)
-    try:
-        memory_bytes = parse_bytes(data["memory"], "memory")
-        bandwidth = parse_rate(data["memory_bandwidth"].get("value"), "memory_bandwidth.value")
-        launch_s = parse_seconds(data["launch"].get("value"), "launch.value")
-    except (RequestError, AttributeError) as error:
-        raise DataError(str(error), path=path) from None
+    table = read_toml(path)
+    table.check_schema(SCHEMA)
+    table.only(KEYS)
+    bandwidth, launch = table.inside("memory_bandwidth"), table.inside("launch")
+    bandwidth.only(VALUE_KEYS)
+    launch.only(VALUE_KEYS)
+    rates = table.inside("rates")
+    rates.only(PRECISIONS)
+    rates.get("fp32")  # in which methods' kernels compute
     return DeviceFile(
-        name=str(data["name"]),
-        title=str(data["title"]),
-        aliases=tuple(str(alias).lower() for alias in data.get("aliases", [])),
-        memory_bytes=memory_bytes,
+        name=table.name(),
+        title=table.text("title"),
+        aliases=tuple(alias.lower() for alias in table.texts("aliases")),
+        memory_bytes=table.number("memory", table.get("memory"), parse_bytes, MEMORY),
         memory_bandwidth=_quantity(
-            data["memory_bandwidth"], bandwidth, "B/s", "memory_bandwidth", path
+            bandwidth, bandwidth.number("value", bandwidth.get("value"), parse_rate, RATE), "B/s"
         ),
-        launch_s=_quantity(data["launch"], launch_s, "s", "launch", path),
-        rates={key: _rate(table, f"rates.{key}", path) for key, table in data["rates"].items()},
-        reference_names=tuple(str(other) for other in data.get("references", [])),
-        power_w=float(data["power_w"]) if "power_w" in data else None,
+        launch_s=_quantity(
+            launch, launch.number("value", launch.get("value"), parse_seconds, LAUNCH), "s"
+        ),
+        rates={precision: _rate(rates.inside(precision)) for precision in rates.values},
+        reference_names=_references(table),
+        power_w=_power_w(table),
     )
 
 
-def _quantity(table: Mapping[str, Any], value: float, unit: str, key: str, path: Path) -> Quantity:
-    kind, source, spread = table.get("kind"), table.get("source"), table.get("spread")
-    if kind not in KINDS:
-        raise DataError(f"{key}.kind is {kind!r}; allowed: {', '.join(KINDS)}", path=path)
-    if not source:
-        raise DataError(f"{key} has no source", path=path)
-    if value <= 0 or not (spread is None or isinstance(spread, int | float)):
-        raise DataError(f"{key}: value must be above zero and spread a fraction", path=path)
-    return Quantity(value, unit, cast(Kind, kind), str(source), spread)
+def _quantity(
+    table: Table, value: float, unit: str, kind: Kind | None = None, source: str = ""
+) -> Quantity:
+    """Return a value with its origin; ``kind`` is the one that an absent key stands for."""
+    if kind is None or "kind" in table.values:
+        kind = cast(Kind, table.choice("kind", KINDS))
+    spread = None
+    if "spread" in table.values:
+        spread = table.number("spread", table.values["spread"], parse_fraction, SPREAD)
+    return Quantity(value, unit, kind, source or table.text("source"), spread)
 
 
-def _rate(table: object, key: str, path: Path) -> Quantity:
-    if not isinstance(table, Mapping):
-        raise DataError(f"{key} is not a table with a peak", path=path)
-    number, _, unit = str(table.get("peak", "")).partition(" ")
-    if unit not in FLOPS or not number.replace(".", "", 1).isdecimal():
-        raise DataError(
-            f"{key}.peak is {table.get('peak')!r}, not such as '15.7 TFLOP/s'", path=path
-        )
+def _rate(table: Table) -> Quantity:
+    table.only(RATE_KEYS)
+    peak = table.text("peak")
+    match = PEAK.fullmatch(peak)
+    if match is None:
+        raise table.wrong("peak", f"found {shown(peak)}, allowed is such as '15.7 TFLOP/s'")
+    number, unit = match.groups()
+    flops = table.limited("peak", peak, float(number) * FLOPS[unit], MATRIX_RATE)
+    if "achieved" not in table.values and "achieved_source" not in table.values:
+        return _quantity(table, flops, "FLOP/s", "published")
     achieved = table.get("achieved")
-    if achieved is None:
-        told = {"kind": "published", **table}
-        return _quantity(told, float(number) * FLOPS[unit], "FLOP/s", key, path)
     if (
-        not isinstance(achieved, float)
+        not isinstance(achieved, int | float)
+        or isinstance(achieved, bool)
         or not 0 < achieved < HIGHEST
-        or "achieved_source" not in table
     ):
-        raise DataError(f"{key}.achieved is a fraction with an achieved_source", path=path)
-    source = f"{table.get('source')}: {number} {unit} x {achieved}, {table['achieved_source']}"
-    told = {"kind": table.get("kind", "fitted"), "source": source, "spread": table.get("spread")}
-    return _quantity(told, float(number) * FLOPS[unit] * achieved, "FLOP/s", key, path)
+        told = f"found {shown(achieved)}, allowed is a fraction of the peak, below {HIGHEST}"
+        raise table.wrong("achieved", told)
+    told = table.text("achieved_source")
+    source = f"{table.text('source')}: {number} {unit} x {achieved}, {told}"
+    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE)
+    return _quantity(table, rate, "FLOP/s", "fitted", source)
+
+
+def _references(table: Table) -> tuple[str, ...]:
+    names = table.texts("references")
+    if table.values["name"] in names:
+        raise table.wrong("references", f"{table.values['name']!r} is this GPU itself")
+    return names
+
+
+def _power_w(table: Table) -> float | None:
+    if "power_w" not in table.values:
+        return None
+    value = table.values["power_w"]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise table.wrong("power_w", f"found {shown(value)}, allowed is a number, {POWER.words}")
+    return table.limited("power_w", value, value, POWER)

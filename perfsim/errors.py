@@ -5,10 +5,22 @@ The command line prints the sentence on standard error and leaves with ``exit_co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-__all__ = ["DataError", "PerfsimError", "RequestError", "nearest", "unknown", "unknown_option"]
+__all__ = [
+    "DataError",
+    "PerfsimError",
+    "RequestError",
+    "nearest",
+    "rule",
+    "unknown",
+    "unknown_option",
+]
+
+SHOWN = 60
+"""Characters of a given name that a message repeats."""
 
 
 class PerfsimError(Exception):
@@ -64,16 +76,53 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:
     """Build the error for a name that does not exist: nearest match and what is allowed."""
     where = f" (`perfsim list {listing}` shows them)" if listing else ""
-    return RequestError(f"{field}: no {name!r}{_allowed(name, choices)}{where}.")
+    return RequestError(f"{field}: no {_short(name)}{_allowed(name, choices)}{where}.")
 
 
 def unknown_option(where: str, owner: str, name: str, choices: Iterable[str]) -> RequestError:
     """Build the error for an option or field that ``owner`` does not have."""
-    return RequestError(f"{where}{owner} has no {name!r}{_allowed(name, choices)}.")
+    return RequestError(f"{where}{owner} has no {_short(name)}{_allowed(name, choices)}.")
 
 
 def _allowed(name: str, choices: Iterable[str]) -> str:
     allowed = sorted(choices)
-    match = nearest(name, allowed)
+    match = nearest(name[:SHOWN], allowed)
     hint = f"; did you mean {match!r}?" if match else "."
     return f"{hint} Allowed: {', '.join(allowed) or 'none'}"
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= SHOWN else name[:SHOWN] + "...")
+
+
+RULES = {
+    "int_parsing": "a whole number is needed",
+    "int_from_float": "a whole number is needed",
+    "int_type": "a whole number is needed",
+    "float_parsing": "a number is needed",
+    "float_type": "a number is needed",
+    "bool_parsing": "true or false is needed",
+    "bool_type": "true or false is needed",
+    "string_type": "a text is needed",
+    "string_too_short": "it must not be empty",
+    "greater_than_equal": "at least {ge} is needed",
+    "greater_than": "more than {gt} is needed",
+    "less_than_equal": "at most {le} is allowed",
+    "less_than": "less than {lt} is needed",
+    "literal_error": "allowed are {expected}",
+}
+
+
+def rule(error: Mapping[str, Any]) -> str:
+    """Return in words what one of pydantic's errors asks for.
+
+    Examples
+    --------
+    >>> rule({"type": "greater_than_equal", "ctx": {"ge": 1}, "msg": "..."})
+    'at least 1 is needed'
+    """
+    text = RULES.get(error["type"])
+    if text is None:
+        message: str = error["msg"]
+        return message[0].lower() + message[1:]
+    return text.format(**error.get("ctx", {}))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from perfsim.quantity import Kind, weakest
 from perfsim.table import scatter
 
-__all__ = ["ALIKE", "Estimate", "Place", "Ratio", "at_batch", "fixed_share", "merged"]
+__all__ = ["ALIKE", "Estimate", "Place", "Ratio", "at_batch", "fixed_share", "merged", "rising"]
 
 ALIKE = 2.0
 """Batches this factor apart differ by their size; closer ones are compared per sample."""
@@ -28,20 +28,20 @@ class Place(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """How much longer the second place takes than the first, and the ground for it."""
+    """How much longer the second place takes than the first, and the ground for it.
+
+    ``measured`` is false where data-sheet rates alone compare the two.
+    """
 
     value: float
     spread: float | None
     note: str
-    models: int = 0
+    measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A single-GPU iteration time: what it is, what it rests on, and the batches behind it.
-
-    ``guessed`` marks a lone batch carried far without knowing its fixed share.
-    """
+    """A single-GPU iteration time: what it is, what it rests on, and the batches behind it."""
 
     seconds: float
     kind: Kind
@@ -51,15 +51,15 @@ class Estimate:
     notes: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    guessed: bool = False
 
-    def times(self, ratio: Ratio, kind: Kind) -> Estimate:
+    def times(self, ratio: Ratio) -> Estimate:
         """Return the time at another place, its spread that of both factors together."""
         spreads = [spread for spread in (self.spread, ratio.spread) if spread is not None]
         return replace(
             self,
             seconds=self.seconds * ratio.value,
-            kind=kind,
+            kind="derived",
+            extrapolated=self.extrapolated or not ratio.measured,
             spread=math.hypot(*spreads) if spreads else None,
             notes=(*self.notes, ratio.note),
         )
@@ -81,6 +81,42 @@ def merged(same: Sequence[Estimate]) -> Estimate:
     spreads = [spread for spread in (apart, *(one.spread for one in same)) if spread is not None]
     sources = "; ".join(dict.fromkeys(one.source for one in same))
     return Estimate(mean, weakest([one.kind for one in same]), sources, max(spreads))
+
+
+def rising(series: Mapping[int, Estimate]) -> dict[int, Estimate]:
+    """Return times that never fall with the batch: neighbours that do are pooled (isotonic).
+
+    Sources on different boards or software make a larger batch look faster. Such neighbours all
+    take their geometric mean, each batch counting once.
+
+    Examples
+    --------
+    >>> known = {4: Estimate(0.4, "measured", "A"), 8: Estimate(0.1, "measured", "B")}
+    >>> [round(rising(known)[batch].seconds, 3) for batch in (4, 8)], rising(known)[4].kind
+    ([0.2, 0.2], 'derived')
+    """
+    blocks: list[list[int]] = []
+    level: list[float] = []
+    for batch in sorted(series):
+        blocks.append([batch])
+        level.append(math.log(series[batch].seconds))
+        while len(level) > 1 and level[-2] > level[-1]:
+            last = blocks.pop()
+            blocks[-1] += last
+            level[-2:] = [sum(math.log(series[at].seconds) for at in blocks[-1]) / len(blocks[-1])]
+    found: dict[int, Estimate] = {}
+    for block in blocks:
+        pooled = series[block[0]]
+        if len(block) > 1:
+            pooled = merged([series[at] for at in block])
+            over = ", ".join(map(str, block))
+            pooled = replace(
+                pooled,
+                kind=weakest([pooled.kind, "derived"]),
+                source=f"{pooled.source}; mean of batches {over}, where larger ones took less",
+            )
+        found |= dict.fromkeys(block, pooled)
+    return found
 
 
 def at_batch(
@@ -132,7 +168,6 @@ def at_batch(
         (note,),
         batches[0],
         batches[-1],
-        len(batches) == 1 and not shown and not 1 / ALIKE <= batch / batches[0] <= ALIKE,
     )
 
 

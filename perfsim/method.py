@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from perfsim.errors import RequestError, unknown, unknown_option
+from perfsim.errors import RequestError, rule, unknown, unknown_option
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import Kernel
 from perfsim.profile import Gradient
@@ -164,5 +164,4 @@ def _sentence(name: str, error: ValidationError) -> str:
     if not first["loc"]:
         return f"--set: {name}: {first['msg'].removeprefix('Value error, ')}."
     field = str(first["loc"][0])
-    rule = first["msg"][0].lower() + first["msg"][1:]
-    return f"--set {field}: {first['input']!r} is not allowed for method {name!r}: {rule}."
+    return f"--set {field}: {first['input']!r} is not allowed for method {name!r}: {rule(first)}."

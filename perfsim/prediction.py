@@ -15,6 +15,7 @@ from perfsim.scenario import Scenario
 from perfsim.schedule import Plan, schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.timeline import Timeline
+from perfsim.units import format_rate
 from perfsim.whatif import bottleneck, interval, steady_s
 
 __all__ = ["SCHEMA", "Prediction", "predict"]
@@ -94,7 +95,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     period = resolved.method.period
     baseline_s = steady_s(_plan(resolved, None))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
-    alone_s = carried.profile.iteration_s
+    alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
     return Prediction(
         scenario=resolved.fields(),
         iteration_s=iteration_s,
@@ -189,10 +190,30 @@ def _notes(resolved: Resolved, plan: Plan, timeline: Timeline) -> list[str]:
     outside = [term.term for extrapolated, _, term in plan.terms.values() if extrapolated]
     if outside:
         notes.append(f"Outside the range it was measured in: {'; '.join(outside)}.")
-    for network in (resolved.network, resolved.intra_network):
-        if network is not None:
-            notes += [f"{network.name}: {note}" for note in network.notes]
+    if resolved.scenario.overlap_slowdown > 1 and resolved.cluster.gpus > 1:
+        notes.append(
+            f"Backward is taken {resolved.scenario.overlap_slowdown:g} times as long beside"
+            " communication (overlap_slowdown)."
+        )
+    notes += _network_notes(resolved)
     notes.append(_interval_note(carried, plan))
+    return notes
+
+
+def _network_notes(resolved: Resolved) -> list[str]:
+    """Return what the files of the links in use say, and whether the node's own link is slower."""
+    cluster = resolved.cluster
+    inter, intra = cluster.inter, cluster.intra
+    in_use = {resolved.network.name: resolved.network} if inter else {}
+    if intra:
+        inside = resolved.intra_network or resolved.network
+        in_use[inside.name] = inside
+    notes = [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
+    if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
+        notes.append(
+            f"The link inside a node ({intra.name}, {format_rate(intra.rate.value)}) is slower than"
+            " the network and sets the pace of rings; --intra-net changes it."
+        )
     return notes
 
 
@@ -207,7 +228,10 @@ def _interval_note(carried: Carried, plan: Plan) -> str:
         {"network": "part of the network", "compression": "kernels"}[c] for c in unknown
     )
     tail = f"; no spread is known for {', '.join(missing)}, which adds nothing" if missing else ""
-    return f"The interval comes from fit residuals and repeats only{tail}."
+    return (
+        "The interval comes from fit residuals and repeats only, not yet from how wrong such"
+        f" predictions have been{tail}."
+    )
 
 
 def _row(term: Term) -> dict[str, Any]:

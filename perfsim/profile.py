@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from perfsim.errors import DataError
+from perfsim.limits import COUNT, ELEMENTS, TIME, shown
 from perfsim.quantity import Kind
 from perfsim.table import number, read_lines, rows
 
@@ -31,6 +32,11 @@ COLUMNS = (
     "ready_ms",
 )
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+ROUNDING = 1e-5
+"""Share of the iteration that rounded milliseconds may leave over."""
+LONGEST_AXIS = 15
+"""Digits of an axis of a shape."""
+
 NEEDED = ("schema", "model", "gpu", "precision", "batch", "iteration_ms", "optimizer_ms", "source")
 KINDS_OF = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
 
@@ -106,7 +112,7 @@ class Profile:
     def other_s(self) -> float:
         """Time of the iteration outside forward, backward and optimizer [s]."""
         rest_s = self.iteration_s - self.forward_s - self.backward_s - self.optimizer_s
-        return rest_s if rest_s > 1e-9 * self.iteration_s else 0.0
+        return rest_s if rest_s > ROUNDING * self.iteration_s else 0.0
 
     @property
     def elements(self) -> int:
@@ -162,18 +168,21 @@ def read_profile(path: Path) -> Profile:
     header, places = _read_header(lines, path)
     layers, gradients, tensor_rows = _read_rows(rows(lines, len(places), COLUMNS, path), path)
 
-    def value(key: str, *, positive: bool = False, whole: bool = False) -> float:
-        return number(header[key], key, path, places[key], positive=positive, whole=whole)
+    def count(key: str) -> int:
+        text, row = header[key], places[key]
+        return int(number(text, key, path, row, positive=True, whole=True, within=COUNT))
 
     if "sequence" in header:
-        value("sequence", positive=True, whole=True)
+        count("sequence")
     profile = Profile(
         model=header["model"],
         gpu=header["gpu"],
         precision=header["precision"],
-        batch=int(value("batch", positive=True, whole=True)),
-        iteration_s=value("iteration_ms", positive=True) / 1e3,
-        optimizer_s=value("optimizer_ms") / 1e3,
+        batch=count("batch"),
+        iteration_s=_seconds(
+            header["iteration_ms"], "iteration_ms", path, places["iteration_ms"], positive=True
+        ),
+        optimizer_s=_seconds(header["optimizer_ms"], "optimizer_ms", path, places["optimizer_ms"]),
         layers=tuple(layers),
         gradients=tuple(gradients),
         kinds=_read_kinds(header["kind"], path, places["kind"]),
@@ -184,6 +193,10 @@ def read_profile(path: Path) -> Profile:
     return profile
 
 
+def _seconds(text: str, column: str, path: Path, row: int, *, positive: bool = False) -> float:
+    return number(text, column, path, row, positive=positive, within=TIME, unit=1e-3) / 1e3
+
+
 def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, int]]:
     header: dict[str, str] = {}
     rows: dict[str, int] = {}
@@ -192,10 +205,10 @@ def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str
             break
         key, colon, value = (part.strip() for part in line[1:].partition(":"))
         if not colon:
-            raise DataError(f"header line {line!r} is not '# key: value'", path=path, row=row)
+            raise DataError(f"header line {shown(line)} is not '# key: value'", path=path, row=row)
         if key in header:
             raise DataError(
-                f"header key {key!r} stands on line {rows[key]} already", path=path, row=row
+                f"header key {shown(key)} stands on line {rows[key]} already", path=path, row=row
             )
         header[key], rows[key] = value, row
     _check_header(header, rows, path)
@@ -209,14 +222,22 @@ def _check_header(header: dict[str, str], rows: dict[str, int], path: Path) -> N
     if header["schema"] != SCHEMA:
         newer = header["schema"].startswith("perfsim/profile/")
         raise DataError(
-            f"schema is {header['schema']!r}, this perfsim reads {SCHEMA!r}"
+            f"schema is {shown(header['schema'])}, this perfsim reads {SCHEMA!r}"
             + ("; a newer perfsim may read it" if newer else ""),
             path=path,
             row=rows["schema"],
         )
+    model = path.name.removesuffix(".csv").split(".")[0]
+    if header["model"] != model:
+        raise DataError(
+            f"model is {shown(header['model'])}, the file's name up to its first dot says"
+            f" {model!r}",
+            path=path,
+            row=rows["model"],
+        )
     if header["precision"] not in PRECISIONS:
         raise DataError(
-            f"precision is {header['precision']!r}; allowed: {', '.join(PRECISIONS)}",
+            f"precision is {shown(header['precision'])}; allowed: {', '.join(PRECISIONS)}",
             path=path,
             row=rows["precision"],
         )
@@ -238,7 +259,7 @@ def _read_rows(
                 raise DataError("is empty", path=path, row=row, column=column)
         if tensor in seen:
             raise DataError(
-                f"tensor {tensor!r} stands on line {seen[tensor]} already",
+                f"tensor {shown(tensor)} stands on line {seen[tensor]} already",
                 path=path,
                 row=row,
                 column="tensor",
@@ -250,26 +271,27 @@ def _read_rows(
                 Layer(
                     name,
                     kind,
-                    number(forward, "forward_ms", path, row) / 1e3,
-                    number(backward, "backward_ms", path, row) / 1e3,
+                    _seconds(forward, "forward_ms", path, row),
+                    _seconds(backward, "backward_ms", path, row),
                 )
             )
         elif forward or backward:
             raise DataError(
-                f"layer {name!r} has its times on its first tensor already; leave these empty",
+                f"layer {shown(name)} has its times on its first tensor already; leave these empty",
                 path=path,
                 row=row,
                 column="forward_ms" if forward else "backward_ms",
             )
         axes = _read_shape(shape, path, row)
-        if math.prod(axes) != number(elements, "elements", path, row, positive=True, whole=True):
+        count = number(elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS)
+        if math.prod(axes) != count:
             raise DataError(
-                f"{elements} is not the product of shape {shape}",
+                f"{elements} is not the product of shape {shown(shape)[1:-1]}",
                 path=path,
                 row=row,
                 column="elements",
             )
-        ready_s = number(ready, "ready_ms", path, row) / 1e3
+        ready_s = _seconds(ready, "ready_ms", path, row)
         gradients.append(Gradient(tensor, axes, ready_s, index[name]))
     if not gradients:
         raise DataError("holds no gradient", path=path)
@@ -278,9 +300,9 @@ def _read_rows(
 
 def _read_shape(text: str, path: Path, row: int) -> tuple[int, ...]:
     parts = text.split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(part.isdecimal() and len(part) <= LONGEST_AXIS and int(part) for part in parts):
         raise DataError(
-            f"{text!r} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
+            f"{shown(text)} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
         )
     return tuple(int(part) for part in parts)
 
@@ -291,7 +313,7 @@ def _read_kinds(text: str, path: Path, row: int) -> dict[str, Kind]:
         column, _, kind = (piece.strip() for piece in part.partition("="))
         if column not in KINDS_OF or kind not in get_args(Kind):
             raise DataError(
-                f"header line 'kind' has {part.strip()!r}; it names {', '.join(KINDS_OF)} as"
+                f"header line 'kind' has {shown(part.strip())}; it names {', '.join(KINDS_OF)} as"
                 f" 'column=kind', kind one of {', '.join(get_args(Kind))}, separated by ';'",
                 path=path,
                 row=row,
@@ -315,8 +337,8 @@ def _check_sums(profile: Profile, path: Path, row: int, tensor_rows: dict[str, i
     last = max(profile.gradients, key=lambda gradient: gradient.ready_s)
     if last.ready_s > profile.backward_s * (1 + 1e-6) + 1e-9:
         raise DataError(
-            f"{last.name!r} is ready at {last.ready_s * 1e3:.6g} ms, after the end of the backward"
-            f" pass at {profile.backward_s * 1e3:.6g} ms",
+            f"{shown(last.name)} is ready at {last.ready_s * 1e3:.6g} ms, after the end of the"
+            f" backward pass at {profile.backward_s * 1e3:.6g} ms",
             path=path,
             row=tensor_rows[last.name],
             column="ready_ms",

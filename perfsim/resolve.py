@@ -15,7 +15,7 @@ from perfsim.cluster.cluster import Cluster, make_cluster
 from perfsim.cluster.network import Network, load_network
 from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
 from perfsim.device import Device, load_device
-from perfsim.errors import RequestError, unknown, unknown_option
+from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.method import Method, load_method
 from perfsim.profile import Profile, read_profile
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
@@ -54,7 +54,7 @@ class Resolved:
             "gpus": scenario.gpus,
             "gpus_per_node": max(placement),
             "nodes": len(placement),
-            "placement": list(placement),
+            "placement": list(placement) if len(set(placement)) > 1 else None,
             "net": scenario.net,
             "intra_net": self.intra_network.name if self.intra_network else self.network.name,
             "gpu": self.device.name,
@@ -89,6 +89,8 @@ def find_profile(
     ------
     RequestError
         If no profile of that model exists.
+    DataError
+        If the profile is damaged or names a GPU that does not exist.
     """
     names = model_names(catalog)
     if model not in names:
@@ -102,7 +104,11 @@ def find_profile(
         return (of_gpu != gpu, not of_gpu.startswith("v100"), of_precision != wanted, away, stem)
 
     stem = min(names[model], key=distance)
-    return read_profile(catalog.files("models")[stem])
+    profile = read_profile(catalog.files("models")[stem])
+    devices = catalog.files("devices")
+    if profile.gpu not in devices:
+        raise DataError(str(unknown("gpu", profile.gpu, devices, "gpus")), path=profile.path)
+    return profile
 
 
 def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
@@ -141,6 +147,15 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
             " its own sizes; leave one of them out."
         )
     limit_bytes = parse_bytes(scenario.bucket, "--bucket") if scenario.bucket else None
+    used = {
+        "models": Path(profile.path).name.removesuffix(".csv"),
+        "devices": device.name,
+        "networks": network.name,
+    }
+    for kind, name in used.items():
+        own = catalog.shadowed(kind, name)
+        if own is not None:
+            notes.append(f"{name} is read from {own}, in place of the shipped one.")
     return Resolved(
         scenario,
         carried,
@@ -173,7 +188,7 @@ def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
 
 
 def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
-    if scenario.placement is not None or scenario.gpus_per_node is not None:
+    if scenario.placement or scenario.gpus_per_node or scenario.gpus == 1:
         return []
     each, stated = cluster.gpus_per_node, network.gpus_per_node or DEFAULT_GPUS_PER_NODE
     origin = f"as {network.name} states" if network.gpus_per_node else "the default"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from perfsim.errors import DataError, RequestError, unknown, unknown_option
+from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
 from perfsim.profile import PRECISIONS
+from perfsim.toml_file import read_toml
 from perfsim.units import parse_bytes
 
 __all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
@@ -35,12 +35,12 @@ class Scenario(BaseModel):
     net: str = Field("10gbe", min_length=1)
     method: str = Field("ssgd", min_length=1)
     gpu: str = Field("v100", min_length=1)
-    batch: int | None = Field(None, ge=1)
+    batch: int | None = Field(None, ge=1, le=1_000_000)
     precision: str | None = None
     gpus_per_node: int | None = Field(None, ge=1)
     placement: tuple[int, ...] | None = None
-    intra_net: str | None = None
-    fusion: str | None = None
+    intra_net: str | None = Field(None, min_length=1)
+    fusion: str | None = Field(None, min_length=1)
     bucket: str | None = None
     algorithm: str = "auto"
     overlap: bool = True
@@ -81,15 +81,14 @@ class Scenario(BaseModel):
     def _consistent(self) -> Scenario:
         if not self.overlap and self.overlap_slowdown > 1:
             raise RequestError(
-                f"--overlap-slowdown: {self.overlap_slowdown} needs overlap; leave out"
-                " --no-overlap."
+                f"overlap_slowdown: {self.overlap_slowdown} needs overlap; leave out --no-overlap."
             )
         return self
 
 
 FLAGS = {
     name: "--" + name.replace("_", "-") for name in Scenario.model_fields if "options" not in name
-} | {"options": "--set", "fusion_options": "--set fusion."}
+} | {"options": "--set", "fusion_options": "--set fusion.", "overlap_slowdown": "overlap_slowdown"}
 
 
 def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
@@ -106,14 +105,17 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
             raise unknown_option(where, "a scenario", field, FLAGS)
     try:
         return Scenario(**fields)
+    except RequestError as error:
+        raise RequestError(f"{where}{error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         flag = FLAGS.get(name, name)
         if first["type"] == "missing":
             raise RequestError(f"{where}{flag} is needed.") from None
-        rule = first["msg"][0].lower() + first["msg"][1:]
-        raise RequestError(f"{where}{flag}: {first['input']!r} is not allowed: {rule}.") from None
+        raise RequestError(
+            f"{where}{flag}: {first['input']!r} is not allowed: {rule(first)}."
+        ) from None
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -124,12 +126,7 @@ def read_file(path: Path) -> dict[str, Any]:
     DataError
         If the file is missing, is not TOML, or is of another schema.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {error}", path=path) from None
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"is not TOML: {error}", path=path) from None
+    data = dict(read_toml(path).values)
     if data.get("schema") != SCHEMA:
         raise DataError(
             f"schema is {data.get('schema')!r}, this perfsim reads {SCHEMA!r}", path=path

@@ -158,12 +158,12 @@ class _Planner:
         chains: list[_Chain] = []
         for number, bucket in enumerate(buckets):
             name = f"{iteration}.{number}"
-            ready_s = min(max(g.ready_s for g in bucket.gradients), profile.backward_s)
+            # A policy that works in cycles sends at a tick: backward goes on until then.
+            ready_s = min(bucket.ready_s, profile.backward_s)
             end = self.backward(name, ready_s - done_s, end)
             done_s = max(done_s, ready_s)
             chain = _Chain(name, self.stages(bucket, iteration), end)
             if chain.stages and bucket.ready_s > ready_s:
-                # A policy that works in cycles lets the bucket wait for the next tick.
                 wait_s = bucket.ready_s - ready_s
                 chain.last = self.add(
                     f"cycle {name}", f"cycle {number}", "other", wait_s, [end], WAIT

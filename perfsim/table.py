@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfsim.errors import DataError
+from perfsim.limits import Limit, shown
 from perfsim.quantity import KINDS, Kind
 
 __all__ = ["kind_of", "number", "read_lines", "read_table", "rows", "scatter"]
@@ -17,23 +18,38 @@ Z90 = 1.645
 
 
 def read_table(
-    path: Path, schema: str, columns: tuple[str, ...]
+    path: Path, schema: str, columns: tuple[str, ...], gpus: tuple[str, ...] = ()
 ) -> list[tuple[int, dict[str, str]]]:
     """Read a CSV with ``# key: value`` lines before its head: line number and cells by column.
+
+    ``gpus`` are what its line ``# gpu: ...`` may say; it needs none where they are empty.
 
     Raises
     ------
     DataError
-        If the file cannot be read, its schema differs, a column lacks or a row is cut short.
+        If the file cannot be read, its schema or GPU differs, a column lacks or a row is cut
+        short.
     """
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     found = [line[1:].partition(":") for line in lines[:start]]
-    schemas = [value.strip() for key, _, value in found if key.strip() == "schema"]
-    if schemas != [schema]:
-        shown = repr(schemas[0]) if schemas else "missing"
+    told = [(key.strip(), value.strip(), row) for row, (key, _, value) in enumerate(found, 1)]
+    schemas = [(value, row) for key, value, row in told if key == "schema"]
+    if [value for value, _ in schemas] != [schema]:
+        wrong, row = next((one for one in schemas if one[0] != schema), (schema, 1))
+        shape = shown(wrong) if len(schemas) == 1 else "missing" if not schemas else "there twice"
         raise DataError(
-            f"schema is {shown}, this perfsim reads '# schema: {schema}'", path=path, row=1
+            f"schema is {shape}, this perfsim reads '# schema: {schema}'", path=path, row=row
+        )
+    named = [(value, row) for key, value, row in told if key == "gpu"]
+    if gpus and (len(named) != 1 or named[0][0] not in gpus):
+        allowed = " or ".join(f"'# gpu: {gpu}'" for gpu in gpus)
+        shape = f"is {shown(named[0][0])}" if named else "is missing"
+        raise DataError(
+            f"the header's gpu {shape if len(named) < 2 else 'is there twice'}, the file's name"
+            f" asks for {allowed}",
+            path=path,
+            row=named[-1][1] if named else 1,
         )
     return list(rows(lines, start, columns, path))
 
@@ -43,7 +59,8 @@ def read_lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {error}", path=path) from None
+        told = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {told}", path=path) from None
 
 
 def rows(
@@ -67,6 +84,8 @@ def rows(
                     row=start + 1,
                     column=column,
                 )
+            if head.count(column) > 1:
+                raise DataError("stands twice", path=path, row=start + 1, column=column)
         before = reader.line_num
         for cells in reader:
             row, before = start + before + 1, reader.line_num
@@ -81,9 +100,21 @@ def rows(
 
 
 def number(
-    text: str, column: str, path: Path, row: int, *, positive: bool = False, whole: bool = False
+    text: str,
+    column: str,
+    path: Path,
+    row: int,
+    *,
+    positive: bool = False,
+    whole: bool = False,
+    within: Limit | None = None,
+    unit: float = 1.0,
 ) -> float:
-    """Return a cell's number; refuses what is no number, not finite or below zero."""
+    """Return a cell's number; refuses what is no number, not finite, below zero or out of limits.
+
+    ``within`` limits it, in SI units, of which the column's unit is ``unit``; zero may stand
+    below the lowest unless it must be ``positive``.
+    """
     try:
         value = math.nan if "_" in text else float(text)
     except ValueError:
@@ -92,7 +123,10 @@ def number(
     if wrong or (whole and value != int(value)):
         what = "a whole number" if whole else "a number"
         least = "above zero" if positive else "not below zero"
-        raise DataError(f"{text!r} is not {what} {least}", path=path, row=row, column=column)
+        raise DataError(f"{shown(text)} is not {what} {least}", path=path, row=row, column=column)
+    if within and value and not within.holds(value * unit):
+        told = f"{shown(text)} is outside {within.words}"
+        raise DataError(told, path=path, row=row, column=column)
     return value
 
 
@@ -100,7 +134,10 @@ def kind_of(text: str, path: Path, row: int) -> Kind:
     """Return a cell's kind of number; refuses what is none."""
     if text not in KINDS:
         raise DataError(
-            f"{text!r} is no kind; allowed: {', '.join(KINDS)}", path=path, row=row, column="kind"
+            f"{shown(text)} is no kind; allowed: {', '.join(KINDS)}",
+            path=path,
+            row=row,
+            column="kind",
         )
     return text
 

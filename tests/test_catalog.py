@@ -69,6 +69,68 @@ def test_a_path_entry_that_is_no_folder_is_refused(
         Catalog()
 
 
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_flag_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(RequestError, match="--profiles: is empty; give a folder that holds models"):
+        Catalog(name)
+
+
+@pytest.mark.parametrize("name", ["n" * 5000, "a\0b"])
+def test_a_flag_that_can_be_no_path_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(RequestError, match=r"--profiles: '.*is not a folder"):
+        Catalog(name)
+    with pytest.raises(RequestError, match="--scenario: no "):
+        Catalog().scenario(name)
+
+
+def test_a_folder_without_data_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "profiles").mkdir()  # found here, not asked for: nothing to say
+    assert len(Catalog().folders) == 2
+    (folder / "empty").mkdir()
+    for name in ("empty", Path()):
+        with pytest.raises(RequestError, match=r"--profiles: '.*' holds no models/, devices/"):
+            Catalog(name)
+    monkeypatch.setenv("PERFSIM_PATH", "empty")
+    with pytest.raises(RequestError, match="PERFSIM_PATH: 'empty' holds no models/, devices/"):
+        Catalog()
+
+
+@pytest.mark.parametrize("kind", ["models", "devices", "networks", "measurements"])
+def test_a_folder_with_one_kind_is_enough(folder: Path, kind: str) -> None:
+    (folder / "own" / kind).mkdir(parents=True)
+    assert Catalog(folder / "own").folders[0] == folder / "own"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "file"),
+    [
+        ("networks", "10gbe", "networks/10gbe.toml"),
+        ("devices", "v100", "devices/v100.toml"),
+        ("devices", "v100", "devices/v100.anchors.csv"),
+        ("devices", "any", "devices/any.kernels.csv"),
+    ],
+)
+def test_a_file_in_place_of_a_shipped_one_is_known(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, file: str
+) -> None:
+    own = folder / "own" / file
+    own.parent.mkdir(parents=True)
+    own.write_text("")
+    assert Catalog().shadowed(kind, name) is None
+    assert Catalog(folder / "own").shadowed(kind, name) == own
+    assert Catalog(folder / "own").shadowed(kind, "k80") is None
+    monkeypatch.setenv("PERFSIM_PATH", str(folder / "own"))
+    assert Catalog(shipped()).shadowed(kind, name) is None  # the shipped one comes first
+
+
+def test_a_file_of_a_new_name_replaces_nothing(folder: Path) -> None:
+    assert Catalog(profiles(folder / "own", "new")).shadowed("models", "new") is None
+
+
+def test_hidden_files_are_passed_over(folder: Path) -> None:
+    assert ".a" not in Catalog(profiles(folder / "own", ".a", "b")).files("models")
+
+
 @pytest.mark.parametrize(
     "name", ["", "../models/resnet5O", "/etc/passwd", "a\\b", "resnet5O.csv", "n" * 5000, "a\0b"]
 )

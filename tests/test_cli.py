@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,52 @@ def test_out_writes_what_json_prints(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [path.name for path in tmp_path.iterdir()] == ["answer.json"]
 
 
+def test_out_follows_a_link_and_keeps_the_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, link = tmp_path / "answer.json", tmp_path / "link.json"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    answer(f"{MAIN} --out {link}", capsys)
+    assert link.is_symlink() and json.loads(target.read_text())
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_out_writes_into_what_is_no_regular_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    answer(f"{MAIN} --out {pipe}", capsys)
+    assert json.loads(os.read(reader, 1 << 16))
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_out_names_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run(f"{MAIN} --out /no/such/folder/x.json", capsys)
+    assert (left, out) == (2, "") and "/no/such/folder/x.json" in err
+
+
+def test_bare_perfsim_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run("", capsys)
+    assert (left, err) == (0, "")
+    assert "Usage" in out and "predict" in out and len(out.splitlines()) > 10
+
+
+def test_a_mistake_in_a_scenario_file_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.toml"
+    head = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 8\n'
+    for line in ('bucket = "25"', 'net = "1gbee"', "options = { density = 1 }", "batch = 0"):
+        mine.write_text(head + line + "\n")
+        left, out, err = run(f"predict --scenario {mine}", capsys)
+        assert (left, out) == (2, "") and "mine.toml" in err and err.count("\n") == 1
+
+
 def test_same_question_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"{MAIN} --json", capsys) == run(f"{MAIN} --json", capsys)
 
@@ -144,8 +191,8 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --net 1gbee", ["--net", "did you mean '1gbe'"]),
     ("predict --model resnet50 --gpus 4 --method dcg", ["--method", "did you mean 'dgc'"]),
     ("predict --model resnet50 --gpus 4 --gpu v10", ["--gpu", "did you mean 'v100'"]),
-    ("predict --model resnet50 --gpus 0", ["--gpus", "'0'", "greater than or equal to 1"]),
-    ("predict --model resnet50 --gpus 1.5", ["--gpus", "'1.5'", "integer"]),
+    ("predict --model resnet50 --gpus 0", ["--gpus", "'0'", "at least 1"]),
+    ("predict --model resnet50 --gpus 1.5", ["--gpus", "'1.5'", "whole number"]),
     ("predict --model resnet50", ["--gpus is needed"]),
     ("predict --gpus 4", ["--model is needed"]),
     ("predict --model resnet50 --gpus 10 --gpus-per-node 4", ["--gpus-per-node", "1, 2, 5, 10"]),
@@ -171,15 +218,19 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --algorithm rings", ["--algorithm", "ring"]),
     ("predict --model resnet50 --gpus 4 --scenario nothing", ["--scenario", "'nothing'"]),
     ("predict --model resnet50 --gpus 4 --profiles /no/such", ["--profiles", "not a folder"]),
+    ("predict --model resnet50 --gpus 4 --net 1e-99999999999999999999B/s,50us", ["--net"]),
+    ("predict --model resnet50 --gpus 4 --net 1e-300B/s,50us", ["--net", "1 B/s"]),
+    ("predict --model resnet50 --gpus 4 --net 10Gbit/s,100s", ["--net", "10 s"]),
     ("predict --modl resnet50", ["--modl", "--model"]),
     ("show net 1gbee", ["did you mean '1gbe'"]),
     ("show modl resnet50", ["'modl'", "did you mean 'model'"]),
     ("list mehtods", ["'mehtods'", "did you mean 'methods'"]),
     ("predcit", ["predcit"]),
+    ("predict --gpus 4 --model " + "x" * 5000, ["--model", "xxx...'"]),
 ]
 
 
-@pytest.mark.parametrize(("text", "words"), WRONG, ids=[text for text, _ in WRONG])
+@pytest.mark.parametrize(("text", "words"), WRONG, ids=[text[:70] for text, _ in WRONG])
 def test_wrong_input_is_one_sentence(
     text: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +274,29 @@ def _cell(text: str, place: int, value: str) -> str:
     cells[place] = value
     lines[first] = ",".join(cells)
     return "\n".join(lines) + "\n"
+
+
+def test_a_file_that_replaces_a_shipped_one_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "networks").mkdir()
+    mine = tmp_path / "networks" / "1gbe.toml"
+    mine.write_text((shipped() / "networks" / "1gbe.toml").read_text())
+    notes = answer(f"{MAIN} --profiles {tmp_path}", capsys)["notes"]
+    assert any(str(mine) in note for note in notes)
+    assert not any("in place of the shipped" in note for note in answer(MAIN, capsys)["notes"])
+
+
+def test_a_profile_of_a_gpu_that_does_not_exist_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models").mkdir()
+    source = sorted(shipped().glob("models/resnet50.v100.fp32.*.csv"))[0]
+    text = source.read_text().replace("# gpu: v100\n", "# gpu: v1000\n")
+    (tmp_path / "models" / source.name).write_text(text)
+    left, out, err = run(f"{MAIN} --profiles {tmp_path}", capsys)
+    assert (left, out) == (3, "")
+    assert source.name in err and "'v1000'" in err and "'v100'" in err
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:

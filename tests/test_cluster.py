@@ -213,6 +213,41 @@ def test_extrapolation_by_size_and_by_ranks() -> None:
     assert left(8, 5e3) == [True, True]
 
 
+def test_longer_rings_read_the_curve_where_a_step_is_as_large() -> None:
+    """By hand: fitted on 2 GPUs, so 8 of them meet at 4 MB what those met at 1 MB."""
+    link = replace(curved([10e-6, 20e-6, 30e-6, 40e-6, 50e-6]), ranks=(2, 2))
+    alpha_s = {
+        size: cost.latency_s / 7
+        for size in (1e4, 65536.0, 2e5, 4e5, 4e6)
+        for cost in [Cluster(8, (1,) * 8, link, None).cost("all_gather", size)]
+    }
+    middle = link.ring.at(65536)
+    expected = {1e4: 20e-6, 65536.0: middle, 2e5: middle, 4e5: 30e-6, 4e6: 40e-6}
+    assert alpha_s == pytest.approx(expected)
+    whole = Cluster(8, (1,) * 8, link, None).cost("send_recv", 4e6)
+    assert whole.latency_s == pytest.approx(link.ring.at(4e6)), "one message is not cut in eight"
+
+
+@given(
+    st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=6),
+    st.integers(1, 8),
+    st.tuples(st.integers(2, 64), st.integers(2, 64)),
+    st.floats(0, 1e10),
+)
+def test_more_gpus_take_no_less_on_any_curve(
+    alphas: list[float], most: int, counts: tuple[int, int], size_bytes: float
+) -> None:
+    """By law, also where latency rises faster than the message size."""
+    link = replace(curved(alphas), ranks=(1, most))
+    fewer, more = sorted(counts)
+    for collective in ("all_reduce", "all_gather", "reduce_scatter"):
+        less_s, more_s = (
+            Cluster(count, (1,) * count, link, None).cost(collective, size_bytes).seconds
+            for count in (fewer, more)
+        )
+        assert less_s <= more_s * (1 + 1e-9)
+
+
 def test_one_gpu_costs_nothing() -> None:
     cost = Cluster(1, (1,), None, None).cost("all_reduce", 1e6)
     assert (cost.seconds, cost.sent_bytes) == (0, 0)

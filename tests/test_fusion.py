@@ -226,6 +226,22 @@ def test_a_cycle_time_without_unit_is_refused() -> None:
         fusion.load("threshold").fuse(gradients, context(gradients, cycle_time="5"))
 
 
+@pytest.mark.parametrize("cycle", ["1e-320ms", "1e300s", "0.9us", "101s"])
+def test_a_cycle_time_outside_its_limits_is_refused(cycle: str) -> None:
+    gradients = tensors((1, 1.0))
+    with pytest.raises(
+        RequestError, match=rf"fusion\.cycle_time: '{cycle}' is outside 1us to 100s, or 0s"
+    ):
+        fusion.load("threshold").fuse(gradients, context(gradients, cycle_time=cycle))
+
+
+@pytest.mark.parametrize("cycle", ["1us", "100s"])
+def test_a_cycle_time_at_its_limits_is_taken(cycle: str) -> None:
+    gradients = tensors((1, 1e-6))
+    [bucket] = fusion.load("threshold").fuse(gradients, context(gradients, cycle_time=cycle))
+    assert bucket.ready_s == pytest.approx(1e-6 if cycle == "1us" else 100.0)
+
+
 # -- ACP-SGD --------------------------------------------------------------------------------------
 
 

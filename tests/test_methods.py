@@ -172,10 +172,10 @@ def test_topk_keeps_at_least_one() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("dgc", {"density": "0"}, ["--set density", "'0'", "greater than 0"]),
-        ("dgc", {"density": "2"}, ["--set density", "less than or equal to 1"]),
-        ("powersgd", {"rank": "0"}, ["--set rank", "greater than or equal to 1"]),
-        ("acpsgd", {"rank": "1.5"}, ["--set rank", "'1.5'", "integer"]),
+        ("dgc", {"density": "0"}, ["--set density", "'0'", "more than 0"]),
+        ("dgc", {"density": "2"}, ["--set density", "at most 1"]),
+        ("powersgd", {"rank": "0"}, ["--set rank", "at least 1"]),
+        ("acpsgd", {"rank": "1.5"}, ["--set rank", "'1.5'", "whole number"]),
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
         ("ssgd", {"rank": "4"}, ["no 'rank'", "none"]),
         ("topk", {"kernel": "fast"}, ["--set kernel", "'old' or 'new'"]),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from perfsim.catalog import Catalog
 from perfsim.cluster import load_network, read_network
@@ -60,7 +62,7 @@ alpha = { value = "2us", kind = "measured", source = "s" }
         ("10Gbit/s", "--net: '10Gbit/s' is a rate without a latency; write rate,latency such as"),
         ("10Gbit/s,50", "--net: '50' is not a time (a bare number has no unit)"),
         ("50us,10Gbit/s", "--net: '50us' is not a rate (unit 'us' is not one)"),
-        ("0GB/s,50us", "--net: the rate in '0GB/s,50us' must be above zero."),
+        ("0GB/s,50us", "--net: the rate in '0GB/s,50us' is not within 1 B/s to 1e18 B/s."),
         ("1GB/s,5us,3", "--net: '1GB/s,5us,3' has 3 parts; a link of your own is rate,latency"),
         ("10gb", "--net: no '10gb'; did you mean '10gbe'? Allowed: 100gbe, 10gbe,"),
     ],
@@ -106,6 +108,7 @@ def test_network_file_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ('"1KB", alpha = "50us"', '"0B", alpha = "5us"', "link[1].segments[1].knots[1].size: fou"),
         ("perfsim/network/1", "perfsim/network/2", "schema: found 'perfsim/network/2', this"),
         ('name = "mine"', "", "name: is missing"),
         ("gpus_per_node = 2", "gpus_per_nodes = 2", "gpus_per_nodes: unknown key; did you mean"),
@@ -113,13 +116,28 @@ def test_network_file_by_hand(tmp_path: Path) -> None:
         ('class = "intra"', 'class = "inter"', "link[2].class: 'inter' stands in an earlier"),
         ('class = "intra"', 'class = "wan"', "link[2].class: found 'wan', allowed: inter, intra"),
         ('value = "1GB/s"', 'value = "1"', "link[1].rate.value: '1' is not a rate (a bare number"),
-        ('value = "1GB/s"', 'value = "0GB/s"', "link[1].rate: the value must be above zero"),
+        ('value = "1GB/s"', 'value = "0GB/s"', "link[1].rate.value: found '0GB/s', allowed is 1"),
+        ('value = "1GB/s"', 'value = "1e-300B/s"', "link[1].rate.value: found '1e-300B/s', all"),
+        ('value = "0.5GB/s"', 'value = "0GB/s"', "link[1].tree_rate.value: found '0GB/s', allowed"),
+        ('"0.05GB/s"', '"5GB/s"', "link[1].tree_rate.error: found '5GB/s', allowed is 0 % to 300"),
+        ('residual = "3%"', "residual = 5", "link[1].rate.residual: found 5, allowed is 0 % to"),
+        ('residual = "3%"', "residual = 1e308", "link[1].rate.residual: found 1e+308, allowed is"),
+        ('"3%"', "9" * 400, f"link[1].rate.residual: found {'9' * 60}..., allowed is 0 % to 300 %"),
+        ('residual = "5%"', 'residual = "301%"', "link[1].segments[2].residual: found '301%',"),
+        ('"2us"', '"1h"', "link[2].alpha.value: found '1h', allowed is 0 s to 10 s"),
+        ('"0s/B"', '"2s/B"', "link[2].gamma.value: found '2s/B', allowed is 0 s/B to 1 s/B"),
+        ('name = "mine"', 'name = "other"', "name: found 'other', the file's name says 'mine'"),
+        ("ranks = [4, 8]", "ranks = [true, true]", "link[1].ranks: found True, allowed is a whole"),
+        ('"1GB/s"', "0x" + "f" * 9999, "link[1].rate.value: found a number of thousands of digits"),
+        ('"1GB/s"', f'"{"9" * 5000}B/s"', f"link[1].rate.value: found '{'9' * 59}..., allowed is"),
+        ('"1GB/s"', '"1e-99999999999999999999B/s"', "link[1].rate.value: found '1e-9999"),
+        ("nics_per_node = 1", f"nics_per_node = {10**400}", "nics_per_node: found 1000"),
         ('"3%", kind = "fitted"', '"3%", kind = "guessed"', "link[1].rate.kind: found 'guessed'"),
         ('residual = "3%"', 'residuals = "3%"', "link[1].rate.residuals: unknown key; did you"),
         ('["1KB", "1MB"], residual = "3%"', '["1MB", "1KB"]', "link[1].rate.range: the lowest"),
         ('"0.001ns/B"', '"0.001"', "link[1].gamma.value: '0.001' is not a time a byte (a bare"),
         ("ranks = [4, 8]", "ranks = [8, 4]", "link[1].ranks: found [8, 4], allowed are whole"),
-        ('"100KB"', '"1KB"', "link[1].segments[1].knots[2].size: sizes start above zero and rise"),
+        ('"100KB"', '"1KB"', "link[1].segments[1].knots[2].size: sizes rise from knot"),
         ('algorithm = "tree"', 'algorithm = "ring"', "link[1].segments[2].algorithm: 'ring' has"),
         ('algorithm = "ring"', 'algorithm = "any"', "link[1].segments[2].algorithm: 'tree' has"),
         ("alpha = { value", "alphas = { value", "link[2].alphas: unknown key; did you mean 'alpha"),
@@ -137,3 +155,21 @@ def test_damaged_network_file(tmp_path: Path, old: str, new: str, message: str) 
 def test_a_missing_file_says_which(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.toml: cannot be read"):
         read_network(tmp_path / "none.toml")
+
+
+def test_a_byte_order_mark_changes_nothing(tmp_path: Path) -> None:
+    assert read_network(write(tmp_path, "\ufeff" + GOOD)) == read_network(write(tmp_path, GOOD))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=st.integers(0, len(GOOD)), length=st.integers(0, 12), new=st.text(max_size=6))
+def test_any_damage_gives_a_network_or_a_data_error(
+    tmp_path: Path, start: int, length: int, new: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    text = GOOD[:start] + new + GOOD[start + length :]
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    try:
+        assert read_network(path).name == "mine"
+    except DataError as error:
+        assert str(error).startswith(str(path)) and "\n" not in str(error)

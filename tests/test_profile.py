@@ -117,6 +117,12 @@ def test_every_shipped_profile_reads_and_is_named_after_what_it_holds(path: Path
     assert 0 < profile.forward_s < profile.iteration_s
 
 
+@pytest.mark.parametrize("name", ["tiny.csv", "tiny.a100.csv", "tiny.v100.fp32.b32.csv"])
+def test_the_file_is_named_after_its_model(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(GOOD)
+    assert read_profile(tmp_path / name).model == "tiny"
+
+
 @pytest.mark.parametrize("text", ["128", "128.0"])
 def test_sequence_is_a_whole_number(read: Read, text: str) -> None:
     assert read(f"# sequence: {text}\n{GOOD}").sequence == 128
@@ -210,6 +216,16 @@ DAMAGES = {
     "kind of no column": ("ready_ms=derived", "redy_ms=derived", ["'redy_ms=derived'", "line 8"]),
     "kind missing": (" ready_ms=derived;", "", ["lacks ready_ms", "line 8"]),
     "sequence no number": ("# gpu", "# sequence: long\n# gpu", ["'long'", "line 3", "'sequence'"]),
+    "model of another name": (
+        "model: tiny", "model: zz",
+        ["model is 'zz', the file's name up to its first dot says 'tiny'", "line 2"],
+    ),
+    "time below all times": ("640,1,3,2.5", "640,1e-320,3,2.5", ["'1e-320' is outside 1e-15 s"]),
+    "time above all times": ("iteration_ms: 12", "iteration_ms: 1e300", ["'1e300' is outside"]),
+    "batch above all": ("batch: 32", "batch: 1e30", ["'1e30' is outside 1 to 1e9", "line 5"]),
+    "sequence above all": ("# gpu", "# sequence: 1e30\n# gpu", ["'1e30' is outside", "line 3"]),
+    "axis of thousands of digits": ("64x3x7x7", "9" * 5000, ["'9999", "...", "is not a shape"]),
+    "elements above all": ("64x3x7x7,9408", "9999999999x9999999999,1e20", ["'1e20' is outside"]),
     "quote never closed": ("conv1,conv,conv1.w", 'conv1,"conv,conv1.w', ["2 cells", "line 11"]),
 }  # fmt: skip
 
@@ -282,7 +298,7 @@ times_ms = st.floats(0, 1e4).map(lambda value: round(value, 6))
         min_size=1,
         max_size=6,
     ),
-    part=st.floats(0, 1),
+    part=st.floats(0, 1).map(lambda value: round(value, 6)),
 )
 def test_what_is_written_is_read(
     read: Read, layers: list[tuple[float, float, list[list[int]]]], part: float

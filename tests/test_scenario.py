@@ -35,10 +35,10 @@ def test_placement_as_text_or_list(given: object) -> None:
         ({"model": "m", "gpus": 8, "placement": "3,-5"}, ["--placement", "3,5"]),
         ({"model": "m", "gpus": 8, "bucket": 25}, ["--bucket", "25"]),
         ({"model": "m", "gpus": 8, "overlap": "perhaps"}, ["--overlap", "'perhaps'"]),
-        ({"model": "m", "gpus": 8, "overlap_slowdown": 0.5}, ["--overlap-slowdown", "0.5"]),
+        ({"model": "m", "gpus": 8, "overlap_slowdown": 0.5}, ["overlap_slowdown", "0.5"]),
         (
             {"model": "m", "gpus": 8, "overlap": False, "overlap_slowdown": 1.5},
-            ["--overlap-slowdown", "--no-overlap"],
+            ["overlap_slowdown", "--no-overlap"],
         ),
     ],
 )

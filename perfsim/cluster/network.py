@@ -9,8 +9,9 @@ from pathlib import Path
 
 from perfsim.catalog import Catalog
 from perfsim.cluster.link import Link, custom_link
-from perfsim.cluster.network_file import read_link, read_table
+from perfsim.cluster.network_file import read_link
 from perfsim.errors import RequestError
+from perfsim.toml_file import Table, read_toml
 
 __all__ = ["SCHEMA", "Network", "load_network", "read_network"]
 
@@ -62,14 +63,10 @@ def read_network(path: Path) -> Network:
     DataError
         If it cannot be read or breaks the format: file, key, what was found, what is allowed.
     """
-    table = read_table(path)
-    schema = table.text("schema")
-    if schema != SCHEMA:
-        newer = schema.startswith("perfsim/network/")
-        hint = "; a newer perfsim may read it" if newer else ""
-        raise table.wrong("schema", f"found {schema!r}, this perfsim reads {SCHEMA!r}{hint}")
+    table = read_toml(path)
+    table.check_schema(SCHEMA)
     table.only(KEYS)
-    name = table.text("name")
+    name = table.name()
     links: dict[str, Link] = {}
     for part in table.tables("link"):
         of = part.choice("class", CLASSES)
@@ -80,12 +77,16 @@ def read_network(path: Path) -> Network:
         name=name,
         title=table.text("title"),
         transport=table.text("transport"),
-        gpus_per_node=table.whole("gpus_per_node") if "gpus_per_node" in table.values else None,
-        nics_per_node=table.whole("nics_per_node") if "nics_per_node" in table.values else 1,
+        gpus_per_node=_count(table, "gpus_per_node"),
+        nics_per_node=_count(table, "nics_per_node") or 1,
         links=links,
         notes=table.texts("notes"),
         path=str(path),
     )
+
+
+def _count(table: Table, key: str) -> int | None:
+    return table.whole(key, table.values[key]) if key in table.values else None
 
 
 def load_network(text: str, catalog: Catalog, field: str) -> Network:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
 
 from perfsim.cluster.latency import Latency
 from perfsim.cluster.link import Link
 from perfsim.cluster.wiring import Wiring
-from perfsim.collectives import Algorithm, Hops, Parts
+from perfsim.collectives import Algorithm, Hops
 from perfsim.quantity import Cost, Quantity, Term
 from perfsim.units import format_bytes
 
@@ -22,8 +23,8 @@ NUDGE = 1.0 - 1e-6
 """How much slower a rate is made to see whether the formula feels it, busiest link or not."""
 
 
-class Route:
-    """The hops that an algorithm takes over the links of a cluster.
+class Path:
+    """An algorithm over hops whose latency follows one curve a class of link.
 
     Where a latency curve falls faster than the wire time grows, the sum would fall with size; a
     larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
@@ -31,21 +32,11 @@ class Route:
     stands at a knot.
     """
 
-    def __init__(self, algorithm: Algorithm, wiring: Wiring) -> None:
-        self.algorithm = algorithm
-        self.base = wiring.hops()
-        self.curves: dict[str, Latency] = {
-            of: getattr(link, algorithm.latency) for of, link in wiring.links.items()
-        }
-        self.knots = sorted({size for curve in self.curves.values() for size in curve.size_bytes})
+    def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
+        self.algorithm, self.base, self.curves = algorithm, base, curves
+        self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
         peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
         self.peaks = list(accumulate(peaks, max))
-        self.outside = {
-            of: link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1]
-            for of, link in wiring.links.items()
-        }
-        self.rates = self._rates_in_use(wiring)
-        self.latencies = self._latencies_in_use()
 
     def hops(self, size_bytes: float) -> Hops:
         """Return the hops for a message of this size."""
@@ -65,13 +56,44 @@ class Route:
 
     def seconds(self, size_bytes: float) -> float:
         """Return the time for a message of this size [s]."""
-        return self._at_least(size_bytes, self.algorithm.formula(size_bytes, self.hops(size_bytes)))
+        seconds = self.algorithm.formula(size_bytes, self.hops(size_bytes)).seconds
+        smaller = bisect_left(self.knots, size_bytes)
+        return max(seconds, self.peaks[smaller - 1]) if smaller else seconds
+
+
+class Route:
+    """The hops that an algorithm takes over the links of a cluster.
+
+    In a ring longer than any measured, a step carries less than where the curves were taken, and
+    they are read there (`Latency.stretched`), without the part of a rise that would let the time
+    fall as GPUs are added (`Latency.gentle`); nor is it below that of the longest ring measured.
+    Inside the nodes of such a ring, latency past 64 KiB stays what it is there while the wire
+    between them is the slower one: more is a faster wire filling up, which does not show.
+    """
+
+    def __init__(self, algorithm: Algorithm, wiring: Wiring) -> None:
+        self.algorithm = algorithm
+        self.base = wiring.hops()
+        self.curves: dict[str, Latency] = {
+            of: getattr(link, algorithm.latency) for of, link in wiring.links.items()
+        }
+        self.paths = self._paths(wiring)
+        self.outside = {
+            of: link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1]
+            for of, link in wiring.links.items()
+        }
+        self.rates = self._rates_in_use(wiring)
+        self.latencies = self._latencies_in_use()
+
+    def seconds(self, size_bytes: float) -> float:
+        """Return the time for a message of this size [s]."""
+        return max(path.seconds(size_bytes) for path in self.paths)
 
     def cost(self, size_bytes: float) -> Cost:
         """Return the cost for a message of this size, with the numbers it rests on."""
-        hops = self.hops(size_bytes)
+        hops = self.paths[0].hops(size_bytes)
         parts = self.algorithm.formula(size_bytes, hops)
-        seconds = self._at_least(size_bytes, parts)
+        seconds = self.seconds(size_bytes)
         latency_s = seconds - parts.transfer_s
         rates = [
             Term(name, rate, self.outside[of] or _beyond(rate, size_bytes))
@@ -86,9 +108,20 @@ class Route:
             (*rates, *alphas),
         )
 
-    def _at_least(self, size_bytes: float, parts: Parts) -> float:
-        smaller = bisect_left(self.knots, size_bytes)
-        return max(parts.seconds, self.peaks[smaller - 1]) if smaller else parts.seconds
+    def _paths(self, wiring: Wiring) -> list[Path]:
+        """Return the path over all hops and, past the range, the longest inside it: a floor."""
+        factors = wiring.stretch if self.algorithm.blocks else {}
+        if not factors:
+            return [Path(self.algorithm, self.base, self.curves)]
+        longer = {of: curve.gentle().stretched(factors[of]) for of, curve in self.curves.items()}
+        if "intra" in longer and self.base.beta_nic_s_per_byte > self.base.beta_intra_s_per_byte:
+            longer["intra"] = self.curves["intra"].held()
+        paths = [Path(self.algorithm, self.base, longer)]
+        measured = wiring.longest_measured
+        if measured is not None:
+            curves = {of: self.curves[of] for of in measured.links}
+            paths.append(Path(self.algorithm, measured.hops(), curves))
+        return paths
 
     def _alpha(self, of: str, size_bytes: float, hops: Hops) -> Term:
         alpha_s = hops.alpha_inter_s if of == "inter" else hops.alpha_intra_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfsim.cluster.link import Link
 from perfsim.collectives import Hops
@@ -34,6 +34,30 @@ class Wiring:
     def members(self) -> dict[str, int]:
         """GPUs that the hops of each class join, to hold against the range of its fit."""
         return {"inter": self.ranks, "intra": self.gpus_per_node}
+
+    @property
+    def stretch(self) -> dict[str, float]:
+        """How many times longer the ring is than the longest measured, by class, where it is.
+
+        Between nodes the range of that link decides, in whose fit the hops inside took part; a
+        link without a range leaves it to the one inside.
+        """
+        most = {of: link.ranks[1] for of, link in self.links.items() if link.ranks}
+        if self.ranks <= most.get("inter", most.get("intra", self.ranks)):
+            return {}
+        return {of: max(1.0, self.ranks / most.get(of, self.ranks)) for of in self.links}
+
+    @property
+    def longest_measured(self) -> Wiring | None:
+        """The largest cluster of such nodes within the range, or None if one GPU is left."""
+        inter, intra = self.inter, self.intra
+        nodes = inter.ranks[1] // self.gpus_per_node if inter and inter.ranks else 1
+        if nodes > 1:
+            return replace(self, ranks=nodes * self.gpus_per_node, nodes=nodes)
+        if intra is None:
+            return None
+        inside = min(self.gpus_per_node, intra.ranks[1] if intra.ranks else self.gpus_per_node)
+        return replace(self, ranks=inside, nodes=1, gpus_per_node=inside, inter=None)
 
     def hops(self) -> Hops:
         """Return the hops without their latency: what does not depend on the message size.

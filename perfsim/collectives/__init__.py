@@ -2,7 +2,8 @@
 
 A new file in this folder is a new algorithm; nothing else lists it. It holds a function of its
 own name, ``sent_bytes`` with the same arguments, and ``LATENCY``, the curve of a link ("ring" or
-"tree") that its hops follow. ``AUTOMATIC = False`` keeps it out of the automatic choice.
+"tree") that its hops follow. ``AUTOMATIC = False`` keeps it out of the automatic choice;
+``BLOCKS = True`` says that each of its steps carries one rank's share of the message, n / P.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Sent(Protocol):
 class Algorithm:
     """One algorithm: its formula, what it sends, and the latency curve that its hops follow.
 
-    ``automatic`` says whether it stands for choice when the user names no algorithm.
+    ``automatic`` says whether it stands for choice when the user names no algorithm, ``blocks``
+    whether a step carries n / P.
     """
 
     collective: str
@@ -56,6 +58,7 @@ class Algorithm:
     sent: Sent
     latency: Literal["ring", "tree"]
     automatic: bool = True
+    blocks: bool = False
 
 
 @cache
@@ -101,5 +104,12 @@ def algorithm(collective: str, name: str, field: str = "--algorithm") -> Algorit
         raise RequestError(f"{collective}, {error}")
     module = import_module(f"{__name__}.{collective}_{plain}")
     formula = cast(Formula, getattr(module, f"{collective}_{plain}"))
-    automatic = getattr(module, "AUTOMATIC", True)
-    return Algorithm(collective, plain, formula, module.sent_bytes, module.LATENCY, automatic)
+    return Algorithm(
+        collective,
+        plain,
+        formula,
+        module.sent_bytes,
+        module.LATENCY,
+        getattr(module, "AUTOMATIC", True),
+        getattr(module, "BLOCKS", False),
+    )

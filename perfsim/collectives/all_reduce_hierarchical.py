@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_hierarchical", "sent_bytes"]
+__all__ = ["AUTOMATIC", "BLOCKS", "LATENCY", "all_reduce_hierarchical", "sent_bytes"]
 
 LATENCY = "ring"
+
+BLOCKS = True
 
 AUTOMATIC = False
 """NCCL's tuner does not consider it, so it is used only when asked for."""

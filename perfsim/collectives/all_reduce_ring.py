@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["LATENCY", "all_reduce_ring", "sent_bytes"]
+__all__ = ["BLOCKS", "LATENCY", "all_reduce_ring", "sent_bytes"]
 
 LATENCY = "ring"
+
+BLOCKS = True
 
 
 def all_reduce_ring(size_bytes: float, hops: Hops) -> Parts:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["LATENCY", "reduce_scatter_ring", "sent_bytes"]
+__all__ = ["BLOCKS", "LATENCY", "reduce_scatter_ring", "sent_bytes"]
 
 LATENCY = "ring"
+
+BLOCKS = True
 
 
 def reduce_scatter_ring(size_bytes: float, hops: Hops) -> Parts:

@@ -23,7 +23,9 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext, fill
+from perfsim.limits import Limit, shown
 from perfsim.profile import Gradient
 from perfsim.units import parse_seconds
 
@@ -34,6 +36,7 @@ OPTIONS: Mapping[str, str] = {"cycle_time": "time between two cycles (default 1m
 
 LIMIT_BYTES = 128 * 2.0**20
 CYCLE = "1ms"
+CYCLES = Limit(1e-6, 100.0, "1us to 100s, or 0s for no cycle")
 ROUNDING = 1e-9
 """A gradient ready within this part of a cycle after a tick still makes that tick."""
 
@@ -44,9 +47,9 @@ def fuse(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
     Raises
     ------
     RequestError
-        If the option ``cycle_time`` is not a time.
+        If the option ``cycle_time`` is not a time or outside its limits.
     """
-    cycle_s = parse_seconds(context.options.get("cycle_time", CYCLE), "fusion.cycle_time")
+    cycle_s = _cycle_s(context.options.get("cycle_time", CYCLE))
     limit = LIMIT_BYTES if context.limit_bytes is None else context.limit_bytes
 
     def tick_s(gradient: Gradient) -> float:
@@ -62,3 +65,10 @@ def fuse(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
             for bucket in fill(list(taken), context.message_bytes, limit)
         ]
     return buckets
+
+
+def _cycle_s(text: str) -> float:
+    cycle_s = parse_seconds(text, "fusion.cycle_time")
+    if cycle_s and not CYCLES.holds(cycle_s):
+        raise RequestError(f"fusion.cycle_time: {shown(text)} is outside {CYCLES.words}.")
+    return cycle_s

@@ -25,7 +25,8 @@ class Topk(Method):
     residual, 4 bytes a parameter. Left out: the copies that pack a bucket.
 
     ``kernel``: the PyTorch kernel that selects; "old" is the single-block one before 1.11 (about
-    9 ns an element on V100), "new" the multi-block one (about five passes over the data).
+    9 ns an element on V100), "new" the multi-block one (derived: 7 passes over the data, from one
+    published fp16 time on another GPU; no fp32 time is known).
     """
 
     summary: ClassVar[str] = "exact Top-k of each bucket, values and indices all-gathered"
@@ -39,8 +40,8 @@ class Topk(Method):
     def stages(self, bucket: Bucket, ranks: int, iteration: int) -> list[Stage]:
         """Return select, the two all-gathers and the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
-        # The multi-block kernel reads its input about five times (pytorch issue 167462, L20).
-        select = Kernel(f"topk_{self.kernel}", n, 5.0 * FLOAT * n, launches=5)
+        # 5 passes over fp16 keys of two 8-bit digits (pytorch issue 167462, L20); fp32 has four.
+        select = Kernel(f"topk_{self.kernel}", n, 7.0 * FLOAT * n, launches=7)
         return [
             Compute((elementwise(n, 7, 3), select, elementwise(k, 2)), "compress"),
             Send("all_gather", float(FLOAT * k * ranks)),

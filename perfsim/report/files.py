@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -26,21 +27,36 @@ def write_json(path: Path, result: dict[str, Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path``: to a temporary file beside it first, then renamed.
 
+    A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
+    existing file keeps its mode.
+
     Raises
     ------
     RequestError
         If the folder does not exist or cannot be written.
     """
-    temporary = ""
+    temporary = None
     try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
         ) as file:
-            temporary = file.name
+            temporary = Path(file.name)
             file.write(text)
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
+        temporary.chmod(mode)
+        temporary.replace(target)
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise RequestError(f"--out: {str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def _umask() -> int:
+    # The mask can only be read by setting it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

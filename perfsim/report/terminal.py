@@ -66,12 +66,8 @@ def _print_lines(lines: Sequence[str], first: str = "", rest: str = "  ") -> Non
 def _question(prediction: Prediction) -> list[str]:
     scenario = prediction.scenario
     options = ", ".join(f"{name} {value}" for name, value in scenario["options"].items())
-    placement = scenario["placement"]
-    nodes = (
-        f"{len(placement)} x {placement[0]}"
-        if len(set(placement)) == 1
-        else "+".join(map(str, placement))
-    )
+    even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
+    nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
     bucket = scenario["bucket_bytes"]
     fusion = scenario["fusion"] + (f" {bucket / 2**20:g} MiB" if bucket else "")
     overlap = "overlap" if scenario["overlap"] else "no overlap"
@@ -86,11 +82,12 @@ def _question(prediction: Prediction) -> list[str]:
 
 def _answer(prediction: Prediction) -> list[str]:
     low, high = prediction.iteration_s_interval
+    known = f"90 % interval {format_seconds(low)} to {format_seconds(high)}"
+    interval = known if low < high else "90 % interval not known"
     total = prediction.memory_bytes
     sent = prediction.communication
     return [
-        f"iteration            {format_seconds(prediction.iteration_s)}"
-        f"   90 % interval {format_seconds(low)} to {format_seconds(high)}",
+        f"iteration            {format_seconds(prediction.iteration_s)}   {interval}",
         f"throughput           {prediction.samples_per_s:,.0f} samples/s"
         f"   scaling efficiency {prediction.scaling_efficiency:.1%}",
         f"against S-SGD        {prediction.speedup:.2f}x"

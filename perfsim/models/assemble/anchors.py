@@ -1,10 +1,12 @@
-"""The table of measured whole-model times, and of memory bandwidths for the optimizer's share."""
+"""The table of measured whole-model times, and memory bandwidths for the optimizer's share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfsim.catalog import Catalog
+from perfsim.device import load_device
 from perfsim.errors import DataError
 from perfsim.models.assemble.tables import read_table
 
@@ -116,7 +118,9 @@ def read_anchors(path: Path | None = None) -> list[Anchor]:
     return anchors
 
 
-def read_bandwidths(path: Path | None = None) -> dict[str, float]:
-    """Return bytes a second that element-wise kernels stream, by GPU."""
-    rows = read_table(path or HERE / "bandwidths.csv", ("gpu", "gb_per_s", "kind", "source"))
-    return {row["gpu"]: float(row["gb_per_s"]) * 1e9 for row in rows}
+def read_bandwidths() -> dict[str, float]:
+    """Return bytes a second that element-wise kernels stream, by GPU: those of the device files."""
+    catalog = Catalog()
+    return {
+        gpu: load_device(gpu, catalog).memory_bandwidth.value for gpu in catalog.files("devices")
+    }

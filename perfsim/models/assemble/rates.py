@@ -1,7 +1,8 @@
 """Layer times from work: milliseconds a unit of work by class of layer, from a measured network.
 
-Work is FLOPs for convolutions and other products, bytes written for normalisations, parameter
-bytes for embeddings. Only ratios between layers matter: the sum is scaled to a measured total.
+Work is FLOPs for convolutions and other products, bytes written for normalisations and embeddings
+(tokens x width, not the size of the table). Only ratios between layers matter: the sum is
+scaled to a measured total.
 """
 
 from __future__ import annotations
@@ -29,9 +30,7 @@ def work_class(layer: ModelLayer) -> str:
 
 
 def _work(layer: ModelLayer) -> float:
-    if work_class(layer) in PRODUCTS:
-        return layer.flops
-    return 4.0 * layer.elements if layer.kind == "embedding" else layer.activation_bytes
+    return layer.flops if work_class(layer) in PRODUCTS else layer.activation_bytes
 
 
 def calibrate(
