@@ -8,7 +8,6 @@ Install a wheel for it: an editable install may have to compile its sources at e
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -34,17 +33,31 @@ def commands(folder: Path) -> dict[str, list[str]]:
     }
 
 
+LAUNCHER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
+"""Starts a command and prints its exit code, CPU seconds and peak memory [KiB].
+
+A child's peak counts what its parent held when it was started, so that the parent must be small.
+"""
+
+
 def run(command: list[str], folder: str) -> tuple[float, float]:
     """Return CPU seconds and peak memory [bytes] of one run of ``command`` in ``folder``."""
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
-    ) as process:
-        # wait4 gives this one child's own use; RUSAGE_CHILDREN would mix all of them.
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} left with {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
+    told = subprocess.run(
+        [sys.executable, "-S", "-c", LAUNCHER, *command],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+    )
+    code, cpu_s, memory_kib = told.stdout.split()
+    if code != "0":
+        raise SystemExit(f"{' '.join(command)} left with {code}")
+    return float(cpu_s), float(memory_kib) * 1024.0
 
 
 def measure(bin_folder: Path, runs: int = RUNS) -> dict[str, tuple[float, float]]:
