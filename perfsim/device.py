@@ -89,7 +89,7 @@ class Device:
             if source is None:
                 return self._built(kernel, latency_s)
             seconds, quantity, outside = self._scaled(kernel, source)
-        term = Term(f"kernel {kernel.name}", quantity, outside)
+        term = Term(f"kernel {kernel.name} at {kernel.elements:,} elements", quantity, outside)
         return Cost(seconds, min(latency_s, seconds), spread=quantity.spread, terms=(term,))
 
     def describe(self) -> dict[str, str]:
