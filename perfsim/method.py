@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from perfsim.errors import RequestError, rule, unknown, unknown_option
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import Kernel
+from perfsim.limits import shown
 from perfsim.profile import Gradient
 
 __all__ = [
@@ -164,4 +165,6 @@ def _sentence(name: str, error: ValidationError) -> str:
     if not first["loc"]:
         return f"--set: {name}: {first['msg'].removeprefix('Value error, ')}."
     field = str(first["loc"][0])
-    return f"--set {field}: {first['input']!r} is not allowed for method {name!r}: {rule(first)}."
+    return (
+        f"--set {field}: {shown(first['input'])} is not allowed for method {name!r}: {rule(first)}."
+    )

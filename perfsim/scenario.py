@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
+from perfsim.limits import shown
 from perfsim.profile import PRECISIONS
 from perfsim.toml_file import read_toml
 from perfsim.units import parse_bytes
@@ -72,7 +73,7 @@ class Scenario(BaseModel):
             parts = value.split(",")
             if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
                 raise RequestError(
-                    f"--placement: {value!r} is not a list of GPUs on each node such as 3,5."
+                    f"--placement: {shown(value)} is not a list of GPUs on each node such as 3,5."
                 )
             return tuple(int(part) for part in parts)
         return value
@@ -114,7 +115,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         if first["type"] == "missing":
             raise RequestError(f"{where}{flag} is needed.") from None
         raise RequestError(
-            f"{where}{flag}: {first['input']!r} is not allowed: {rule(first)}."
+            f"{where}{flag}: {shown(first['input'])} is not allowed: {rule(first)}."
         ) from None
 
 
