@@ -105,7 +105,7 @@ def _networks(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _methods(catalog: Catalog) -> list[dict[str, Any]]:
-    from perfsim.method import method_class, method_names
+    from perfsim.methods import method_class, method_names
 
     return [{"method": name, "what": method_class(name).summary} for name in method_names()]
 
@@ -271,7 +271,7 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _method(name: str, catalog: Catalog) -> dict[str, Any]:
-    from perfsim.method import method_class
+    from perfsim.methods import method_class
 
     cls = method_class(name)
     return {

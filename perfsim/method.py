@@ -6,30 +6,17 @@ A method knows gradients, buckets, kernels and collectives by their interfaces o
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from perfsim.errors import RequestError, rule, unknown, unknown_option
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import Kernel
-from perfsim.limits import shown
 from perfsim.profile import Gradient
 
-__all__ = [
-    "Compute",
-    "Method",
-    "Moment",
-    "Send",
-    "Stage",
-    "load_method",
-    "method_class",
-    "method_names",
-]
+__all__ = ["Compute", "Method", "Moment", "Send", "Stage"]
 
 Moment = Literal["ready", "backward"]
 
@@ -106,65 +93,3 @@ class Method(BaseModel):
     def default_fusion(self) -> str:
         """Return the fusion policy used when none is asked for."""
         return self.fusion
-
-
-def method_names() -> list[str]:
-    """Return the names of all methods."""
-    import perfsim.methods as folder
-
-    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
-
-
-def method_class(name: str) -> type[Method]:
-    """Return the class of one method.
-
-    Raises
-    ------
-    RequestError
-        If there is no method of that name.
-    """
-    module_name = name.replace("-", "_")
-    if module_name not in method_names():
-        raise unknown("--method", name, method_names(), "methods")
-    module = importlib.import_module(f"perfsim.methods.{module_name}")
-    for found in vars(module).values():
-        if (
-            isinstance(found, type)
-            and issubclass(found, Method)
-            and found.__module__ == module.__name__
-        ):
-            return found
-    raise TypeError(f"perfsim/methods/{module_name}.py defines no Method")
-
-
-def load_method(name: str, options: Mapping[str, Any]) -> Method:
-    """Return a method with its options checked.
-
-    Raises
-    ------
-    RequestError
-        If the method or an option is unknown, or a value is not allowed.
-
-    Examples
-    --------
-    >>> load_method("topk", {"density": "0.01"}).density
-    0.01
-    """
-    cls = method_class(name)
-    for option in options:
-        if option not in cls.model_fields:
-            raise unknown_option("--set: ", f"method {name!r}", option, cls.model_fields)
-    try:
-        return cls(**options)
-    except ValidationError as error:
-        raise RequestError(_sentence(name, error)) from None
-
-
-def _sentence(name: str, error: ValidationError) -> str:
-    first = error.errors()[0]
-    if not first["loc"]:
-        return f"--set: {name}: {first['msg'].removeprefix('Value error, ')}."
-    field = str(first["loc"][0])
-    return (
-        f"--set {field}: {shown(first['input'])} is not allowed for method {name!r}: {rule(first)}."
-    )

@@ -8,7 +8,8 @@ from typing import Any
 from perfsim import fusion
 from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
-from perfsim.method import Method, load_method
+from perfsim.method import Method
+from perfsim.methods import load_method
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario

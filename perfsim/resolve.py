@@ -16,7 +16,8 @@ from perfsim.cluster.network import Network, load_network
 from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
 from perfsim.device import Device, load_device
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
-from perfsim.method import Method, load_method
+from perfsim.method import Method
+from perfsim.methods import load_method
 from perfsim.profile import Profile, read_profile
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
 from perfsim.units import parse_bytes

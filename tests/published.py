@@ -13,7 +13,7 @@ from builders import hand_device, profile, ring_cluster
 from perfsim import fusion
 from perfsim.catalog import Catalog
 from perfsim.measurement import Measurement, load_measurements
-from perfsim.method import load_method
+from perfsim.methods import load_method
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario, read_file
 from perfsim.schedule import Plan, schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from perfsim.catalog import Catalog
-from perfsim.method import method_names
+from perfsim.methods import method_names
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 

@@ -13,7 +13,7 @@ from perfsim.catalog import shipped
 from perfsim.cli.listing import KINDS
 from perfsim.cli.main import code
 from perfsim.fusion import policies
-from perfsim.method import method_names
+from perfsim.methods import method_names
 
 MAIN = "predict --model resnet50 --gpus 64 --net 1gbe --method dgc"
 

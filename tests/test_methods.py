@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Compute, Method, Send, load_method, method_class, method_names
+from perfsim.method import Compute, Method, Send
+from perfsim.methods import load_method, method_class, method_names
 
 METHODS = ("acpsgd", "dgc", "gaussiank", "powersgd", "qsgd", "randk", "signsgd", "ssgd", "topk")
 

@@ -9,7 +9,7 @@ import pytest
 
 from perfsim.catalog import Catalog
 from perfsim.fusion import policies
-from perfsim.method import method_names
+from perfsim.methods import method_names
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
-from perfsim.method import load_method, method_names
+from perfsim.methods import load_method, method_names
 from perfsim.schedule import Plan, schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain

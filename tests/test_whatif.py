@@ -6,7 +6,7 @@ import pytest
 from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
-from perfsim.method import load_method
+from perfsim.methods import load_method
 from perfsim.schedule import Charge, Plan, schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import TaskGraph

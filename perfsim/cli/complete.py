@@ -34,7 +34,7 @@ def networks(incomplete: str) -> list[str]:
 
 def methods(incomplete: str) -> list[str]:
     """Complete a method's name."""
-    from perfsim.method import method_names
+    from perfsim.methods import method_names
 
     return _starting(method_names(), incomplete)
 
