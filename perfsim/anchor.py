@@ -68,9 +68,10 @@ def carry(
     """
     if batch < 1:
         raise RequestError(f"--batch: {batch} is below 1.")
+    device.matrix_rate(precision)
     ground = _ground(profile, device, anchors)
     goal = Place(device.name, precision)
-    return _carried(ground, goal, batch, base(profile, device, precision, anchors).at(batch))
+    return _carried(ground, goal, batch, origin(ground, goal).at(batch))
 
 
 def base(

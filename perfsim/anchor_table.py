@@ -8,10 +8,10 @@ from pathlib import Path
 
 from perfsim.catalog import Catalog
 from perfsim.errors import DataError
-from perfsim.limits import COUNT, SPREAD, TIME, shown
+from perfsim.limits import COUNT, SPREAD, TIME
 from perfsim.profile import PRECISIONS
 from perfsim.quantity import Kind
-from perfsim.table import kind_of, number, read_table
+from perfsim.table import check_word, kind_of, number, read_table
 
 __all__ = ["Anchor", "Anchors", "load_anchors", "read_anchors"]
 
@@ -89,11 +89,8 @@ def load_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
     >>> f"{anchor.batch} images in {anchor.iteration_s * 1e3:.2f} ms"
     '64 images in 252.86 ms'
     """
-    for folder in catalog.folders:
-        path = folder / "devices" / f"{gpu}.anchors.csv"
-        if path.is_file():
-            return read_anchors(path)
-    return ()
+    path = catalog.beside("devices", gpu, ".anchors.csv")
+    return read_anchors(path) if path else ()
 
 
 def read_anchors(path: Path) -> tuple[Anchor, ...]:
@@ -111,13 +108,7 @@ def read_anchors(path: Path) -> tuple[Anchor, ...]:
 
 def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
     for column, allowed in (("precision", PRECISIONS), ("covers", COVERS), ("use", USES)):
-        if cells[column] not in allowed:
-            raise DataError(
-                f"{shown(cells[column])}; allowed: {', '.join(allowed)}",
-                path=path,
-                row=row,
-                column=column,
-            )
+        check_word(cells[column], allowed, column, path, row)
     for column in ("model", "source"):
         if not cells[column]:
             raise DataError("is empty", path=path, row=row, column=column)

@@ -76,6 +76,11 @@ class Catalog:
                     return folder / kind / one
         return None
 
+    def beside(self, kind: str, name: str, suffix: str) -> Path | None:
+        """Return the first file ``name`` + ``suffix`` of one kind, None where no folder has it."""
+        paths = (folder / kind / f"{name}{suffix}" for folder in self.folders)
+        return next((path for path in paths if path.is_file()), None)
+
     def path(self, kind: str, name: str, field: str, listing: str) -> Path:
         """Return the file of one name.
 

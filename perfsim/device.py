@@ -22,6 +22,9 @@ from perfsim.units import format_bytes, format_count, format_rate, format_second
 
 __all__ = ["Device", "load_device", "read_device"]
 
+POINTS = ".kernels.csv"
+"""What follows a GPU's name in the file of its measured points."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -169,7 +172,7 @@ def load_device(name: str, catalog: Catalog) -> Device:
     """
     files = catalog.files("devices")
     name = _stem(name, files)
-    shared = _find(catalog, ANY)
+    shared = catalog.beside("devices", ANY, POINTS)
     device = _with_points(name, files, catalog, read_kernels(shared) if shared else {})
     for other in device.reference_names:
         if other not in files:
@@ -197,14 +200,9 @@ def _plain(name: str) -> str:
 def _with_points(
     name: str, files: Mapping[str, Path], catalog: Catalog, common: Mapping[str, tuple[Curve, ...]]
 ) -> Device:
-    device = read_device(files[name])
-    own = _find(catalog, name)
-    return replace(device, points={**common, **(read_kernels(own) if own else device.points)})
-
-
-def _find(catalog: Catalog, name: str) -> Path | None:
-    paths = (folder / "devices" / f"{name}.kernels.csv" for folder in catalog.folders)
-    return next((path for path in paths if path.is_file()), None)
+    own = catalog.beside("devices", name, POINTS)
+    points = {**common, **(read_kernels(own) if own else {})}
+    return Device(**read_device_file(files[name]), points=points)
 
 
 def read_device(path: Path) -> Device:
@@ -215,6 +213,6 @@ def read_device(path: Path) -> Device:
     DataError
         If a file cannot be read or breaks the format.
     """
-    beside = path.with_name(f"{path.name.removesuffix('.toml')}.kernels.csv")
+    beside = path.with_name(path.name.removesuffix(".toml") + POINTS)
     points = read_kernels(beside) if beside.is_file() else {}
     return Device(**read_device_file(path), points=points)

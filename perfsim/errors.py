@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from perfsim.limits import LONGEST
+
 __all__ = [
     "DataError",
     "PerfsimError",
@@ -18,9 +20,6 @@ __all__ = [
     "unknown",
     "unknown_option",
 ]
-
-SHOWN = 60
-"""Characters of a given name that a message repeats."""
 
 
 class PerfsimError(Exception):
@@ -86,13 +85,13 @@ def unknown_option(where: str, owner: str, name: str, choices: Iterable[str]) ->
 
 def _allowed(name: str, choices: Iterable[str]) -> str:
     allowed = sorted(choices)
-    match = nearest(name[:SHOWN], allowed)
+    match = nearest(name[:LONGEST], allowed)
     hint = f"; did you mean {match!r}?" if match else "."
     return f"{hint} Allowed: {', '.join(allowed) or 'none'}"
 
 
 def _short(name: str) -> str:
-    return repr(name if len(name) <= SHOWN else name[:SHOWN] + "...")
+    return repr(name if len(name) <= LONGEST else name[:LONGEST] + "...")
 
 
 RULES = {

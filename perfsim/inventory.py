@@ -157,10 +157,11 @@ def _model(name: str, catalog: Catalog) -> dict[str, Any]:
     from perfsim.profile import read_profile
     from perfsim.resolve import model_names
 
-    names = model_names(catalog)
+    files = catalog.files("models")
+    names = model_names(files)
     if name not in names:
         raise unknown("show model", name, names, "models")
-    profiles = [read_profile(catalog.files("models")[stem]) for stem in names[name]]
+    profiles = [read_profile(files[stem]) for stem in names[name]]
     first = profiles[0]
     largest = sorted(first.gradients, key=lambda gradient: -gradient.elements)[:SHOWN_TENSORS]
     return {

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsim.catalog import Catalog
-from perfsim.errors import DataError
 from perfsim.quantity import Kind
-from perfsim.table import kind_of, number, read_table
+from perfsim.table import check_word, kind_of, number, read_table
 
 __all__ = ["Measurement", "load_measurements", "read_measurements"]
 
@@ -74,13 +73,7 @@ def read_measurements(path: Path) -> list[Measurement]:
     found = []
     for row, cells in read_table(path, SCHEMA, COLUMNS):
         for column, allowed in (("role", ROLES), ("unit", UNITS)):
-            if cells[column] not in allowed:
-                raise DataError(
-                    f"{cells[column]!r} is not one of {', '.join(allowed)}",
-                    path=path,
-                    row=row,
-                    column=column,
-                )
+            check_word(cells[column], allowed, column, path, row)
         deviation = cells["deviation"]
         found.append(
             Measurement(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
@@ -73,10 +73,10 @@ class Resolved:
         }
 
 
-def model_names(catalog: Catalog) -> dict[str, list[str]]:
-    """Return each model's profile names (file stems ``model.gpu.precision.bBATCH``)."""
+def model_names(stems: Iterable[str]) -> dict[str, list[str]]:
+    """Return each model's profile names, of file stems ``model.gpu.precision.bBATCH``."""
     names: dict[str, list[str]] = {}
-    for stem in catalog.files("models"):
+    for stem in stems:
         names.setdefault(stem.split(".")[0], []).append(stem)
     return names
 
@@ -93,7 +93,8 @@ def find_profile(
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
-    names = model_names(catalog)
+    files = catalog.files("models")
+    names = model_names(files)
     if model not in names:
         raise unknown("--model", model, names, "models")
 
@@ -105,7 +106,7 @@ def find_profile(
         return (of_gpu != gpu, not of_gpu.startswith("v100"), of_precision != wanted, away, stem)
 
     stem = min(names[model], key=distance)
-    profile = read_profile(catalog.files("models")[stem])
+    profile = read_profile(files[stem])
     devices = catalog.files("devices")
     if profile.gpu not in devices:
         raise DataError(str(unknown("gpu", profile.gpu, devices, "gpus")), path=profile.path)

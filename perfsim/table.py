@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfsim.errors import DataError
 from perfsim.limits import Limit, shown
 from perfsim.quantity import KINDS, Kind
 
-__all__ = ["kind_of", "number", "read_lines", "read_table", "rows", "scatter"]
+__all__ = ["check_word", "kind_of", "number", "read_lines", "read_table", "rows", "scatter"]
 
 Z90 = 1.645
 """Half-width of a normal distribution's 90 % interval, in standard deviations."""
@@ -128,6 +128,13 @@ def number(
         told = f"{shown(text)} is outside {within.words}"
         raise DataError(told, path=path, row=row, column=column)
     return value
+
+
+def check_word(text: str, allowed: Sequence[str], column: str, path: Path, row: int) -> None:
+    """Refuse a cell that is none of the words allowed."""
+    if text not in allowed:
+        told = f"{shown(text)}; allowed: {', '.join(allowed)}"
+        raise DataError(told, path=path, row=row, column=column)
 
 
 def kind_of(text: str, path: Path, row: int) -> Kind:

@@ -143,9 +143,8 @@ def predict_command(
         "overlap": overlap,
     }
     fields, source = scenario_fields(catalog, scenario, flags, set_ or [])
-    asked = make_scenario(fields, source)
     try:
-        prediction = predict(asked, catalog)
+        prediction = predict(make_scenario(fields), catalog)
     except RequestError as error:
         # What is wrong may stand in the file rather than in a flag.
         raise RequestError(f"{source}: {error}" if source else str(error)) from None

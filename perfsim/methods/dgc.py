@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, Kernel, elementwise, scatter_add
+from perfsim.kernel import FLOAT, Kernel, elementwise
 from perfsim.method import Compute, Method, Send, Stage
 from perfsim.profile import Gradient
-from perfsim.sparse import kept
+from perfsim.sparse import gathered, kept
 
 
 class Dgc(Method):
@@ -55,15 +55,7 @@ class Dgc(Method):
             stages.append(Send("all_reduce", float(FLOAT * vectors)))
         if matrices:
             k = sum(kept(elements, self.density) for elements in matrices)
-            stages += [
-                Send("all_gather", float(self.value_bytes * k * ranks)),
-                Send("all_gather", float(self.index_bytes * k * ranks)),
-                Compute(
-                    (elementwise(sum(matrices), 3, 2), scatter_add(k * ranks)),
-                    "decompress",
-                    earliest="backward",
-                ),
-            ]
+            stages += gathered(sum(matrices), k, ranks, self.value_bytes, self.index_bytes)
         return stages
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:

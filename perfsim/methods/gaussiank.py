@@ -9,10 +9,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, elementwise, scatter_add
-from perfsim.method import Compute, Method, Send, Stage
+from perfsim.kernel import FLOAT, INDEX, elementwise
+from perfsim.method import Compute, Method, Stage
 from perfsim.profile import Gradient
-from perfsim.sparse import kept
+from perfsim.sparse import gathered, kept
 
 SURPLUS = 4 / 3
 """Largest count that ends the search for a threshold, in units of k (code, compression.py)."""
@@ -49,13 +49,7 @@ class Gaussiank(Method):
         select = elementwise(n, 3 + 2 + 2 * counting + 3, launches=8 + 2 * counting)
         return [
             Compute((select,), "compress"),
-            Send("all_gather", float(FLOAT * count * ranks)),
-            Send("all_gather", float(INDEX * count * ranks)),
-            Compute(
-                (elementwise(n, 3, 2), scatter_add(count * ranks)),
-                "decompress",
-                earliest="backward",
-            ),
+            *gathered(n, count, ranks),
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
-from perfsim.method import Compute, Method, Send, Stage
+from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
+from perfsim.method import Compute, Method, Stage
 from perfsim.profile import Gradient
-from perfsim.sparse import kept
+from perfsim.sparse import gathered, kept
 
 
 class Topk(Method):
@@ -44,11 +44,7 @@ class Topk(Method):
         select = Kernel(f"topk_{self.kernel}", n, 7.0 * FLOAT * n, launches=7)
         return [
             Compute((elementwise(n, 7, 3), select, elementwise(k, 2)), "compress"),
-            Send("all_gather", float(FLOAT * k * ranks)),
-            Send("all_gather", float(INDEX * k * ranks)),
-            Compute(
-                (elementwise(n, 3, 2), scatter_add(k * ranks)), "decompress", earliest="backward"
-            ),
+            *gathered(n, k, ranks),
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
