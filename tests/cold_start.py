@@ -27,6 +27,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     return {
         "import typer": [python, "-c", "import typer"],
         "perfsim --help": [perfsim, "--help"],
+        "perfsim predict --help": [perfsim, "predict", "--help"],
         "import numpy, pydantic, typer": [python, "-c", "import numpy, pydantic, typer"],
         "perfsim predict": [perfsim, "predict", *QUESTION],
         "perfsim predict --json": [perfsim, "predict", *QUESTION, "--json"],

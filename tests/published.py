@@ -14,7 +14,7 @@ from perfsim import fusion
 from perfsim.catalog import Catalog
 from perfsim.measurement import Measurement, load_measurements
 from perfsim.methods import load_method
-from perfsim.prediction import predict
+from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario, read_file
 from perfsim.schedule import Plan, schedule
 from perfsim.simulate.array import simulate
@@ -62,12 +62,25 @@ def held_out() -> list[tuple[str, Measurement]]:
     return rows
 
 
-def error(scenario: str, row: Measurement) -> tuple[float, float]:
-    """Return predicted samples/s and the relative error of the iteration time."""
+def prediction(scenario: str) -> Prediction:
+    """Return the prediction of a shipped scenario."""
     catalog = Catalog()
     fields = read_file(catalog.scenario(scenario))["scenario"]
-    predicted = predict(make_scenario(fields, scenario), catalog).samples_per_s
+    return predict(make_scenario(fields, scenario), catalog)
+
+
+def error(scenario: str, row: Measurement) -> tuple[float, float]:
+    """Return predicted samples/s and the relative error of the iteration time."""
+    predicted = prediction(scenario).samples_per_s
     return predicted, row.value / predicted - 1
+
+
+def inside(scenario: str, row: Measurement) -> bool:
+    """Tell whether the measured iteration lies inside the predicted 90 % interval."""
+    found = prediction(scenario)
+    samples = found.samples_per_s * found.iteration_s
+    low, high = found.iteration_s_interval
+    return low <= samples / row.value <= high
 
 
 def five_buckets(workers: int) -> tuple[Plan, list[float]]:
@@ -124,10 +137,11 @@ def acpsgd_ratios() -> dict[str, float]:
 
 def main() -> None:
     """Print measured beside predicted, and ASTRA-sim's answers beside perfsim's."""
-    print(f"{'scenario':34}{'measured':>10}{'predicted':>11}{'time error':>12}")
+    print(f"{'scenario':34}{'measured':>10}{'predicted':>11}{'time error':>12}{'in interval':>13}")
     for scenario, row in held_out():
         predicted, off = error(scenario, row)
-        print(f"{scenario:34}{row.value:10.1f}{predicted:11.1f}{off:+12.1%}")
+        held = "yes" if inside(scenario, row) else "no"
+        print(f"{scenario:34}{row.value:10.1f}{predicted:11.1f}{off:+12.1%}{held:>13}")
     print(f"\n{'five buckets, ring':34}{'ASTRA-sim':>10}{'perfsim':>11}{'difference':>12}")
     for workers, astra_sim_ms in ASTRA_SIM_MS.items():
         found_ms = simulate(five_buckets(workers)[0].graph).iteration_s * 1e3

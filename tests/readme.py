@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import leave_one_out
 import published
 
 from perfsim.catalog import Catalog
@@ -97,6 +98,7 @@ def generated() -> str:
         "picture": picture(),
         "screen": screen(),
         "published": accuracy(),
+        "carried": block(leave_one_out.summary(leave_one_out.errors())),
         "methods": table("methods", ("method", "what")),
         "networks": table("networks", ("network", "link", "rate", "kind", "ranks", "title")),
     }

@@ -12,7 +12,9 @@ import pytest
 from perfsim.catalog import shipped
 from perfsim.cli.listing import KINDS
 from perfsim.cli.main import code
+from perfsim.cli.showing import KINDS as SHOWN
 from perfsim.fusion import policies
+from perfsim.inventory import DESCRIPTIONS, ROWS
 from perfsim.methods import method_names
 
 MAIN = "predict --model resnet50 --gpus 64 --net 1gbe --method dgc"
@@ -93,6 +95,11 @@ def test_every_method_predicts_and_shows(method: str, capsys: pytest.CaptureFixt
 def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(f"predict --model resnet50 --gpus 8 --net 10gbe --fusion {policy}", capsys)
     assert found["scenario"]["fusion"] == policy
+
+
+def test_list_and_show_offer_what_there_is() -> None:
+    assert tuple(ROWS) == KINDS
+    assert tuple(DESCRIPTIONS) == SHOWN
 
 
 @pytest.mark.parametrize("kind", KINDS)
