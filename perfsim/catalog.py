@@ -13,7 +13,7 @@ __all__ = ["Catalog", "shipped"]
 
 NEEDED = "models/, devices/, networks/ or measurements/"
 SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
-BESIDE = {"devices": (".kernels.csv", ".anchors.csv")}
+BESIDE = {"devices": (".kernels.csv", ".anchors.csv"), "networks": (".curves.csv",)}
 """What may lie beside a file of the same name."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from perfsim import fusion
 from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
+from perfsim.library.protocols import AUTO
 from perfsim.method import Method
 from perfsim.methods import load_method
 from perfsim.quantity import Quantity, Term
@@ -130,6 +131,7 @@ def _plan(resolved: Resolved, method: Method | None) -> Plan:
             resolved.device,
             resolved.cluster,
             algorithm=scenario.algorithm,
+            protocol=scenario.protocol,
             overlap_slowdown=scenario.overlap_slowdown,
         )
     return schedule(
@@ -139,6 +141,7 @@ def _plan(resolved: Resolved, method: Method | None) -> Plan:
         resolved.device,
         resolved.cluster,
         algorithm=scenario.algorithm,
+        protocol=scenario.protocol,
         overlap=scenario.overlap,
         overlap_slowdown=scenario.overlap_slowdown,
         limit_bytes=resolved.limit_bytes,
@@ -210,6 +213,18 @@ def _network_notes(resolved: Resolved) -> list[str]:
         inside = resolved.intra_network or resolved.network
         in_use[inside.name] = inside
     notes = [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
+    scenario = resolved.scenario
+    files = [name for name, network in in_use.items() if network.path]
+    if files and cluster.library != cluster.fitted_on:
+        notes.append(
+            f"The numbers of {' and '.join(files)} were fitted on {cluster.fitted_on}; for"
+            f" {cluster.library} they are derived."
+        )
+    if files and scenario.protocol != AUTO:
+        notes.append(
+            f"The numbers of {' and '.join(files)} hold NCCL's own choice of protocol; those of"
+            f" {scenario.protocol} are derived by the ratios of NCCL's tuner."
+        )
     if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
         notes.append(
             f"The link inside a node ({intra.name}, {format_rate(intra.rate.value)}) is slower than"

@@ -67,6 +67,9 @@ class Resolved:
             "fusion_options": dict(scenario.fusion_options),
             "bucket_bytes": self.limit_bytes or self.policy.LIMIT_BYTES,
             "algorithm": scenario.algorithm,
+            "protocol": scenario.protocol,
+            "library": self.cluster.library,
+            "oversubscription": scenario.oversubscription,
             "overlap": scenario.overlap,
             "overlap_slowdown": scenario.overlap_slowdown,
             "profile": Path(self.profile.path).name,
@@ -132,7 +135,14 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     network = load_network(scenario.net, catalog, "--net")
     intra_network = _intra_network(scenario, network, device, catalog, notes)
     cluster = make_cluster(
-        scenario.gpus, scenario.gpus_per_node, scenario.placement, network, intra_network
+        scenario.gpus,
+        scenario.gpus_per_node,
+        scenario.placement,
+        network,
+        intra_network,
+        scenario.library,
+        scenario.oversubscription,
+        measured=scenario.intra_net is None,
     )
     notes += _placement_notes(scenario, network, cluster)
     profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
@@ -206,7 +216,7 @@ def _intra_network(
     if scenario.intra_net is None:
         if "intra" in network.links:
             return None
-        return load_network(DEFAULT_INTRA_NET, catalog, "--intra-net")
+        return load_network(network.inside or DEFAULT_INTRA_NET, catalog, "--intra-net")
     if scenario.intra_net == "nvlink":
         family = device.name.split("-")[0]
         names = catalog.files("networks")

@@ -44,6 +44,9 @@ class Scenario(BaseModel):
     fusion: str | None = Field(None, min_length=1)
     bucket: str | None = None
     algorithm: str = "auto"
+    protocol: str = "auto"
+    library: str | None = None
+    oversubscription: float | None = Field(None, ge=1, le=1000)
     overlap: bool = True
     overlap_slowdown: float = Field(1.0, ge=1, le=10)
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
@@ -77,6 +80,17 @@ class Scenario(BaseModel):
                 )
             return tuple(int(part) for part in parts)
         return value
+
+    @model_validator(mode="after")
+    def _known_to_the_library(self) -> Scenario:
+        from perfsim.library import DEFAULT_LIBRARY, library
+        from perfsim.library.protocols import AUTO, check_protocol
+
+        used = library(self.library or DEFAULT_LIBRARY)
+        check_protocol(self.protocol, used.name, used.protocols)
+        if self.algorithm != AUTO:
+            used.algorithm("all_reduce", self.algorithm)
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:

@@ -75,6 +75,7 @@ def schedule(
     cluster: Cluster,
     *,
     algorithm: str = "auto",
+    protocol: str = "auto",
     overlap: bool = True,
     overlap_slowdown: float = 1.0,
     limit_bytes: float | None = None,
@@ -84,6 +85,7 @@ def schedule(
 
     Parameters
     ----------
+    algorithm, protocol : of all-reduces, of everything that is sent
     overlap_slowdown : factor on backward tasks when communication runs beside them (the gamma
         of Agarwal et al. 2022, arXiv 2103.00543, section 4)
     limit_bytes : bucket size asked for, None for the policy's own default
@@ -94,6 +96,7 @@ def schedule(
         device,
         cluster,
         algorithm,
+        protocol,
         overlap,
         overlap_slowdown if overlap and cluster.gpus > 1 else 1.0,
     )
@@ -107,7 +110,7 @@ def schedule(
             limit_bytes=limit_bytes,
             backward_s=profile.backward_s,
             message_bytes=message_bytes,
-            all_reduce_s=lambda size: cluster.cost("all_reduce", size, algorithm).seconds,
+            all_reduce_s=lambda size: cluster.cost("all_reduce", size, algorithm, protocol).seconds,
             options=fusion_options or {},
         )
         planner.iteration(fuse(gradients, context), iteration)
@@ -139,6 +142,7 @@ class _Planner:
     device: Device
     cluster: Cluster
     algorithm: str
+    protocol: str
     overlap: bool
     slowdown: float
 
@@ -213,7 +217,7 @@ class _Planner:
 
     def send(self, name: str, stage: Send, after: list[int]) -> int:
         algorithm = self.algorithm if stage.collective == "all_reduce" else "auto"
-        cost = self.cluster.cost(stage.collective, stage.size_bytes, algorithm)
+        cost = self.cluster.cost(stage.collective, stage.size_bytes, algorithm, self.protocol)
         self.plan.sent_bytes += cost.sent_bytes
         self.plan.calls += 1
         self.plan.note(cost.terms, stage.size_bytes)

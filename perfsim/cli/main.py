@@ -8,9 +8,11 @@ import sys
 
 import typer
 
+from perfsim.cli.calibrating import calibrate
 from perfsim.cli.listing import list_things
 from perfsim.cli.predicting import predict_command
 from perfsim.cli.showing import show_thing
+from perfsim.cli.validating import validate
 from perfsim.errors import PerfsimError
 
 __all__ = ["app", "code", "run"]
@@ -48,6 +50,8 @@ app.command(
 )(predict_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
+app.add_typer(calibrate, name="calibrate")
+app.add_typer(validate, name="validate")
 
 
 def run() -> None:

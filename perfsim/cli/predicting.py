@@ -97,7 +97,31 @@ def predict_command(
     algorithm: Annotated[
         str | None,
         typer.Option(
-            help="All-reduce algorithm: auto, ring, tree, hierarchical.", show_default="auto"
+            help="All-reduce algorithm: auto, ring, tree, hierarchical, ... (`perfsim list"
+            " collectives`).",
+            show_default="auto",
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="NCCL's protocol, as NCCL_PROTO fixes it: auto, ll, ll128, simple.",
+            show_default="auto",
+        ),
+    ] = None,
+    library: Annotated[
+        str | None,
+        typer.Option(
+            help="Communication library: nccl, gloo, mpi.",
+            show_default="the one that the network was measured with",
+        ),
+    ] = None,
+    oversubscription: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATIO",
+            help="Uplinks this many times narrower than the NICs below them, every node a leaf of"
+            " its own: the worst case of that ratio.",
         ),
     ] = None,
     overlap: Annotated[
@@ -140,6 +164,9 @@ def predict_command(
         "fusion": fusion,
         "bucket": bucket,
         "algorithm": algorithm,
+        "protocol": protocol,
+        "library": library,
+        "oversubscription": oversubscription,
         "overlap": overlap,
     }
     fields, source = scenario_fields(catalog, scenario, flags, set_ or [])

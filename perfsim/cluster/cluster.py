@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from perfsim.cluster.link import Link
 from perfsim.cluster.network import Network
 from perfsim.cluster.placement import place
+from perfsim.cluster.protocol import fixed
 from perfsim.cluster.route import Route
 from perfsim.cluster.wiring import Wiring
 from perfsim.collectives import algorithm as find_algorithm
 from perfsim.collectives import algorithms
 from perfsim.errors import RequestError
-from perfsim.quantity import Cost
+from perfsim.library import DEFAULT_LIBRARY
+from perfsim.library import library as find_library
+from perfsim.library.protocols import AUTO, VERSION, check_protocol
+from perfsim.quantity import Cost, Term
+
+if TYPE_CHECKING:
+    from perfsim.cluster.fabric.inter import Fabric
+    from perfsim.cluster.fabric.intra import NodeFabric
+    from perfsim.cluster.known import Known
 
 __all__ = ["Cluster", "make_cluster"]
 
@@ -30,6 +40,11 @@ class Cluster:
     inter : link between nodes; None when all GPUs stand on one
     intra : link between the GPUs of a node; None when every node has one GPU
     nics_per_node : NICs that the GPUs of a node share
+    library : nccl, gloo or mpi: which algorithms there are, and which of them ``auto`` takes
+    fitted_on : the library with which the links were measured
+    known : curves measured on the network, which come before the links' formulas
+    fabric, node : switches between the nodes, links inside one; None: only NICs and the fitted
+        link count
     """
 
     gpus: int
@@ -37,8 +52,15 @@ class Cluster:
     inter: Link | None
     intra: Link | None
     nics_per_node: int = 1
-    _routes: dict[tuple[str, str], Route] = field(default_factory=dict, repr=False, compare=False)
-    _costs: dict[tuple[str, float, str], Cost] = field(
+    library: str = DEFAULT_LIBRARY
+    fitted_on: str = DEFAULT_LIBRARY
+    known: Known | None = None
+    fabric: Fabric | None = None
+    node: NodeFabric | None = None
+    _routes: dict[tuple[str, str, str], Route] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _costs: dict[tuple[str, float, str, str], Cost] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -57,60 +79,113 @@ class Cluster:
         """NICs of the scarcest node that carry traffic: a GPU drives at most one at a time."""
         return min(self.nics_per_node, *self.placement)
 
-    def cost(self, collective: str, size_bytes: float, algorithm: str = "auto") -> Cost:
+    def cost(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> Cost:
         """Return what one collective of ``size_bytes`` costs.
 
-        ``auto`` takes the algorithm with the least predicted time, as NCCL does, among those
-        that NCCL considers (for all_reduce ring and tree; hierarchical only when named).
+        ``auto`` takes what the library takes: NCCL the algorithm with the least predicted time
+        among those that it considers (for all_reduce ring and tree; others only when named), gloo
+        always the same, Open MPI by size and ranks.
 
         Parameters
         ----------
-        collective : all_reduce, reduce_scatter, all_gather, broadcast, reduce or send_recv
-        size_bytes : the buffer of one rank; for reduce_scatter and all_gather the blocks of all
+        collective : all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all,
+            send_recv, push or pull
+        size_bytes : the buffer of one rank; for reduce_scatter, all_gather and all_to_all the
+            blocks of all
         algorithm : its name, or ``auto``
+        protocol : ll, ll128 or simple as NCCL_PROTO fixes it, or ``auto``
 
         Raises
         ------
         RequestError
-            If there is no such collective or algorithm; lists those there are.
+            If there is no such collective, algorithm or protocol, or these ranks or this library
+            cannot use it; lists those there are.
         """
-        key = (collective, size_bytes, algorithm)
+        key = (collective, size_bytes, algorithm, protocol)
         cost = self._costs.get(key)
         if cost is None:
-            cost = self._costs[key] = self._cost(collective, size_bytes, algorithm)
+            cost = self._costs[key] = self._cost(*key)
         return cost
 
-    def choice(self, collective: str, size_bytes: float) -> str:
+    def choice(self, collective: str, size_bytes: float, protocol: str = AUTO) -> str:
         """Return the algorithm that ``auto`` takes for this collective and size."""
         if collective not in algorithms():
-            find_algorithm(collective, "auto")  # raises, with the collectives there are
-        names = [
-            name for name in algorithms()[collective] if find_algorithm(collective, name).automatic
-        ]
+            find_algorithm(collective, AUTO)  # raises, with the collectives there are
+        library = find_library(self.library)
+        fixed_choice = library.choose(collective, size_bytes, self.gpus)
+        if fixed_choice is not None:
+            return fixed_choice
+        names = library.considered(collective)
         if len(names) == 1:
             return names[0]
-        return min(names, key=lambda name: self._route(collective, name).seconds(size_bytes))
+        routes = {name: self._route(collective, name, protocol) for name in names}
+        return min(names, key=lambda name: routes[name].seconds(size_bytes))
 
-    def _cost(self, collective: str, size_bytes: float, algorithm: str) -> Cost:
-        if algorithm == "auto":
-            algorithm = self.choice(collective, size_bytes)
-        route = self._route(collective, algorithm)
-        return FREE if self.gpus == 1 else route.cost(size_bytes)
+    def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+        check_protocol(protocol, self.library, find_library(self.library).protocols)
+        name = self.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
+        route = self._route(collective, name, protocol)
+        if self.gpus == 1:
+            return FREE
+        refusal = route.algorithm.refusal(route.base)
+        if refusal:
+            raise RequestError(
+                f"--algorithm: {collective} {route.algorithm.name} {refusal}; here are {self.gpus}"
+                f" GPUs on {self.nodes} {'node' if self.nodes == 1 else 'nodes'}."
+            )
+        if self.known is not None:
+            known = self.known.cost(
+                collective, size_bytes, self.placement, self.library, algorithm, protocol
+            )
+            if known is not None:
+                return known
+        cost = route.cost(size_bytes)
+        if self.library == self.fitted_on:
+            return cost
+        return replace(cost, terms=tuple(self._derived(term) for term in cost.terms))
 
-    def _route(self, collective: str, name: str) -> Route:
-        route = self._routes.get((collective, name))
+    def _derived(self, term: Term) -> Term:
+        """Return a link's number as another library takes it over from NCCL."""
+        quantity = term.quantity
+        if quantity.kind == "derived":
+            return term
+        source = f"taken over for {self.library} from {self.fitted_on}: {quantity.source}"
+        return replace(term, quantity=replace(quantity, kind="derived", source=source))
+
+    def _route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
+        key = (collective, name, protocol)
+        route = self._routes.get(key)
         if route is None:
+            inter, intra = self._links(name)
+            tuner = self.known.tuner if self.known is not None else None
+            version = tuner.of.version if tuner is not None else VERSION
             wiring = Wiring(
                 self.gpus,
                 self.nodes,
                 self.gpus_per_node,
                 self.nics_in_use,
-                self.inter if self.nodes > 1 else None,
-                self.intra if self.gpus_per_node > 1 else None,
+                fixed(inter, protocol, "inter", version) if inter else None,
+                fixed(intra, protocol, "intra", version) if intra else None,
             )
-            route = Route(find_algorithm(collective, name), wiring)
-            self._routes[collective, name] = route
+            route = Route(find_library(self.library).algorithm(collective, name), wiring)
+            self._routes[key] = route
         return route
+
+    def _links(self, algorithm: str) -> tuple[Link | None, Link | None]:
+        """Return the links between and inside nodes as an algorithm's flows see them."""
+        inter = self.inter if self.nodes > 1 else None
+        intra = self.intra if self.gpus_per_node > 1 else None
+        if inter is not None and self.fabric is not None:
+            from perfsim.cluster.behind import behind
+
+            inter = behind(inter, self.fabric, algorithm, self.placement, self.nics_per_node)
+        if intra is not None and self.node is not None:
+            from perfsim.cluster.behind import inside
+
+            intra = inside(intra, self.node, self.gpus_per_node)
+        return inter, intra
 
 
 def make_cluster(
@@ -119,6 +194,9 @@ def make_cluster(
     placement: tuple[int, ...] | None,
     net: Network,
     intra_net: Network | None = None,
+    library: str | None = None,
+    oversubscription: float | None = None,
+    measured: bool = True,
 ) -> Cluster:
     """Return the cluster of ``gpus`` GPUs on a network.
 
@@ -129,11 +207,17 @@ def make_cluster(
     placement : GPUs on each node, instead of ``gpus_per_node``
     net : its ``inter`` link joins the nodes; its ``intra`` link, if any, the GPUs of a node
     intra_net : its ``intra`` link joins the GPUs of a node instead
+    library : nccl, gloo or mpi; None is the one that the network was measured with
+    oversubscription : how many times narrower than the nodes' NICs the uplinks are, instead of
+        what the network's file says of its fabric
+    measured : let curves measured on the network come before its links' formulas; those of
+        another fabric than asked for, or with other links inside the nodes, do not
 
     Raises
     ------
     RequestError
-        If the numbers do not fit each other, or a network lacks the link that is needed.
+        If the numbers do not fit each other, there is no such library, or a network lacks the
+        link that is needed.
 
     Examples
     --------
@@ -146,6 +230,7 @@ def make_cluster(
     >>> round(cluster.cost("all_reduce", 1e6, "ring").seconds * 1e6)
     2100
     """
+    library = find_library(library or net.library).name  # raises, with the libraries there are
     nodes = place(gpus, gpus_per_node, placement, net.gpus_per_node)
     intra = None
     if max(nodes) > 1:
@@ -156,4 +241,20 @@ def make_cluster(
             )
         intra = (intra_net or net).link("intra", "--intra-net")
     inter = net.link("inter", "--net") if len(nodes) > 1 else None
-    return Cluster(gpus, nodes, inter, intra, net.nics_per_node)
+    fabric, node = net.fabric, net.node if intra_net is None else None
+    if oversubscription is not None:
+        from perfsim.cluster.fabric import oversubscribed
+
+        fabric, measured = oversubscribed(oversubscription), False
+    return Cluster(
+        gpus,
+        nodes,
+        inter,
+        intra,
+        net.nics_per_node,
+        library,
+        net.library,
+        net.known if measured else None,
+        fabric if len(nodes) > 1 else None,
+        node,
+    )

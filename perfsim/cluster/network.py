@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfsim.catalog import Catalog
 from perfsim.cluster.link import Link, custom_link
@@ -13,11 +14,34 @@ from perfsim.cluster.network_file import read_link
 from perfsim.errors import RequestError
 from perfsim.toml_file import Table, read_toml
 
+if TYPE_CHECKING:
+    from perfsim.cluster.fabric.inter import Fabric
+    from perfsim.cluster.fabric.intra import NodeFabric
+    from perfsim.cluster.known import Known
+
 __all__ = ["SCHEMA", "Network", "load_network", "read_network"]
 
 SCHEMA = "perfsim/network/1"
-KEYS = ("schema", "name", "title", "transport", "gpus_per_node", "nics_per_node", "notes", "link")
+KEYS = (
+    "schema",
+    "name",
+    "title",
+    "transport",
+    "gpus_per_node",
+    "nics_per_node",
+    "inside",
+    "library",
+    "notes",
+    "link",
+    "curve",
+    "tuner",
+    "fabric",
+    "node",
+)
 CLASSES = ("inter", "intra")
+LIBRARIES = ("nccl", "gloo", "mpi")
+CURVES = ".curves.csv"
+"""Measured curves lie beside the network's file, under its name."""
 NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
 
 
@@ -26,7 +50,10 @@ class Network:
     """A network as its file states it: links by class (``inter``, ``intra``) and its shape.
 
     ``gpus_per_node`` is None where the file leaves it open; ``nics_per_node`` counts the NICs
-    that the GPUs of a node share.
+    that the GPUs of a node share. ``inside`` names the network whose intra link stands for the
+    nodes' own where the file has none; ``library`` is the one that it was measured with.
+    ``known`` holds the curves measured on the network, ``fabric`` the switches between nodes and
+    ``node`` the links inside one, where the file says.
     """
 
     name: str
@@ -37,6 +64,11 @@ class Network:
     links: Mapping[str, Link]
     notes: tuple[str, ...] = ()
     path: str = ""
+    inside: str = ""
+    known: Known | None = None
+    library: str = "nccl"
+    fabric: Fabric | None = None
+    node: NodeFabric | None = None
 
     def link(self, of: str, field: str) -> Link:
         """Return the link of a class.
@@ -82,7 +114,46 @@ def read_network(path: Path) -> Network:
         links=links,
         notes=table.texts("notes"),
         path=str(path),
+        inside=table.text("inside") if "inside" in table.values else "",
+        known=_known(table, name),
+        library=table.choice("library", LIBRARIES) if "library" in table.values else LIBRARIES[0],
+        fabric=_fabric(table),
+        node=_node(table),
     )
+
+
+def _fabric(table: Table) -> Fabric | None:
+    if "fabric" not in table.values:
+        return None
+    from perfsim.cluster.fabric_file import read_fabric
+
+    return read_fabric(table.inside("fabric"))
+
+
+def _node(table: Table) -> NodeFabric | None:
+    if "node" not in table.values:
+        return None
+    from perfsim.cluster.fabric_file import read_node
+
+    return read_node(table.inside("node"))
+
+
+def _known(table: Table, name: str) -> Known | None:
+    """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
+    beside = table.path.with_name(f"{name}{CURVES}")
+    if "curve" not in table.values and not beside.is_file():
+        return None
+    from perfsim.cluster.curve_table import read_curve
+    from perfsim.cluster.curves_file import read_curves
+    from perfsim.cluster.known import Known
+    from perfsim.cluster.tuner_table import read_tuner
+
+    measured = read_curves(beside) if beside.is_file() else []
+    fitted = []
+    if "curve" in table.values:
+        fitted = [read_curve(part, name) for part in table.tables("curve")]
+    tuner = read_tuner(table.inside("tuner")) if "tuner" in table.values else None
+    return Known((*measured, *fitted), tuner)
 
 
 def _count(table: Table, key: str) -> int | None:

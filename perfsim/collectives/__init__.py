@@ -3,7 +3,8 @@
 A new file in this folder is a new algorithm; nothing else lists it. It holds a function of its
 own name, ``sent_bytes`` with the same arguments, and ``LATENCY``, the curve of a link ("ring" or
 "tree") that its hops follow. ``AUTOMATIC = False`` keeps it out of the automatic choice;
-``BLOCKS = True`` says that each of its steps carries one rank's share of the message, n / P.
+``BLOCKS = True`` says that each of its steps carries one rank's share of the message, n / P;
+``refusal`` says why ranks placed in some way cannot use it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ COLLECTIVES = (
     "reduce",
     "all_to_all",
     "send_recv",
+    "push",
+    "pull",
 )
 
 
@@ -44,12 +47,24 @@ class Sent(Protocol):
         """Return the bytes that one GPU sends."""
 
 
+class Refusal(Protocol):
+    """The form of an algorithm's ``refusal``."""
+
+    def __call__(self, hops: Hops, /) -> str:
+        """Return why ranks placed so cannot use it, or ""."""
+
+
+def never(hops: Hops, /) -> str:
+    """Return "": any ranks can use it."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """One algorithm: its formula, what it sends, and the latency curve that its hops follow.
 
     ``automatic`` says whether it stands for choice when the user names no algorithm, ``blocks``
-    whether a step carries n / P.
+    whether a step carries n / P, ``refusal`` why ranks placed in some way cannot use it.
     """
 
     collective: str
@@ -59,6 +74,7 @@ class Algorithm:
     latency: Literal["ring", "tree"]
     automatic: bool = True
     blocks: bool = False
+    refusal: Refusal = never
 
 
 @cache
@@ -67,8 +83,8 @@ def algorithms() -> dict[str, tuple[str, ...]]:
 
     Examples
     --------
-    >>> algorithms()["all_reduce"]
-    ('hierarchical', 'ring', 'tree')
+    >>> algorithms()["broadcast"]
+    ('binomial', 'chain', 'split_binary')
     """
     found: dict[str, list[str]] = {}
     # reduce_scatter_ring must not be taken for an algorithm "scatter_ring" of reduce.
@@ -112,4 +128,5 @@ def algorithm(collective: str, name: str, field: str = "--algorithm") -> Algorit
         module.LATENCY,
         getattr(module, "AUTOMATIC", True),
         getattr(module, "BLOCKS", False),
+        getattr(module, "refusal", never),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Hops", "Parts", "log2_steps"]
+__all__ = ["Hops", "Parts", "floor_log2", "larger", "log2_steps"]
 
 
 class Parts(NamedTuple):
@@ -74,6 +74,40 @@ class Hops:
         return (self.nodes - 1) * self.alpha_inter_s + (
             self.ranks - self.nodes
         ) * self.alpha_intra_s
+
+    def neighbour(self) -> tuple[float, float]:
+        """Return latency [s] and cost [s/B] of a message to the next rank, in the node if it can.
+
+        Examples
+        --------
+        >>> Hops.flat(4, alpha_s=1e-5, beta_s_per_byte=1e-9).neighbour()
+        (1e-05, 1e-09)
+        """
+        if self.gpus_per_node > 1:
+            return self.alpha_intra_s, self.beta_intra_s_per_byte
+        return self.alpha_inter_s, self.beta_nic_s_per_byte
+
+
+def larger(first: float, second: float) -> float:
+    """Return the larger of two numbers, element by element where they are arrays.
+
+    Examples
+    --------
+    >>> larger(2.0, 3.0)
+    3.0
+    """
+    return (first + second + abs(first - second)) / 2.0
+
+
+def floor_log2(count: int) -> int:
+    """Return the doublings that stay within ``count``: floor(log2 count).
+
+    Examples
+    --------
+    >>> [floor_log2(count) for count in (1, 2, 3, 4, 8, 9)]
+    [0, 1, 1, 2, 3, 3]
+    """
+    return count.bit_length() - 1
 
 
 def log2_steps(count: int) -> int:

@@ -1,0 +1,1 @@
+"""Calibration: from what was measured to the numbers that predictions rest on."""

@@ -1,0 +1,176 @@
+"""From files of measured collectives to a network file and its curves, whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfsim.calibrate.network_fit import NetworkFit, fit_network
+from perfsim.calibrate.network_report import network_report
+from perfsim.calibrate.network_toml import network_toml
+from perfsim.calibrate.reading import read_file
+from perfsim.catalog import Catalog
+from perfsim.cluster.measured import Curve, merge
+from perfsim.errors import RequestError
+from perfsim.limits import shown
+
+__all__ = ["Imported", "import_files"]
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SCHEMA = "perfsim/calibrate-import/1"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was written, the report of the fit, and the damaged lines that were left out."""
+
+    name: str
+    network: Path
+    curves: Path
+    report: str
+    fit: NetworkFit
+    skipped: tuple[str, ...]
+
+    @property
+    def gpus(self) -> int:
+        """The most ranks measured."""
+        return max(curve.ranks for curve in self.fit.curves)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``calibrate import --json`` prints."""
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "network": str(self.network),
+            "curves": str(self.curves),
+            "links": {
+                of: {
+                    "rate_bytes_per_s": link.link.rate.value,
+                    "rate_relative_stderr": (link.rate_fit.stderr("b") or 0.0)
+                    / link.rate_fit.values["b"],
+                    "rate_residual_p90": link.link.rate.spread,
+                    "tree_rate_bytes_per_s": link.link.tree_rate.value,
+                    "gamma_s_per_byte": link.link.gamma.value,
+                    "ranks": list(link.link.ranks or ()),
+                }
+                for of, link in self.fit.links.items()
+            },
+            "measured": [
+                {
+                    "collective": curve.collective,
+                    "ranks": curve.ranks,
+                    "nodes": curve.nodes,
+                    "sizes": len(curve.size_bytes),
+                    "from_bytes": curve.size_bytes[0],
+                    "to_bytes": curve.size_bytes[-1],
+                    "knots": len(fit.curve.size_bytes),
+                    "residual_p90": fit.curve.spread,
+                }
+                for curve, fit in zip(self.fit.curves, self.fit.fits, strict=True)
+            ],
+            "not_told": list(self.fit.refused),
+            "warnings": self.fit.warnings(),
+            "skipped": list(self.skipped),
+        }
+
+
+def import_files(
+    files: Sequence[Path],
+    name: str,
+    *,
+    folder: Path | None = None,
+    title: str | None = None,
+    transport: str = "unknown",
+    collective: str | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+    gpus_per_node: int | None = None,
+    nics_per_node: int = 1,
+    skip_bad: bool = False,
+    profiles: str | Path | None = None,
+) -> Imported:
+    """Read files, fit a network and write ``NAME.toml`` and ``NAME.curves.csv``.
+
+    Parameters
+    ----------
+    files : of any format that `perfsim.calibrate.reading` knows
+    name : of the network
+    folder : to write to; None is profiles/networks below the working folder
+    collective, ranks, nodes, gpus_per_node : what the files do not say themselves
+    nics_per_node : NICs that the GPUs of a node share
+    skip_bad : leave damaged lines out and list them
+
+    Raises
+    ------
+    RequestError
+        If the name or folder is not allowed.
+    DataError
+        If a file is damaged, or the data cannot tell any link; nothing is written then.
+    """
+    from perfsim.calibrate.assemble import inside_link
+    from perfsim.cluster.curves_file import write_curves
+    from perfsim.report.files import write_text
+
+    if not NAME.fullmatch(name):
+        raise RequestError(
+            f"--name: {shown(name)} is no name of a network; letters, digits, '.', '_' and '-',"
+            " at most 64, such as our-cluster."
+        )
+    if nics_per_node < 1:
+        raise RequestError(f"--nics-per-node: {nics_per_node}; at least 1.")
+    catalog = Catalog(profiles)
+    curves: list[Curve] = []
+    skipped: list[str] = []
+    for file in files:
+        reading = read_file(
+            file,
+            collective=collective,
+            ranks=ranks,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            skip_bad=skip_bad,
+        )
+        curves += [replace(curve, series=name) for curve in reading.curves]
+        skipped += reading.skipped
+    merged = merge(curves)
+    fit = fit_network(merged, nics_per_node, inside_link(catalog))
+    first = merged[0]
+    where = folder if folder is not None else Path("profiles") / "networks"
+    gpus = {curve.gpus_per_node for curve in merged if curve.nodes > 1}
+    head = {
+        "name": name,
+        "title": title or f"measured: {', '.join(str(file) for file in files)}"[:200],
+        "transport": transport,
+        "gpus_per_node": max(gpus) if gpus else max(curve.gpus_per_node for curve in merged),
+        "nics_per_node": nics_per_node,
+    }
+    text = network_toml(fit, head, knots=False)
+    _make(where)
+    curves_path = where / f"{name}.curves.csv"
+    about = {
+        "network": name,
+        "title": str(head["title"]),
+        "gpu": first.gpu or "not stated",
+        "intra": first.fabric or "not stated",
+        "inter": first.fabric or "not stated",
+        "library": first.library,
+        "version": first.version,
+        "source": "; ".join(dict.fromkeys(curve.source for curve in merged)),
+        "licence": "the user's own",
+        "date": "not stated",
+    }
+    write_curves(curves_path, merged, about, "own")
+    network_path = where / f"{name}.toml"
+    write_text(network_path, text)
+    report = network_report(fit, name)
+    return Imported(name, network_path, curves_path, report, fit, tuple(skipped))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"--out: {str(folder)!r} cannot be made: {error.strerror}.") from None

@@ -1,0 +1,67 @@
+"""``perfsim validate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfsim.cli.options import Json, Out, Profiles
+
+__all__ = ["validate"]
+
+OUTSIDE = 4
+"""Exit code where an error is outside its limit."""
+
+validate = typer.Typer(
+    help="Hold predictions against what was measured.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@validate.callback()
+def _group() -> None:
+    """Hold predictions against what was measured."""
+
+
+@validate.command(
+    "nccl",
+    epilog=(
+        "Example: perfsim validate nccl --data my_curves/ (exit code 4: an error is outside its"
+        " limit)"
+    ),
+)
+def validate_collectives(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Folder of measured curves (nccl-tests output, JSON, CSV); default: what ships.",
+        ),
+    ] = None,
+    profiles: Profiles = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Predict measured collectives from the rest of what was measured, and show the errors."""
+    from perfsim.catalog import Catalog
+    from perfsim.report.files import json_text, write_json
+    from perfsim.validate.nccl import validate_nccl
+    from perfsim.validate.nccl.source import from_folder, shipped_curves
+
+    curves = from_folder(data) if data is not None else shipped_curves(Catalog(profiles))
+    report = validate_nccl(curves)
+    result = report.as_dict()
+    if out is not None:
+        write_json(out, result)
+    if json:
+        typer.echo(json_text(result))
+    else:
+        from perfsim.report.validation import print_validation
+
+        print_validation(report)
+    if report.misses():
+        raise typer.Exit(OUTSIDE)

@@ -1,0 +1,23 @@
+"""Fabrics: how nodes are joined (inter) and how the GPUs of a node are (intra), one a file.
+
+The file name is the fabric's name, with ``-`` for ``_``; nothing else lists it. A fabric's file
+holds ``PLACE`` ("inter" or "intra"), ``SUMMARY`` (one line), ``OPTIONS`` (the keys it reads from a
+network file's ``[fabric]`` or ``[node]`` table), a function of its own name that builds the graph,
+and ``words`` with the same options. ``ring_rate`` (intra only) replaces routing a ring.
+"""
+
+from __future__ import annotations
+
+from perfsim.cluster.fabric.inter import Fabric, oversubscribed
+from perfsim.cluster.fabric.intra import NodeFabric
+from perfsim.cluster.fabric.kinds import fabrics, load
+from perfsim.toml_file import Table
+
+__all__ = ["Fabric", "NodeFabric", "fabrics", "load", "load_fabric", "oversubscribed"]
+
+
+def load_fabric(table: Table) -> Fabric:
+    """Return the fabric of a ``[fabric]`` table; see `perfsim.cluster.fabric_file.read_fabric`."""
+    from perfsim.cluster.fabric_file import read_fabric
+
+    return read_fabric(table)

@@ -1,0 +1,126 @@
+"""The law by which a collective's measured curves grow, by library and collective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfsim.cluster.growth.chain import binomial, chain
+from perfsim.cluster.growth.choice import TunedChoice, tune
+from perfsim.cluster.growth.communicator import communicator
+from perfsim.cluster.growth.doubling import open_mpi
+from perfsim.cluster.growth.exchange import exchange
+from perfsim.cluster.growth.reach import reach
+from perfsim.cluster.growth.ring import ROUNDS, ring
+from perfsim.cluster.growth.tuned import TunedAllReduce
+from perfsim.cluster.measured import Curve
+from perfsim.library.nccl_figures import Figures, figures
+
+__all__ = ["Growth", "call_seconds", "inside_share"]
+
+FIRST_FIGURES = "2.5.6"
+"""NCCL 2.4 has no figures a hop; the first that has them."""
+
+
+class Growth:
+    """One collective of one cluster and library, measured at several numbers of ranks.
+
+    Parameters
+    ----------
+    curves : of one collective, library, algorithm and protocol, with the same GPUs a node; or all
+        on one node
+    choice : NCCL's tuner on the cluster; None sets it from the curves
+
+    Raises
+    ------
+    ValueError
+        If there is no curve.
+    """
+
+    def __init__(self, curves: Sequence[Curve], choice: TunedChoice | None = None) -> None:
+        if not curves:
+            raise ValueError("no curve to grow from")
+        self.curves = sorted(curves, key=lambda curve: curve.ranks)
+        self.last = last = self.curves[-1]
+        self.call_s = call_seconds(last)
+        tuned = (
+            last.library == "nccl"
+            and last.collective == "all_reduce"
+            and not last.algorithm
+            and last.nodes > 1
+        )
+        self.tuned: TunedAllReduce | None = None
+        if tuned:
+            self.tuned = TunedAllReduce(self.curves, choice or tune(self.curves), self.call_s)
+
+    def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        """Return the time over ``ranks`` on ``nodes`` [s]; for measured ranks the curve's own."""
+        for curve in self.curves:
+            if (curve.ranks, curve.nodes) == (ranks, nodes):
+                return reach(curve, size_bytes)
+        if self.tuned is not None:
+            return self.tuned.seconds(ranks, nodes, size_bytes)
+        return self._plain(ranks, nodes, size_bytes)
+
+    def _plain(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        last, call_s = self.last, self.call_s
+        if last.collective in ROUNDS:
+            return self._round(ranks, nodes, size_bytes)
+        if last.collective == "send_recv":
+            return reach(last, size_bytes)
+        if last.collective == "all_to_all":
+            return exchange(last, size_bytes, ranks, last.gpus_per_node, call_s)
+        assert last.collective in ("broadcast", "reduce")
+        if last.library == "nccl":
+            return chain(last, size_bytes, ranks, call_s)
+        return binomial(last, size_bytes, _rounds(last.ranks), _rounds(ranks))
+
+    def _round(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        """Return the time of an all_reduce, reduce_scatter or all_gather [s]."""
+        last = self.last
+        if last.library == "mpi" and last.collective == "all_reduce":
+            return open_mpi(last, size_bytes, ranks)
+        if last.algorithm == "tree" and last.nodes > 1:
+            return self._levels(nodes, size_bytes)
+        return ring(last, size_bytes, ranks, self.call_s)
+
+    def _levels(self, nodes: int, size_bytes: float) -> float:
+        """Return the time of a tree held fixed: its levels by log2 N, its bytes as they are."""
+        last = self.last
+        wire_s = size_bytes * last.seconds[-1] / last.size_bytes[-1]
+        above_s = max(reach(last, size_bytes) - wire_s - self.call_s, 0.0)
+        return self.call_s + wire_s + above_s * math.log2(nodes) / math.log2(last.nodes)
+
+
+def _rounds(ranks: int) -> int:
+    return max(1, math.ceil(math.log2(ranks)))
+
+
+def call_seconds(curve: Curve) -> float:
+    """Return what a call costs without a hop between nodes [s]: 0 for gloo and Open MPI.
+
+    NCCL's own figures: the base latency of LL, and for several nodes the chain inside a node and
+    back, 2 (g-1) hops.
+
+    References
+    ----------
+    github.com/NVIDIA/nccl, src/graph/tuning.cc, baseLat and hwLat.
+    """
+    if curve.library != "nccl":
+        return 0.0
+    known, intra = _figures(curve)
+    base_us = known.base_us["tree"][0]
+    if curve.nodes > 1:
+        base_us += 2.0 * (curve.gpus_per_node - 1) * known.hop_us[intra]["tree"][0]
+    return base_us * 1e-6
+
+
+def inside_share(curve: Curve) -> float:
+    """Return a ring's hop inside a node over a tree's hop between nodes, by NCCL's figures (LL)."""
+    known, intra = _figures(curve)
+    return known.hop_us[intra]["ring"][0] / known.hop_us["net"]["tree"][0]
+
+
+def _figures(curve: Curve) -> tuple[Figures, str]:
+    of = communicator(curve)
+    return figures(FIRST_FIGURES if of.version.startswith("2.4") else of.version), of.intra

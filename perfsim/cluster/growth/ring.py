@@ -1,0 +1,58 @@
+"""A ring that grows: its steps cost what messages of n / P cost, however many there are."""
+
+from __future__ import annotations
+
+from perfsim.cluster.growth.reach import reach
+from perfsim.cluster.measured import Curve
+
+__all__ = ["ring", "step"]
+
+LEAST_S = 1e-7
+"""No step of a ring was ever measured faster; it keeps logarithms finite."""
+
+ROUNDS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+"""How often each of these goes round the ring."""
+
+
+def step(curve: Curve, size_bytes: float, call_s: float) -> float:
+    """Return what one step of a measured ring took [s]: (T(n) - call) / rounds (P-1).
+
+    Parameters
+    ----------
+    curve : of an all_reduce, reduce_scatter or all_gather that went round a ring
+    size_bytes : n, the whole message
+    call_s : what the call costs without any step [s]
+
+    References
+    ----------
+    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4: P-1 steps of n / P a round.
+    """
+    steps = ROUNDS[curve.collective] * (curve.ranks - 1)
+    return max((reach(curve, size_bytes) - call_s) / steps, LEAST_S)
+
+
+def ring(curve: Curve, size_bytes: float, ranks: int, call_s: float) -> float:
+    """Return the time of the same ring over more ranks [s].
+
+    call + rounds (P'-1) s(n / P'), where s(m) is the step of the measured ring of P at n = m P.
+
+    Parameters
+    ----------
+    curve : measured over P ranks
+    size_bytes : n, the whole message over P' ranks
+    ranks : P'
+    call_s : as for `step`
+
+    Notes
+    -----
+    On Alps (GH200, 4 to 64 nodes) a step of 1 MB takes 70 us and one of 2 MB 44 us at every number
+    of nodes; on Polaris (A100) all_gather steps agree within 20 % between 2, 8 and 128 nodes.
+
+    Examples
+    --------
+    >>> curve = Curve("all_gather", 2, 2, 1, (1e3, 1e6), (1e-5, 1e-3), "measured", "x")
+    >>> round(ring(curve, 2e6, 4, 0.0) * 1e6)  # three steps of half a megabyte
+    3000
+    """
+    whole = size_bytes * curve.ranks / ranks
+    return call_s + ROUNDS[curve.collective] * (ranks - 1) * step(curve, whole, call_s)

@@ -1,0 +1,124 @@
+"""NCCL's all-reduce that grows: ring and tree, each by its own law, where its tuner takes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from perfsim.cluster.growth.choice import Label, TunedChoice
+from perfsim.cluster.growth.reach import reach
+from perfsim.cluster.growth.ring import step
+from perfsim.cluster.measured import Curve
+
+__all__ = ["TunedAllReduce", "wire_bytes"]
+
+LEAST_S = 1e-6
+"""No level of a tree between nodes was ever measured faster; it keeps logarithms finite."""
+
+NEGLIGIBLE = 0.02
+"""A label of less weight is left out."""
+
+PIPELINED = 0.5
+"""How a tree level's time grows beyond what was measured: as the root of n, the optimum of a
+pipeline (Chan et al. 2007: chunks c = sqrt((P-2) n beta / alpha), time 2 sqrt(alpha n beta))."""
+
+Points = dict[int, list[tuple[float, float]]]
+"""Nodes -> (log of the size, log of the cost) as measured, sizes rising."""
+
+
+def wire_bytes(nodes: int, size_bytes: float) -> float:
+    """Return what the busiest node's NICs carry each way for a double binary tree [B].
+
+    Two nodes: each tree is one edge, n / 2 up and n / 2 down, n together. More: an inner node has
+    two children and a parent in one tree and is a leaf in the other, 2 n together.
+    """
+    return size_bytes * (1.0 if nodes == 2 else 2.0)
+
+
+class TunedAllReduce:
+    """All-reduce of a cluster measured at some numbers of nodes, at any larger or other number.
+
+    Each measured time goes to the label that NCCL's tuner takes there. A ring gives the time of a
+    step by its message n / P; a tree the time of a level, (T - call - wire) / log2 N, by n. The
+    time at another number of nodes puts 2 (P-1) steps or log2 N levels together, weighed by how
+    likely the tuner takes each.
+
+    Parameters
+    ----------
+    curves : all-reduces on two or more nodes, all with the same GPUs a node
+    choice : the cluster's tuner
+    call_s : what a call costs without any hop between nodes [s]
+    """
+
+    def __init__(self, curves: Sequence[Curve], choice: TunedChoice, call_s: float) -> None:
+        self.curves = sorted(curves, key=lambda curve: curve.nodes)
+        self.choice, self.call_s = choice, call_s
+        self.points: dict[Label, Points] = {}
+        for curve in self.curves:
+            for size in curve.size_bytes:
+                label = choice.label(curve.ranks, curve.nodes, size)
+                of_label = self.points.setdefault(label, {}).setdefault(curve.nodes, [])
+                if label[0] == "ring":
+                    cost = step(curve, size, call_s)
+                    of_label.append((math.log(size / curve.ranks), math.log(cost)))
+                else:
+                    of_label.append((math.log(size), math.log(self._level(curve, size))))
+
+    def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        """Return the time over ``ranks`` on ``nodes`` [s]."""
+        weights = self.choice.weights(ranks, nodes, size_bytes)
+        total = mean = 0.0
+        for label, weight in weights.items():
+            if weight >= NEGLIGIBLE:
+                one = self._ring if label[0] == "ring" else self._tree
+                mean += weight * math.log(one(label, ranks, nodes, size_bytes))
+                total += weight
+        return math.exp(mean / total)
+
+    def _ring(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
+        steps = 2.0 * (ranks - 1)
+        found = self._look(label, math.log(size_bytes / ranks), slope=1.0)
+        if found is None:
+            last = self.curves[-1]
+            found = math.log(step(last, size_bytes * last.ranks / ranks, self.call_s))
+        wire_s = steps / ranks * size_bytes * self.choice.seconds_per_byte
+        return self.call_s + max(steps * math.exp(found), wire_s)
+
+    def _tree(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
+        # Where the curve shows no tree, what it shows is still an upper bound of a level.
+        level = math.log(self._level(self.curves[-1], size_bytes))
+        found = self._look(label, math.log(size_bytes), slope=PIPELINED)
+        if found is not None:
+            level = min(level, found)
+        wire_s = wire_bytes(nodes, size_bytes) * self.choice.seconds_per_byte
+        return self.call_s + wire_s + math.log2(nodes) * math.exp(level)
+
+    def _level(self, curve: Curve, size_bytes: float) -> float:
+        wire_s = wire_bytes(curve.nodes, size_bytes) * self.choice.seconds_per_byte
+        rest_s = reach(curve, size_bytes) - self.call_s - wire_s
+        return max(rest_s / math.log2(curve.nodes), LEAST_S)
+
+    def _look(self, label: Label, place: float, slope: float) -> float | None:
+        """Return a label's log cost: of the most nodes that show it there, else of the nearest."""
+        nearest: tuple[float, list[tuple[float, float]]] | None = None
+        other = (label[0], "simple" if label[1] == "low_latency" else "low_latency")
+        for points in (self.points.get(label, {}), self.points.get(other, {})):
+            for nodes in sorted(points, reverse=True):
+                line = points[nodes]
+                if line[0][0] - 0.01 <= place <= line[-1][0] + 0.01:
+                    return _between(line, place)
+                away = min(abs(place - line[0][0]), abs(place - line[-1][0]))
+                if nearest is None or away < nearest[0]:
+                    nearest = away, line
+        if nearest is None:
+            return None
+        line = nearest[1]
+        return line[0][1] if place < line[0][0] else line[-1][1] + slope * (place - line[-1][0])
+
+
+def _between(line: Sequence[tuple[float, float]], place: float) -> float:
+    for (start, low), (end, high) in pairwise(line):
+        if place <= end:
+            return low + (high - low) * max(0.0, place - start) / (end - start)
+    return line[-1][1]

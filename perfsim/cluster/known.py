@@ -1,0 +1,167 @@
+"""What was measured of a network's collectives: the curve itself, or the law that carries it on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from perfsim.cluster.growth.choice import TunedChoice
+from perfsim.cluster.growth.errors import growth_error
+from perfsim.cluster.growth.grow import Growth, inside_share
+from perfsim.cluster.growth.reach import reach
+from perfsim.cluster.growth.sibling import (
+    FLOOR_BYTES,
+    HALVES,
+    SMALL_BYTES,
+    gathering_floor,
+)
+from perfsim.cluster.measured import Curve
+from perfsim.collectives import Hops, algorithm
+from perfsim.quantity import Cost, Kind, Quantity, Term
+from perfsim.units import format_bytes
+
+__all__ = ["Known"]
+
+USUAL = {
+    "all_reduce": "ring",
+    "reduce_scatter": "ring",
+    "all_gather": "ring",
+    "broadcast": "chain",
+    "reduce": "chain",
+    "all_to_all": "pairwise",
+    "send_recv": "direct",
+}
+"""The algorithm whose bytes a GPU sends; a tree sends the same as a ring, mean over ranks."""
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A message on a cluster whose nodes are all as full."""
+
+    collective: str
+    ranks: int
+    nodes: int
+    gpus_per_node: int
+    size_bytes: float
+
+
+@dataclass
+class Known:
+    """The curves of one network, and NCCL's tuner as they show it."""
+
+    curves: tuple[Curve, ...]
+    tuner: TunedChoice | None = None
+    _growths: dict[tuple[object, ...], Growth] = field(default_factory=dict, repr=False)
+
+    def cost(
+        self,
+        collective: str,
+        size_bytes: float,
+        placement: Sequence[int],
+        library: str = "nccl",
+        algorithm: str = AUTO,
+        protocol: str = AUTO,
+    ) -> Cost | None:
+        """Return the cost of a collective as far as measured curves tell it, else None.
+
+        Of ranks that were measured the curve itself, inside its sizes; beyond them, and at other
+        numbers of nodes of as many GPUs, the law that carries it on; all_gather and
+        reduce_scatter where only all_reduce was measured, from that. Uneven nodes, and nodes of
+        another size than any measured, are left to the links' formulas.
+        """
+        if len(set(placement)) != 1 or sum(placement) < 2:
+            return None
+        nodes, gpus = len(placement), placement[0]
+        place = Place(collective, nodes * gpus, nodes, gpus, size_bytes)
+        held = "" if algorithm == AUTO else algorithm
+        worded = "" if protocol == AUTO else protocol
+        curves = [
+            curve
+            for curve in self.curves
+            if (curve.library, curve.algorithm, curve.protocol) == (library, held, worded)
+            and (curve.nodes == 1) == (nodes == 1)
+            and (nodes == 1 or curve.gpus_per_node == gpus)
+        ]
+        return self._own(place, curves) or self._from_all_reduce(place, curves)
+
+    def _own(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
+        same = [curve for curve in curves if curve.collective == place.collective]
+        for curve in same:
+            if (curve.ranks, curve.nodes) == (place.ranks, place.nodes):
+                inside = curve.inside(place.size_bytes)
+                kind: Kind = curve.kind if inside else "fitted"
+                seconds = reach(curve, place.size_bytes)
+                return _cost(place, seconds, curve, kind, curve.spread, not inside)
+        if not same:
+            return None
+        growth = self._growth(same)
+        seconds = growth.seconds(place.ranks, place.nodes, place.size_bytes)
+        last = growth.last
+        ratio = place.ranks / last.ranks
+        return _cost(place, seconds, last, "fitted", growth_error(ratio), True)
+
+    def _from_all_reduce(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
+        """Return an all_gather or reduce_scatter as the all_reduces of the cluster tell it."""
+        whole = [curve for curve in curves if curve.collective == "all_reduce"]
+        if place.collective not in HALVES or not whole:
+            return None
+        growth = self._growth(whole)
+        last = growth.last
+
+        def seconds(size_bytes: float) -> float:
+            return growth.seconds(place.ranks, place.nodes, size_bytes)
+
+        floor_s = seconds(FLOOR_BYTES)
+        latency_s = self._small(place, curves) or gathering_floor(
+            floor_s, place.ranks, place.nodes, growth.call_s, inside_share(last)
+        )
+        found_s = latency_s + max(seconds(place.size_bytes) - floor_s, 0.0) / 2.0
+        there = (last.ranks, last.nodes) == (place.ranks, place.nodes)
+        exact = there and last.inside(place.size_bytes)
+        ratio = place.ranks / last.ranks
+        return _cost(place, found_s, last, "fitted", growth_error(ratio), not exact)
+
+    def _small(self, place: Place, curves: Sequence[Curve]) -> float | None:
+        """Return what a small message of the other gathering collective takes on these ranks."""
+        for curve in curves:
+            other = curve.collective in HALVES and curve.collective != place.collective
+            if other and curve.ranks == place.ranks and curve.size_bytes[0] <= SMALL_BYTES:
+                return curve.seconds[0]
+        return None
+
+    def _growth(self, curves: Sequence[Curve]) -> Growth:
+        key = tuple((curve.collective, curve.ranks, curve.nodes) for curve in curves)
+        found = self._growths.get(key)
+        if found is None:
+            found = self._growths[key] = Growth(curves, self.tuner)
+        return found
+
+
+def _cost(
+    place: Place,
+    seconds: float,
+    curve: Curve,
+    kind: Kind,
+    spread: float | None,
+    extrapolated: bool,
+) -> Cost:
+    wire_s = place.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
+    hops = Hops(place.ranks, place.nodes, place.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    sent = algorithm(place.collective, USUAL[place.collective]).sent(place.size_bytes, hops)
+    carried = (curve.ranks, curve.nodes) != (place.ranks, place.nodes)
+    other = curve.collective != place.collective
+    way = f", carried from {curve.name}" if carried or other else ""
+    quantity = Quantity(
+        seconds,
+        "s",
+        kind,
+        f"{curve.source}{way}",
+        spread,
+        curve.size_bytes[0],
+        curve.size_bytes[-1],
+    )
+    name = f"{place.collective} on {place.ranks} GPUs at {format_bytes(place.size_bytes, 3)}"
+    latency_s = max(0.0, seconds - wire_s)
+    return Cost(seconds, latency_s, sent, spread, (Term(name, quantity, extrapolated),))

@@ -1,0 +1,72 @@
+"""A link as one of NCCL's protocols sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfsim.cluster.latency import Latency
+from perfsim.cluster.link import Link
+from perfsim.library.protocols import AUTO, VERSION, protocol_factors
+from perfsim.quantity import Quantity
+
+__all__ = ["fixed", "link_class"]
+
+
+def link_class(link: Link, of: str) -> str:
+    """Return a link's class in NCCL's figures: net between nodes, nvlink or pci inside.
+
+    Examples
+    --------
+    >>> from perfsim.cluster.link import custom_link
+    >>> link_class(custom_link("10GB/s,2us", "--net"), "inter")
+    'net'
+    """
+    if of == "inter":
+        return "net"
+    return "nvlink" if link.name.startswith("nvlink") else "pci"
+
+
+def fixed(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
+    """Return a link as one protocol sees it; its numbers are derived.
+
+    The rates are cut by the protocol's share. The latency is the larger of the curve, which holds
+    NCCL's own choice at each size, and the small-message latency times the protocol's factor; so
+    that no fixed protocol is faster than the choice.
+
+    Parameters
+    ----------
+    link : as fitted on NCCL's own choice of protocol
+    protocol : ll, ll128, simple, or auto for the link as it is
+    of : inter or intra
+
+    Examples
+    --------
+    >>> from perfsim.cluster.link import custom_link
+    >>> slow = fixed(custom_link("10GB/s,2us", "--net"), "ll", "inter")
+    >>> slow.rate.value, slow.ring.at(1.0)
+    (5000000000.0, 2e-06)
+    """
+    if protocol == AUTO:
+        return link
+    kind = link_class(link, of)
+    share = protocol_factors(protocol, version, kind)[1]
+
+    def cut(rate: Quantity) -> Quantity:
+        source = f"{share:g} of: {rate.source}" if share < 1 else rate.source
+        of_kind = "derived" if share < 1 else rate.kind
+        return replace(rate, value=share * rate.value, kind=of_kind, source=source)
+
+    def raised(curve: Latency, algorithm: str) -> Latency:
+        factor = protocol_factors(protocol, version, kind, algorithm)[0]
+        least_s = factor * curve.alpha_s[0]
+        alphas = tuple(max(alpha_s, least_s) for alpha_s in curve.alpha_s)
+        source = f"at least {factor:.3g} times that of LL ({protocol}): {curve.source}"
+        return replace(curve, alpha_s=alphas, kind="derived", source=source)
+
+    return replace(
+        link,
+        rate=cut(link.rate),
+        tree_rate=cut(link.tree_rate),
+        ring=raised(link.ring, "ring"),
+        tree=raised(link.tree, "tree"),
+    )

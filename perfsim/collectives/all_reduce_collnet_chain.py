@@ -1,0 +1,60 @@
+"""CollNet chain all-reduce: a chain inside each node, switches add between nodes."""
+
+from __future__ import annotations
+
+from perfsim.collectives.all_reduce_collnet_direct import refusal
+from perfsim.collectives.hops import Hops, Parts, larger
+
+__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_collnet_chain", "refusal", "sent_bytes"]
+
+LATENCY = "ring"
+
+AUTOMATIC = False
+"""Switches that add (SHARP) and a plug-in, which a link does not tell: only when asked for."""
+
+
+def all_reduce_collnet_chain(size_bytes: float, hops: Hops) -> Parts:
+    """Return the time of an all-reduce over chains inside nodes and adding switches.
+
+    2 (g-1) alpha_intra + alpha_inter; the larger of 2 n beta_intra (n goes down the chain and n
+    comes back, so that a GPU in it receives 2 n) and n beta_nic; n gamma where a node adds.
+
+    Parameters
+    ----------
+    size_bytes : n, the buffer of one rank [B]
+    hops : ranks, nodes and the cost of their hops
+
+    Notes
+    -----
+    A link's latency was fitted on rings of many hops, over which the start of a call is spread: of
+    the few hops here too little of it is left, and small messages come out too fast.
+
+    Examples
+    --------
+    >>> hops = Hops(32, 4, 8, 2e-6, 1e-5, 1e-10, 1e-10, 1e-11, 1e-10)
+    >>> parts = all_reduce_collnet_chain(1e7, hops)
+    >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
+    (38, 1000)
+
+    References
+    ----------
+    Graham et al., Scalable Hierarchical Aggregation Protocol (SHArP), COMHPC 2016; NCCL since
+    2.14, src/graph/tuning.cc, for the hops. The counts of bytes are derived here.
+    """
+    inside = hops.gpus_per_node
+    wires_s, latency_s = 0.0 * size_bytes, 2.0 * (inside - 1) * hops.alpha_intra_s
+    if inside > 1:
+        wires_s = 2.0 * size_bytes * hops.beta_intra_s_per_byte
+    if hops.nodes > 1:
+        wires_s = larger(wires_s, size_bytes * hops.beta_nic_s_per_byte)
+        latency_s = latency_s + hops.alpha_inter_s
+    if inside > 1:
+        wires_s = wires_s + size_bytes * hops.gamma_s_per_byte
+    return Parts(latency_s, wires_s)
+
+
+def sent_bytes(size_bytes: float, hops: Hops) -> float:
+    """Return what a GPU sends, mean over a node's [B]: 2 (g-1)/g n inside, n/g to the switches."""
+    inside = hops.gpus_per_node
+    across = 1.0 / inside if hops.nodes > 1 else 0.0
+    return (2.0 * (inside - 1) / inside + across) * size_bytes

@@ -1,0 +1,69 @@
+"""NVLS all-reduce: NVSwitches add inside the node, SHARP switches between nodes."""
+
+from __future__ import annotations
+
+from perfsim.collectives.hops import Hops, Parts, larger
+
+__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_nvls", "refusal", "sent_bytes"]
+
+LATENCY = "ring"
+
+AUTOMATIC = False
+"""NVSwitch and Hopper or later, which a link does not tell: used only when asked for."""
+
+
+def refusal(hops: Hops) -> str:
+    """Return why these ranks cannot use it, or ""."""
+    if hops.gpus_per_node <= 2:
+        return "adds inside NVSwitches, for more than 2 GPUs a node"
+    return "" if hops.nodes == 1 else "runs inside one node; across nodes take nvls_tree"
+
+
+def all_reduce_nvls(size_bytes: float, hops: Hops) -> Parts:
+    """Return the time of an all-reduce that the switch of one node adds up.
+
+    2 alpha_intra + (g+1)/g n beta_intra: each GPU owns n/g; all send what the switch adds, n in
+    all, and get n/g; then each sends its n/g, which the switch hands to all. No GPU adds anything.
+
+    Parameters
+    ----------
+    size_bytes : n, the buffer of one rank [B]
+    hops : ranks, nodes and the cost of their hops
+
+    Notes
+    -----
+    A link's latency was fitted on rings of many hops, over which the start of a call is spread: of
+    the few hops here too little of it is left, and small messages come out too fast.
+
+    Examples
+    --------
+    >>> hops = Hops(8, 1, 8, 2e-6, 0.0, 1e-11, 1e-11, 1e-11, 0.0)
+    >>> parts = all_reduce_nvls(1e8, hops)
+    >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
+    (4, 1125)
+
+    References
+    ----------
+    Klenk, Jiang, Thorson & Dennison, An in-network architecture for accelerating shared-memory
+    multiprocessor collectives, ISCA 2020; NCCL since 2.17, src/transport/nvls.cc. The counts of
+    bytes and hops are derived here.
+    """
+    if hops.ranks == 1:
+        return Parts(0.0, 0.0 * size_bytes)
+    inside = hops.gpus_per_node
+    if inside == 1:
+        wires_s, latency_s = 0.0 * size_bytes, 0.0
+    else:
+        wires_s = (inside + 1) / inside * size_bytes * hops.beta_intra_s_per_byte
+        latency_s = 2.0 * hops.alpha_intra_s
+    if hops.nodes > 1:  # the shards go through SHARP switches meanwhile
+        wires_s = larger(wires_s, size_bytes * hops.beta_nic_s_per_byte)
+        latency_s = latency_s + hops.alpha_inter_s
+    return Parts(latency_s, wires_s)
+
+
+def sent_bytes(size_bytes: float, hops: Hops) -> float:
+    """Return what each GPU sends on one node: n to be added and its sum of n/g [B]."""
+    if hops.ranks == 1:
+        return 0.0 * size_bytes
+    return (hops.gpus_per_node + 1) / hops.gpus_per_node * size_bytes

@@ -1,0 +1,39 @@
+"""Pull from a sharded parameter server: each server sends every node its shard of the result."""
+
+from __future__ import annotations
+
+from perfsim.collectives.hops import Hops, Parts
+from perfsim.collectives.push_sharded import sent_bytes, shard_s
+
+__all__ = ["BLOCKS", "LATENCY", "pull_sharded", "sent_bytes"]
+
+LATENCY = "ring"
+
+BLOCKS = True
+
+
+def pull_sharded(size_bytes: float, hops: Hops, extra_servers: int = 0) -> Parts:
+    """Return the time to fetch what the servers have added up.
+
+    alpha_inter + (N-1)/N n beta_nic, then (g-1) alpha_intra + (g-1)/g n beta_intra to gather the
+    shards inside the node: the push run backwards, without its sums. Servers on machines of their
+    own as in `perfsim.collectives.push_sharded`.
+
+    Parameters
+    ----------
+    size_bytes : n, the parameters or gradients of one worker [B]
+    hops : ranks, nodes and the cost of their hops
+    extra_servers : k, servers on machines without GPUs, each with a node's NICs
+
+    Examples
+    --------
+    >>> parts = pull_sharded(1e6, Hops.flat(4, alpha_s=1e-5, beta_s_per_byte=1e-9))
+    >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
+    (10, 750)
+
+    References
+    ----------
+    Jiang et al., A unified architecture for accelerating distributed DNN training in heterogeneous
+    GPU/CPU clusters (BytePS), OSDI 2020, section 3; its code is bytedance/byteps.
+    """
+    return shard_s(size_bytes, hops, extra_servers)

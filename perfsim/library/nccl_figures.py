@@ -1,0 +1,130 @@
+"""What the figures of NCCL's tuning model are, and which hold for a version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfsim.errors import RequestError
+from perfsim.limits import shown
+
+__all__ = [
+    "ALGORITHMS",
+    "ARCHITECTURES",
+    "PROTOCOLS",
+    "Figures",
+    "Rows",
+    "Triple",
+    "figures",
+    "parse_version",
+]
+
+PROTOCOLS = ("ll", "ll128", "simple")
+
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+"""In the order in which NCCL compares them: of two equal times the first wins."""
+
+ARCHITECTURES = {
+    "kepler": 35,
+    "maxwell": 50,
+    "pascal": 60,
+    "volta": 70,
+    "turing": 75,
+    "ampere": 80,
+    "ampere_rtx": 86,
+    "ada": 89,
+    "hopper": 90,
+    "blackwell": 100,
+}
+"""Compute capability of a GPU generation (ampere: A100; ampere_rtx: RTX 30, A40)."""
+
+Triple = tuple[float, float, float]
+"""LL, LL128, Simple; or one node, two nodes, more."""
+
+Rows = tuple[Triple, ...]
+"""By GPU generation (Volta and older, Ampere, Hopper, Blackwell), each by number of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The tuning model's numbers from one version on; the fields follow its formulas.
+
+    Parameters
+    ----------
+    since, tag : first version that has them; where they were read
+    base_us : latency of a call by algorithm
+    hop_us : latency of a hop by link (nvlink, pci, net) and algorithm
+    ring_ll : share of bus bandwidth, across nodes or reducing, and else
+    ring_ll128 : share with one GPU a node, and else
+    tree, tree_ll, tree_ll128 : shares of a tree; tree_ll128 on one node, and else
+    bus_cap : highest bus bandwidth, by row of the tables that follow
+    ll_cap : highest LL bandwidth: one node by generation, more by CPU (Intel, AMD)
+    ring_ll128_cap, tree_ll128_cap, tree_cap, nvls_tree_cap : highest bandwidth a channel
+    tree_total_cap, tree_total_ll128_ampere : highest bandwidth of all channels, before 2.8
+    ll128_by_collective, ll128_per_channel, tree_ll128_scale : LL128 caps before 2.10
+    tree_factor : correction of the tree's bandwidth for 64 B, 128 B, ... by protocol
+    """
+
+    since: tuple[int, int]
+    tag: str
+    base_us: dict[str, Triple]
+    hop_us: dict[str, dict[str, Triple]]
+    ring_ll: tuple[float, float]
+    ring_ll128: tuple[float, float]
+    tree: float
+    tree_ll: float
+    tree_ll128: tuple[float, float]
+    tree_factor: tuple[tuple[float, ...], ...]
+    bus_cap: Mapping[int, float] = field(default_factory=dict)
+    ll_cap: Rows | None = None
+    ring_ll128_cap: Rows | None = None
+    tree_ll128_cap: Rows | None = None
+    tree_cap: Rows | None = None
+    nvls_tree_cap: Rows | None = None
+    tree_total_cap: Triple | None = None
+    tree_total_ll128_ampere: Triple | None = None
+    ll128_by_collective: Mapping[str, float] = field(default_factory=dict)
+    ll128_per_channel: bool = True
+    tree_ll128_scale: float | None = None
+    nvls_efficiency: tuple[float, float, float, float] | None = None
+    pat_share: float | None = None
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """Return major and minor of a version such as 2.18.3 (2.30 for every later one too).
+
+    Raises
+    ------
+    RequestError
+        If it is no version, or one before 2.4, which had only rings and no model.
+
+    Examples
+    --------
+    >>> parse_version("2.18.3"), parse_version("2.4")
+    ((2, 18), (2, 4))
+    """
+    parts = text.strip().removeprefix("v").split(".")
+    if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        raise RequestError(f"version: {shown(text)} is not a version of NCCL such as 2.18.3.")
+    version = int(parts[0]), int(parts[1])
+    if version < (2, 4):
+        raise RequestError(
+            f"version: NCCL {shown(text)} has no tuning model; it has one from 2.4 on."
+        )
+    return version
+
+
+def figures(version: str) -> Figures:
+    """Return the figures of one version, those of the last tag that changed them.
+
+    Examples
+    --------
+    >>> figures("2.22.3").tag
+    'v2.21.5-1'
+    """
+    from perfsim.library.nccl_tables import ALL
+
+    number = parse_version(version)
+    if number < ALL[0].since:
+        raise RequestError("version: NCCL 2.4 chooses by a threshold, not by a time a pair.")
+    return next(entry for entry in reversed(ALL) if entry.since <= number)

@@ -1,0 +1,1 @@
+"""Validation: what perfsim predicts beside what others measured."""

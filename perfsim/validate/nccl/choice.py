@@ -1,0 +1,91 @@
+"""Ring or tree: which of the two is faster, on curves measured with each held fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from perfsim.calibrate.curve_fit import fit_curve
+from perfsim.cluster.growth.communicator import communicator
+from perfsim.cluster.measured import Curve
+from perfsim.library.nccl_tuner import NcclTuner
+from perfsim.validate.nccl.row import Row
+
+__all__ = ["LIMITS", "QUESTION", "rows"]
+
+QUESTION = (
+    "fit ring and tree on every other size, name the faster at the sizes between where they"
+    " differ by more than 10 %"
+)
+
+LIMITS = {"choice": {"right": 0.90}}
+
+DIFFER = 0.10
+
+BOTH = ("ring", "tree")
+
+
+def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
+    """Return a row a size where ring and tree differ: measured is the better of the two.
+
+    ``predicted_s`` is the measured time of the algorithm named, so its error is the regret;
+    ``plain_s`` that of the ring, always; ``others`` that of what NCCL's own tuner takes.
+    """
+    found: list[Row] = []
+    for cluster, ring, tree in _pairs(curves):
+        fits = {of: fit_curve(_half(one)).curve for of, one in zip(BOTH, (ring, tree), strict=True)}
+        tuner = _tuner(ring)
+        for size in ring.size_bytes[1::2]:
+            if not (tree.inside(size) and all(fit.inside(size) for fit in fits.values())):
+                continue
+            times = {"ring": ring.at(size), "tree": tree.at(size)}
+            best = min(times.values())
+            if max(times.values()) <= best * (1.0 + DIFFER):
+                continue
+            named = min(BOTH, key=lambda of: fits[of].at(size))
+            taken = tuner.choose("all_reduce", size).algorithm
+            found.append(
+                Row(
+                    "choice",
+                    cluster,
+                    ring.name,
+                    size,
+                    best,
+                    times[named],
+                    times["ring"],
+                    {"NCCL's tuner": times.get(taken, times["ring"])},
+                )
+            )
+    return found
+
+
+def _half(curve: Curve) -> Curve:
+    return replace(curve, size_bytes=curve.size_bytes[::2], seconds=curve.seconds[::2])
+
+
+def _tuner(ring: Curve) -> NcclTuner:
+    of = communicator(ring)
+    rate = 2.0 * (ring.ranks - 1) / ring.ranks * ring.size_bytes[-1] / ring.seconds[-1]
+    return NcclTuner(
+        of.version, ring.ranks, ring.nodes, of.architecture, "intel", of.intra, rate / 1e9, 1
+    )
+
+
+def _pairs(curves: Sequence[tuple[str, Curve]]) -> Iterator[tuple[str, Curve, Curve]]:
+    """Return all-reduces of the same ranks, software and network, ring and tree held fixed."""
+    groups: dict[tuple[object, ...], dict[str, tuple[str, Curve]]] = {}
+    for cluster, curve in curves:
+        if curve.collective == "all_reduce" and curve.algorithm in BOTH:
+            key = (
+                curve.ranks,
+                curve.nodes,
+                curve.gpu,
+                curve.fabric,
+                curve.library,
+                curve.version,
+                curve.protocol,
+            )
+            groups.setdefault(key, {}).setdefault(curve.algorithm, (cluster, curve))
+    for both in groups.values():
+        if len(both) == len(BOTH):
+            yield both["ring"][0], both["ring"][1], both["tree"][1]

@@ -1,0 +1,48 @@
+"""The baseline: one alpha and one beta for a whole ring, as most simulators have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfsim.cluster.measured import Curve
+
+__all__ = ["PlainRing"]
+
+
+class PlainRing:
+    """alpha steps + beta bytes of a ring, fitted to curves with relative least squares.
+
+    Steps are 2 (P-1) for all_reduce, P-1 for the gathering collectives and the rooted ones, 1 for
+    send_recv; bytes 2 (P-1)/P n, (P-1)/P n, n and n. Neither may be negative.
+    """
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        import numpy as np
+
+        rows = []
+        for curve in curves:
+            for size, seconds in zip(curve.size_bytes, curve.seconds, strict=True):
+                steps, wire = _counts(curve.collective, curve.ranks)
+                rows.append((steps / seconds, wire * size / seconds))
+        table = np.asarray(rows)
+        ones = np.ones(len(rows))
+        (alpha, beta), *_ = np.linalg.lstsq(table, ones, rcond=None)
+        if alpha < 0 or beta < 0:
+            # One of the two alone, whichever leaves less over.
+            alone = [float(column @ ones / (column @ column)) for column in table.T]
+            left = [float(np.sum((table[:, i] * alone[i] - 1.0) ** 2)) for i in (0, 1)]
+            alpha, beta = (alone[0], 0.0) if left[0] < left[1] else (0.0, alone[1])
+        self.alpha_s, self.beta_s_per_byte = float(alpha), float(beta)
+
+    def seconds(self, collective: str, ranks: int, size_bytes: float) -> float:
+        """Return the time of a collective over ``ranks`` [s]."""
+        steps, wire = _counts(collective, ranks)
+        return steps * self.alpha_s + wire * size_bytes * self.beta_s_per_byte
+
+
+def _counts(collective: str, ranks: int) -> tuple[float, float]:
+    if collective == "all_reduce":
+        return 2.0 * (ranks - 1), 2.0 * (ranks - 1) / ranks
+    if collective in ("all_gather", "reduce_scatter", "all_to_all"):
+        return ranks - 1.0, (ranks - 1.0) / ranks
+    return (1.0, 1.0) if collective == "send_recv" else (ranks - 1.0, 1.0)

@@ -1,0 +1,57 @@
+"""What carried collectives miss by, as the table that intervals of predictions rest on.
+
+``python -m perfsim.validate.nccl.record --data DIR --out FILE`` asks the questions of the curves
+in a folder and writes the 90th percentile of the errors by how far a time was carried.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfsim.cluster.growth.errors import COLUMNS, SCHEMA
+from perfsim.validate.nccl.report import Report
+
+__all__ = ["growth_table"]
+
+RATIOS = (
+    ("other_collective", 1),
+    ("scale_2x", 2),
+    ("scale_4x", 4),
+    ("scale_beyond", 1024),
+)
+"""Question and the largest ratio of ranks that its errors stand for."""
+
+
+def growth_table(report: Report, date: str) -> str:
+    """Return the table of errors by ratio as text."""
+    lines = [
+        f"# schema: {SCHEMA}",
+        "# title: Relative errors of collectives carried to other ranks than were measured",
+        f"# date: {date}",
+        "# kind: measured (absolute relative errors against measured curves; fractions)",
+        "# source: perfsim validate nccl on the collected curves",
+        ",".join(COLUMNS),
+    ]
+    for question, ratio in RATIOS:
+        score = report.score(question)
+        lines.append(f"{question},{ratio},{score.median:.4f},{score.p90:.4f},{score.count}")
+    return "\n".join(lines) + "\n"
+
+
+def _main() -> None:
+    from argparse import ArgumentParser
+
+    from perfsim.report.files import write_text
+    from perfsim.validate.nccl.report import validate_nccl
+    from perfsim.validate.nccl.source import from_folder
+
+    parser = ArgumentParser(prog="python -m perfsim.validate.nccl.record", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of measured curves")
+    parser.add_argument("--out", type=Path, required=True, help="table to write")
+    parser.add_argument("--date", required=True, help="date of the measurement, such as 2026-11-21")
+    given = parser.parse_args()
+    write_text(given.out, growth_table(validate_nccl(from_folder(given.data)), given.date))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,71 @@
+"""More nodes than were fitted: from a cluster's smaller node counts to its larger ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfsim.cluster.growth import Growth
+from perfsim.cluster.growth.reach import reach
+from perfsim.cluster.measured import Curve
+from perfsim.validate.nccl.plain import PlainRing
+from perfsim.validate.nccl.row import Row
+
+__all__ = ["LIMITS", "QUESTION", "rows", "transfers"]
+
+QUESTION = "fit on the smaller node counts of a cluster, predict larger ones"
+
+LIMITS = {
+    "scale_2x": {"median": 0.12, "p90": 0.45, "median above": 0.08},
+    "scale_4x": {"median": 0.18},
+    "scale_beyond": {"median": 0.30},
+}
+
+
+def transfers(
+    curves: Sequence[tuple[str, Curve]],
+) -> Iterator[tuple[str, list[Curve], Curve, float]]:
+    """Return (cluster, curves of the nodes fitted, the curve to predict, ratio of nodes).
+
+    Fitted are all curves of the cluster with at most C nodes, for every C measured below the
+    target's number and at least 2: one node says nothing of the network.
+    """
+    groups: dict[tuple[object, ...], list[Curve]] = {}
+    for cluster, curve in curves:
+        if curve.nodes > 1:
+            held = (curve.library, curve.algorithm, curve.protocol)
+            shape = (cluster, curve.collective, curve.gpus_per_node, *held)
+            groups.setdefault(shape, []).append(curve)
+    for key, found in groups.items():
+        counts = sorted({curve.nodes for curve in found})
+        for target in found:
+            for most in counts:
+                if most < target.nodes:
+                    fitted = [curve for curve in found if curve.nodes <= most]
+                    yield str(key[0]), fitted, target, target.nodes / most
+
+
+def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
+    """Return every size of every larger node count, inside the sizes fitted."""
+    found: list[Row] = []
+    for cluster, fitted, target, ratio in transfers(curves):
+        growth, plain = Growth(fitted), PlainRing(fitted)
+        last = growth.last
+        question = "scale_2x" if ratio <= 2 else "scale_4x" if ratio <= 4 else "scale_beyond"
+        low = min(curve.size_bytes[0] for curve in fitted)
+        high = max(curve.size_bytes[-1] for curve in fitted)
+        what = f"{target.collective}, {last.nodes} to {target.nodes} nodes"
+        for size, seconds in zip(target.size_bytes, target.seconds, strict=True):
+            if low <= size <= high:
+                found.append(
+                    Row(
+                        question,
+                        cluster,
+                        what,
+                        size,
+                        seconds,
+                        growth.seconds(target.ranks, target.nodes, size),
+                        plain.seconds(target.collective, target.ranks, size),
+                        {"unchanged": reach(last, size)},
+                    )
+                )
+    return found

@@ -1,0 +1,278 @@
+"""Libraries: what each has and takes, what a hop costs it, and what a fixed protocol costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.catalog import Catalog
+from perfsim.cluster import Cluster, custom_link, make_cluster
+from perfsim.cluster.network import load_network
+from perfsim.cluster.protocol import fixed
+from perfsim.collectives import COLLECTIVES, Hops, algorithm, algorithms
+from perfsim.errors import RequestError
+from perfsim.library import libraries, library
+from perfsim.library.mpi import choose
+from perfsim.library.nccl_figures import PROTOCOLS
+from perfsim.library.protocols import protocol_factors
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
+
+FAST = custom_link("10GB/s,2us", "test")
+SLOW = custom_link("1GB/s,50us", "test")
+LIBRARIES = libraries()
+
+
+def cluster(library_name: str, nodes: int = 8, inside: int = 4) -> Cluster:
+    """Return equal nodes on a slow and a fast link, run by a library."""
+    return Cluster(nodes * inside, (inside,) * nodes, SLOW, FAST, 1, library_name)
+
+
+# What there is
+
+
+def test_the_files_are_the_list() -> None:
+    assert LIBRARIES == ("gloo", "mpi", "nccl")
+    with pytest.raises(RequestError, match=r"^--library: no 'glo'; did you mean 'gloo'"):
+        library("glo")
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_library_knows_every_collective_by_algorithms_that_exist(name: str) -> None:
+    for collective in COLLECTIVES:
+        names = library(name).names(collective)
+        assert names
+        assert set(names) <= set(algorithms()[collective])
+        assert set(library(name).considered(collective)) <= set(names)
+
+
+@given(
+    st.sampled_from(LIBRARIES),
+    st.sampled_from(COLLECTIVES),
+    st.floats(0, 1e10),
+    st.integers(1, 5000),
+)
+def test_what_a_library_takes_it_has_and_the_ranks_can_use(
+    name: str, collective: str, size_bytes: float, ranks: int
+) -> None:
+    taken = library(name).choose(collective, size_bytes, ranks)
+    if name == "nccl":
+        assert taken is None
+        return
+    assert taken in library(name).names(collective)
+    assert algorithm(collective, taken).refusal(Hops.flat(ranks, 0.0, 0.0)) == ""
+
+
+# gloo, by hand
+
+
+def test_a_step_of_gloos_ring_costs_a_round_trip() -> None:
+    """Two nodes of four GPUs: twice 2 x (50 + 6 x 2) us; the bytes move as fast."""
+    by = {name: cluster(name, 2).cost("all_reduce", 1e6, "ring") for name in ("nccl", "gloo")}
+    assert by["nccl"].latency_s == pytest.approx(124e-6)
+    assert by["gloo"].latency_s == pytest.approx(248e-6)
+    assert by["gloo"].seconds - by["gloo"].latency_s == pytest.approx(1750e-6)
+    assert cluster("gloo", 2).cost("all_gather", 0.0).seconds == pytest.approx(124e-6)
+
+
+def test_gloo_takes_the_same_at_every_size() -> None:
+    of = cluster("gloo")
+    assert {of.choice("all_reduce", size) for size in (1.0, 1e3, 1e6, 1e9)} == {"ring"}
+    assert {of.choice("broadcast", size) for size in (1.0, 1e9)} == {"binomial"}
+    whole = of.cost("broadcast", 1e9)
+    assert whole.seconds == pytest.approx(154e-6 + 3 * 1.0 + 2 * 0.1), "never cut into chunks"
+
+
+def test_a_library_refuses_what_it_lacks() -> None:
+    with pytest.raises(RequestError) as error:
+        cluster("gloo").cost("all_reduce", 1e6, "tree")
+    assert str(error.value) == (
+        "all_reduce of gloo, --algorithm: no 'tree'. Allowed: auto, halving_doubling, ring."
+    )
+    cluster("nccl").cost("all_reduce", 1e6, "halving-doubling")  # what if NCCL had it
+
+
+# Open MPI: thresholds of coll_tuned_decision_fixed.c, v4.0.5
+
+
+@pytest.mark.parametrize(
+    ("collective", "size_bytes", "ranks", "taken"),
+    [
+        ("all_reduce", 9999, 8, "doubling"),
+        ("all_reduce", 10000, 8, "ring"),
+        ("all_reduce", 1e9, 8, "ring"),
+        ("all_gather", 49999, 8, "doubling"),
+        ("all_gather", 49999, 6, "bruck"),
+        ("all_gather", 50000, 6, "neighbor"),
+        ("all_gather", 50000, 7, "ring"),
+        ("all_gather", 1e3, 2, "ring"),
+        ("broadcast", 2047, 8, "binomial"),
+        ("broadcast", 2048, 8, "split_binary"),
+        # 8 ranks against 1.6134e-6 x 400e3 + 2.1102 = 2.8, then against 1.6134e-6 x 4e6 + 2.1 = 8.6
+        ("broadcast", 400e3, 8, "split_binary"),
+        ("broadcast", 4e6, 8, "chain"),
+        ("broadcast", 400e3, 13, "chain"),
+        ("reduce", 20479, 7, "binomial"),
+        ("reduce", 20480, 7, "chain"),
+        # 32 ranks against 0.6016/1024 x 51200 + 1.3496 = 31.4 and x 53248 = 32.6
+        ("reduce", 51200, 32, "binomial"),
+        ("reduce", 53248, 32, "chain"),
+        ("reduce_scatter", 12288, 6, "halving"),
+        ("reduce_scatter", 12289, 6, "ring"),
+        ("reduce_scatter", 262144, 8, "halving"),
+        ("reduce_scatter", 262145, 8, "ring"),
+        # 0.0012 x 20000 + 8 = 32 ranks
+        ("reduce_scatter", 20000, 33, "halving"),
+        ("reduce_scatter", 20000, 31, "ring"),
+        ("all_to_all", 199 * 13, 13, "bruck"),
+        ("all_to_all", 200 * 13, 13, "pairwise"),
+        ("all_to_all", 100, 12, "pairwise"),
+    ],
+)
+def test_open_mpi_picks_by_size_and_ranks(
+    collective: str, size_bytes: float, ranks: int, taken: str
+) -> None:
+    assert choose(collective, size_bytes, ranks) == taken
+
+
+def test_open_mpi_keeps_its_rule_where_another_would_be_faster() -> None:
+    of = cluster("mpi", 8, 1)
+    assert of.choice("all_reduce", 20e3) == "ring"
+    assert of.cost("all_reduce", 20e3).seconds > of.cost("all_reduce", 20e3, "doubling").seconds
+
+
+# What the ranks cannot use
+
+
+def test_an_algorithm_that_the_ranks_cannot_use_is_refused() -> None:
+    with pytest.raises(RequestError) as error:
+        cluster("nccl").cost("all_gather", 1e6, "pat")
+    assert str(error.value) == (
+        "--algorithm: all_gather pat is NCCL's for one GPU a node; take ring; here are 32 GPUs on"
+        " 8 nodes."
+    )
+    assert cluster("nccl", 8, 1).cost("all_gather", 1e6, "pat").seconds > 0
+    with pytest.raises(RequestError, match="take nvls; here are 8 GPUs on 1 node"):
+        cluster("nccl", 1, 8).cost("all_reduce", 1e6, "nvls_tree")
+    assert Cluster(1, (1,), None, None).cost("all_reduce", 1e6, "nvls").seconds == 0
+
+
+# Protocols
+
+
+def test_factors_are_the_ratios_of_the_tuners_hops() -> None:
+    """By hand from the table of 2.21.5 and 2.6.4, net and NVLink, ring and tree."""
+    assert protocol_factors("simple", "2.21.5", "net") == (pytest.approx(14.0 / 2.7), 1.0)
+    assert protocol_factors("ll128", "2.21.5", "nvlink") == (pytest.approx(1.9 / 0.6), 0.92)
+    assert protocol_factors("simple", "2.6.4", "net") == (pytest.approx(6.6 / 0.9), 1.0)
+    assert protocol_factors("simple", "2.6.4", "pci", "tree") == (pytest.approx(28.0), 1.0)
+    assert protocol_factors("ll", "2.4.7", "net") == (1.0, 0.5)
+    with pytest.raises(RequestError, match="did you mean 'simple'"):
+        protocol_factors("simpel")
+    with pytest.raises(RequestError, match="link class"):
+        protocol_factors("ll", "2.21.5", "ib")
+
+
+def test_a_fixed_protocol_by_hand() -> None:
+    """Flat ring of 4 at 50 us, 1 GB/s: LL halves the rate, Simple takes 14/2.7 of the latency."""
+    of = cluster("nccl", 4, 1)
+    seconds = {p: of.cost("all_reduce", 1e6, "ring", p).seconds for p in ("auto", *PROTOCOLS)}
+    assert seconds == pytest.approx(
+        {
+            "auto": 300e-6 + 1500e-6,
+            "ll": 300e-6 + 3000e-6,
+            "ll128": 300e-6 * 4.0 / 2.7 + 1500e-6 / 0.92,
+            "simple": 300e-6 * 14 / 2.7 + 1500e-6,
+        }
+    )
+
+
+@given(st.sampled_from(PROTOCOLS), st.floats(0, 1e9), st.sampled_from(["10gbe", "ib100"]))
+def test_no_fixed_protocol_beats_nccls_choice(protocol: str, size_bytes: float, name: str) -> None:
+    of = make_cluster(32, 4, None, load_network(name, Catalog(), "--net"), INTRA)
+    for collective, one in (("all_reduce", "ring"), ("all_gather", "ring")):
+        free, held = (of.cost(collective, size_bytes, one, p) for p in ("auto", protocol))
+        assert held.seconds >= free.seconds * (1 - 1e-12)
+
+
+INTRA = load_network("pcie3", Catalog(), "--intra-net")
+
+
+def test_a_fixed_protocols_numbers_are_derived() -> None:
+    link = load_network("10gbe", Catalog(), "--net").links["inter"]
+    held = fixed(link, "ll", "inter")
+    assert (link.rate.kind, held.rate.kind, held.ring.kind) == ("fitted", "derived", "derived")
+    assert held.rate.value == link.rate.value / 2
+    assert fixed(link, "auto", "inter") is link
+
+
+def test_protocols_are_nccls() -> None:
+    for name in ("gloo", "mpi"):
+        with pytest.raises(RequestError) as error:
+            cluster(name).cost("all_reduce", 1e6, protocol="ll")
+        assert str(error.value) == (
+            f"--protocol: 'll' is a protocol of NCCL, and {name} has none; leave it out, or take"
+            " --library nccl."
+        )
+    with pytest.raises(RequestError, match="did you mean 'simple'"):
+        cluster("nccl").cost("all_reduce", 1e6, protocol="simpel")
+
+
+# In a scenario and a prediction
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"library": "nccll"}, "--library: no 'nccll'; did you mean 'nccl'?"),
+        ({"protocol": "LL"}, "--protocol: no 'LL'; did you mean 'll'?"),
+        ({"library": "mpi", "protocol": "ll"}, "--protocol: 'll' is a protocol of NCCL"),
+        ({"library": "mpi", "algorithm": "tree"}, "all_reduce of mpi, --algorithm: no 'tree'."),
+        ({"algorithm": "rings"}, "all_reduce, --algorithm: no 'rings'; did you mean 'ring'?"),
+    ],
+)
+def test_a_scenario_names_what_is_wrong(fields: dict[str, str], message: str) -> None:
+    with pytest.raises(RequestError) as error:
+        make_scenario({"model": "resnet50", "gpus": 8, **fields})
+    assert str(error.value).startswith(message)
+
+
+def test_a_prediction_says_what_was_taken_over_from_nccl() -> None:
+    asked = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
+    plain, other, held = (
+        predict(make_scenario({**asked, **more}))
+        for more in ({}, {"library": "gloo"}, {"protocol": "simple"})
+    )
+    assert plain.scenario["library"] == "nccl"
+    assert plain.scenario["protocol"] == "auto"
+    assert not [note for note in plain.notes if "derived" in note and "NCCL" in note]
+    assert "10gbe and pcie3 were fitted on nccl; for gloo they are derived" in " ".join(other.notes)
+    assert "those of simple are derived" in " ".join(held.notes)
+    links = [term for term in other.terms if "rate" in term.term or "latency" in term.term]
+    assert links
+    assert {term.quantity.kind for term in links} == {"derived"}
+    assert held.iteration_s >= plain.iteration_s
+
+
+def test_a_link_of_ones_own_is_not_said_to_be_fitted() -> None:
+    found = predict(
+        make_scenario(
+            {
+                "model": "resnet50",
+                "gpus": 4,
+                "gpus_per_node": 1,
+                "net": "10Gbit/s,50us",
+                "library": "gloo",
+            }
+        )
+    )
+    assert "fitted on NCCL" not in " ".join(found.notes)
+
+
+def test_the_library_does_not_change_a_users_link() -> None:
+    """By hand: the same rate and latency, read the same way, whatever runs over it."""
+    one = cluster("gloo").cost("send_recv", 1e6)
+    assert one == replace(cluster("nccl").cost("send_recv", 1e6), terms=one.terms)

@@ -1,0 +1,281 @@
+"""Routing: loads, the busiest link and latency on graphs small enough to work out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.cluster.fabric.fat_tree import fat_tree
+from perfsim.cluster.fabric.leaf_spine import leaf_spine
+from perfsim.cluster.fabric.single_switch import single_switch
+from perfsim.cluster.fabric.torus import torus
+from perfsim.cluster.fabric.wire import join, new_graph
+from perfsim.cluster.flows import (
+    PATTERNS,
+    Flow,
+    Pattern,
+    all_to_all_flows,
+    flows,
+    halving_doubling_flows,
+    pair_flows,
+    ring_flows,
+    tree_flows,
+    tree_parents,
+)
+from perfsim.cluster.routing import Graph, Routed, route
+from perfsim.errors import RequestError
+
+placements = st.lists(st.integers(1, 4), min_size=2, max_size=12)
+patterns = st.sampled_from(PATTERNS)
+graphs = st.sampled_from(
+    [
+        single_switch(12, 1e9, 1e-6),
+        leaf_spine(12, 1e9, 1e-6, nodes_per_leaf=3, spines=2, oversubscription=2.0),
+        fat_tree(12, 1e9, 1e-6, k=4, oversubscription=(2.0, 3.0)),
+        torus(12, 1e9, 1e-6, dims=(3, 4)),
+    ]
+)
+
+
+def routed(graph: Graph, pattern: Pattern, **options: str) -> Routed:
+    """Route a pattern over the nodes of a graph in their order."""
+    return route(graph, graph.graph["hosts"], pattern, **options)  # type: ignore[arg-type]
+
+
+def one(source: int, target: int, weight: float = 1.0) -> Pattern:
+    """Return a single flow."""
+    return Pattern(((Flow(source, target, weight),),), (((source, target),),))
+
+
+# Flows, by hand
+
+
+def test_a_ring_passes_each_node_once_whatever_its_gpus() -> None:
+    assert ring_flows((3, 5)) == ring_flows((1, 1))
+    assert ring_flows((4,)) == Pattern((), ())
+
+
+def test_first_tree_of_14_nodes_is_the_published_one() -> None:
+    # The drawing in NCCL's src/graph/trees.cc: 0-8; 8-4, 8-12; 4-2, 4-6; 12-10, 12-13; ...
+    first, _ = tree_parents(14)
+    drawn = {8: 0, 4: 8, 12: 8, 2: 4, 6: 4, 10: 12, 13: 12, 1: 2, 3: 2, 5: 6, 7: 6, 9: 10, 11: 10}
+    assert first == drawn
+
+
+def test_second_tree_is_the_mirror_or_the_shift() -> None:
+    first, second = tree_parents(12)  # drawn there: 3-11; 1, 7 below 3; 0, 2 below 1; ...
+    assert second[3] == 11 and second[1] == second[7] == 3 and second[0] == second[2] == 1
+    first, second = tree_parents(13)  # drawn there: 1-9; 5, 0 below 9; 3, 7 below 5; 12 below 11
+    assert second[9] == 1 and second[5] == second[0] == 9 and second[12] == second[10] == 11
+    assert len(first) == len(second) == 12
+
+
+@given(st.integers(2, 200))
+def test_both_trees_span_all_nodes_at_logarithmic_depth(nodes: int) -> None:
+    for parents in tree_parents(nodes):
+        tree = nx.Graph(parents.items())
+        assert nx.is_tree(tree) and len(tree) == nodes
+        (root,) = set(range(nodes)) - set(parents)
+        depth = max(nx.single_source_shortest_path_length(tree, root).values())
+        assert depth <= math.ceil(math.log2(nodes)) + 1
+        assert max(Counter(parents.values()).values()) <= 2
+
+
+@given(st.integers(1, 100).map(lambda half: 2 * half))
+def test_a_node_inside_one_tree_is_a_leaf_of_the_other(nodes: int) -> None:
+    inside = [set(parents.values()) for parents in tree_parents(nodes)]
+    roots = [set(range(nodes)) - set(parents) for parents in tree_parents(nodes)]
+    assert not (inside[0] - roots[0]) & (inside[1] - roots[1])
+
+
+def test_two_nodes_exchange_a_whole_buffer_in_the_trees() -> None:
+    # Two trees of one edge, half the buffer up and half down each: 1 each way.
+    assert sorted(tree_flows((8, 8)).phases[0]) == [Flow(0, 1, 1.0), Flow(1, 0, 1.0)]
+
+
+def test_all_to_all_of_uneven_nodes_by_hand() -> None:
+    # 3 + 5 ranks: 3 x 5 pairs cross each way, each 1/8 of a buffer.
+    assert all_to_all_flows((3, 5)).phases == ((Flow(0, 1, 15 / 8), Flow(1, 0, 15 / 8)),)
+
+
+def test_pairs_leave_the_odd_one_out() -> None:
+    assert pair_flows((1, 1, 1)).phases == ((Flow(0, 1, 1.0), Flow(1, 0, 1.0)),)
+    assert pair_flows((8,)).phases == ()
+
+
+def test_halving_doubling_of_3_and_5_ranks_by_hand() -> None:
+    # Ranks 0-2 on node 0, 3-7 on node 1. Distance 1: 2 with 3. Distance 2: 0-2, 1-3, so 1 with 3.
+    # Distance 4: 0-4, 1-5, 2-6 cross, 3-7 does not.
+    phases = [sorted(phase) for phase in halving_doubling_flows((3, 5)).phases]
+    assert [[flow.weight for flow in phase] for phase in phases] == [
+        [0.5, 0.5],
+        [0.25, 0.25],
+        [0.375, 0.375],
+    ]
+
+
+def test_halving_doubling_folds_what_is_past_a_power_of_two() -> None:
+    # 3 nodes of 1: rank 0 hands all to rank 1, which then exchanges halves with rank 2.
+    phases = halving_doubling_flows((1, 1, 1)).phases
+    assert phases == ((Flow(0, 1, 1.0),), (Flow(1, 2, 0.5), Flow(2, 1, 0.5)))
+
+
+# Routing, by hand
+
+
+def test_only_flows_that_cross_leaves_load_the_uplinks() -> None:
+    graph = leaf_spine(4, 1e9, 0.0, nodes_per_leaf=2, oversubscription=2.0)
+    (load,) = routed(graph, ring_flows((1,) * 4)).loads
+    assert load["leaf 0", "spine 0"] == load["spine 0", "leaf 0"] == 1.0
+    assert all(load[f"node {i}", f"leaf {i // 2}"] == 1.0 for i in range(4))
+    assert len(load) == 4 * 2 + 2 * 2
+
+
+def test_equal_cost_paths_share_evenly_or_the_first_takes_all() -> None:
+    graph = leaf_spine(2, 1e9, 0.0, nodes_per_leaf=1, spines=4)  # uplinks of 0.25 GB/s
+    even = routed(graph, one(0, 1))
+    assert [even.loads[0]["leaf 0", f"spine {i}"] for i in range(4)] == [0.25] * 4
+    assert even.seconds_per_byte == pytest.approx(1e-9)
+    first = routed(graph, one(0, 1), ties="first")
+    assert first.seconds_per_byte == pytest.approx(4e-9)
+    assert first.busiest == "leaf 0 -> spine 0"
+
+
+def test_a_switch_shares_over_its_next_hops_not_over_whole_paths() -> None:
+    # a -> left -> far, and a -> right -> {x, y} -> far is longer; so only the former is taken.
+    graph = new_graph()
+    for name in ("h0", "h1"):
+        graph.add_node(name, kind="host")
+    graph.add_nodes_from(["s", "left", "right", "m1", "m2", "m3", "t"], kind="switch")
+    for low, high in [("h0", "s"), ("h1", "t"), ("s", "left"), ("s", "right"), ("left", "m1")]:
+        join(graph, low, high, 1.0)
+    for low, high in [("right", "m2"), ("right", "m3"), ("m1", "t"), ("m2", "t"), ("m3", "t")]:
+        join(graph, low, high, 1.0)
+    (load,) = route(graph, ["h0", "h1"], one(0, 1)).loads
+    assert load["s", "left"] == load["s", "right"] == 0.5  # three paths, two next hops
+    assert load["right", "m2"] == load["right", "m3"] == 0.25
+
+
+def test_a_ring_on_a_torus_loads_every_link_at_most_once() -> None:
+    # 4 x 4, row by row: (i,3) -> (i+1,0) is two hops with two ways, half each. The wrap link
+    # (i,3) -> (i,0) carries half of the flow of row i and, on row i, half of that of row i-1.
+    graph = torus(16, 1e9, 0.0, dims=(4, 4))
+    result = routed(graph, ring_flows((1,) * 16))
+    (load,) = result.loads
+    assert load["router 1,0", "router 1,1"] == 1.0
+    assert load["router 1,3", "router 1,0"] == 1.0
+    assert load["router 1,3", "router 2,3"] == load["router 1,0", "router 2,0"] == 0.5
+    assert result.seconds_per_byte == pytest.approx(1e-9)
+
+
+def test_the_slow_nic_of_unequal_nodes_is_the_busiest() -> None:
+    graph = new_graph()
+    graph.add_node("s", kind="switch")
+    for index, rate in enumerate((10e9, 10e9, 2.5e9)):
+        graph.add_node(f"n{index}", kind="host")
+        join(graph, f"n{index}", "s", rate)
+    result = route(graph, ["n0", "n1", "n2"], ring_flows((8, 8, 8)))
+    assert result.seconds_per_byte == pytest.approx(4e-10)
+    assert result.busiest in ("s -> n2", "n2 -> s")
+
+
+def test_latency_of_a_ring_sums_the_hops_of_a_turn() -> None:
+    # 4 nodes on 2 leaves: two hops over 1 switch, two over 3.
+    graph = leaf_spine(4, 1e9, 1e-6, nodes_per_leaf=2)
+    result = routed(graph, ring_flows((1,) * 4))
+    assert result.latency_s == pytest.approx(8e-6)
+    assert result.hops == 4
+
+
+def test_latency_of_a_tree_is_that_of_its_deepest_branch() -> None:
+    result = routed(single_switch(14, 1e9, 1e-6), tree_flows((1,) * 14))
+    assert result.hops == 4  # 1 -> 2 -> 4 -> 8 -> 0
+    assert result.latency_s == pytest.approx(4e-6)
+
+
+def test_latency_takes_the_slowest_of_the_paths_that_share() -> None:
+    graph = leaf_spine(2, 1e9, 1e-6, nodes_per_leaf=1, spines=2)
+    graph.edges["leaf 0", "spine 1"]["latency_s"] = 5e-6
+    assert routed(graph, one(0, 1)).latency_s == pytest.approx(7e-6)
+    assert routed(graph, one(0, 1), ties="first").latency_s == pytest.approx(3e-6)
+
+
+def test_nodes_do_not_forward_unless_they_are_wired_to_each_other() -> None:
+    rails = new_graph()
+    for name in ("a", "both", "c"):
+        rails.add_node(name, kind="host")
+    rails.add_nodes_from(["s", "t"], kind="switch")
+    for low, high in [("a", "s"), ("both", "s"), ("both", "t"), ("c", "t")]:
+        join(rails, low, high, 1.0)
+    with pytest.raises(RequestError, match="'t' cannot be reached from 's'"):
+        route(rails, ["a", "c"], one(0, 1))
+
+    line = new_graph()
+    line.add_nodes_from(["a", "b", "c"], kind="host")
+    join(line, "a", "b", 1.0)
+    join(line, "b", "c", 1.0)
+    assert route(line, ["a", "c"], one(0, 1)).loads == ({("a", "b"): 1.0, ("b", "c"): 1.0},)
+
+
+def test_one_node_sends_nothing() -> None:
+    graph = single_switch(1, 1e9, 1e-6)
+    assert routed(graph, flows("all_to_all", (8,))) == Routed(0.0, "", 0.0, 0, ())
+
+
+# By law
+
+
+@given(graphs, patterns, placements, st.sampled_from(["even", "first"]))
+def test_bytes_are_conserved_at_every_vertex(
+    graph: Graph, name: str, placement: list[int], ties: str
+) -> None:
+    pattern = flows(name, placement)
+    phases = list(pattern.phases) or list(all_to_all_flows(placement).phases)
+    for phase, load in zip(phases, routed(graph, pattern, ties=ties).loads, strict=True):
+        balance: Counter[str] = Counter()
+        for source, target, weight in phase:
+            balance[f"node {source}"] += weight
+            balance[f"node {target}"] -= weight
+        for (tail, head), amount in load.items():
+            assert amount > 0
+            balance[tail] -= amount
+            balance[head] += amount
+        assert max(map(abs, balance.values())) < 1e-9
+
+
+@given(graphs, patterns, placements, st.data())
+def test_a_link_twice_as_fast_is_never_slower(
+    graph: Graph, name: str, placement: list[int], data: st.DataObject
+) -> None:
+    edge = data.draw(st.sampled_from(sorted(graph.edges)))
+    faster = graph.copy()
+    faster.edges[edge]["rate_bytes_per_s"] *= 2
+    pattern = flows(name, placement)
+    assert routed(faster, pattern).seconds_per_byte <= routed(graph, pattern).seconds_per_byte
+
+
+@given(graphs, placements, st.sampled_from(["even", "first"]))
+def test_all_to_all_without_a_list_is_the_list(
+    graph: Graph, placement: list[int], ties: str
+) -> None:
+    short = routed(graph, flows("all_to_all", placement), ties=ties)
+    listed = routed(graph, all_to_all_flows(placement), ties=ties)
+    assert short.loads[0].keys() == listed.loads[0].keys()
+    for edge, amount in listed.loads[0].items():
+        assert short.loads[0][edge] == pytest.approx(amount)
+    assert short.seconds_per_byte == pytest.approx(listed.seconds_per_byte)
+    assert short.latency_s == pytest.approx(listed.latency_s)
+
+
+@given(graphs, st.data())
+def test_paths_are_as_short_as_networkx_says(graph: Graph, data: st.DataObject) -> None:
+    pair = data.draw(st.lists(st.integers(0, 11), min_size=2, max_size=2, unique=True))
+    for ties in ("even", "first"):
+        (load,) = routed(graph, one(*pair), ties=ties).loads
+        hops = nx.shortest_path_length(graph, f"node {pair[0]}", f"node {pair[1]}")
+        assert sum(load.values()) == pytest.approx(hops)
