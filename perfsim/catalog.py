@@ -9,7 +9,7 @@ from pathlib import Path
 from perfsim.errors import RequestError, unknown
 from perfsim.limits import shown
 
-__all__ = ["Catalog", "shipped"]
+__all__ = ["Catalog", "is_own", "shipped"]
 
 NEEDED = "models/, devices/, networks/ or measurements/"
 SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
@@ -22,6 +22,11 @@ def shipped(folder: str = "profiles") -> Path:
     package = Path(__file__).resolve().parent
     inside = package / folder
     return inside if inside.is_dir() else package.parent / folder
+
+
+def is_own(path: str | Path) -> bool:
+    """Say whether a data file is the user's own, not one that ships."""
+    return not Path(path).resolve().is_relative_to(shipped().resolve())
 
 
 class Catalog:

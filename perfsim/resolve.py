@@ -10,7 +10,7 @@ from typing import Any
 
 from perfsim import fusion
 from perfsim.anchor import Carried, carry
-from perfsim.catalog import Catalog
+from perfsim.catalog import Catalog, is_own
 from perfsim.cluster.cluster import Cluster, make_cluster
 from perfsim.cluster.network import Network, load_network
 from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
@@ -23,6 +23,9 @@ from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
 from perfsim.units import parse_bytes
 
 __all__ = ["Resolved", "find_profile", "model_names", "resolve"]
+
+MOST_WARNINGS = 2
+"""Warnings of a network that a prediction repeats; ``show net`` lists all."""
 
 
 @dataclass
@@ -145,6 +148,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         measured=scenario.intra_net is None,
     )
     notes += _placement_notes(scenario, network, cluster)
+    notes += _network_warnings(network, intra_network)
     profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
     carried = carry(
         profile,
@@ -207,6 +211,22 @@ def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> 
     if each < stated:
         origin = f"the largest divisor of {scenario.gpus} up to {stated}"
     return [f"{each} GPUs a node ({origin}); set --gpus-per-node to change it."]
+
+
+def _network_warnings(network: Network, intra_network: Network | None) -> list[str]:
+    """Return what a user's own network files and all measured curves are to be warned of."""
+    found = []
+    for one in (network, intra_network):
+        if one is None or not one.path or not (one.known or is_own(one.path)):
+            continue
+        from perfsim.cluster.selfcheck import self_check
+
+        warnings = self_check(one)
+        found += [f"{one.name}: {warning}" for warning in warnings[:MOST_WARNINGS]]
+        more = len(warnings) - MOST_WARNINGS
+        if more > 0:
+            found.append(f"{one.name}: {more} more of that kind; `perfsim show net {one.name}`.")
+    return found
 
 
 def _intra_network(

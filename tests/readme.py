@@ -6,14 +6,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import leave_one_out
 import published
 
-from perfsim.catalog import Catalog
+from perfsim.calibrate.sources import read_clusters
+from perfsim.catalog import Catalog, shipped
+from perfsim.cluster.growth import errors as growth_errors
 from perfsim.inventory import rows
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.table import read_table
 
 README = Path(__file__).parents[1] / "README.md"
 MAIN = "predict --model resnet50 --gpus 64 --net 1gbe --method dgc"
@@ -77,13 +81,39 @@ def accuracy() -> str:
     return "\n".join(lines)
 
 
-def table(kind: str, columns: tuple[str, ...]) -> str:
-    """Return some columns of ``perfsim list`` as a table."""
+def table_of(found: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
+    """Return some columns of rows as a table."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += [
-        "| " + " | ".join(str(row[column]) for column in columns) + " |"
-        for row in rows(kind, Catalog())
-    ]
+    lines += ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in found]
+    return "\n".join(lines)
+
+
+def presets() -> str:
+    """Return the networks that are no single measured cluster: what a user names by its speed."""
+    measured = read_clusters(shipped() / "networks" / "clusters.csv")
+    columns = ("network", "link", "rate", "kind", "ranks", "title")
+    found = [row for row in rows("networks", Catalog()) if row["network"] not in measured]
+    return table_of(found, columns)
+
+
+def collectives() -> str:
+    """Return how wrong carried collectives are, from the recorded validation."""
+    path = shipped() / growth_errors.FILE
+    names = {
+        "in_range": "between two measured sizes",
+        "other_collective": "all_gather, reduce_scatter from all_reduce",
+        "scale_2x": "up to 2 times the nodes",
+        "scale_4x": "up to 4 times the nodes",
+        "scale_beyond": "beyond",
+    }
+    lines = ["| carried to | rows | median, 90th percentile | plain alpha-beta ring fit |"]
+    lines.append("|---|---|---|---|")
+    for _, cells in read_table(path, growth_errors.SCHEMA, growth_errors.COLUMNS):
+        own, plain = (
+            f"{float(cells[f'{of}median']):.1%}, {float(cells[f'{of}p90']):.0%}"
+            for of in ("", "plain_")
+        )
+        lines.append(f"| {names[cells['question']]} | {cells['count']} | {own} | {plain} |")
     return "\n".join(lines)
 
 
@@ -99,8 +129,9 @@ def generated() -> str:
         "screen": screen(),
         "published": accuracy(),
         "carried": block(leave_one_out.summary(leave_one_out.errors())),
-        "methods": table("methods", ("method", "what")),
-        "networks": table("networks", ("network", "link", "rate", "kind", "ranks", "title")),
+        "collectives": collectives(),
+        "methods": table_of(rows("methods", Catalog()), ("method", "what")),
+        "networks": presets(),
     }
     text = README.read_text(encoding="utf-8")
     for name, part in parts.items():

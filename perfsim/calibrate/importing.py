@@ -8,19 +8,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from perfsim.calibrate.cells import collective_name
+from perfsim.calibrate.network_files import write_network
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report
 from perfsim.calibrate.network_toml import network_toml
 from perfsim.calibrate.reading import read_file
 from perfsim.catalog import Catalog
 from perfsim.cluster.measured import Curve, merge
-from perfsim.errors import RequestError
+from perfsim.cluster.network import NUMBER
+from perfsim.collectives import COLLECTIVES
+from perfsim.errors import RequestError, unknown
 from perfsim.limits import shown
 
 __all__ = ["Imported", "import_files"]
 
+DEFAULT = Path("profiles") / "networks"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SCHEMA = "perfsim/calibrate-import/1"
+ONCE = {"library": "libraries", "version": "versions", "gpu": "GPUs", "fabric": "fabrics"}
+"""What the file of a network's curves says once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +42,19 @@ class Imported:
     skipped: tuple[str, ...]
 
     @property
-    def gpus(self) -> int:
-        """The most ranks measured."""
-        return max(curve.ranks for curve in self.fit.curves)
+    def use(self) -> str:
+        """The command that predicts on the network, or what must come before it."""
+        gpus = max(curve.ranks for curve in self.fit.curves)
+        command = f"perfsim predict --model resnet50 --gpus {gpus} --net {self.name}"
+        folder = self.network.parent
+        if folder == DEFAULT:
+            return f"now: {command}"
+        if folder.name == DEFAULT.name:
+            return f"now: {command} --profiles {folder.parent}"
+        return (
+            f"--net finds networks in a folder named {DEFAULT.name!r}; move both files into one,"
+            f" then: {command} --profiles THE_FOLDER_ABOVE"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``calibrate import --json`` prints."""
@@ -111,16 +128,8 @@ def import_files(
         If a file is damaged, or the data cannot tell any link; nothing is written then.
     """
     from perfsim.calibrate.assemble import inside_link
-    from perfsim.cluster.curves_file import write_curves
-    from perfsim.report.files import write_text
 
-    if not NAME.fullmatch(name):
-        raise RequestError(
-            f"--name: {shown(name)} is no name of a network; letters, digits, '.', '_' and '-',"
-            " at most 64, such as our-cluster."
-        )
-    if nics_per_node < 1:
-        raise RequestError(f"--nics-per-node: {nics_per_node}; at least 1.")
+    _check(name, transport, nics_per_node, collective)
     catalog = Catalog(profiles)
     curves: list[Curve] = []
     skipped: list[str] = []
@@ -135,21 +144,18 @@ def import_files(
         )
         curves += [replace(curve, series=name) for curve in reading.curves]
         skipped += reading.skipped
-    merged = merge(curves)
+    merged = merge(_one_cluster(curves))
     fit = fit_network(merged, nics_per_node, inside_link(catalog))
     first = merged[0]
-    where = folder if folder is not None else Path("profiles") / "networks"
+    where = folder if folder is not None else DEFAULT
     gpus = {curve.gpus_per_node for curve in merged if curve.nodes > 1}
     head = {
         "name": name,
-        "title": title or f"measured: {', '.join(str(file) for file in files)}"[:200],
+        "title": _line(title) or f"measured: {', '.join(str(file) for file in files)}"[:200],
         "transport": transport,
         "gpus_per_node": max(gpus) if gpus else max(curve.gpus_per_node for curve in merged),
         "nics_per_node": nics_per_node,
     }
-    text = network_toml(fit, head, knots=False)
-    _make(where)
-    curves_path = where / f"{name}.curves.csv"
     about = {
         "network": name,
         "title": str(head["title"]),
@@ -162,15 +168,42 @@ def import_files(
         "licence": "the user's own",
         "date": "not stated",
     }
-    write_curves(curves_path, merged, about, "own")
-    network_path = where / f"{name}.toml"
-    write_text(network_path, text)
-    report = network_report(fit, name)
-    return Imported(name, network_path, curves_path, report, fit, tuple(skipped))
+    network, beside = write_network(where, network_toml(fit, head, knots=False), merged, about)
+    return Imported(name, network, beside, network_report(fit, name), fit, tuple(skipped))
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RequestError(f"--out: {str(folder)!r} cannot be made: {error.strerror}.") from None
+def _check(name: str, transport: str, nics_per_node: int, collective: str | None) -> None:
+    if not NAME.fullmatch(name):
+        raise RequestError(
+            f"--name: {shown(name)} is no name of a network; letters, digits, '.', '_' and '-',"
+            " at most 64, such as our-cluster."
+        )
+    if NUMBER.fullmatch(name):
+        raise RequestError(
+            f"--name: {shown(name)} reads as a number, which --net takes for a rate; add a letter."
+        )
+    if not transport.strip():
+        raise RequestError("--transport: is empty; write a word such as tcp, ib, efa or nvlink.")
+    if nics_per_node < 1:
+        raise RequestError(f"--nics-per-node: {nics_per_node}; at least 1.")
+    if collective is not None and not collective_name(collective):
+        raise unknown("--collective", collective, COLLECTIVES)
+
+
+def _one_cluster(curves: Sequence[Curve]) -> list[Curve]:
+    """Return curves that agree in what one network's file says once, stated or not."""
+    said: dict[str, str] = {}
+    for field, word in ONCE.items():
+        stated = list(dict.fromkeys(filter(None, (getattr(one, field) for one in curves))))
+        if len(stated) > 1:
+            named = " and ".join(shown(one) for one in stated[:2])
+            raise RequestError(
+                f"FILE: the measurements name several {word}, such as {named}; a network has one,"
+                " so import each under a --name of its own."
+            )
+        said[field] = stated[0] if stated else ""
+    return [replace(curve, **said) for curve in curves]  # type: ignore[arg-type]
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "").split())

@@ -99,4 +99,4 @@ def import_measurements(
     else:
         typer.echo(made.report)
         typer.echo(f"\nwritten: {made.network}, {made.curves}")
-        typer.echo(f"now: perfsim predict --model resnet50 --gpus {made.gpus} --net {name}")
+        typer.echo(made.use)

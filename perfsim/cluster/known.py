@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfsim.cluster.growth.choice import TunedChoice
-from perfsim.cluster.growth.errors import growth_error
+from perfsim.cluster.growth.errors import growth_error, interpolation_error
 from perfsim.cluster.growth.grow import Growth, inside_share
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.sibling import (
     FLOOR_BYTES,
     HALVES,
     SMALL_BYTES,
+    floor,
     gathering_floor,
 )
 from perfsim.cluster.measured import Curve
@@ -53,7 +54,7 @@ class Known:
 
     curves: tuple[Curve, ...]
     tuner: TunedChoice | None = None
-    _growths: dict[tuple[object, ...], Growth] = field(default_factory=dict, repr=False)
+    _growths: dict[tuple[int, ...], Growth] = field(default_factory=dict, repr=False)
 
     def cost(
         self,
@@ -83,8 +84,16 @@ class Known:
             if (curve.library, curve.algorithm, curve.protocol) == (library, held, worded)
             and (curve.nodes == 1) == (nodes == 1)
             and (nodes == 1 or curve.gpus_per_node == gpus)
+            and curve.ranks == curve.nodes * curve.gpus_per_node
         ]
-        return self._own(place, curves) or self._from_all_reduce(place, curves)
+        if worded and not held:
+            # The tuner, held to a protocol, still chooses: only what was measured so is known.
+            curves = [c for c in curves if (c.ranks, c.nodes) == (place.ranks, nodes)]
+        return (
+            self._own(place, curves)
+            or self._twin(place, curves)
+            or self._from_all_reduce(place, curves)
+        )
 
     def _own(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
         same = [curve for curve in curves if curve.collective == place.collective]
@@ -93,14 +102,36 @@ class Known:
                 inside = curve.inside(place.size_bytes)
                 kind: Kind = curve.kind if inside else "fitted"
                 seconds = reach(curve, place.size_bytes)
-                return _cost(place, seconds, curve, kind, curve.spread, not inside)
+                spread = interpolation_error() if curve.spread is None else curve.spread
+                spread = spread if inside else max(spread, interpolation_error())
+                return _cost(place, seconds, curve, kind, spread, not inside)
         if not same:
             return None
         growth = self._growth(same)
         seconds = growth.seconds(place.ranks, place.nodes, place.size_bytes)
         last = growth.last
         ratio = place.ranks / last.ranks
-        return _cost(place, seconds, last, "fitted", growth_error(ratio), True)
+        how = growth.choice(place.ranks, place.nodes, place.size_bytes)
+        return _cost(place, seconds, last, "fitted", growth_error(ratio), True, how)
+
+    def _twin(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
+        """Return a reduce_scatter as the all_gathers tell it, or the other way round.
+
+        Both take P-1 steps of n / P; what the sum adds is within the error of one for the other.
+        """
+        if place.collective not in HALVES:
+            return None
+        other = next(name for name in HALVES if name != place.collective)
+        found = self._own(replace(place, collective=other), curves)
+        if found is None:
+            return None
+        (term,) = found.terms
+        error = max(found.spread or 0.0, growth_error(1.0))
+        source = f"{term.quantity.source}, {place.collective} taken as {other}"
+        quantity = replace(term.quantity, kind="fitted", source=source, spread=error)
+        name = term.term.replace(other, place.collective, 1)
+        terms = (Term(name, quantity, term.extrapolated),)
+        return replace(found, spread=error, terms=terms)
 
     def _from_all_reduce(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
         """Return an all_gather or reduce_scatter as the all_reduces of the cluster tell it."""
@@ -108,31 +139,25 @@ class Known:
         if place.collective not in HALVES or not whole:
             return None
         growth = self._growth(whole)
-        last = growth.last
-
-        def seconds(size_bytes: float) -> float:
-            return growth.seconds(place.ranks, place.nodes, size_bytes)
-
-        floor_s = seconds(FLOOR_BYTES)
-        latency_s = self._small(place, curves) or gathering_floor(
-            floor_s, place.ranks, place.nodes, growth.call_s, inside_share(last)
+        there = growth.measured(place.ranks, place.nodes)
+        nearest = there or growth.last
+        ratio = place.ranks / nearest.ranks
+        error = growth_error(ratio)
+        exact = there is not None and there.inside(place.size_bytes)
+        time_s = growth.seconds(place.ranks, place.nodes, place.size_bytes)
+        if nearest.size_bytes[0] > SMALL_BYTES:
+            return _cost(place, time_s / 2.0, nearest, "fitted", error, not exact)
+        floor_s = (
+            growth.seconds(place.ranks, place.nodes, FLOOR_BYTES) if there is None else floor(there)
         )
-        found_s = latency_s + max(seconds(place.size_bytes) - floor_s, 0.0) / 2.0
-        there = (last.ranks, last.nodes) == (place.ranks, place.nodes)
-        exact = there and last.inside(place.size_bytes)
-        ratio = place.ranks / last.ranks
-        return _cost(place, found_s, last, "fitted", growth_error(ratio), not exact)
-
-    def _small(self, place: Place, curves: Sequence[Curve]) -> float | None:
-        """Return what a small message of the other gathering collective takes on these ranks."""
-        for curve in curves:
-            other = curve.collective in HALVES and curve.collective != place.collective
-            if other and curve.ranks == place.ranks and curve.size_bytes[0] <= SMALL_BYTES:
-                return curve.seconds[0]
-        return None
+        latency_s = gathering_floor(
+            floor_s, place.ranks, place.nodes, growth.call_s, inside_share(nearest)
+        )
+        found_s = latency_s + max(time_s - floor_s, 0.0) / 2.0
+        return _cost(place, found_s, nearest, "fitted", error, not exact)
 
     def _growth(self, curves: Sequence[Curve]) -> Growth:
-        key = tuple((curve.collective, curve.ranks, curve.nodes) for curve in curves)
+        key = tuple(id(curve) for curve in curves)
         found = self._growths.get(key)
         if found is None:
             found = self._growths[key] = Growth(curves, self.tuner)
@@ -146,13 +171,14 @@ def _cost(
     kind: Kind,
     spread: float | None,
     extrapolated: bool,
+    how: str = "",
 ) -> Cost:
     wire_s = place.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
     hops = Hops(place.ranks, place.nodes, place.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     sent = algorithm(place.collective, USUAL[place.collective]).sent(place.size_bytes, hops)
     carried = (curve.ranks, curve.nodes) != (place.ranks, place.nodes)
     other = curve.collective != place.collective
-    way = f", carried from {curve.name}" if carried or other else ""
+    way = f", carried from {curve.name}{how}" if carried or other else ""
     quantity = Quantity(
         seconds,
         "s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfsim.collectives.all_reduce_collnet_direct import refusal
 from perfsim.collectives.hops import Hops, Parts, larger
+from perfsim.collectives.switch import COLLNET_CHAIN_S
 
 __all__ = ["AUTOMATIC", "LATENCY", "all_reduce_collnet_chain", "refusal", "sent_bytes"]
 
@@ -26,8 +27,7 @@ def all_reduce_collnet_chain(size_bytes: float, hops: Hops) -> Parts:
 
     Notes
     -----
-    A link's latency was fitted on rings of many hops, over which the start of a call is spread: of
-    the few hops here too little of it is left, and small messages come out too fast.
+    Latency is at least NCCL's own figure for such a call, 30 us (`perfsim.collectives.switch`).
 
     Examples
     --------
@@ -41,6 +41,8 @@ def all_reduce_collnet_chain(size_bytes: float, hops: Hops) -> Parts:
     Graham et al., Scalable Hierarchical Aggregation Protocol (SHArP), COMHPC 2016; NCCL since
     2.14, src/graph/tuning.cc, for the hops. The counts of bytes are derived here.
     """
+    if hops.ranks == 1:
+        return Parts(0.0, 0.0 * size_bytes)
     inside = hops.gpus_per_node
     wires_s, latency_s = 0.0 * size_bytes, 2.0 * (inside - 1) * hops.alpha_intra_s
     if inside > 1:
@@ -50,7 +52,7 @@ def all_reduce_collnet_chain(size_bytes: float, hops: Hops) -> Parts:
         latency_s = latency_s + hops.alpha_inter_s
     if inside > 1:
         wires_s = wires_s + size_bytes * hops.gamma_s_per_byte
-    return Parts(latency_s, wires_s)
+    return Parts(larger(latency_s, COLLNET_CHAIN_S), wires_s)
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, larger
+from perfsim.collectives.switch import COLLNET_DIRECT_S
 
 __all__ = ["AUTOMATIC", "LATENCY", "all_reduce_collnet_direct", "refusal", "sent_bytes"]
 
@@ -31,21 +32,22 @@ def all_reduce_collnet_direct(size_bytes: float, hops: Hops) -> Parts:
 
     Notes
     -----
-    A link's latency was fitted on rings of many hops, over which the start of a call is spread: of
-    the few hops here too little of it is left, and small messages come out too fast.
+    Latency is at least NCCL's own figure for such a call, 31 us (`perfsim.collectives.switch`).
 
     Examples
     --------
     >>> hops = Hops(32, 4, 8, 2e-6, 1e-5, 1e-10, 1e-10, 1e-11, 1e-10)
     >>> parts = all_reduce_collnet_direct(1e7, hops)
     >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
-    (14, 1000)
+    (31, 1000)
 
     References
     ----------
     Graham et al., Scalable Hierarchical Aggregation Protocol (SHArP), COMHPC 2016; NCCL since
     2.14, src/graph/tuning.cc, for the hops. The counts of bytes are derived here.
     """
+    if hops.ranks == 1:
+        return Parts(0.0, 0.0 * size_bytes)
     inside = hops.gpus_per_node
     share = (inside - 1) / inside * size_bytes
     wires_s = 2.0 * share * hops.beta_intra_s_per_byte
@@ -53,7 +55,7 @@ def all_reduce_collnet_direct(size_bytes: float, hops: Hops) -> Parts:
     if hops.nodes > 1:
         wires_s = larger(wires_s, size_bytes * hops.beta_nic_s_per_byte)
         latency_s = latency_s + hops.alpha_inter_s
-    return Parts(latency_s, wires_s + share * hops.gamma_s_per_byte)
+    return Parts(larger(latency_s, COLLNET_DIRECT_S), wires_s + share * hops.gamma_s_per_byte)
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, larger
+from perfsim.collectives.switch import NVLS_S
 
 __all__ = ["AUTOMATIC", "LATENCY", "all_reduce_nvls", "refusal", "sent_bytes"]
 
@@ -32,15 +33,14 @@ def all_reduce_nvls(size_bytes: float, hops: Hops) -> Parts:
 
     Notes
     -----
-    A link's latency was fitted on rings of many hops, over which the start of a call is spread: of
-    the few hops here too little of it is left, and small messages come out too fast.
+    Latency is at least NCCL's own figure for such a call, 25 us (`perfsim.collectives.switch`).
 
     Examples
     --------
     >>> hops = Hops(8, 1, 8, 2e-6, 0.0, 1e-11, 1e-11, 1e-11, 0.0)
     >>> parts = all_reduce_nvls(1e8, hops)
     >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
-    (4, 1125)
+    (25, 1125)
 
     References
     ----------
@@ -59,7 +59,7 @@ def all_reduce_nvls(size_bytes: float, hops: Hops) -> Parts:
     if hops.nodes > 1:  # the shards go through SHARP switches meanwhile
         wires_s = larger(wires_s, size_bytes * hops.beta_nic_s_per_byte)
         latency_s = latency_s + hops.alpha_inter_s
-    return Parts(latency_s, wires_s)
+    return Parts(larger(latency_s, NVLS_S), wires_s)
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:

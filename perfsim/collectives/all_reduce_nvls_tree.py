@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, larger, log2_steps
+from perfsim.collectives.switch import NVLS_S
 
 __all__ = ["AUTOMATIC", "LATENCY", "all_reduce_nvls_tree", "refusal", "sent_bytes"]
 
@@ -32,8 +33,7 @@ def all_reduce_nvls_tree(size_bytes: float, hops: Hops) -> Parts:
 
     Notes
     -----
-    A link's latency was fitted on rings of many hops, over which the start of a call is spread: of
-    the few hops here too little of it is left, and small messages come out too fast.
+    Latency is at least NCCL's own figure for such a call, 25 us (`perfsim.collectives.switch`).
 
     Examples
     --------
@@ -57,7 +57,7 @@ def all_reduce_nvls_tree(size_bytes: float, hops: Hops) -> Parts:
     if nodes > 1:
         wires_s = larger(wires_s, 2.0 * size_bytes * hops.beta_nic_s_per_byte)
         wires_s = wires_s + size_bytes / inside * hops.gamma_s_per_byte
-    return Parts(latency_s, wires_s)
+    return Parts(larger(latency_s, NVLS_S), wires_s)
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:

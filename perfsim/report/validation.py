@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfsim.report.terminal import print_rows
 from perfsim.units import format_bytes
-from perfsim.validate.nccl.report import ORDER, Report, questions
+from perfsim.validate.nccl.report import Report, asked, questions
 from perfsim.validate.nccl.row import BANDS, Score
 
 __all__ = ["print_validation"]
@@ -42,7 +42,9 @@ def print_validation(report: Report) -> None:
 
 def _questions(report: Report) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
-    for question in ORDER[:-1]:
+    for question in asked():
+        if question == "choice":
+            continue
         score = report.score(question)
         found.append(_row(report, question, score))
         for name, other in report.others(question).items():

@@ -33,5 +33,11 @@ def binomial(curve: Curve, size_bytes: float, rounds: float, more: float) -> flo
     """Return the time of a binomial tree of ``more`` rounds, ``rounds`` of them measured [s].
 
     Each round sends the whole message: T(n) more / rounds.
+
+    Examples
+    --------
+    >>> curve = Curve("broadcast", 4, 4, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
+    >>> round(binomial(curve, 1e6, 2, 3) * 1e6)
+    1500
     """
     return reach(curve, size_bytes) * more / rounds

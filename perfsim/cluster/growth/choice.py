@@ -91,10 +91,10 @@ class TunedChoice:
 
         The tuner's own times are uncertain by some 10 %, so near a switch both sides count.
         """
+        if self.of.version.startswith("2.4"):
+            return {self.label(ranks, nodes, size_bytes): 1.0}
         tuner = self.tuner(ranks, nodes)
         times = [tuner.time("all_reduce", *pair, size_bytes) for pair in PAIRS]
-        if self.of.version.startswith("2.4"):
-            return {_label(tuner.choose("all_reduce", size_bytes)[:2]): 1.0}
         least = min(time_s for time_s in times if time_s is not None)
         found: dict[Label, float] = {}
         for label, time_s in zip(LABELS, times, strict=True):

@@ -8,13 +8,13 @@ from perfsim.catalog import shipped
 from perfsim.limits import SPREAD
 from perfsim.table import number, read_table
 
-__all__ = ["COLUMNS", "FILE", "SCHEMA", "growth_error"]
+__all__ = ["COLUMNS", "FILE", "SCHEMA", "growth_error", "interpolation_error"]
 
 FILE = "networks/growth_errors.csv"
 """Written by ``python -m perfsim.validate.nccl.record``."""
 
 SCHEMA = "perfsim/growth-errors/1"
-COLUMNS = ("question", "ratio_up_to", "median", "p90", "count")
+COLUMNS = ("question", "ratio_up_to", "count", "median", "p90", "plain_median", "plain_p90")
 
 
 @cache
@@ -22,7 +22,7 @@ def _errors() -> tuple[tuple[float, float], ...]:
     path = shipped() / FILE
     return tuple(
         (
-            number(cells["ratio_up_to"], "ratio_up_to", path, row, positive=True),
+            number(cells["ratio_up_to"], "ratio_up_to", path, row),
             number(cells["p90"], "p90", path, row, within=SPREAD),
         )
         for row, cells in read_table(path, SCHEMA, COLUMNS)
@@ -38,3 +38,12 @@ def growth_error(ratio: float) -> float:
     away = max(ratio, 1.0 / ratio)
     found = _errors()
     return next((p90 for most, p90 in found if away <= most), found[-1][1])
+
+
+def interpolation_error() -> float:
+    """Return the relative 90 % half-width of a time between two measured sizes.
+
+    From every second size of measured curves, read between the others: half as dense as the
+    curves themselves are, so an upper bound for them.
+    """
+    return _errors()[0][1]

@@ -53,14 +53,27 @@ class Growth:
         if tuned:
             self.tuned = TunedAllReduce(self.curves, choice or tune(self.curves), self.call_s)
 
+    def measured(self, ranks: int, nodes: int) -> Curve | None:
+        """Return the curve of exactly these ranks and nodes, None where none was measured."""
+        same = (curve for curve in self.curves if (curve.ranks, curve.nodes) == (ranks, nodes))
+        return next(same, None)
+
     def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
         """Return the time over ``ranks`` on ``nodes`` [s]; for measured ranks the curve's own."""
-        for curve in self.curves:
-            if (curve.ranks, curve.nodes) == (ranks, nodes):
-                return reach(curve, size_bytes)
+        there = self.measured(ranks, nodes)
+        if there is not None:
+            return reach(there, size_bytes)
         if self.tuned is not None:
             return self.tuned.seconds(ranks, nodes, size_bytes)
         return self._plain(ranks, nodes, size_bytes)
+
+    def choice(self, ranks: int, nodes: int, size_bytes: float) -> str:
+        """Return in words what NCCL's tuner takes there; "" where no tuner plays a part."""
+        if self.tuned is None:
+            return ""
+        algorithm, protocol = self.tuned.choice.label(ranks, nodes, size_bytes)
+        kind = "LL or LL128" if protocol == "low_latency" else "Simple"
+        return f" as NCCL's tuner takes it: {algorithm}, {kind}"
 
     def _plain(self, ranks: int, nodes: int, size_bytes: float) -> float:
         last, call_s = self.last, self.call_s

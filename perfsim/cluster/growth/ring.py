@@ -26,6 +26,12 @@ def step(curve: Curve, size_bytes: float, call_s: float) -> float:
     References
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4: P-1 steps of n / P a round.
+
+    Examples
+    --------
+    >>> curve = Curve("all_reduce", 4, 4, 1, (8.0, 1e6), (2e-5, 6e-4), "measured", "x")
+    >>> round(step(curve, 1e6, 0.0) * 1e6)
+    100
     """
     steps = ROUNDS[curve.collective] * (curve.ranks - 1)
     return max((reach(curve, size_bytes) - call_s) / steps, LEAST_S)

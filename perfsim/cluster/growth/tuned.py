@@ -32,6 +32,11 @@ def wire_bytes(nodes: int, size_bytes: float) -> float:
 
     Two nodes: each tree is one edge, n / 2 up and n / 2 down, n together. More: an inner node has
     two children and a parent in one tree and is a leaf in the other, 2 n together.
+
+    Examples
+    --------
+    >>> wire_bytes(2, 1e6), wire_bytes(8, 1e6)
+    (1000000.0, 2000000.0)
     """
     return size_bytes * (1.0 if nodes == 2 else 2.0)
 

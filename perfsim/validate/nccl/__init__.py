@@ -1,7 +1,8 @@
 """Collectives as predicted beside collectives as measured: one question a file.
 
-A question is a file of this folder with ``QUESTION``, a sentence, and
-``rows(curves) -> list[Row]``; nothing else lists it. ``LIMITS`` says what it must reach.
+A question is a file of this folder; nothing else lists it. It holds ``QUESTION``, one sentence,
+``LIMITS``, what the errors of each name that its rows bear must reach, and
+``rows(curves) -> list[Row]`` of (cluster, curve) pairs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfsim.calibrate.curve_fit import fit_curve
+from perfsim.cluster.known import Known
 from perfsim.cluster.measured import Curve
+from perfsim.library.protocols import AUTO
 from perfsim.validate.nccl.plain import PlainRing
 from perfsim.validate.nccl.row import Row
 
@@ -23,8 +25,9 @@ FEWEST = 5
 def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
     """Return every second size of every curve, predicted from the others' fit.
 
-    ``others`` holds log interpolation between the fitted half, and curve plus model: the measured
-    half where it reaches (everywhere here). Curves of which only knots are known are passed over.
+    ``others`` holds log interpolation between the fitted half, and curve plus model: what a
+    prediction takes on a network of which this half was measured. Curves of which only knots are
+    known are passed over.
     """
     found: list[Row] = []
     for cluster, curve in curves:
@@ -43,7 +46,20 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
                         seconds,
                         fitted.at(size),
                         plain.seconds(curve.collective, curve.ranks, size),
-                        {"curve and model": half.at(size), "log interpolation": half.at(size)},
+                        {
+                            "curve and model": _served(half, size) or fitted.at(size),
+                            "log interpolation": half.at(size),
+                        },
                     )
                 )
     return found
+
+
+def _served(half: Curve, size_bytes: float) -> float | None:
+    """Return what a cluster with this curve takes for a size [s]; None where it is uneven."""
+    placement = (half.gpus_per_node,) * half.nodes
+    if sum(placement) != half.ranks:
+        return None
+    held = (half.library, half.algorithm or AUTO, half.protocol or AUTO)
+    cost = Known((half,)).cost(half.collective, size_bytes, placement, *held)
+    return None if cost is None else cost.seconds

@@ -14,6 +14,12 @@ class PlainRing:
 
     Steps are 2 (P-1) for all_reduce, P-1 for the gathering collectives and the rooted ones, 1 for
     send_recv; bytes 2 (P-1)/P n, (P-1)/P n, n and n. Neither may be negative.
+
+    Examples
+    --------
+    >>> fit = PlainRing([Curve("send_recv", 2, 2, 1, (8.0, 1e6), (1e-5, 1e-3), "measured", "x")])
+    >>> f"{fit.alpha_s * 1e6:.1f} us", f"{1e-9 / fit.beta_s_per_byte:.2f} GB/s"
+    ('10.0 us', '1.01 GB/s')
     """
 
     def __init__(self, curves: Sequence[Curve]) -> None:

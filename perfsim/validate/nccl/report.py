@@ -14,12 +14,12 @@ from typing import Any
 from perfsim.cluster.measured import Curve
 from perfsim.validate.nccl.row import BANDS, Row, Score, score
 
-__all__ = ["ORDER", "SCHEMA", "Report", "questions", "validate_nccl"]
+__all__ = ["ORDER", "SCHEMA", "Report", "asked", "questions", "validate_nccl"]
 
 SCHEMA = "perfsim/validation-nccl/1"
 
 ORDER = ("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective", "choice")
-"""Questions as they are printed."""
+"""Questions as they are printed; those of further files come after them."""
 
 
 @cache
@@ -32,6 +32,17 @@ def questions() -> dict[str, ModuleType]:
         if hasattr(loaded, "QUESTION"):
             found[module.name] = loaded
     return found
+
+
+def asked() -> tuple[str, ...]:
+    """Return the name of every question in the order of print.
+
+    Examples
+    --------
+    >>> asked()[0]
+    'in_range'
+    """
+    return tuple(dict.fromkeys((*ORDER, *_limits())))
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class Report:
         """Return the object that ``validate nccl --json`` prints; errors are fractions."""
         return {
             "schema": SCHEMA,
-            "questions": {question: self._question(question) for question in ORDER},
+            "questions": {question: self._question(question) for question in asked()},
             "clusters": self.clusters(),
             "falls": self.falls(),
             "misses": self.misses(),
@@ -101,9 +112,9 @@ class Report:
         found = []
         for cluster in dict.fromkeys(name for name, _ in self.curves):
             rows = [row for row in self.rows if row.cluster == cluster]
-            for question in ORDER[:-1]:
+            for question in asked():
                 mine = [row for row in rows if row.question == question]
-                if mine:
+                if mine and question != "choice":
                     plain = [abs((row.plain_s or 0.0) / row.measured_s - 1.0) for row in mine]
                     found.append(
                         {

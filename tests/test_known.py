@@ -1,0 +1,269 @@
+"""What measured curves tell of a network: the curve inside its range, its law beyond, else None."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.cluster import Cluster, read_network
+from perfsim.cluster.growth import Growth
+from perfsim.cluster.growth.errors import growth_error, interpolation_error
+from perfsim.cluster.growth.grow import call_seconds, inside_share
+from perfsim.cluster.growth.reach import reach
+from perfsim.cluster.growth.sibling import floor, gathering_floor, sibling
+from perfsim.cluster.known import Known
+from perfsim.cluster.link import custom_link
+from perfsim.cluster.measured import Curve
+from perfsim.errors import DataError
+from perfsim.quantity import Cost
+
+SMALL, LARGE = 8.0, 64e6
+
+
+def curve(
+    nodes: int, gpus: int = 4, collective: str = "all_reduce", factor: float = 1.0, **more
+) -> Curve:
+    """Return a made-up curve: 20 us a node, and 1 us for each 10 kB."""
+    sizes = (*(8.0 * 4**power for power in range(12)), LARGE)
+    seconds = tuple(factor * (2e-5 * nodes + size * 1e-10) for size in sizes)
+    words = {"source": "made up", "spread": 0.02, "gpu": "A100", "version": "2.18.3"} | more
+    return Curve(collective, nodes * gpus, nodes, gpus, sizes, seconds, "measured", **words)
+
+
+def told(known: Known, collective: str, size: float, placement: tuple[int, ...], **more) -> Cost:
+    """Return the cost that curves tell; they must tell one."""
+    cost = known.cost(collective, size, placement, **more)
+    assert cost is not None
+    return cost
+
+
+@given(st.floats(SMALL, LARGE), st.sampled_from([2, 4]))
+def test_inside_its_range_the_curve_itself_and_measured(size: float, nodes: int) -> None:
+    curves = (curve(2), curve(4))
+    cost = told(Known(curves), "all_reduce", size, (4,) * nodes)
+    (term,) = cost.terms
+    assert cost.seconds == curves[nodes // 2 - 1].at(size)
+    assert (term.quantity.kind, term.extrapolated) == ("measured", False)
+    assert cost.spread == term.quantity.spread == 0.02  # what repeats showed
+    assert 0 <= cost.latency_s <= cost.seconds
+    assert (term.quantity.low, term.quantity.high) == (SMALL, LARGE)
+
+
+def test_a_curve_that_was_not_repeated_is_as_wrong_as_reading_between_sizes() -> None:
+    once = curve(4, spread=None)
+    cost = told(Known((once,)), "all_reduce", 1e6, (4,) * 4)
+    assert cost.spread == cost.terms[0].quantity.spread == interpolation_error()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e9])
+def test_beyond_its_sizes_the_law_and_extrapolated(size: float) -> None:
+    four = curve(4)
+    cost = told(Known((four,)), "all_reduce", size, (4,) * 4)
+    (term,) = cost.terms
+    assert cost.seconds == reach(four, size)
+    assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
+
+
+@pytest.mark.parametrize(("nodes", "ratio"), [(8, 2), (16, 4), (64, 16), (3, 0.75)])
+def test_other_numbers_of_nodes_with_the_error_of_the_law(nodes: int, ratio: float) -> None:
+    curves = (curve(2), curve(4))
+    cost = told(Known(curves), "all_reduce", 1e6, (4,) * nodes)
+    (term,) = cost.terms
+    assert cost.seconds == Growth(curves).seconds(4 * nodes, nodes, 1e6)
+    assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
+    assert cost.spread == term.quantity.spread == growth_error(ratio)
+    assert "carried from all_reduce on 16 GPUs (4 x 4)" in term.quantity.source
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("size", [8.0, 1e4, 1e6, 6e7])
+def test_gathering_from_all_reduce_as_validated(collective: str, size: float) -> None:
+    """The law served is the law that ``validate nccl`` asks about, without a small message."""
+    whole = curve(4)
+    cost = told(Known((whole,)), collective, size, (4,) * 4)
+    latency_s = gathering_floor(floor(whole), 16, 4, call_seconds(whole), inside_share(whole))
+    assert cost.seconds == pytest.approx(sibling(whole, size, latency_s), rel=1e-3)
+    (term,) = cost.terms
+    assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
+    assert cost.spread == growth_error(1.0)
+    more = told(Known((whole, curve(16))), collective, size, (4,) * 4)
+    assert more == cost  # what larger clusters say does not matter where these ranks were measured
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter"])
+def test_one_gathering_collective_stands_for_the_other(collective: str) -> None:
+    """Both take P-1 steps of n / P; before what all_reduce tells."""
+    other = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather"}[collective]
+    beside = curve(4, collective=other, factor=0.7)
+    cost = told(Known((curve(4), beside)), collective, 1e6, (4,) * 4)
+    assert cost.seconds == beside.at(1e6)
+    (term,) = cost.terms
+    assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
+    assert term.term.startswith(collective)
+    assert f"{collective} taken as {other}" in term.quantity.source
+    assert cost.spread == term.quantity.spread == growth_error(1.0)
+
+
+def test_gathering_from_an_all_reduce_without_small_messages_is_half_of_it() -> None:
+    """Such a curve tells no floor, as in the law that is validated."""
+    large = Curve("all_reduce", 8, 2, 4, (1e6, 1e7, 1e8), (1e-3, 1e-2, 1e-1), "measured", "made up")
+    cost = told(Known((large,)), "all_gather", 1e7, (4, 4))
+    assert cost.seconds == pytest.approx(sibling(large, 1e7, 1e-5)) == pytest.approx(5e-3)
+
+
+def test_own_curve_before_that_of_all_reduce() -> None:
+    gather = curve(4, collective="all_gather", factor=0.7)
+    cost = told(Known((curve(4), gather)), "all_gather", 1e6, (4,) * 4)
+    assert cost.seconds == gather.at(1e6)
+
+
+def test_falling_curves_are_interpolated_as_measured() -> None:
+    falling = Curve(
+        "all_reduce", 8, 2, 4, (1e3, 1e6, 1e9), (4e-4, 1e-4, 1e-1), "measured", "made up"
+    )
+    known = Known((falling,))
+    start, middle, end = (
+        told(known, "all_reduce", size, (4, 4)).seconds for size in (1e3, 31622.7766, 1e6)
+    )
+    assert (start, end) == (4e-4, 1e-4)
+    assert middle == pytest.approx(2e-4)  # half way in log size and log time
+
+
+@pytest.mark.parametrize(
+    ("placement", "more"),
+    [
+        ((1,), {}),  # one rank
+        ((3, 5), {}),  # uneven
+        ((8, 8), {}),  # other GPUs a node
+        ((4,), {}),  # inside one node nothing was measured
+        ((4, 4), {"algorithm": "ring"}),
+        ((4, 4), {"protocol": "simple"}),
+        ((4, 4), {"library": "gloo"}),
+    ],
+)
+def test_what_curves_do_not_tell(placement: tuple[int, ...], more: dict[str, str]) -> None:
+    assert Known((curve(2), curve(4))).cost("all_reduce", 1e6, placement, **more) is None
+
+
+def test_other_collectives_than_gathering_are_not_told_by_all_reduce() -> None:
+    for collective in ("broadcast", "all_to_all", "send_recv", "push"):
+        assert Known((curve(4),)).cost(collective, 1e6, (4,) * 4) is None
+
+
+def test_a_fixed_algorithm_with_its_own_curve() -> None:
+    """Held to ring and to tree on the same ranks: each is told and carried by its own curve."""
+    ring, tree = curve(4, algorithm="ring"), curve(4, algorithm="tree", factor=2.0)
+    known = Known((curve(4), ring, tree))
+    for one in (ring, tree):
+        held = {"algorithm": one.algorithm}
+        assert told(known, "all_reduce", 1e6, (4,) * 4, **held).seconds == one.at(1e6)
+        grown = told(known, "all_reduce", 1e6, (4,) * 8, **held).seconds
+        assert grown == Growth([one]).seconds(32, 8, 1e6)
+
+
+def test_one_node_may_have_other_gpus_than_measured() -> None:
+    one = curve(1, gpus=8)
+    cost = told(Known((one,)), "all_reduce", 1e6, (4,))
+    assert cost.seconds == Growth([one]).seconds(4, 1, 1e6) < one.at(1e6)
+
+
+def test_a_cluster_takes_the_curve_before_its_links() -> None:
+    link = custom_link("1GB/s,10us", "test")
+    plain = Cluster(16, (4,) * 4, link, link)
+    measured = Cluster(16, (4,) * 4, link, link, known=Known((curve(4),)))
+    assert measured.cost("all_reduce", 1e6).seconds == curve(4).at(1e6)
+    for held in ("ring", "tree"):  # nothing was measured with these held
+        assert measured.cost("all_reduce", 1e6, held) == plain.cost("all_reduce", 1e6, held)
+    alone = Cluster(1, (1,), None, None, known=Known((curve(4),)))
+    assert alone.cost("all_reduce", 1e6).seconds == 0.0
+
+
+# The tables of a network file that hold curves and the tuner
+
+HEAD = """\
+schema = "perfsim/network/1"
+name = "made-up"
+title = "two curves"
+transport = "tcp"
+"""
+LINK = """
+[[link]]
+class = "inter"
+rate = { value = "10GB/s", kind = "derived", source = "made up" }
+tree_rate = { value = "10GB/s", kind = "derived", source = "made up" }
+gamma = { value = "0s/B", kind = "derived", source = "made up" }
+[[link.segments]]
+algorithm = "ring"
+kind = "derived"
+source = "made up"
+knots = [{ size = "8B", alpha = "10us" }]
+[[link.segments]]
+algorithm = "tree"
+kind = "derived"
+source = "made up"
+knots = [{ size = "8B", alpha = "10us" }]
+"""
+CURVE = """
+[[curve]]
+collective = "all_reduce"
+ranks = 8
+nodes = 2
+gpus_per_node = 4
+kind = "fitted"
+residual = "3%"
+source = "made up"
+knots = [{ size = "1kB", time = "20us" }, { size = "100MB", time = "20ms" }]
+"""
+TUNER = """
+[tuner]
+version = "2.18.3"
+architecture = "ampere"
+intra = "nvlink"
+bus_bandwidth = "10GB/s"
+two_nodes = 2.0
+plain_tree = false
+near_nic = true
+kind = "fitted"
+source = "made up"
+"""
+
+
+def test_curves_and_tuner_of_a_file(tmp_path) -> None:
+    path = tmp_path / "made-up.toml"
+    path.write_text(HEAD + TUNER + LINK + CURVE)
+    known = read_network(path).known
+    assert known is not None and known.tuner is not None
+    assert (known.tuner.bus_bandwidth, known.tuner.two_nodes) == (10.0, 2.0)
+    assert (known.tuner.plain_tree, known.tuner.near_nic) == (False, True)
+    cost = told(known, "all_reduce", 1e3, (4, 4))
+    assert cost.seconds == pytest.approx(20e-6) and cost.spread == 0.03
+    assert cost.terms[0].quantity.kind == "fitted"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('collective = "all_reduce"', 'collective = "all_reduse"', "all_reduse"),
+        ("ranks = 8", "ranks = 0", "ranks"),
+        ('size = "100MB"', 'size = "1B"', "rise"),
+        ('time = "20us"', 'time = "20"', "time"),
+        ('kind = "fitted"\nresidual', 'kind = "guessed"\nresidual', "guessed"),
+        ("knots = [{ size", "nots = [{ size", "nots"),
+        ('version = "2.18.3"', 'version = "two"', "version"),
+        ('architecture = "ampere"', 'architecture = "ampere2"', "ampere2"),
+        ("two_nodes = 2.0", 'two_nodes = "2"', "two_nodes"),
+        ("two_nodes = 2.0", "two_nodes = 2000.0", "0.1 to 10"),
+        ("plain_tree = false", "plain_tree = 0", "allowed: true, false"),
+        ('bus_bandwidth = "10GB/s"', 'bus_bandwidth = "10GB"', "bus_bandwidth"),
+        ("near_nic = true\n", "", "near_nic"),
+    ],
+)
+def test_damaged_tables_are_named(tmp_path, old: str, new: str, message: str) -> None:
+    text = HEAD + TUNER + LINK + CURVE
+    assert old in text
+    path = tmp_path / "made-up.toml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(DataError) as error:
+        read_network(path)
+    assert message in str(error.value) and "made-up.toml" in str(error.value)
