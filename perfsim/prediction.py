@@ -200,7 +200,7 @@ def _notes(resolved: Resolved, plan: Plan, timeline: Timeline) -> list[str]:
             " communication (overlap_slowdown)."
         )
     notes += _network_notes(resolved)
-    notes.append(_interval_note(carried, plan))
+    notes.append(_interval_note(carried, plan, resolved.cluster.known is not None))
     return notes
 
 
@@ -233,7 +233,7 @@ def _network_notes(resolved: Resolved) -> list[str]:
     return notes
 
 
-def _interval_note(carried: Carried, plan: Plan) -> str:
+def _interval_note(carried: Carried, plan: Plan, measured: bool) -> str:
     missing = [] if carried.quantity.spread is not None else ["the single-GPU iteration"]
     unknown = {
         charge.cause
@@ -244,9 +244,10 @@ def _interval_note(carried: Carried, plan: Plan) -> str:
         {"network": "part of the network", "compression": "kernels"}[c] for c in unknown
     )
     tail = f"; no spread is known for {', '.join(missing)}, which adds nothing" if missing else ""
+    network = ", of collectives also from how wrong carried ones have been" if measured else ""
     return (
-        "The interval comes from fit residuals and repeats only, not yet from how wrong such"
-        f" predictions have been{tail}."
+        f"The interval comes from fit residuals and repeats only{network}, not yet from how wrong"
+        f" such predictions have been{tail}."
     )
 
 

@@ -145,7 +145,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         intra_network,
         scenario.library,
         scenario.oversubscription,
-        measured=scenario.intra_net is None,
+        measured=scenario.intra_net in (None, network.inside or None),
     )
     notes += _placement_notes(scenario, network, cluster)
     notes += _network_warnings(network, intra_network)

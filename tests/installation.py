@@ -37,7 +37,7 @@ def run(*command: object, folder: Path) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build in a copy: setuptools' build folder would keep files that were deleted since."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(CHECKOUT / name, source)
     for name in ("perfsim", "profiles", "scenarios"):
         shutil.copytree(

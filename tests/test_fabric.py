@@ -287,7 +287,7 @@ def test_hosts_that_name_no_vertex_are_refused(racks: Path) -> None:
 
 def test_a_graph_that_is_not_there(tmp_path: Path) -> None:
     for name in ("n.csv", "n.json", "n.graphml"):
-        with pytest.raises(DataError, match="cannot be read: No such file"):
+        with pytest.raises(DataError, match=f"fabric.file: found {name!r}, no such file"):
             read(tmp_path, kind="graph", file=name).slowdown("ring", (1, 1), 1)
 
 

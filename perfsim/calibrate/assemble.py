@@ -53,17 +53,21 @@ def assemble(data: Path, out: Path) -> tuple[list[Path], dict[str, str]]:
             refused[cluster.network] = str(error)
             continue
         path = out / f"{cluster.network}.toml"
-        text = network_toml(fit, _head(cluster, source), knots=not source.permissive)
+        text = network_toml(
+            fit, _head(cluster, source, "inter" in fit.links), knots=not source.permissive
+        )
         write_text(path, text)
         written.append(path)
     return written, refused
 
 
-def _head(cluster: Cluster, source: Source) -> dict[str, Any]:
+def _head(cluster: Cluster, source: Source, across: bool) -> dict[str, Any]:
     notes = [cluster.notes] if cluster.notes else []
     nics = cluster.nics_per_node
     if nics and nics > 1:
         notes.append(f"NICs a node: {cluster.nics_source}.")
+    if nics is None and cluster.gpus_per_node > 1 and across:
+        notes.append("NICs a node are not stated: the rate between nodes is that of a whole node.")
     return {
         "name": cluster.network,
         "title": cluster.title,

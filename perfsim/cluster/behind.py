@@ -13,49 +13,19 @@ if TYPE_CHECKING:
     from perfsim.cluster.fabric.inter import Fabric
     from perfsim.cluster.fabric.intra import NodeFabric
 
-__all__ = ["behind", "inside", "pattern"]
-
-PATTERNS = {
-    "tree": "tree",
-    "nvls_tree": "tree",
-    "binomial": "tree",
-    "split_binary": "tree",
-    "doubling": "halving_doubling",
-    "halving_doubling": "halving_doubling",
-    "halving": "halving_doubling",
-    "pat": "halving_doubling",
-    "pairwise": "all_to_all",
-    "bruck": "all_to_all",
-    "sharded": "all_to_all",
-    "direct": "pairs",
-}
-"""Algorithm -> the flows that it sends over a fabric at once; all others go round a ring."""
+__all__ = ["behind", "inside"]
 
 
-def pattern(algorithm: str) -> str:
-    """Return the pattern of flows that an algorithm sends between nodes.
-
-    Examples
-    --------
-    >>> pattern("ring"), pattern("pairwise")
-    ('ring', 'all_to_all')
-    """
-    return PATTERNS.get(algorithm, "ring")
-
-
-def behind(
-    link: Link, fabric: Fabric, algorithm: str, placement: tuple[int, ...], nics: int
-) -> Link:
+def behind(link: Link, fabric: Fabric, flows: str, placement: tuple[int, ...], nics: int) -> Link:
     """Return the link between nodes as an algorithm's flows see it through a fabric.
 
     Parameters
     ----------
     link : what a NIC does alone
     fabric : switches between the nodes
-    algorithm : whose flows share the fabric's links
+    flows : what an algorithm sends at once: ring, tree, all_to_all, pairs, halving_doubling
     placement, nics : GPUs on each node; NICs of a node
     """
-    flows = pattern(algorithm)
     slower = fabric.slowdown(flows, placement, nics)
     longer_s = fabric.extra_latency_s(flows, placement)
     if slower == 1.0 and longer_s == 0.0:

@@ -135,16 +135,28 @@ class Cluster:
                 f"--algorithm: {collective} {route.algorithm.name} {refusal}; here are {self.gpus}"
                 f" GPUs on {self.nodes} {'node' if self.nodes == 1 else 'nodes'}."
             )
-        if self.known is not None:
-            known = self.known.cost(
-                collective, size_bytes, self.placement, self.library, algorithm, protocol
-            )
-            if known is not None:
-                return known
+        known = self._known(collective, size_bytes, algorithm, protocol)
+        if known is not None:
+            return known
         cost = route.cost(size_bytes)
         if self.library == self.fitted_on:
             return cost
         return replace(cost, terms=tuple(self._derived(term) for term in cost.terms))
+
+    def _known(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> Cost | None:
+        """Return what measured curves tell; behind a fabric only of the ranks that were measured.
+
+        The laws that carry a curve on know nothing of a fabric that narrows as it grows.
+        """
+        if self.known is None:
+            return None
+        if self.fabric is not None and not self.known.measured(self.placement):
+            return None
+        return self.known.cost(
+            collective, size_bytes, self.placement, self.library, algorithm, protocol
+        )
 
     def _derived(self, term: Term) -> Term:
         """Return a link's number as another library takes it over from NCCL."""
@@ -158,7 +170,8 @@ class Cluster:
         key = (collective, name, protocol)
         route = self._routes.get(key)
         if route is None:
-            inter, intra = self._links(name)
+            found = find_library(self.library).algorithm(collective, name)
+            inter, intra = self._links(found.flows)
             tuner = self.known.tuner if self.known is not None else None
             version = tuner.of.version if tuner is not None else VERSION
             wiring = Wiring(
@@ -169,18 +182,18 @@ class Cluster:
                 fixed(inter, protocol, "inter", version) if inter else None,
                 fixed(intra, protocol, "intra", version) if intra else None,
             )
-            route = Route(find_library(self.library).algorithm(collective, name), wiring)
+            route = Route(found, wiring)
             self._routes[key] = route
         return route
 
-    def _links(self, algorithm: str) -> tuple[Link | None, Link | None]:
-        """Return the links between and inside nodes as an algorithm's flows see them."""
+    def _links(self, flows: str) -> tuple[Link | None, Link | None]:
+        """Return the links between and inside nodes as flows of a pattern see them."""
         inter = self.inter if self.nodes > 1 else None
         intra = self.intra if self.gpus_per_node > 1 else None
         if inter is not None and self.fabric is not None:
             from perfsim.cluster.behind import behind
 
-            inter = behind(inter, self.fabric, algorithm, self.placement, self.nics_per_node)
+            inter = behind(inter, self.fabric, flows, self.placement, self.nics_per_node)
         if intra is not None and self.node is not None:
             from perfsim.cluster.behind import inside
 
@@ -242,7 +255,7 @@ def make_cluster(
         intra = (intra_net or net).link("intra", "--intra-net")
     inter = net.link("inter", "--net") if len(nodes) > 1 else None
     fabric, node = net.fabric, net.node if intra_net is None else None
-    if oversubscription is not None:
+    if oversubscription is not None and oversubscription > 1.0 and len(nodes) > 1:
         from perfsim.cluster.fabric import oversubscribed
 
         fabric, measured = oversubscribed(oversubscription), False

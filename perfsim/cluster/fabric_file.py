@@ -147,6 +147,14 @@ FORMS: Mapping[str, Callable[[Table, str, Option], Value]] = {
     "flag": lambda table, key, _: _flag(table, key),
     "word": lambda table, key, option: table.choice(key, option.allowed),
     "words": lambda table, key, _: table.texts(key),
-    "file": lambda table, key, _: str(table.path.parent / table.text(key)),
+    "file": lambda table, key, _: _beside(table, key),
 }
 """How each form of an option is read."""
+
+
+def _beside(table: Table, key: str) -> str:
+    """Return the path of a file beside the network's; refuses one that is not there."""
+    path = table.path.parent / table.text(key)
+    if not path.is_file():
+        raise table.wrong(key, f"found {shown(table.text(key))}, no such file in {path.parent}")
+    return str(path)

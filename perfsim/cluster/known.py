@@ -95,6 +95,12 @@ class Known:
             or self._from_all_reduce(place, curves)
         )
 
+    def measured(self, placement: Sequence[int]) -> bool:
+        """Say whether any collective was measured on just these nodes."""
+        shape = (sum(placement), len(placement))
+        even = len(set(placement)) == 1
+        return even and any((curve.ranks, curve.nodes) == shape for curve in self.curves)
+
     def _own(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
         same = [curve for curve in curves if curve.collective == place.collective]
         for curve in same:

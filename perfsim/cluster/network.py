@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.catalog import Catalog
 from perfsim.cluster.link import Link, custom_link
+from perfsim.cluster.measured import LIBRARIES
 from perfsim.cluster.network_file import read_link
 from perfsim.errors import RequestError
 from perfsim.toml_file import Table, read_toml
@@ -39,7 +40,6 @@ KEYS = (
     "node",
 )
 CLASSES = ("inter", "intra")
-LIBRARIES = ("nccl", "gloo", "mpi")
 CURVES = ".curves.csv"
 """Measured curves lie beside the network's file, under its name."""
 NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
@@ -141,7 +141,7 @@ def _node(table: Table) -> NodeFabric | None:
 def _known(table: Table, name: str) -> Known | None:
     """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
     beside = table.path.with_name(f"{name}{CURVES}")
-    if "curve" not in table.values and not beside.is_file():
+    if not {"curve", "tuner"} & table.values.keys() and not beside.is_file():
         return None
     from perfsim.cluster.curve_table import read_curve
     from perfsim.cluster.curves_file import read_curves
@@ -153,7 +153,7 @@ def _known(table: Table, name: str) -> Known | None:
     if "curve" in table.values:
         fitted = [read_curve(part, name) for part in table.tables("curve")]
     tuner = read_tuner(table.inside("tuner")) if "tuner" in table.values else None
-    return Known((*measured, *fitted), tuner)
+    return Known((*measured, *fitted), tuner) if measured or fitted else None
 
 
 def _count(table: Table, key: str) -> int | None:

@@ -3,6 +3,8 @@
 A new file in this folder is a new algorithm; nothing else lists it. It holds a function of its
 own name, ``sent_bytes`` with the same arguments, and ``LATENCY``, the curve of a link ("ring" or
 "tree") that its hops follow. ``AUTOMATIC = False`` keeps it out of the automatic choice;
+``FLOWS`` says which flows it sends between nodes at once ("ring" where it is not there; else
+"tree", "all_to_all", "pairs" or "halving_doubling"), for fabrics that they share;
 ``BLOCKS = True`` says that each of its steps carries one rank's share of the message, n / P;
 ``refusal`` says why ranks placed in some way cannot use it.
 """
@@ -64,7 +66,8 @@ class Algorithm:
     """One algorithm: its formula, what it sends, and the latency curve that its hops follow.
 
     ``automatic`` says whether it stands for choice when the user names no algorithm, ``blocks``
-    whether a step carries n / P, ``refusal`` why ranks placed in some way cannot use it.
+    whether a step carries n / P, ``flows`` what crosses a fabric at once, ``refusal`` why ranks
+    placed in some way cannot use it.
     """
 
     collective: str
@@ -74,6 +77,7 @@ class Algorithm:
     latency: Literal["ring", "tree"]
     automatic: bool = True
     blocks: bool = False
+    flows: str = "ring"
     refusal: Refusal = never
 
 
@@ -128,5 +132,6 @@ def algorithm(collective: str, name: str, field: str = "--algorithm") -> Algorit
         module.LATENCY,
         getattr(module, "AUTOMATIC", True),
         getattr(module, "BLOCKS", False),
+        getattr(module, "FLOWS", "ring"),
         getattr(module, "refusal", never),
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, log2_steps
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_gather_pat", "refusal", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_gather_pat", "refusal", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "halving_doubling"
 
 AUTOMATIC = False
 """NCCL has it from 2.23 on, with one GPU a node: used only when asked for."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, floor_log2
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_doubling", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_reduce_doubling", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "halving_doubling"
 
 AUTOMATIC = False
 """Open MPI takes it for small messages; NCCL has no such algorithm."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from perfsim.collectives.hops import Hops, Parts, larger, log2_steps
 from perfsim.collectives.switch import NVLS_S
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_nvls_tree", "refusal", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_reduce_nvls_tree", "refusal", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "tree"
 
 AUTOMATIC = False
 """NVSwitch and Hopper or later, which a link does not tell: used only when asked for."""

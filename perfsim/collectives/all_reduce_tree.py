@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, log2_steps
 
-__all__ = ["LATENCY", "all_reduce_tree", "sent_bytes"]
+__all__ = ["FLOWS", "LATENCY", "all_reduce_tree", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "tree"
 
 
 def all_reduce_tree(size_bytes: float, hops: Hops) -> Parts:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, larger, log2_steps
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_to_all_bruck", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_to_all_bruck", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "all_to_all"
 
 AUTOMATIC = False
 """Open MPI takes it for small messages; NCCL has no such algorithm."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["BLOCKS", "LATENCY", "all_to_all_pairwise", "sent_bytes"]
+__all__ = ["BLOCKS", "FLOWS", "LATENCY", "all_to_all_pairwise", "sent_bytes"]
 
 LATENCY = "ring"
+
+FLOWS = "all_to_all"
 
 BLOCKS = True
 

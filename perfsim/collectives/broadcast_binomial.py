@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, log2_steps
 
-__all__ = ["LATENCY", "broadcast_binomial", "sent_bytes"]
+__all__ = ["FLOWS", "LATENCY", "broadcast_binomial", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "tree"
 
 
 def broadcast_binomial(size_bytes: float, hops: Hops) -> Parts:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, log2_steps
 
-__all__ = ["AUTOMATIC", "LATENCY", "broadcast_split_binary", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "broadcast_split_binary", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "tree"
 
 AUTOMATIC = False
 """Open MPI takes it for middle sizes; NCCL has no such algorithm."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from perfsim.collectives.hops import Hops, Parts
 from perfsim.collectives.push_sharded import sent_bytes, shard_s
 
-__all__ = ["BLOCKS", "LATENCY", "pull_sharded", "sent_bytes"]
+__all__ = ["BLOCKS", "FLOWS", "LATENCY", "pull_sharded", "sent_bytes"]
 
 LATENCY = "ring"
+
+FLOWS = "all_to_all"
 
 BLOCKS = True
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["BLOCKS", "LATENCY", "push_sharded", "sent_bytes", "shard_s"]
+__all__ = ["BLOCKS", "FLOWS", "LATENCY", "push_sharded", "sent_bytes", "shard_s"]
 
 LATENCY = "ring"
+
+FLOWS = "all_to_all"
 
 BLOCKS = True
 

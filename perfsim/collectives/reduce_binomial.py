@@ -5,9 +5,11 @@ from __future__ import annotations
 from perfsim.collectives.broadcast_binomial import broadcast_binomial
 from perfsim.collectives.hops import Hops, Parts, log2_steps
 
-__all__ = ["LATENCY", "reduce_binomial", "sent_bytes"]
+__all__ = ["FLOWS", "LATENCY", "reduce_binomial", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "tree"
 
 
 def reduce_binomial(size_bytes: float, hops: Hops) -> Parts:

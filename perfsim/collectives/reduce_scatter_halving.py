@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, floor_log2
 
-__all__ = ["AUTOMATIC", "LATENCY", "halving_s", "reduce_scatter_halving", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "halving_s", "reduce_scatter_halving", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "halving_doubling"
 
 AUTOMATIC = False
 """NCCL has no such algorithm, so it is used only when asked for."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from perfsim.collectives.all_gather_pat import all_gather_pat, refusal, sent_bytes
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["AUTOMATIC", "LATENCY", "reduce_scatter_pat", "refusal", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "reduce_scatter_pat", "refusal", "sent_bytes"]
 
 LATENCY = "tree"
+
+FLOWS = "halving_doubling"
 
 AUTOMATIC = False
 """NCCL has it from 2.23 on, with one GPU a node: used only when asked for."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["LATENCY", "send_recv_direct", "sent_bytes"]
+__all__ = ["FLOWS", "LATENCY", "send_recv_direct", "sent_bytes"]
 
 LATENCY = "ring"
+
+FLOWS = "pairs"
 
 
 def send_recv_direct(size_bytes: float, hops: Hops) -> Parts:

@@ -122,5 +122,7 @@ def words(
     """
     plural = "s" if gpus_per_switch > 1 else ""
     parts = ["PCIe tree", f"{gpus_per_switch} GPU{plural} a switch"]
-    parts += [f"{switches_per_socket} switches a socket"] if switches_per_socket else []
+    if switches_per_socket:
+        several = "es" if switches_per_socket > 1 else ""
+        parts.append(f"{switches_per_socket} switch{several} a socket")
     return ", ".join([*parts, "peer access" if peer_access else "no peer access"])
