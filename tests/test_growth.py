@@ -13,7 +13,7 @@ from perfsim.cluster.growth import Growth
 from perfsim.cluster.growth.chain import binomial, chain
 from perfsim.cluster.growth.choice import LABELS, TunedChoice, tune
 from perfsim.cluster.growth.communicator import Communicator, communicator
-from perfsim.cluster.growth.doubling import SMALL_BYTES, doubling, open_mpi
+from perfsim.cluster.growth.doubling import doubling, open_mpi
 from perfsim.cluster.growth.errors import growth_error, interpolation_error
 from perfsim.cluster.growth.exchange import exchange
 from perfsim.cluster.growth.grow import call_seconds, inside_share
@@ -78,11 +78,11 @@ def test_chain_and_binomial_by_hand() -> None:
 def test_doubling_and_open_mpi_by_hand() -> None:
     """Rounds 0.5 + 2 on four ranks, 0.5 + 4 on sixteen; a ring from 10 kB on."""
     four = curve("all_reduce", 4, 4, {8: 25, 8e3: 50, 1e6: 600}, library="mpi")
-    assert us(doubling(four, 8.0, 16)) == 45
-    assert open_mpi(four, 8e3, 16) == doubling(four, 8e3, 16)
-    assert us(open_mpi(four, 4e6, 16)) == 30 * 100
-    # 20 kB over 16 is a step of 1250 B: the curve at 5 kB is no ring, so that of 10 kB is taken.
-    assert open_mpi(four, 2e4, 16) == ring(four, SMALL_BYTES * 4, 16, 0.0)
+    assert us(doubling(four, 8.0, 16, 16)) == 45
+    assert open_mpi(four, 8e3, 16, 16) == doubling(four, 8e3, 16, 16)
+    assert us(open_mpi(four, 4e6, 16, 16)) == 30 * 100
+    # 20 kB over 16 are 30 steps of 1250 B, each at most a round of doubling: T(1250 B) / 2.5.
+    assert us(open_mpi(four, 2e4, 16, 16)) == us(30 * reach(four, 1250.0) / 2.5)
 
 
 def test_sibling_by_hand() -> None:
@@ -132,7 +132,7 @@ def test_each_collective_and_library_has_its_law() -> None:
         ("all_to_all", "gloo", "", lambda one, call: exchange(one, 3e5, 8, 1, call)),
         ("broadcast", "nccl", "", lambda one, call: chain(one, 3e5, 8, call)),
         ("broadcast", "gloo", "", lambda one, call: binomial(one, 3e5, 2, 3)),
-        ("all_reduce", "mpi", "", lambda one, call: open_mpi(one, 3e5, 8)),
+        ("all_reduce", "mpi", "", lambda one, call: open_mpi(one, 3e5, 8, 8)),
         ("all_gather", "mpi", "", lambda one, call: ring(one, 3e5, 8, call)),
         ("all_reduce", "gloo", "", lambda one, call: ring(one, 3e5, 8, call)),
         ("all_reduce", "nccl", "ring", lambda one, call: ring(one, 3e5, 8, call)),

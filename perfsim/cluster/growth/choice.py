@@ -32,8 +32,8 @@ LABELS: tuple[Label, ...] = tuple(
 CHANNELS = 16
 """Channels that the bandwidth is spread over: enough for no cap a channel to bind."""
 
-SHARPNESS = 8.0
-"""Exponent of the weight of a pair, (least time / its time)^8: 10 % slower counts half."""
+SEARCHED = (0.8, 1.0, 1.25)
+"""Bandwidths that the search may have found, over the measured: a step of its grid either way."""
 
 STEEP = 1.05
 """Log slope that no single algorithm exceeds: time grows at most with the size."""
@@ -58,7 +58,7 @@ class TunedChoice:
     two_nodes: float
     plain_tree: bool
     near_nic: bool
-    _tuners: dict[tuple[int, int], NcclTuner] = field(
+    _tuners: dict[tuple[int, int, float], NcclTuner] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -67,12 +67,13 @@ class TunedChoice:
         """What a byte of a ring costs on the busiest link, 1 / bus bandwidth [s/B]."""
         return 1e-9 / self.bus_bandwidth
 
-    def tuner(self, ranks: int, nodes: int) -> NcclTuner:
-        """Return the tuner of a communicator."""
-        found = self._tuners.get((ranks, nodes))
+    def tuner(self, ranks: int, nodes: int, searched: float = 1.0) -> NcclTuner:
+        """Return the tuner of a communicator whose search found ``searched`` times the rate."""
+        key = ranks, nodes, searched
+        found = self._tuners.get(key)
         if found is None:
-            rate = self.bus_bandwidth * (self.two_nodes if nodes == 2 else 1.0)
-            found = self._tuners[ranks, nodes] = NcclTuner(
+            rate = self.bus_bandwidth * searched * (self.two_nodes if nodes == 2 else 1.0)
+            found = self._tuners[key] = NcclTuner(
                 self.of.version,
                 ranks,
                 nodes,
@@ -89,24 +90,41 @@ class TunedChoice:
     def weights(self, ranks: int, nodes: int, size_bytes: float) -> dict[Label, float]:
         """Return how likely each label serves an all-reduce; they sum to 1.
 
-        The tuner's own times are uncertain by some 10 %, so near a switch both sides count.
+        The tuner is exact, the bandwidth that it was given is not: the share of `SEARCHED`.
         """
-        if self.of.version.startswith("2.4"):
-            return {self.label(ranks, nodes, size_bytes): 1.0}
-        tuner = self.tuner(ranks, nodes)
-        times = [tuner.time("all_reduce", *pair, size_bytes) for pair in PAIRS]
-        least = min(time_s for time_s in times if time_s is not None)
         found: dict[Label, float] = {}
-        for label, time_s in zip(LABELS, times, strict=True):
-            if time_s is not None:
-                weight = (least / time_s) ** SHARPNESS
-                found[label] = max(found.get(label, 0.0), weight)
-        total = sum(found.values())
-        return {label: weight / total for label, weight in found.items()}
+        for searched in SEARCHED:
+            tuner = self.tuner(ranks, nodes, searched)
+            label = _label(tuner.choose("all_reduce", size_bytes)[:2])
+            found[label] = found.get(label, 0.0) + 1.0 / len(SEARCHED)
+        return found
 
     def label(self, ranks: int, nodes: int, size_bytes: float) -> Label:
         """Return what the tuner takes."""
         return _label(self.tuner(ranks, nodes).choose("all_reduce", size_bytes)[:2])
+
+    def labels(self, curve: Curve) -> list[Label]:
+        """Return what serves each size of a measured curve.
+
+        Where the tuner switches one size, at most twofold, off a step that no single algorithm
+        makes, the curve is right: the bandwidth that the search found is known no better.
+        """
+        taken = [self.label(curve.ranks, curve.nodes, size) for size in curve.size_bytes]
+        found = list(taken)
+        for place in range(1, len(taken)):
+            if taken[place] == taken[place - 1]:
+                continue
+            steps = {place: _step(curve, place) + SWITCH}
+            for other in (place - 1, place + 1):
+                nearby = other in range(1, len(taken)) and taken[other] == taken[other - 1]
+                if nearby and _near(curve, min(place, other)):
+                    steps[other] = _step(curve, other)
+            best = max(steps, key=lambda at: steps[at])
+            if best < place:
+                found[best] = taken[place]
+            elif best > place:
+                found[place] = taken[place - 1]
+        return found
 
 
 def _label(pair: tuple[str, str]) -> Label:
@@ -149,13 +167,24 @@ def _bus_bandwidth(curves: Sequence[Curve], tree_on_two: bool) -> float:
 
 def _penalty(choice: TunedChoice, curve: Curve) -> float:
     penalty = 0.0
-    sizes, seconds = curve.size_bytes, curve.seconds
+    sizes = curve.size_bytes
     pairs = [choice.tuner(curve.ranks, curve.nodes).choose("all_reduce", size) for size in sizes]
     for place in range(1, len(sizes)):
         if pairs[place][:2] != pairs[place - 1][:2]:
             penalty += SWITCH
             continue
-        rise = math.log(seconds[place] / seconds[place - 1])
-        slope = rise / math.log(sizes[place] / sizes[place - 1])
-        penalty += max(0.0, slope - STEEP) ** 2 + max(0.0, -slope - FALLING) ** 2
+        penalty += _step(curve, place)
     return penalty
+
+
+def _step(curve: Curve, place: int) -> float:
+    """Return how far a curve's log slope up to a point is from what one algorithm can do."""
+    sizes, seconds = curve.size_bytes, curve.seconds
+    rise = math.log(seconds[place] / seconds[place - 1])
+    slope = rise / math.log(sizes[place] / sizes[place - 1])
+    return max(0.0, slope - STEEP) ** 2 + max(0.0, -slope - FALLING) ** 2
+
+
+def _near(curve: Curve, place: int) -> bool:
+    """Whether the size after a place is at most twice it."""
+    return curve.size_bytes[place + 1] <= 2.0 * curve.size_bytes[place]

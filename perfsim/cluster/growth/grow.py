@@ -12,7 +12,8 @@ from perfsim.cluster.growth.doubling import open_mpi
 from perfsim.cluster.growth.exchange import exchange
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.ring import ROUNDS, ring
-from perfsim.cluster.growth.tuned import TunedAllReduce
+from perfsim.cluster.growth.sibling import FLOOR_BYTES, floor
+from perfsim.cluster.growth.tuned import TunedAllReduce, wire_bytes
 from perfsim.cluster.measured import Curve
 from perfsim.library.nccl_figures import Figures, figures
 
@@ -51,7 +52,8 @@ class Growth:
         )
         self.tuned: TunedAllReduce | None = None
         if tuned:
-            self.tuned = TunedAllReduce(self.curves, choice or tune(self.curves), self.call_s)
+            none_s = _without_levels(self.curves, self.call_s)
+            self.tuned = TunedAllReduce(self.curves, choice or tune(self.curves), none_s)
 
     def measured(self, ranks: int, nodes: int) -> Curve | None:
         """Return the curve of exactly these ranks and nodes, None where none was measured."""
@@ -82,7 +84,8 @@ class Growth:
         if last.collective == "send_recv":
             return reach(last, size_bytes)
         if last.collective == "all_to_all":
-            return exchange(last, size_bytes, ranks, last.gpus_per_node, call_s)
+            shown = self._shown(ranks, size_bytes)
+            return exchange(shown, size_bytes, ranks, shown.gpus_per_node, call_s)
         assert last.collective in ("broadcast", "reduce")
         if last.library == "nccl":
             return chain(last, size_bytes, ranks, call_s)
@@ -90,19 +93,46 @@ class Growth:
 
     def _round(self, ranks: int, nodes: int, size_bytes: float) -> float:
         """Return the time of an all_reduce, reduce_scatter or all_gather [s]."""
-        last = self.last
+        last = self._shown(ranks, size_bytes)
         if last.library == "mpi" and last.collective == "all_reduce":
-            return open_mpi(last, size_bytes, ranks)
+            return open_mpi(last, size_bytes, ranks, nodes)
         if last.algorithm == "tree" and last.nodes > 1:
             return self._levels(nodes, size_bytes)
         return ring(last, size_bytes, ranks, self.call_s)
+
+    def _shown(self, ranks: int, size_bytes: float) -> Curve:
+        """Return the curve of the most ranks that reaches messages as large a rank, n / P."""
+        share = size_bytes / ranks
+        reaching = (one for one in reversed(self.curves) if share <= one.size_bytes[-1] / one.ranks)
+        return next(reaching, self.last)
 
     def _levels(self, nodes: int, size_bytes: float) -> float:
         """Return the time of a tree held fixed: its levels by log2 N, its bytes as they are."""
         last = self.last
         wire_s = size_bytes * last.seconds[-1] / last.size_bytes[-1]
         above_s = max(reach(last, size_bytes) - wire_s - self.call_s, 0.0)
-        return self.call_s + wire_s + above_s * math.log2(nodes) / math.log2(last.nodes)
+        more = wire_bytes(nodes, size_bytes) / wire_bytes(last.nodes, size_bytes)
+        levels = math.log2(nodes) / math.log2(last.nodes)
+        return self.call_s + more * wire_s + above_s * levels
+
+
+def _without_levels(curves: Sequence[Curve], call_s: float) -> float:
+    """Return what small all-reduces cost at no level, T = call + level log2 N [s].
+
+    Told by two or more numbers of nodes (relative least squares); else NCCL's figures, ``call_s``.
+    """
+    small = [curve for curve in curves if curve.size_bytes[0] <= FLOOR_BYTES]
+    points = [(math.log2(curve.nodes), floor(curve)) for curve in small]
+    if len({level for level, _ in points}) < 2:
+        return call_s
+    weights = [1.0 / time_s**2 for _, time_s in points]
+    total = sum(weights)
+    level = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_s = sum(w * t for w, (_, t) in zip(weights, points, strict=True)) / total
+    across = sum(w * (x - level) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    along = sum(w * (x - level) * (t - mean_s) for w, (x, t) in zip(weights, points, strict=True))
+    least_s = min(time_s for _, time_s in points)
+    return min(max(mean_s - along / across * level, 0.0), least_s)
 
 
 def _rounds(ranks: int) -> int:

@@ -51,8 +51,9 @@ def ring(curve: Curve, size_bytes: float, ranks: int, call_s: float) -> float:
 
     Notes
     -----
-    On Alps (GH200, 4 to 64 nodes) a step of 1 MB takes 70 us and one of 2 MB 44 us at every number
-    of nodes; on Polaris (A100) all_gather steps agree within 20 % between 2, 8 and 128 nodes.
+    On Alps (GH200) a step of 1 MiB takes 69 to 74 us on 4, 8 and 16 nodes and one of 2 MiB 43 to
+    46 us on 4 to 64; on Polaris (A100) all_gather steps agree within 20 % between 2, 8 and 128
+    nodes. Two nodes of Alps are quicker (22 and 31 us).
 
     Examples
     --------

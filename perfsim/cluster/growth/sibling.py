@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 
-from perfsim.cluster.growth.reach import reach
+from perfsim.cluster.growth.reach import SMALL_BYTES, reach
 from perfsim.cluster.measured import Curve
 
 __all__ = ["FLOOR_BYTES", "HALVES", "SMALL_BYTES", "gathering_floor", "sibling"]
 
 HALVES = ("all_gather", "reduce_scatter")
-
-SMALL_BYTES = 65536.0
-"""Messages up to here tell a link's latency; a curve that starts above tells none."""
 
 FLOOR_BYTES = 1024.0
 """Up to here an all-reduce costs its floor."""

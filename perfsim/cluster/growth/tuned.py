@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from perfsim.cluster.growth.choice import Label, TunedChoice
+from perfsim.cluster.growth.choice import CHANNELS, Label, TunedChoice
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.ring import step
 from perfsim.cluster.measured import Curve
@@ -16,12 +16,13 @@ __all__ = ["TunedAllReduce", "wire_bytes"]
 LEAST_S = 1e-6
 """No level of a tree between nodes was ever measured faster; it keeps logarithms finite."""
 
-NEGLIGIBLE = 0.02
-"""A label of less weight is left out."""
-
 PIPELINED = 0.5
 """How a tree level's time grows beyond what was measured: as the root of n, the optimum of a
 pipeline (Chan et al. 2007: chunks c = sqrt((P-2) n beta / alpha), time 2 sqrt(alpha n beta))."""
+
+FULL_BYTES = CHANNELS * 4194304.0
+"""A message of which every channel's buffer of 4 MiB (NCCL_BUFFSIZE) is full: what is beyond it
+streams behind, at the wire's rate, and makes no level longer."""
 
 Points = dict[int, list[tuple[float, float]]]
 """Nodes -> (log of the size, log of the cost) as measured, sizes rising."""
@@ -61,8 +62,7 @@ class TunedAllReduce:
         self.choice, self.call_s = choice, call_s
         self.points: dict[Label, Points] = {}
         for curve in self.curves:
-            for size in curve.size_bytes:
-                label = choice.label(curve.ranks, curve.nodes, size)
+            for size, label in zip(curve.size_bytes, choice.labels(curve), strict=True):
                 of_label = self.points.setdefault(label, {}).setdefault(curve.nodes, [])
                 if label[0] == "ring":
                     cost = step(curve, size, call_s)
@@ -73,13 +73,11 @@ class TunedAllReduce:
     def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
         """Return the time over ``ranks`` on ``nodes`` [s]."""
         weights = self.choice.weights(ranks, nodes, size_bytes)
-        total = mean = 0.0
+        mean = 0.0
         for label, weight in weights.items():
-            if weight >= NEGLIGIBLE:
-                one = self._ring if label[0] == "ring" else self._tree
-                mean += weight * math.log(one(label, ranks, nodes, size_bytes))
-                total += weight
-        return math.exp(mean / total)
+            one = self._ring if label[0] == "ring" else self._tree
+            mean += weight * math.log(one(label, ranks, nodes, size_bytes))
+        return math.exp(mean)
 
     def _ring(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
         steps = 2.0 * (ranks - 1)
@@ -93,7 +91,9 @@ class TunedAllReduce:
     def _tree(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
         # Where the curve shows no tree, what it shows is still an upper bound of a level.
         level = math.log(self._level(self.curves[-1], size_bytes))
-        found = self._look(label, math.log(size_bytes), slope=PIPELINED)
+        shown = (line[-1][0] for line in self.points.get(label, {}).values())
+        full = max(math.log(FULL_BYTES), *shown, -math.inf)
+        found = self._look(label, min(math.log(size_bytes), full), slope=PIPELINED)
         if found is not None:
             level = min(level, found)
         wire_s = wire_bytes(nodes, size_bytes) * self.choice.seconds_per_byte
