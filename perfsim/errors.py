@@ -55,6 +55,11 @@ class DataError(PerfsimError):
         super().__init__(f"{', '.join(place)}: {message}" if place else message)
 
 
+MOST_NAMED = 40
+"""So many names a message lists; of more it shows some, those that hold what was written first."""
+SOME_NAMED = 8
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return the choice most like ``name``, or '' when none is close.
 
@@ -87,6 +92,10 @@ def _allowed(name: str, choices: Iterable[str]) -> str:
     allowed = sorted(choices)
     match = nearest(name[:LONGEST], allowed)
     hint = f"; did you mean {match!r}?" if match else "."
+    if len(allowed) > MOST_NAMED:
+        near = [one for one in allowed if name and (name.lower() in one.lower())]
+        named = ", ".join((near or allowed)[:SOME_NAMED])
+        return f"{hint} Allowed are {len(allowed)} names, such as {named}"
     return f"{hint} Allowed: {', '.join(allowed) or 'none'}"
 
 

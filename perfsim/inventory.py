@@ -343,7 +343,7 @@ def network_picture(name: str, catalog: Catalog) -> Picture:
         network.gpus_per_node,
         network.nics_per_node,
         fabric.words() if fabric else "switches not stated",
-        network.node.words() if network.node else "fabric not stated",
+        network.node.words() if network.node else "not stated",
         fabric.graph(nodes, network.nics_per_node, rate) if fabric else None,
         (f"latency is that of a hop for 1 kB; inside the nodes: {network.inside}",)
         if network.inside

@@ -8,7 +8,8 @@ from typing import Any
 from perfsim import fusion
 from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
-from perfsim.library.protocols import AUTO
+from perfsim.collectives import algorithm
+from perfsim.library import AUTO, DEFAULT_LIBRARY
 from perfsim.method import Method
 from perfsim.methods import load_method
 from perfsim.quantity import Quantity, Term
@@ -220,6 +221,7 @@ def _network_notes(resolved: Resolved) -> list[str]:
             f"The numbers of {' and '.join(files)} were fitted on {cluster.fitted_on}; for"
             f" {cluster.library} they are derived."
         )
+    notes += _asked_notes(resolved)
     if files and scenario.protocol != AUTO:
         notes.append(
             f"The numbers of {' and '.join(files)} hold NCCL's own choice of protocol; those of"
@@ -229,6 +231,27 @@ def _network_notes(resolved: Resolved) -> list[str]:
         notes.append(
             f"The link inside a node ({intra.name}, {format_rate(intra.rate.value)}) is slower than"
             " the network and sets the pace of rings; --intra-net changes it."
+        )
+    return notes
+
+
+def _asked_notes(resolved: Resolved) -> list[str]:
+    """Return what a flag needs that no file states, and where one has no effect."""
+    cluster, scenario = resolved.cluster, resolved.scenario
+    notes = []
+    if scenario.algorithm != AUTO and cluster.library == DEFAULT_LIBRARY and cluster.gpus > 1:
+        needs = algorithm("all_reduce", scenario.algorithm).needs
+        if needs:
+            notes.append(
+                f"--algorithm {scenario.algorithm} takes {needs}; no file says it is there."
+            )
+    if scenario.oversubscription is not None and cluster.nodes == 1:
+        notes.append("--oversubscription has no effect: all GPUs stand on one node.")
+    own_link = not resolved.network.path and resolved.intra_network is None
+    if own_link and cluster.nodes > 1 and cluster.gpus_per_node > 1:
+        notes.append(
+            f"{resolved.network.name} is taken between the GPUs of a node too; --intra-net changes"
+            " that."
         )
     return notes
 

@@ -148,7 +148,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         measured=scenario.intra_net in (None, network.inside or None),
     )
     notes += _placement_notes(scenario, network, cluster)
-    notes += _network_warnings(network, intra_network)
+    notes += _network_warnings(network, intra_network, cluster)
     profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
     carried = carry(
         profile,
@@ -213,15 +213,18 @@ def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> 
     return [f"{each} GPUs a node ({origin}); set --gpus-per-node to change it."]
 
 
-def _network_warnings(network: Network, intra_network: Network | None) -> list[str]:
-    """Return what a user's own network files and all measured curves are to be warned of."""
+def _network_warnings(
+    network: Network, intra_network: Network | None, cluster: Cluster
+) -> list[str]:
+    """Return what a user's own network files, and the curves in use, are to be warned of."""
     found = []
     for one in (network, intra_network):
         if one is None or not one.path or not (one.known or is_own(one.path)):
             continue
         from perfsim.cluster.selfcheck import self_check
 
-        warnings = self_check(one)
+        shape = (cluster.gpus, cluster.nodes) if cluster.known is not None else None
+        warnings = self_check(one, shape)
         found += [f"{one.name}: {warning}" for warning in warnings[:MOST_WARNINGS]]
         more = len(warnings) - MOST_WARNINGS
         if more > 0:

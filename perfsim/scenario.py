@@ -83,11 +83,13 @@ class Scenario(BaseModel):
 
     @model_validator(mode="after")
     def _known_to_the_library(self) -> Scenario:
-        from perfsim.library import DEFAULT_LIBRARY, library
-        from perfsim.library.protocols import AUTO, check_protocol
+        from perfsim.library import AUTO, DEFAULT_LIBRARY, library
 
         used = library(self.library or DEFAULT_LIBRARY)
-        check_protocol(self.protocol, used.name, used.protocols)
+        if self.protocol != AUTO:
+            from perfsim.library.protocols import check_protocol
+
+            check_protocol(self.protocol, used.name, used.protocols)
         if self.algorithm != AUTO:
             used.algorithm("all_reduce", self.algorithm)
         return self

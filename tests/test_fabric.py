@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.fabric import Fabric, NodeFabric, fabrics, load_fabric, oversubscribed
+from perfsim.cluster.fabric import Fabric, NodeFabric, fabrics, oversubscribed
 from perfsim.cluster.fabric.nvlink_mesh import LAYOUTS, lanes, table
 from perfsim.cluster.fabric_file import read_fabric, read_node
 from perfsim.cluster.flows import PATTERNS
 from perfsim.errors import DataError, RequestError
 from perfsim.toml_file import Table
 
-patterns = st.sampled_from(PATTERNS)
+patterns = st.sampled_from(tuple(PATTERNS))
 placements = st.lists(st.integers(1, 4), min_size=1, max_size=12).map(tuple)
 inter = st.sampled_from(
     [
@@ -39,7 +39,7 @@ def leaf_spine(ratio: float, *, spread: bool = False, **options: int) -> Fabric:
 
 def read(tmp_path: Path, **keys: object) -> Fabric:
     """Return the fabric of a table with these keys."""
-    return load_fabric(Table({"source": "a test", **keys}, tmp_path / "net.toml", "fabric."))
+    return read_fabric(Table({"source": "a test", **keys}, tmp_path / "net.toml", "fabric."))
 
 
 def node(**keys: object) -> NodeFabric:

@@ -9,19 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.catalog import shipped
 from perfsim.cluster.growth import Growth
 from perfsim.cluster.growth.chain import binomial, chain
-from perfsim.cluster.growth.choice import LABELS, TunedChoice, tune
+from perfsim.cluster.growth.choice import LABELS, TunedChoice, bus_bandwidth, tune
 from perfsim.cluster.growth.communicator import Communicator, communicator
 from perfsim.cluster.growth.doubling import doubling, open_mpi
 from perfsim.cluster.growth.errors import growth_error, interpolation_error
 from perfsim.cluster.growth.exchange import exchange
 from perfsim.cluster.growth.grow import call_seconds, inside_share
+from perfsim.cluster.growth.lines import look
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.ring import LEAST_S, ring, step
 from perfsim.cluster.growth.sibling import floor, gathering_floor, sibling
 from perfsim.cluster.growth.tuned import wire_bytes
 from perfsim.cluster.measured import Curve
+from perfsim.cluster.network import read_network
 
 SIZES = tuple(8.0 * 2**power for power in range(30))
 
@@ -99,6 +102,59 @@ def test_gathering_floor_by_hand() -> None:
     """Call 10 us, 60 us over 2 log2 8 hops: 10 us each; 7 between nodes, 24 inside at a tenth."""
     assert us(gathering_floor(70e-6, 32, 8, 10e-6, 0.1)) == 10 + 70 + 24
     assert gathering_floor(70e-6, 4, 1, 10e-6, 0.1) == 70e-6
+
+
+def line(*points: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return (bytes, us) as logs of bytes and seconds."""
+    return [(math.log(size), math.log(cost * 1e-6)) for size, cost in points]
+
+
+def looked(own: dict, other: dict, size: float, wire_s_per_byte: float = 0.0) -> float:
+    found = look(own, other, math.log(size), 1.0, wire_s_per_byte)
+    assert found is not None
+    return math.exp(found)
+
+
+def test_lines_of_steps_by_hand() -> None:
+    few, many = line((1e3, 10), (1e5, 1000)), line((1e4, 400), (1e5, 4000))
+    assert us(looked({2: few, 8: many}, {}, 1e4)) == 400  # of the most nodes that have it
+    assert us(looked({2: few, 8: many}, {}, 2e3)) == 20  # a doubling and more outside: the others
+    # Half a doubling outside, in logs: half of the edge, half of the line that takes over.
+    half = looked({2: few, 8: many}, {}, 1e4 / math.sqrt(2))
+    assert us(half) == math.sqrt(400 * 100 / math.sqrt(2))
+    assert us(looked({}, {2: few}, 1e4)) == 100  # none of its own: the other protocols'
+    assert us(looked({2: few}, {}, 1e6)) == 10000  # beyond, with the slope
+    assert us(looked({2: few}, {}, 10.0)) == 10  # below, with what it starts with
+    assert us(looked({2: line((1e5, 1000))}, {}, 1e4, 1e-8)) == 100  # 900 us are the wire's
+    assert look({}, {}, 1.0, 1.0, 0.0) is None
+
+
+def test_between_two_protocols_by_hand() -> None:
+    slow, fast = {2: line((1e2, 10), (1e4, 100))}, {2: line((1e6, 1000))}
+    assert us(looked(fast, slow, 2e5)) == 10 ** (3 - math.log10(5) / 2)  # on the joined line
+    assert us(looked(fast, slow, 4e4)) == 400  # nearer the low end: that one's, by the slope
+    # Ninefold from the low end is more than the larger message costs: that bounds it.
+    cheap = {2: line((1e6, 150))}
+    assert us(looked(cheap, slow, 9e4)) == 150
+
+
+def test_beside_measured_nodes_the_law_bears_what_it_misses_there() -> None:
+    """By hand: 8 nodes say 7 s(n/8) and 1 s(n/2) for 2, s = 1 ms a MB; 2 nodes took twice that."""
+    words = {"library": "gloo"}
+    eight = curve("all_gather", 8, 8, {1e3: 0.875, 64e6: 56000}, **words)
+    two = curve("all_gather", 2, 2, {1e3: 1, 64e6: 64000}, **words)
+    found = Growth([two, eight])
+    assert us(found.seconds(2, 2, 1e6)) == 1000
+    share = 1 - math.log2(1.5)
+    assert us(found.seconds(3, 3, 1e6)) == 2 / 3 * 1000 * 2**share
+    assert us(found.seconds(4, 4, 1e6)) == 750  # twice the ranks: the law alone
+    assert us(found.seconds(7, 7, 1e6)) == 6 / 7 * 1000  # at 8 it misses nothing
+
+
+def test_one_slow_message_does_not_tell_the_wire() -> None:
+    """Bus bandwidth 2 x 3/4 x 1 GB/s from 64 MB on; the largest message took ten times as long."""
+    four = curve("all_reduce", 4, 4, {8: 20, 1e6: 1100, 64e6: 64000, 256e6: 2560000})
+    assert bus_bandwidth([four], False) == pytest.approx(1.5)
 
 
 def test_a_tree_carries_n_on_two_nodes_and_two_n_on_more() -> None:
@@ -358,6 +414,80 @@ def test_beyond_its_sizes_a_level_grows_with_the_root() -> None:
     wire_s = 2 * 2**17 * true.seconds_per_byte
     told = Growth([small], true).seconds(128, 32, 2.0**17)
     assert told == pytest.approx(call_seconds(whole) + wire_s + 5 * level_s, rel=1e-3)
+
+
+# On every shipped network
+
+NODES = (*range(2, 21), *range(31, 35), *range(62, 67), *range(126, 129))
+LARGEST_STEP = {2: 4.0, 8: 2.0, 16: 1.6}
+"""Number of nodes -> how many times as long, or short, one node more may take from there on, where
+NCCL's tuner stays: n / P moves by a half at 2 nodes, an eighth at 8, over steps that the measured
+curves themselves make between two sizes."""
+
+
+def carrying() -> list[tuple[str, Growth, list[Curve]]]:
+    """Return (network, law, curves) of every collective measured between nodes."""
+    found = []
+    for path in sorted((shipped() / "networks").glob("*.toml")):
+        known = read_network(path).known
+        groups: dict[tuple[object, ...], list[Curve]] = {}
+        for one in known.curves if known else ():
+            if one.nodes > 1 and one.ranks == one.nodes * one.gpus_per_node:
+                held = (one.library, one.algorithm, one.protocol)
+                groups.setdefault((one.collective, one.gpus_per_node, *held), []).append(one)
+        for same in groups.values():
+            assert known is not None
+            found.append((f"{path.stem} {same[0].collective}", Growth(same, known.tuner), same))
+    return found
+
+
+def test_a_node_more_is_no_leap_on_any_shipped_network() -> None:
+    asked = 0
+    for name, growth, curves in carrying():
+        gpus, there = curves[0].gpus_per_node, {one.nodes for one in curves}
+        sizes = [size for size in SIZES[::3] if all(one.inside(size) for one in curves)]
+        for size in sizes:
+            before: dict[int, tuple[float, object]] = {}
+            for nodes in NODES:
+                tuned = growth.tuned
+                taken = tuned and tuned.choice.weights(gpus * nodes, nodes, size)
+                before[nodes] = growth.seconds(gpus * nodes, nodes, size), taken
+                less = before.get(nodes - 1)
+                if less is None or less[1] != taken or {nodes, nodes - 1} & there:
+                    continue
+                limit = next(most for at, most in reversed(LARGEST_STEP.items()) if nodes > at)
+                asked += 1
+                step_up = before[nodes][0] / less[0]
+                assert 1 / limit <= step_up <= limit, (name, size, nodes)
+    assert asked > 10000
+
+
+def test_beside_measured_nodes_there_is_no_leap_either() -> None:
+    """From eight nodes on: where the tuner stays, the next number costs within a half of it."""
+    asked = 0
+    for name, growth, curves in carrying():
+        for one in curves:
+            for size in SIZES if one.nodes > 8 else ():
+                for nodes in (one.nodes - 1, one.nodes + 1):
+                    gpus, tuned = one.gpus_per_node, growth.tuned
+                    if not one.inside(size) or growth.measured(gpus * nodes, nodes):
+                        continue
+                    if tuned and tuned.choice.weights(
+                        gpus * nodes, nodes, size
+                    ) != tuned.choice.weights(one.ranks, one.nodes, size):
+                        continue
+                    asked += 1
+                    step_up = growth.seconds(gpus * nodes, nodes, size) / reach(one, size)
+                    assert 1 / 1.5 <= step_up <= 1.5, (name, size, nodes)
+    assert asked > 300
+
+
+def test_three_nodes_of_sirius_lie_between_two_and_four() -> None:
+    """256 MiB of A100 over Slingshot 11: a step of 22 MB costs no more than its wire."""
+    told = {name: growth for name, growth, _ in carrying()}
+    growth = told["sirius-a100-slingshot11-nccl218 all_reduce"]
+    two, three, four = (growth.seconds(4 * nodes, nodes, 2.0**28) for nodes in (2, 3, 4))
+    assert two < three < four < 1.2 * two
 
 
 # What curves say of themselves, as logs and repositories word it

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from test_reading import FOOT, STARTING, devices, table
 
+import perfsim
 from perfsim.cli.main import code
 from perfsim.cluster import read_network
 
@@ -283,3 +284,36 @@ def test_a_title_of_several_lines_stays_one(capsys, tmp_path, nets) -> None:
     left, _, _ = imported(capsys, own(tmp_path / "a.csv"), nets, "--title", "ours\n# gpu: none\n")
     assert left == 0
     assert read_network(nets / "ours.toml").title == "ours # gpu: none"
+
+
+def test_full_report_has_each_fit_and_other_words_are_refused(capsys, tmp_path, nets) -> None:
+    file = own(tmp_path / "a.csv")
+    short = imported(capsys, file, nets)[1]
+    full = imported(capsys, file, nets, "--report", "full")[1]
+    assert "[[Shape]]" in short and "[[Fit Statistics]]" not in short
+    assert full.count("[[Fit Statistics]]") == 2 and "rate of the link between nodes" in full
+    left, out, err = imported(capsys, file, nets, "--report", "fulll")
+    assert (left, out) == (2, "") and "--report" in err and "full" in err
+
+
+def test_the_order_of_files_changes_nothing(capsys, tmp_path, nets) -> None:
+    """By law: curves with NCCL's own protocol and held ones, in either order, are one network."""
+    head = "# gpu: A100\n# library: nccl\n# version: 2.18.3\n"
+    first = own(tmp_path / "a.csv", head=head)
+    second = own(tmp_path / "b.csv", head=f"{head}# protocol: ll\n")
+    third = own(tmp_path / "c.csv", head=f"{head}# protocol: simple\n")
+    written = []
+    for files in ((first, second, third), (third, second, first)):
+        assert imported(capsys, files[0], nets, *files[1:])[0] == 0
+        written.append({path.name: path.read_text() for path in nets.iterdir()})
+    assert written[0] == written[1]
+    assert set(read_network(nets / "ours.toml").links["inter"].protocols) == {"ll", "simple"}
+
+
+def test_calibrate_and_validate_do_not_reach_up_to_reports() -> None:
+    """By law: what computes imports nothing of what prints."""
+    package = Path(perfsim.__file__).parent
+    files = [*package.glob("calibrate/**/*.py"), *package.glob("validate/**/*.py")]
+    assert len(files) > 30
+    for file in files:
+        assert "perfsim.report" not in file.read_text(), file.name

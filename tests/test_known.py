@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster import Cluster, read_network
+from perfsim.cluster import Cluster, Network, make_cluster, read_network
 from perfsim.cluster.growth import Growth
 from perfsim.cluster.growth.errors import growth_error, interpolation_error
 from perfsim.cluster.growth.grow import call_seconds, inside_share
@@ -137,7 +139,7 @@ def test_falling_curves_are_interpolated_as_measured() -> None:
         ((3, 5), {}),  # uneven
         ((8, 8), {}),  # other GPUs a node
         ((4,), {}),  # inside one node nothing was measured
-        ((4, 4), {"algorithm": "ring"}),
+        ((4, 4), {"held": ("ring",)}),
         ((4, 4), {"protocol": "simple"}),
         ((4, 4), {"library": "gloo"}),
     ],
@@ -156,7 +158,7 @@ def test_a_fixed_algorithm_with_its_own_curve() -> None:
     ring, tree = curve(4, algorithm="ring"), curve(4, algorithm="tree", factor=2.0)
     known = Known((curve(4), ring, tree))
     for one in (ring, tree):
-        held = {"algorithm": one.algorithm}
+        held = {"held": (one.algorithm,)}
         assert told(known, "all_reduce", 1e6, (4,) * 4, **held).seconds == one.at(1e6)
         grown = told(known, "all_reduce", 1e6, (4,) * 8, **held).seconds
         assert grown == Growth([one]).seconds(32, 8, 1e6)
@@ -173,8 +175,13 @@ def test_a_cluster_takes_the_curve_before_its_links() -> None:
     plain = Cluster(16, (4,) * 4, link, link)
     measured = Cluster(16, (4,) * 4, link, link, known=Known((curve(4),)))
     assert measured.cost("all_reduce", 1e6).seconds == curve(4).at(1e6)
-    for held in ("ring", "tree"):  # nothing was measured with these held
-        assert measured.cost("all_reduce", 1e6, held) == plain.cost("all_reduce", 1e6, held)
+    usual_s = plain.cost("all_reduce", 1e6).seconds
+    for held in ("ring", "tree"):  # not measured so: the curve times what the links make of it
+        share = plain.cost("all_reduce", 1e6, held).seconds / usual_s
+        cost = measured.cost("all_reduce", 1e6, held)
+        assert cost.seconds == pytest.approx(curve(4).at(1e6) * share)
+        assert cost.seconds >= curve(4).at(1e6) * (1 - 1e-9)
+        assert (cost.terms[0].quantity.kind, cost.terms[0].extrapolated) == ("derived", True)
     alone = Cluster(1, (1,), None, None, known=Known((curve(4),)))
     assert alone.cost("all_reduce", 1e6).seconds == 0.0
 
@@ -267,3 +274,57 @@ def test_damaged_tables_are_named(tmp_path, old: str, new: str, message: str) ->
     with pytest.raises(DataError) as error:
         read_network(path)
     assert message in str(error.value) and "made-up.toml" in str(error.value)
+
+
+def wires(**more) -> Cluster:
+    """Return four nodes of four on plain links, beside what was measured."""
+    link = custom_link("10GB/s,5us", "--net")
+    return Cluster(16, (4,) * 4, link, link, **more)
+
+
+def test_a_library_without_choice_meets_its_own_curve() -> None:
+    """Gloo always goes round a ring, so a curve held to the ring is what ``auto`` costs."""
+    ring = curve(4, algorithm="ring", library="gloo")
+    there = wires(library="gloo", fitted_on="gloo", known=Known((ring,)))
+    assert there.cost("all_reduce", 1e6).seconds == ring.at(1e6)
+    nccl = wires(known=Known((curve(4, algorithm="ring"),)))
+    assert nccl.cost("all_reduce", 1e6).terms[0].quantity.kind == "derived"  # NCCL may take a tree
+
+
+def test_the_only_algorithm_by_name_is_the_choice() -> None:
+    gather = curve(4, collective="all_gather")
+    there = wires(known=Known((gather,)))
+    assert there.cost("all_gather", 1e6, "ring").seconds == gather.at(1e6)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e9])
+def test_beyond_its_sizes_in_proportion_to_the_links(size: float) -> None:
+    four = curve(4)
+    there, plain = wires(known=Known((four,))), wires()
+    edge = SMALL if size < SMALL else LARGE
+    share = plain.cost("all_reduce", size).seconds / plain.cost("all_reduce", edge).seconds
+    cost = there.cost("all_reduce", size)
+    assert cost.seconds == pytest.approx(four.at(edge) * share)
+    (term,) = cost.terms
+    assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
+    assert term.quantity.spread == growth_error(size / edge)
+
+
+def test_uneven_nodes_by_their_own_curve_alone() -> None:
+    """3 + 5 GPUs were measured; 2 + 5 were not, and no law carries uneven nodes."""
+    uneven = replace(curve(2), ranks=8, gpus_per_node=5)
+    known = Known((uneven, curve(2)))
+    assert told(known, "all_reduce", 1e6, (3, 5)).seconds == uneven.at(1e6)
+    assert known.cost("all_reduce", 1e6, (2, 5)) is None
+    assert told(known, "all_reduce", 1e6, (4, 4)).seconds == curve(2).at(1e6)
+
+
+@given(st.sampled_from([1.001, 1.5, 2.0, 8.0]), st.floats(SMALL, LARGE))
+def test_a_worse_network_is_never_faster_than_its_curve(ratio: float, size: float) -> None:
+    link = custom_link("10GB/s,5us", "--net")
+    net = Network("made up", "", "", 4, 1, {"inter": link, "intra": link}, known=Known((curve(4),)))
+    usual = make_cluster(16, 4, None, net)
+    narrow = make_cluster(16, 4, None, net, oversubscription=ratio)
+    least_s = usual.cost("all_reduce", size).seconds
+    for pick in ("auto", "ring", "tree"):
+        assert narrow.cost("all_reduce", size, pick).seconds >= least_s * (1 - 1e-9)

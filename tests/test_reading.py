@@ -192,6 +192,18 @@ def test_an_aborted_run_gives_what_it_had(tmp_path: Path) -> None:
     assert curve.size_bytes == (1024.0, 1048576.0)
 
 
+def test_a_row_whose_result_was_wrong_is_damaged(tmp_path: Path) -> None:
+    """nccl-tests checks what it summed: a time of a wrong sum tells nothing."""
+    text = STARTING + devices(2, 4) + table() + FOOT
+    line = next(one for one in text.splitlines() if " 1048576 " in one)
+    assert line.endswith("      0")
+    broken = text.replace(line, line[:-1] + "17")
+    with pytest.raises(DataError, match="#wrong is 17: the result was wrong"):
+        read(tmp_path, broken)
+    found = read(tmp_path, broken, skip_bad=True)
+    assert found.curves[0].size_bytes == (1024.0, 16777216.0)
+
+
 def test_a_cut_last_line_is_damaged(tmp_path: Path) -> None:
     text = STARTING + devices(2, 4) + table()
     text = text[: len(text) - 40]

@@ -17,21 +17,28 @@ from perfsim.cluster.fabric.torus import torus
 from perfsim.cluster.fabric.wire import join, new_graph
 from perfsim.cluster.flows import (
     PATTERNS,
-    Flow,
-    Pattern,
     all_to_all_flows,
     flows,
-    halving_doubling_flows,
     pair_flows,
     ring_flows,
     tree_flows,
     tree_parents,
 )
+from perfsim.cluster.pattern import Flow, Pattern
+from perfsim.cluster.round_flows import (
+    bruck_exchange_flows,
+    bruck_flows,
+    doubling_flows,
+    gathering_flows,
+    halving_flows,
+    pat_flows,
+)
 from perfsim.cluster.routing import Graph, Routed, route
+from perfsim.collectives import algorithm, algorithms
 from perfsim.errors import RequestError
 
 placements = st.lists(st.integers(1, 4), min_size=2, max_size=12)
-patterns = st.sampled_from(PATTERNS)
+patterns = st.sampled_from(tuple(PATTERNS))
 graphs = st.sampled_from(
     [
         single_switch(12, 1e9, 1e-6),
@@ -108,10 +115,10 @@ def test_pairs_leave_the_odd_one_out() -> None:
     assert pair_flows((8,)).phases == ()
 
 
-def test_halving_doubling_of_3_and_5_ranks_by_hand() -> None:
+def test_halving_of_3_and_5_ranks_by_hand() -> None:
     # Ranks 0-2 on node 0, 3-7 on node 1. Distance 1: 2 with 3. Distance 2: 0-2, 1-3, so 1 with 3.
     # Distance 4: 0-4, 1-5, 2-6 cross, 3-7 does not.
-    phases = [sorted(phase) for phase in halving_doubling_flows((3, 5)).phases]
+    phases = [sorted(phase) for phase in halving_flows((3, 5)).phases]
     assert [[flow.weight for flow in phase] for phase in phases] == [
         [0.5, 0.5],
         [0.25, 0.25],
@@ -119,10 +126,75 @@ def test_halving_doubling_of_3_and_5_ranks_by_hand() -> None:
     ]
 
 
-def test_halving_doubling_folds_what_is_past_a_power_of_two() -> None:
+def test_halving_folds_what_is_past_a_power_of_two() -> None:
     # 3 nodes of 1: rank 0 hands all to rank 1, which then exchanges halves with rank 2.
-    phases = halving_doubling_flows((1, 1, 1)).phases
+    phases = halving_flows((1, 1, 1)).phases
     assert phases == ((Flow(0, 1, 1.0),), (Flow(1, 2, 0.5), Flow(2, 1, 0.5)))
+
+
+def test_doubling_sends_all_each_round_and_hands_over_before_and_after() -> None:
+    # 3 nodes of 1: rank 0 to rank 1, 1 and 2 swap, rank 0 gets the result.
+    swap = (Flow(1, 2, 1.0), Flow(2, 1, 1.0))
+    expected = ((Flow(0, 1, 1.0),), swap, (Flow(1, 0, 1.0),))
+    assert doubling_flows((1, 1, 1)).phases == expected
+
+
+def weights(pattern: Pattern) -> list[set[float]]:
+    """Return the weights of each phase, times the nodes."""
+    return [{round(flow.weight * 6, 9) for flow in phase} for phase in pattern.phases]
+
+
+def test_blocks_of_bruck_and_pat_on_six_ranks_by_hand() -> None:
+    # Bruck: 1 and 2 blocks of 6, then the 2 that miss, to the rank 1, 2 and 4 before.
+    bruck, pat = bruck_flows((1,) * 6), pat_flows((1,) * 6)
+    assert weights(bruck) == [{1}, {2}, {2}]
+    assert [phase[0][:2] for phase in bruck.phases] == [(0, 5), (0, 4), (0, 2)]
+    # PAT: its own to the rank 4 after; its own to 2 after, as block 4 would go round to itself;
+    # then blocks 0, 2, 4 to the next.
+    assert weights(pat) == [{1}, {1}, {3}]
+    assert [phase[0][:2] for phase in pat.phases] == [(0, 4), (0, 2), (0, 1)]
+    assert weights(bruck_exchange_flows((1,) * 6)) == [{3}] * 3
+
+
+@given(st.integers(1, 40))
+def test_who_gathers_gets_every_block_but_its_own(ranks: int) -> None:
+    whole = (1,) * ranks
+    gathering = [bruck_flows, pat_flows] + [gathering_flows] * (ranks & (ranks - 1) == 0)
+    for made in gathering:
+        got = Counter[int]()
+        for flow in (flow for phase in made(whole).phases for flow in phase):
+            got[flow.target] += round(flow.weight * ranks)
+        assert all(got[rank] == ranks - 1 for rank in range(ranks)), made
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        # 4 : 1 over leaves of 4: an uplink is worth one node. 1, 2, 4 and 4 of 4 flows cross it at
+        # distance 1, 2, 4 and 8 round the ring; swaps at distance 1 and 2 stay inside.
+        ("halving", (8 + 4 + 4 * 2 + 4 * 1) / 15),
+        ("doubling", (1 + 1 + 4 + 4) / 4),
+        ("gathering", (1 + 2 + 4 * 4 + 4 * 8) / 15),
+        ("bruck", (1 + 2 * 2 + 4 * 4 + 4 * 8) / 15),
+        ("bruck_exchange", (1 + 2 + 4 + 4) / 4),
+        ("pat", (4 * 1 + 4 * 2 + 2 * 4 + 8) / 15),
+    ],
+)
+def test_rounds_on_four_leaves_of_four_by_hand(pattern: str, expected: float) -> None:
+    graph = leaf_spine(16, 1.0, 0.0, nodes_per_leaf=4, oversubscription=4.0)
+    asked = flows(pattern, (1,) * 16)
+    alone = sum(phase[0].weight for phase in asked.phases)
+    found = routed(graph, asked).seconds_per_byte / alone
+    assert found == pytest.approx(expected)
+
+
+def test_every_collective_names_a_pattern_and_every_pattern_is_named() -> None:
+    named = {
+        algorithm(collective, name).flows
+        for collective, names in algorithms().items()
+        for name in names
+    }
+    assert named == set(PATTERNS)
 
 
 # Routing, by hand

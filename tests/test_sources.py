@@ -153,7 +153,7 @@ def test_what_is_written_is_read_again(
         ("0.012", "7", ["line 13", "column 'spread'", "0 % to 300 %"]),
         ("curves/1", "curves/2", ["line 1", "perfsim/curves/2", "# schema: perfsim/curves/1"]),
         ("# licence: MIT\n", "", ["'# licence:' is missing"]),
-        ("# library: nccl", "# library: nickel", ["'nickel'", "nccl, gloo, mpi"]),
+        ("# library: nccl", "# library: nickel", ["'nickel'", "gloo, mpi, nccl"]),
         ("# network: mine", "# network: yours", ["'yours'", "file's name"]),
         (",time_us,", ",time,", ["line 12", "column 'time_us'"]),
         (",4096,25,0.012,me", ",4096,25", ["line 14", "8 cells", "10"]),

@@ -241,10 +241,52 @@ def test_misses_are_what_lies_outside_a_limit() -> None:
     assert Report((), ()).misses() == []
 
 
+def test_curve_and_model_worse_than_log_interpolation_is_a_miss() -> None:
+    """By hand: errors 2 and 2 % against 1 and 1 %, then the same, then both exact."""
+
+    def asked(model: float, logs: float) -> list[str]:
+        others = {"curve and model": 1.0 + model, "log interpolation": 1.0 + logs}
+        return Report((), (Row("in_range", "c", "w", 8.0, 1.0, 1.0, 1.0, others),) * 2).misses()
+
+    assert asked(0.02, 0.01) == [
+        f"in_range: curve and model / log interpolation, {part} is 200.0%,"
+        " the target is at most 100%"
+        for part in ("median", "p90")
+    ]
+    assert asked(0.01, 0.01) == asked(0.0, 0.0) == asked(0.01, 0.02) == []
+    assert len(asked(0.01, 0.0)) == 2
+
+
+def test_links_predict_without_a_curve_and_each_collective_is_told() -> None:
+    """By closed form: a ring's links give the ring back, and nothing of what shows no rate."""
+    nccl = {"library": "nccl", "version": "2.18.3", "algorithm": "ring"}
+    whole = curve(4, **nccl)
+    report = validate_nccl(of("c", whole, curve(2, **nccl)))
+    for row in report.of("in_range"):
+        assert row.others["links"] == pytest.approx(row.measured_s, rel=0.02)
+    found = report.as_dict()["questions"]["in_range"]["collectives"]
+    assert list(found) == ["all_reduce"] and found["all_reduce"]["count"] == 12
+    assert found["all_reduce"]["others"]["links"]["p90"] < 0.02
+    small = replace(whole, size_bytes=SIZES[:6], seconds=whole.seconds[:6])
+    assert all("links" not in row.others for row in in_range.rows(of("c", small)))
+
+
+def test_scale_from_fitted_knots_is_the_law_on_few_points() -> None:
+    """A straight curve's knots are its ends and bends: the same law within their tolerance."""
+    rows = scale.rows(of("c", curve(2), curve(4)))
+    for row in rows:
+        assert row.others["from fitted knots"] == pytest.approx(row.predicted_s, rel=0.12)
+
+
 def test_every_question_has_its_limits_and_the_issues_targets() -> None:
     limits = {name: one for module in questions().values() for name, one in module.LIMITS.items()}
     assert limits == {
-        "in_range": {"median": 0.06, "p90": 0.25},
+        "in_range": {
+            "median": 0.06,
+            "p90": 0.25,
+            "curve and model / log interpolation, median": 1.0,
+            "curve and model / log interpolation, p90": 1.0,
+        },
         "scale_2x": {"median": 0.12, "p90": 0.45, "median above": 0.08},
         "scale_4x": {"median": 0.18},
         "scale_beyond": {"median": 0.30},
@@ -324,7 +366,8 @@ def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
     print_validation(validate_nccl(curves))
     out = capsys.readouterr().out
     assert out.startswith("3 measured curves of 1 clusters; errors are |predicted / measured - 1|")
-    for word in (*ORDER, "log interpolation", "plain ring", "unchanged", "all_reduce alone"):
+    names = ("log interpolation", "links", "unchanged", "from fitted knots", "all_reduce alone")
+    for word in (*ORDER, *names, "plain ring", "median, p90 at most of log interpolation"):
         assert word in out
     assert "target" in out and "median 6%, p90 25%" in out
     (line,) = [one for one in out.splitlines() if one.startswith("scale_4x")]

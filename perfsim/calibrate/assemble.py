@@ -8,26 +8,20 @@ sources the file holds the fitted knots of each curve.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from perfsim.calibrate.condense import cluster_curves, write_condensed
+from perfsim.calibrate.inside import inside_link
 from perfsim.calibrate.network_fit import fit_network
 from perfsim.calibrate.network_toml import network_toml
 from perfsim.calibrate.robust import Unidentified
 from perfsim.calibrate.sources import Cluster, Source, read_clusters, read_sources
 from perfsim.catalog import Catalog
-from perfsim.cluster.link import Link
 from perfsim.cluster.measured import merge
-from perfsim.cluster.network import load_network
+from perfsim.files import write_text
 
-__all__ = ["assemble", "inside_link"]
-
-
-def inside_link(catalog: Catalog) -> Callable[[str], Link | None]:
-    """Return what gives a preset's link between the GPUs of a node."""
-    return lambda name: load_network(name, catalog, "inside").links.get("intra")
+__all__ = ["assemble"]
 
 
 def assemble(data: Path, out: Path) -> tuple[list[Path], dict[str, str]]:
@@ -38,8 +32,6 @@ def assemble(data: Path, out: Path) -> tuple[list[Path], dict[str, str]]:
     DataError
         If a table or data file is missing or damaged.
     """
-    from perfsim.report.files import write_text
-
     sources = read_sources(out / "sources.csv")
     written: list[Path] = []
     refused: dict[str, str] = {}

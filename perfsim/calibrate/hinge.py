@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["fit_hinge", "fit_line", "hinge"]
+__all__ = ["both_shapes", "fit_hinge", "fit_line", "hinge"]
 
 NEEDS = {
     "a": "Measure several small messages, where the time is still flat.",
@@ -93,12 +93,26 @@ def fit_hinge(size: Sequence[float], seconds: Sequence[float]) -> FitResult:
     >>> {name: float(f"{value:.3g}") for name, value in found.values.items()}
     {'a': 2e-05, 'c': -0.0001, 'b': 1e-09}
     """
+    return both_shapes(size, seconds)[2]
+
+
+def both_shapes(
+    size: Sequence[float], seconds: Sequence[float]
+) -> tuple[FitResult, FitResult | None, FitResult]:
+    """Return the line, the hinge or None where none is found, and which of the two AICc takes.
+
+    Raises
+    ------
+    Unidentified
+        If the one taken cannot be told from these points.
+    """
     sizes, times = _points(size, seconds)
     line = _line(sizes, times, refuse=False)
     bent = _bent(sizes, times) if sizes.size >= FEWEST else None
     if bent is not None and bent.aicc < line.aicc - CLEARER:
-        return bent
-    return _line(sizes, times, refuse=True)
+        return line, bent, bent
+    line = _line(sizes, times, refuse=True)
+    return line, bent, line
 
 
 def _bent(sizes: Array, times: Array) -> FitResult | None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.calibrate.cells import collective_name
+from perfsim.calibrate.inside import inside_link
 from perfsim.calibrate.network_files import write_network
-from perfsim.calibrate.network_fit import NetworkFit, fit_network
+from perfsim.calibrate.network_fit import NetworkFit, fit_network, order
 from perfsim.calibrate.network_report import network_report
 from perfsim.calibrate.network_toml import network_toml
 from perfsim.calibrate.reading import read_file
@@ -66,11 +67,18 @@ class Imported:
             "links": {
                 of: {
                     "rate_bytes_per_s": link.link.rate.value,
-                    "rate_relative_stderr": (link.rate_fit.stderr("b") or 0.0)
-                    / link.rate_fit.values["b"],
+                    "rate_relative_stderr": link.errors.get("rate", 0.0) / link.link.rate.value,
                     "rate_residual_p90": link.link.rate.spread,
                     "tree_rate_bytes_per_s": link.link.tree_rate.value,
                     "gamma_s_per_byte": link.link.gamma.value,
+                    "stderr": dict(link.errors),
+                    "protocols": {
+                        protocol: {
+                            "rate_bytes_per_s": held.rate.value,
+                            "alpha_s": held.alpha.value,
+                        }
+                        for protocol, held in link.link.protocols.items()
+                    },
                     "ranks": list(link.link.ranks or ()),
                 }
                 for of, link in self.fit.links.items()
@@ -107,6 +115,7 @@ def import_files(
     gpus_per_node: int | None = None,
     nics_per_node: int = 1,
     skip_bad: bool = False,
+    full: bool = False,
     profiles: str | Path | None = None,
 ) -> Imported:
     """Read files, fit a network and write ``NAME.toml`` and ``NAME.curves.csv``.
@@ -119,6 +128,7 @@ def import_files(
     collective, ranks, nodes, gpus_per_node : what the files do not say themselves
     nics_per_node : NICs that the GPUs of a node share
     skip_bad : leave damaged lines out and list them
+    full : let the report hold that of each fit behind it
 
     Raises
     ------
@@ -127,8 +137,6 @@ def import_files(
     DataError
         If a file is damaged, or the data cannot tell any link; nothing is written then.
     """
-    from perfsim.calibrate.assemble import inside_link
-
     _check(name, transport, nics_per_node, collective)
     catalog = Catalog(profiles)
     curves: list[Curve] = []
@@ -144,14 +152,14 @@ def import_files(
         )
         curves += [replace(curve, series=name) for curve in reading.curves]
         skipped += reading.skipped
-    merged = merge(_one_cluster(curves))
+    merged = merge(_one_cluster(sorted(curves, key=order)))
     fit = fit_network(merged, nics_per_node, inside_link(catalog))
     first = merged[0]
     where = folder if folder is not None else DEFAULT
     gpus = {curve.gpus_per_node for curve in merged if curve.nodes > 1}
     head = {
         "name": name,
-        "title": _line(title) or f"measured: {', '.join(str(file) for file in files)}"[:200],
+        "title": _line(title) or f"measured: {', '.join(sorted(map(str, files)))}"[:200],
         "transport": transport,
         "gpus_per_node": max(gpus) if gpus else max(curve.gpus_per_node for curve in merged),
         "nics_per_node": nics_per_node,
@@ -169,7 +177,9 @@ def import_files(
         "date": "not stated",
     }
     network, beside = write_network(where, network_toml(fit, head, knots=False), merged, about)
-    return Imported(name, network, beside, network_report(fit, name), fit, tuple(skipped))
+    return Imported(
+        name, network, beside, network_report(fit, name, full=full), fit, tuple(skipped)
+    )
 
 
 def _check(name: str, transport: str, nics_per_node: int, collective: str | None) -> None:

@@ -1,34 +1,26 @@
-"""The rate of a link from the large messages of measured curves, and the sum's time a byte."""
+"""The rate of a link from the large messages of measured curves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 from perfsim.calibrate.hinge import fit_line, hinge
+from perfsim.calibrate.link_gamma import FEWEST, LARGE_BYTES, SUMMED, Shapes
+from perfsim.calibrate.link_hops import served_by
 from perfsim.calibrate.robust import FitResult, Parameter, Unidentified, fit
 from perfsim.cluster.growth.choice import TunedChoice
 from perfsim.cluster.measured import Curve
+from perfsim.collectives import Hops
 from perfsim.quantity import Quantity
 
-__all__ = ["NAMES", "Shapes", "clearest", "gamma_of", "rate_of", "tree_rate_of"]
-
-Shapes = Mapping[tuple[str, str], Curve]
-"""(collective, algorithm held fixed) -> the curve of it over most ranks."""
-
-NAMES = {"broadcast": "chain", "send_recv": "direct"}
-"""How a collective is carried out where it is no ring."""
+__all__ = ["CLEAREST", "clearest", "rate_of", "tree_rate_of"]
 
 LARGE_SHARE = 1 / 16
 """Messages from this share of the largest on tell the rate: beyond the steps of the middle."""
 
 WIRE_SHARE = 0.5
 """Of the largest message's time this much must be bytes, or the rate is not told."""
-
-LARGE_BYTES = 2**20
-"""From here on reductions and trees are compared."""
-
-FEWEST = 3
-"""Large sizes that a rate needs: two parameters, and one to check them."""
 
 CLEAREST = (
     ("all_reduce", "ring"),
@@ -40,12 +32,6 @@ CLEAREST = (
     ("send_recv", ""),
 )
 """What tells a rate, the clearest first: a ring held fixed, then what never goes over trees."""
-
-TOLD_BY_HALVES = "the sum runs while bytes move: {why}; it is part of the rate"
-
-
-SUMMED = {"all_reduce": 0.5, "reduce_scatter": 1.0}
-"""Sums a byte on the wire: so much of gamma stands in the slope of a curve."""
 
 
 def _place(of: str) -> str:
@@ -116,12 +102,12 @@ def _line(sizes: Sequence[float], seconds: Sequence[float]) -> FitResult:
 
 
 def _wire(curve: Curve) -> float:
-    if curve.collective in NAMES:
-        return 1.0
-    if curve.algorithm == "tree":
-        return 2.0
-    around = (curve.ranks - 1) / curve.ranks
-    return 2.0 * around if curve.collective == "all_reduce" else around
+    """Return the bytes that the largest message puts on a link, over the message."""
+    name = "tree" if curve.algorithm == "tree" else "ring"
+    formula = served_by(curve, curve.size_bytes[-1], name).formula
+    inside = 0.0 if curve.nodes > 1 else 1.0
+    hops = (curve.ranks, curve.nodes, curve.gpus_per_node, 0.0, 0.0)
+    return formula(1.0, Hops(*hops, 1.0, 1.0, inside, 1.0)).transfer_s
 
 
 def _used(of: str, nics: int, curve: Curve) -> int:
@@ -130,9 +116,17 @@ def _used(of: str, nics: int, curve: Curve) -> int:
 
 
 def rate_of(
-    of: str, curve: Curve, found: FitResult, bus: float, nics: int, gamma: Quantity
-) -> Quantity:
+    of: str,
+    curve: Curve,
+    found: FitResult,
+    bus: float,
+    nics: int,
+    gamma: Quantity,
+    gamma_error: float | None,
+) -> tuple[Quantity, float | None]:
     """Return the rate of one NIC (inter) or link (intra), without the reduction's time [B/s].
+
+    The second is its standard error: of the slope, and of what the sum takes of it.
 
     Parameters
     ----------
@@ -140,14 +134,21 @@ def rate_of(
     curve, found, bus : what tells the rate, its fit, and the bus bandwidth [B/s]
     nics : that the GPUs of a node share
     gamma : the reduction's time a byte, part of a reducing collective's slope
+    gamma_error : its standard error, None where it was not fitted
 
     Notes
     -----
     A ring's all_reduce sums every second byte that it moves, n (P-1)/P of 2 n (P-1)/P; a
     reduce_scatter every one.
     """
-    beta = 1.0 / bus - SUMMED.get(curve.collective, 0.0) * gamma.value
-    return _quantity(1.0 / beta / _used(of, nics, curve), found, curve)
+    summed = SUMMED.get(curve.collective, 0.0)
+    beta = 1.0 / bus - summed * gamma.value
+    rate = _quantity(1.0 / beta / _used(of, nics, curve), found, curve)
+    stderr = found.stderr("b")
+    if stderr is None:
+        return rate, None
+    slope = stderr / found.values["b"] / bus
+    return rate, rate.value * math.hypot(slope, summed * (gamma_error or 0.0)) / beta
 
 
 def _quantity(value: float, found: FitResult, curve: Curve) -> Quantity:
@@ -163,44 +164,28 @@ def _quantity(value: float, found: FitResult, curve: Curve) -> Quantity:
 
 
 def tree_rate_of(
-    of: str, shapes: Shapes, rate: Quantity, nics: int, gamma: Quantity, untold: list[str]
-) -> Quantity:
-    """Return what a double binary tree sees of a link [B/s]; told by a curve with it held only."""
+    of: str,
+    shapes: Shapes,
+    rate: Quantity,
+    nics: int,
+    gamma: Quantity,
+    gamma_error: float | None,
+    untold: list[str],
+) -> tuple[Quantity, float | None]:
+    """Return what a double binary tree sees of a link [B/s]; told by a curve with it held only.
+
+    The second is its standard error, None where it is taken as the ring's.
+    """
     held = shapes.get(("all_reduce", "tree"))
     large = [] if held is None else [size for size in held.size_bytes if size >= LARGE_BYTES]
     if held is None or len(large) < FEWEST:
-        untold.append("tree rate: measure all_reduce with NCCL_ALGO=Tree; taken as the ring's")
-        told = f"no curve with the tree held fixed: taken as the ring's, {rate.source}"
-        return Quantity(rate.value, "B/s", "derived", told, rate.spread, rate.low, rate.high)
+        if held is None and any(curve.library != "nccl" for curve in shapes.values()):
+            told = f"no double binary tree in this library: taken as the ring's, {rate.source}"
+        else:
+            untold.append("tree rate: measure all_reduce with NCCL_ALGO=Tree; taken as the ring's")
+            told = f"no curve with the tree held fixed: taken as the ring's, {rate.source}"
+        taken = Quantity(rate.value, "B/s", "derived", told, rate.spread, rate.low, rate.high)
+        return taken, None
     points = zip(held.size_bytes, held.seconds, strict=True)
     found = _line(*zip(*[(2.0 * n, t) for n, t in points if n >= LARGE_BYTES], strict=True))
-    return rate_of(of, held, found, 1.0 / found.values["b"], nics, gamma)
-
-
-def gamma_of(shapes: Shapes, reference: Curve, bus: float, untold: list[str]) -> Quantity:
-    """Return the reduction's time a byte: what reduce_scatter takes more than all_gather [s/B].
-
-    ``bus`` is the bus bandwidth of ``reference`` [B/s], whose bytes a sum must leave some time.
-    """
-    scatter, gather = shapes.get(("reduce_scatter", "")), shapes.get(("all_gather", ""))
-    if scatter is None or gather is None or scatter.ranks != gather.ranks:
-        untold.append("gamma: measure reduce_scatter and all_gather on the same ranks")
-        why = "no curve of an all-reduce alone tells it from the rate"
-        return Quantity(0.0, "s/B", "derived", TOLD_BY_HALVES.format(why=why), 0.0)
-    share = (scatter.ranks - 1) / scatter.ranks
-    more = sorted(
-        (seconds - gather.at(size)) / (share * size)
-        for size, seconds in zip(scatter.size_bytes, scatter.seconds, strict=True)
-        if size >= LARGE_BYTES and gather.inside(size)
-    )
-    if len(more) < FEWEST or more[len(more) // 2] <= 0:
-        why = "reduce_scatter takes no longer than all_gather"
-        return Quantity(0.0, "s/B", "fitted", TOLD_BY_HALVES.format(why=why), 0.0)
-    value = more[len(more) // 2]
-    if SUMMED.get(reference.collective, 0.0) * value >= 1.0 / bus:
-        why = f"by reduce_scatter and all_gather the sum takes all of {reference.collective}'s time"
-        return Quantity(0.0, "s/B", "fitted", TOLD_BY_HALVES.format(why=why), 0.0)
-    quarter = len(more) // 4
-    spread = (more[-1 - quarter] - more[quarter]) / 2.0 / value
-    told = f"{scatter.source}: median of (reduce_scatter - all_gather) / ((P-1)/P n) from 1 MiB on"
-    return Quantity(value, "s/B", "fitted", told, min(spread, 3.0))
+    return rate_of(of, held, found, 1.0 / found.values["b"], nics, gamma, gamma_error)

@@ -15,7 +15,7 @@ from perfsim.cluster.link import Link
 from perfsim.cluster.measured import Curve
 from perfsim.units import format_bytes, format_seconds
 
-__all__ = ["NetworkFit", "fit_network", "inside_preset"]
+__all__ = ["NetworkFit", "fit_network", "inside_preset", "order"]
 
 CLASSES = ("intra", "inter")
 
@@ -92,6 +92,7 @@ def fit_network(
     Unidentified
         If the curves tell neither link; says which measurement would.
     """
+    curves = sorted(curves, key=order)
     across = [curve for curve in curves if curve.nodes > 1]
     within = [curve for curve in curves if curve.nodes == 1 and curve.ranks > 1]
     tuner = _tuner(across)
@@ -120,11 +121,20 @@ def fit_network(
     return NetworkFit(tuple(curves), fits, links, tuner, inside_name, tuple(refused))
 
 
+def order(curve: Curve) -> tuple[object, ...]:
+    """Return a key that no two curves share, so that the order of files changes nothing."""
+    held = (curve.algorithm, curve.protocol)
+    shape = (curve.collective, curve.nodes, curve.ranks, curve.gpus_per_node)
+    about = (curve.library, curve.version, curve.gpu, curve.fabric, curve.series, curve.source)
+    return (*shape, *held, *about, curve.size_bytes, curve.seconds)
+
+
 def _tuner(across: Sequence[Curve]) -> TunedChoice | None:
     """Return NCCL's tuner as the largest group of its own all-reduces between nodes shows it."""
     groups: dict[int, list[Curve]] = {}
     for curve in across:
-        if curve.collective == "all_reduce" and curve.library == "nccl" and not curve.algorithm:
+        own = not curve.algorithm and not curve.protocol
+        if curve.collective == "all_reduce" and curve.library == "nccl" and own:
             groups.setdefault(curve.gpus_per_node, []).append(curve)
     if not groups:
         return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfsim.calibrate.link_fit import LinkFit
 from perfsim.calibrate.network_fit import NetworkFit
 from perfsim.cluster.latency import Latency
 from perfsim.cluster.measured import Curve
+from perfsim.limits import SPREAD
 from perfsim.quantity import Quantity
 
 __all__ = ["network_toml"]
@@ -44,28 +46,60 @@ def network_toml(fit: NetworkFit, head: Mapping[str, Any], *, knots: bool) -> st
             "kind": "fitted",
             "source": "the settings under which NCCL's tuner switches where the curves step",
         }
-    data["link"] = [_link(of, link.link) for of, link in fit.links.items()]
+    data["link"] = [_link(link) for link in fit.links.values()]
     if knots:
         data["curve"] = [_curve(one.curve) for one in fit.fits]
     return str(tomli_w.dumps(data))
 
 
-def _link(of: str, link: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"class": of}
+def _link(fit: LinkFit) -> dict[str, Any]:
+    link, errors = fit.link, fit.errors
+    found: dict[str, Any] = {"class": fit.of}
     if link.ranks:
         found["ranks"] = list(link.ranks)
-    found["rate"] = _quantity(link.rate, 1e-9, "GB/s")
-    found["tree_rate"] = _quantity(link.tree_rate, 1e-9, "GB/s")
-    found["gamma"] = _quantity(link.gamma, 1.0, "s/B")
+    found["rate"] = _rate(link.rate, errors.get("rate"))
+    found["tree_rate"] = _rate(link.tree_rate, errors.get("tree_rate"))
+    found["gamma"] = _quantity(link.gamma, 1.0, "s/B", errors.get("gamma"))
     found["segments"] = [
-        {"algorithm": name, **_origin(curve), "knots": _knots(curve)}
+        {
+            "algorithm": name,
+            **_error(curve.alpha_s[0], errors.get(name), 1e6, "us"),
+            **_origin(curve),
+            "knots": _knots(curve),
+        }
         for name, curve in (("ring", link.ring), ("tree", link.tree))
     ]
+    if link.protocols:
+        found["protocol"] = [_held(name, fit) for name in link.protocols]
     return found
 
 
-def _quantity(quantity: Quantity, scale: float, unit: str) -> dict[str, Any]:
-    return {"value": f"{quantity.value * scale:.4g}{unit}", **_origin(quantity)}
+def _held(name: str, fit: LinkFit) -> dict[str, Any]:
+    held, values = fit.link.protocols[name], fit.protocol_fits[name]
+    beta = values.stderr("beta")
+    return {
+        "protocol": name,
+        "rate": _rate(held.rate, None if beta is None else beta * held.rate.value**2),
+        "alpha": _quantity(held.alpha, 1e6, "us", values.stderr("alpha")),
+    }
+
+
+def _rate(rate: Quantity, error: float | None) -> dict[str, Any]:
+    return _quantity(rate, 1e-9, "GB/s", error)
+
+
+def _quantity(
+    quantity: Quantity, scale: float, unit: str, error: float | None = None
+) -> dict[str, Any]:
+    value = {"value": f"{quantity.value * scale:.4g}{unit}"}
+    return value | _error(quantity.value, error, scale, unit) | _origin(quantity)
+
+
+def _error(value: float, error: float | None, scale: float, unit: str) -> dict[str, str]:
+    """Return a standard error, none where it is of no use: not told, or far above the value."""
+    if error is None or not error <= SPREAD.most * value:
+        return {}
+    return {"error": f"{error * scale:.2g}{unit}"}
 
 
 def _origin(one: Quantity | Latency | Curve) -> dict[str, Any]:

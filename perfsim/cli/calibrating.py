@@ -11,6 +11,8 @@ from perfsim.cli.options import Json, Profiles
 
 __all__ = ["calibrate"]
 
+REPORTS = ("short", "full")
+
 calibrate = typer.Typer(
     help="Make network files from measurements.",
     no_args_is_help=True,
@@ -70,12 +72,19 @@ def import_measurements(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave damaged lines out and name them.")
     ] = False,
+    report: Annotated[
+        str,
+        typer.Option("--report", metavar="WORD", help="short, or full: with each fit behind it."),
+    ] = "short",
     profiles: Profiles = None,
     json: Json = False,
 ) -> None:
     """Fit a network file to measured collectives and print the report of the fit."""
     from perfsim.calibrate.importing import import_files
+    from perfsim.errors import unknown
 
+    if report not in REPORTS:
+        raise unknown("--report", report, REPORTS)
     made = import_files(
         files,
         name,
@@ -88,6 +97,7 @@ def import_measurements(
         gpus_per_node=gpus_per_node,
         nics_per_node=nics_per_node,
         skip_bad=skip_bad,
+        full=report == "full",
         profiles=profiles,
     )
     for line in made.skipped:

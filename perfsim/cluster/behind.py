@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.cluster.latency import Latency
 from perfsim.cluster.link import Link
+from perfsim.errors import RequestError
 from perfsim.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -16,22 +17,63 @@ if TYPE_CHECKING:
 __all__ = ["behind", "inside"]
 
 
-def behind(link: Link, fabric: Fabric, flows: str, placement: tuple[int, ...], nics: int) -> Link:
+def behind(
+    link: Link,
+    fabric: Fabric,
+    flows: str,
+    placement: tuple[int, ...],
+    nics: int,
+    measured_through: bool = False,
+) -> Link:
     """Return the link between nodes as an algorithm's flows see it through a fabric.
+
+    A link that was measured alone takes all of the fabric's slowdown and latency. One that was
+    measured through the fabric has some of it in its numbers: its rates take the slowdown of
+    these flows over that of the ring, or the tree, of the nodes that were measured, and its
+    latencies what these hops are longer.
 
     Parameters
     ----------
-    link : what a NIC does alone
+    link : what a NIC does, alone or through the fabric
     fabric : switches between the nodes
-    flows : what an algorithm sends at once: ring, tree, all_to_all, pairs, halving_doubling
+    flows : what an algorithm sends at once, one of `perfsim.cluster.flows.PATTERNS`
     placement, nics : GPUs on each node; NICs of a node
+    measured_through : whether the link was measured through this fabric, by `Link.ranks` GPUs,
+        as many a node as here; where they are not known it counts as measured alone
+
+    Raises
+    ------
+    RequestError
+        If there are no such flows, or the fabric does not hold the nodes.
     """
     slower = fabric.slowdown(flows, placement, nics)
     longer_s = fabric.extra_latency_s(flows, placement)
-    if slower == 1.0 and longer_s == 0.0:
-        return link
-    why = f"behind {fabric.words()} (routed {flows} flows: {slower:.3g} times as long a byte)"
-    return _changed(link, slower, longer_s, why)
+    why = f"behind {fabric.words()} (routed {flows} flows: {slower:.3g} times as long a byte"
+    if not measured_through or link.ranks is None:
+        return _changed(link, (slower, longer_s), (slower, longer_s), f"{why})")
+    there = _measured_on(fabric, link.ranks[1], placement)
+    ring, tree = (fabric.slowdown(one, there, nics) for one in ("ring", "tree"))
+    ring_s, tree_s = (fabric.extra_latency_s(one, there) for one in ("ring", "tree"))
+    return _changed(
+        link,
+        (slower / ring, max(0.0, longer_s - ring_s)),
+        (slower / tree, max(0.0, longer_s - tree_s)),
+        f"{why}; as measured, {ring:.3g} in a ring, {tree:.3g} in a tree)",
+    )
+
+
+def _measured_on(fabric: Fabric, ranks: int, placement: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the placement that was measured: full nodes, at least two, that the fabric holds."""
+    gpus = max(placement)
+    nodes = max(2, ranks // gpus)
+    while nodes > len(placement):
+        try:
+            fabric.hosts(fabric.graph(nodes), nodes)
+        except RequestError:  # so many nodes it has not: those measured had more GPUs each
+            nodes //= 2
+        else:
+            break
+    return (gpus,) * nodes
 
 
 def inside(link: Link, node: NodeFabric, gpus: int) -> Link:
@@ -41,24 +83,32 @@ def inside(link: Link, node: NodeFabric, gpus: int) -> Link:
         return link
     slower = node.slowdown(gpus, measured)
     why = f"{gpus} GPUs of {node.words()} instead of {measured}: {slower:.3g} times as long a byte"
-    return link if slower == 1.0 else _changed(link, slower, 0.0, why)
+    return _changed(link, (slower, 0.0), (slower, 0.0), why)
 
 
-def _changed(link: Link, slower: float, longer_s: float, why: str) -> Link:
-    def rate(quantity: Quantity) -> Quantity:
+Change = tuple[float, float]
+"""How many times longer a byte takes, and how much longer a hop [s]."""
+
+
+def _changed(link: Link, ring: Change, tree: Change, why: str) -> Link:
+    def rate(quantity: Quantity, slower: float) -> Quantity:
+        if slower == 1.0:
+            return quantity
         source = f"{quantity.source}; {why}"
         return replace(quantity, value=quantity.value / slower, kind="derived", source=source)
 
-    def curve(latency: Latency) -> Latency:
+    def curve(latency: Latency, longer_s: float) -> Latency:
         if longer_s == 0.0:
             return latency
         alphas = tuple(alpha_s + longer_s for alpha_s in latency.alpha_s)
         return replace(latency, alpha_s=alphas, kind="derived", source=f"{latency.source}; {why}")
 
+    if ring == tree == (1.0, 0.0):
+        return link
     return replace(
         link,
-        rate=rate(link.rate),
-        tree_rate=rate(link.tree_rate),
-        ring=curve(link.ring),
-        tree=curve(link.tree),
+        rate=rate(link.rate, ring[0]),
+        tree_rate=rate(link.tree_rate, tree[0]),
+        ring=curve(link.ring, ring[1]),
+        tree=curve(link.tree, tree[1]),
     )

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from perfsim.cluster.link import Link
 from perfsim.cluster.network import Network
 from perfsim.cluster.placement import place
-from perfsim.cluster.protocol import fixed
 from perfsim.cluster.route import Route
 from perfsim.cluster.wiring import Wiring
 from perfsim.collectives import algorithm as find_algorithm
 from perfsim.collectives import algorithms
 from perfsim.errors import RequestError
-from perfsim.library import DEFAULT_LIBRARY
+from perfsim.library import AUTO, DEFAULT_LIBRARY
 from perfsim.library import library as find_library
-from perfsim.library.protocols import AUTO, VERSION, check_protocol
 from perfsim.quantity import Cost, Term
 
 if TYPE_CHECKING:
@@ -45,6 +43,8 @@ class Cluster:
     known : curves measured on the network, which come before the links' formulas
     fabric, node : switches between the nodes, links inside one; None: only NICs and the fitted
         link count
+    own_fabric : whether the links were measured through that fabric
+    narrowed : whether the fabric is narrower than what was measured
     """
 
     gpus: int
@@ -57,6 +57,9 @@ class Cluster:
     known: Known | None = None
     fabric: Fabric | None = None
     node: NodeFabric | None = None
+    own_fabric: bool = True
+    narrowed: bool = False
+    _plain: dict[str, Cluster] = field(default_factory=dict, repr=False, compare=False)
     _routes: dict[tuple[str, str, str], Route] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -124,7 +127,10 @@ class Cluster:
         return min(names, key=lambda name: routes[name].seconds(size_bytes))
 
     def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
-        check_protocol(protocol, self.library, find_library(self.library).protocols)
+        if protocol != AUTO:
+            from perfsim.library.protocols import check_protocol
+
+            check_protocol(protocol, self.library, find_library(self.library).protocols)
         name = self.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
         route = self._route(collective, name, protocol)
         if self.gpus == 1:
@@ -135,27 +141,71 @@ class Cluster:
                 f"--algorithm: {collective} {route.algorithm.name} {refusal}; here are {self.gpus}"
                 f" GPUs on {self.nodes} {'node' if self.nodes == 1 else 'nodes'}."
             )
-        known = self._known(collective, size_bytes, algorithm, protocol)
+        known = self._known(collective, size_bytes, route, algorithm, protocol)
         if known is not None:
             return known
+        changed = self._changed(collective, size_bytes, route)
+        if changed is not None:
+            return changed
         cost = route.cost(size_bytes)
         if self.library == self.fitted_on:
             return cost
         return replace(cost, terms=tuple(self._derived(term) for term in cost.terms))
 
     def _known(
-        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+        self, collective: str, size_bytes: float, route: Route, algorithm: str, protocol: str
     ) -> Cost | None:
         """Return what measured curves tell; behind a fabric only of the ranks that were measured.
 
-        The laws that carry a curve on know nothing of a fabric that narrows as it grows.
+        The laws that carry a curve on know nothing of a fabric that narrows as it grows. A curve
+        of an algorithm held fixed also stands for ``auto`` where the library has no other choice.
         """
-        if self.known is None:
+        if self.known is None or self.narrowed:
             return None
         if self.fabric is not None and not self.known.measured(self.placement):
             return None
+        library = find_library(self.library)
+        bound = library.choose(collective, size_bytes, self.gpus) is not None
+        bound = bound or len(library.considered(collective)) == 1
+        name = route.algorithm.name
+        only = bound and name == self.choice(collective, size_bytes, protocol)
+        held = ("", name) if only else ("" if algorithm == AUTO else name,)
         return self.known.cost(
-            collective, size_bytes, self.placement, self.library, algorithm, protocol
+            collective, size_bytes, self.placement, self.library, held, protocol, route.seconds
+        )
+
+    def _changed(self, collective: str, size_bytes: float, route: Route) -> Cost | None:
+        """Return what curves tell of the cluster as it was measured, times what is changed.
+
+        Another algorithm or protocol, or a fabric: the links' formula with it over that without.
+        So a worse network is never faster than its own curve, whatever the links alone say.
+        """
+        if self.known is None or self.library != self.fitted_on:
+            return None
+        plain = self
+        if self.fabric is not None:
+            # The routes of the cluster without its fabric are kept, as its own are.
+            plain = self._plain.setdefault("plain", _without_fabric(self))
+        usual = plain._route(collective, plain.choice(collective, size_bytes))
+        found = plain._known(collective, size_bytes, usual, AUTO, AUTO)
+        usual_s = usual.seconds(size_bytes)
+        if found is None or usual_s <= 0:
+            return None
+        ratio = route.seconds(size_bytes) / usual_s
+        (term,) = found.terms
+        what = f"{collective} {route.algorithm.name}"
+        quantity = replace(
+            term.quantity,
+            value=found.seconds * ratio,
+            kind="derived",
+            source=f"{term.quantity.source}; times {ratio:.3g}, the links' formulas of {what} as"
+            " asked for over those of the network as measured",
+        )
+        return replace(
+            found,
+            seconds=found.seconds * ratio,
+            latency_s=found.latency_s * ratio,
+            terms=(replace(term, quantity=quantity, extrapolated=True),),
         )
 
     def _derived(self, term: Term) -> Term:
@@ -172,19 +222,33 @@ class Cluster:
         if route is None:
             found = find_library(self.library).algorithm(collective, name)
             inter, intra = self._links(found.flows)
-            tuner = self.known.tuner if self.known is not None else None
-            version = tuner.of.version if tuner is not None else VERSION
+            if protocol != AUTO:
+                inter, intra = self._held(inter, intra, protocol)
             wiring = Wiring(
                 self.gpus,
                 self.nodes,
                 self.gpus_per_node,
                 self.nics_in_use,
-                fixed(inter, protocol, "inter", version) if inter else None,
-                fixed(intra, protocol, "intra", version) if intra else None,
+                inter,
+                intra,
             )
             route = Route(found, wiring)
             self._routes[key] = route
         return route
+
+    def _held(
+        self, inter: Link | None, intra: Link | None, protocol: str
+    ) -> tuple[Link | None, Link | None]:
+        """Return the links as one of NCCL's protocols sees them."""
+        from perfsim.cluster.protocol import fixed
+        from perfsim.library.protocols import VERSION
+
+        tuner = self.known.tuner if self.known is not None else None
+        version = tuner.of.version if tuner is not None else VERSION
+        return (
+            fixed(inter, protocol, "inter", version) if inter else None,
+            fixed(intra, protocol, "intra", version) if intra else None,
+        )
 
     def _links(self, flows: str) -> tuple[Link | None, Link | None]:
         """Return the links between and inside nodes as flows of a pattern see them."""
@@ -193,12 +257,24 @@ class Cluster:
         if inter is not None and self.fabric is not None:
             from perfsim.cluster.behind import behind
 
-            inter = behind(inter, self.fabric, flows, self.placement, self.nics_per_node)
+            inter = behind(
+                inter,
+                self.fabric,
+                flows,
+                self.placement,
+                self.nics_in_use,
+                measured_through=self.own_fabric,
+            )
         if intra is not None and self.node is not None:
             from perfsim.cluster.behind import inside
 
             intra = inside(intra, self.node, self.gpus_per_node)
         return inter, intra
+
+
+def _without_fabric(cluster: Cluster) -> Cluster:
+    empty: dict[str, Cluster] = {}
+    return replace(cluster, fabric=None, narrowed=False, _routes={}, _costs={}, _plain=empty)
 
 
 def make_cluster(
@@ -255,10 +331,11 @@ def make_cluster(
         intra = (intra_net or net).link("intra", "--intra-net")
     inter = net.link("inter", "--net") if len(nodes) > 1 else None
     fabric, node = net.fabric, net.node if intra_net is None else None
+    narrowed = False
     if oversubscription is not None and oversubscription > 1.0 and len(nodes) > 1:
         from perfsim.cluster.fabric import oversubscribed
 
-        fabric, measured = oversubscribed(oversubscription), False
+        fabric, narrowed = oversubscribed(oversubscription), True
     return Cluster(
         gpus,
         nodes,
@@ -270,4 +347,6 @@ def make_cluster(
         net.known if measured else None,
         fabric if len(nodes) > 1 else None,
         node,
+        own_fabric=not narrowed,
+        narrowed=narrowed,
     )

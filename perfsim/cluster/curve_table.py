@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from perfsim.cluster.measured import GROUNDS, LIBRARIES, Curve
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError
 from perfsim.limits import MESSAGE, SPREAD, TIME
+from perfsim.quantity import Kind
 from perfsim.toml_file import Table
 from perfsim.units import parse_bytes, parse_fraction, parse_seconds
 
@@ -37,16 +40,21 @@ def read_curve(table: Table, network: str) -> Curve:
     library = table.choice("library", LIBRARIES) if "library" in table.values else "nccl"
     words = {word: table.text(word) for word in WORDS if word in table.values}
     ranks, nodes, gpus_per_node = (table.whole(count, table.get(count)) for count in COUNTS)
+    collective, kind = table.choice("collective", COLLECTIVES), table.choice("kind", GROUNDS)
+    source = table.text("source")
+    if not nodes <= ranks <= nodes * gpus_per_node:
+        told = f"{ranks} ranks on {nodes} nodes of {gpus_per_node} GPUs cannot be"
+        raise table.wrong("ranks", f"{told}; every node holds 1 to gpus_per_node ranks")
     try:
         return Curve(
-            collective=table.choice("collective", COLLECTIVES),
+            collective=collective,
             ranks=ranks,
             nodes=nodes,
             gpus_per_node=gpus_per_node,
             size_bytes=tuple(sizes),
             seconds=tuple(seconds),
-            kind=table.choice("kind", GROUNDS),  # type: ignore[arg-type]
-            source=table.text("source"),
+            kind=cast(Kind, kind),
+            source=source,
             spread=spread,
             series=network,
             library=library,

@@ -4,50 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+
+from perfsim.cluster.pattern import Flow, Pattern, phases
+from perfsim.cluster.round_flows import (
+    bruck_exchange_flows,
+    bruck_flows,
+    doubling_flows,
+    gathering_flows,
+    halving_flows,
+    pat_flows,
+)
 
 __all__ = [
     "PATTERNS",
-    "Flow",
-    "Pattern",
     "all_to_all_flows",
     "flows",
-    "halving_doubling_flows",
     "pair_flows",
     "ring_flows",
     "tree_flows",
+    "tree_parents",
 ]
-
-PATTERNS = ("ring", "tree", "all_to_all", "pairs", "halving_doubling")
-
-
-class Flow(NamedTuple):
-    """Traffic from one node to another; nodes count from 0 in the order of the placement.
-
-    ``weight`` is in bytes a byte of one rank's buffer.
-    """
-
-    source: int
-    target: int
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """The flows of a collective between nodes.
-
-    Parameters
-    ----------
-    phases : flows that run at once, phase after phase; what stays inside a node is left out
-    chains : ways through the collective, each the (source, target) hops crossed one after another
-    everyone : GPUs on each node where every rank sends 1/P of its buffer to every other: the flows
-        of `all_to_all_flows` without listing them, N^2 of them
-    """
-
-    phases: tuple[tuple[Flow, ...], ...]
-    chains: tuple[tuple[tuple[int, int], ...], ...]
-    everyone: tuple[int, ...] = ()
 
 
 def flows(pattern: str, placement: Sequence[int]) -> Pattern:
@@ -63,14 +39,7 @@ def flows(pattern: str, placement: Sequence[int]) -> Pattern:
     >>> flows("ring", (3, 5)).phases
     ((Flow(source=0, target=1, weight=1.0), Flow(source=1, target=0, weight=1.0)),)
     """
-    makers: dict[str, Callable[[Sequence[int]], Pattern]] = {
-        "ring": ring_flows,
-        "tree": tree_flows,
-        "all_to_all": lambda placement: Pattern((), (), tuple(placement)),
-        "pairs": pair_flows,
-        "halving_doubling": halving_doubling_flows,
-    }
-    return makers[pattern](placement)
+    return PATTERNS[pattern](placement)
 
 
 def ring_flows(placement: Sequence[int]) -> Pattern:
@@ -146,7 +115,7 @@ def tree_flows(placement: Sequence[int]) -> Pattern:
                 chain.append((node, parents[node]))
                 node = parents[node]
             chains.append(tuple(chain))
-    return Pattern(_phases([found], [0.5]), tuple(chains))
+    return Pattern(phases([found], [0.5]), tuple(chains))
 
 
 def all_to_all_flows(placement: Sequence[int]) -> Pattern:
@@ -181,49 +150,20 @@ def pair_flows(placement: Sequence[int]) -> Pattern:
     return Pattern((phase,) if phase else (), tuple((pair,) for pair in pairs))
 
 
-def halving_doubling_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of the reduce-scatter half of halving-doubling; the other half mirrors it.
-
-    In phase i rank r exchanges 1/2^(i+1) of the buffer with rank r XOR 2^i: halves first, with
-    the nearest. Ranks past the largest power of two first hand over their whole buffer to a
-    neighbour and sit out.
-
-    Examples
-    --------
-    >>> [[flow.weight for flow in phase] for phase in halving_doubling_flows((1,) * 4).phases]
-    [[0.5, 0.5, 0.5, 0.5], [0.25, 0.25, 0.25, 0.25]]
-
-    References
-    ----------
-    Rabenseifner, ICCS 2004; Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.2.
-    """
-    home = [node for node, gpus in enumerate(placement) for _ in range(gpus)]
-    power = 1 << (len(home).bit_length() - 1)
-    extra = len(home) - power
-    steps, weights = [], []
-    if extra:
-        steps.append(Counter((home[2 * i], home[2 * i + 1]) for i in range(extra)))
-        weights.append(1.0)
-        home = [home[2 * i + 1] for i in range(extra)] + home[2 * extra :]
-    distance, weight = 1, 0.5
-    while distance < power:
-        steps.append(Counter((home[rank], home[rank ^ distance]) for rank in range(power)))
-        weights.append(weight)
-        distance, weight = distance * 2, weight / 2
-    chains = set()
-    for start in range(power):
-        ways = (1 << i for i in range(power.bit_length() - 1))
-        hops = ((home[start], home[start ^ way]) for way in ways)
-        chains.add(tuple(hop for hop in hops if hop[0] != hop[1]))
-    return Pattern(_phases(steps, weights), tuple(sorted(chain for chain in chains if chain)))
+def _everyone(placement: Sequence[int]) -> Pattern:
+    return Pattern((), (), tuple(placement))
 
 
-def _phases(
-    steps: Sequence[Mapping[tuple[int, int], int]], weights: Sequence[float]
-) -> tuple[tuple[Flow, ...], ...]:
-    """Return one phase a step, without the flows that stay inside a node."""
-    phases = (
-        tuple(Flow(*hop, count * weight) for hop, count in step.items() if hop[0] != hop[1])
-        for step, weight in zip(steps, weights, strict=True)
-    )
-    return tuple(phase for phase in phases if phase)
+PATTERNS: Mapping[str, Callable[[Sequence[int]], Pattern]] = {
+    "ring": ring_flows,
+    "tree": tree_flows,
+    "all_to_all": _everyone,
+    "pairs": pair_flows,
+    "halving": halving_flows,
+    "doubling": doubling_flows,
+    "gathering": gathering_flows,
+    "bruck": bruck_flows,
+    "bruck_exchange": bruck_exchange_flows,
+    "pat": pat_flows,
+}
+"""Every pattern by its name, as collectives give it for ``FLOWS``."""

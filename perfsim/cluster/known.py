@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfsim.cluster.growth.choice import TunedChoice
@@ -18,6 +18,7 @@ from perfsim.cluster.growth.sibling import (
 )
 from perfsim.cluster.measured import Curve
 from perfsim.collectives import Hops, algorithm
+from perfsim.library import AUTO
 from perfsim.quantity import Cost, Kind, Quantity, Term
 from perfsim.units import format_bytes
 
@@ -33,8 +34,6 @@ USUAL = {
     "send_recv": "direct",
 }
 """The algorithm whose bytes a GPU sends; a tree sends the same as a ring, mean over ranks."""
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,58 +61,68 @@ class Known:
         size_bytes: float,
         placement: Sequence[int],
         library: str = "nccl",
-        algorithm: str = AUTO,
+        held: Sequence[str] = ("",),
         protocol: str = AUTO,
+        model: Callable[[float], float] | None = None,
     ) -> Cost | None:
         """Return the cost of a collective as far as measured curves tell it, else None.
 
-        Of ranks that were measured the curve itself, inside its sizes; beyond them, and at other
-        numbers of nodes of as many GPUs, the law that carries it on; all_gather and
-        reduce_scatter where only all_reduce was measured, from that. Uneven nodes, and nodes of
+        Of ranks that were measured the curve itself, inside its sizes; at other numbers of nodes
+        of as many GPUs the law that carries it on; all_gather and reduce_scatter where only
+        all_reduce was measured, from that. Uneven nodes other than those measured, and nodes of
         another size than any measured, are left to the links' formulas.
+
+        Parameters
+        ----------
+        collective, size_bytes, placement : the message and the GPUs on each node
+        library : nccl, gloo or mpi
+        held : what a curve may have been held to: "" for the library's own choice, an algorithm
+        protocol : as a curve was held to, or ``auto``
+        model : the links' time by size, which goes on beyond a curve's sizes in proportion
         """
-        if len(set(placement)) != 1 or sum(placement) < 2:
+        ranks, nodes, gpus = sum(placement), len(placement), max(placement)
+        if ranks < 2:
             return None
-        nodes, gpus = len(placement), placement[0]
-        place = Place(collective, nodes * gpus, nodes, gpus, size_bytes)
-        held = "" if algorithm == AUTO else algorithm
+        place = Place(collective, ranks, nodes, gpus, size_bytes)
+        even = ranks == nodes * gpus
         worded = "" if protocol == AUTO else protocol
         curves = [
             curve
             for curve in self.curves
-            if (curve.library, curve.algorithm, curve.protocol) == (library, held, worded)
+            if (curve.library, curve.protocol) == (library, worded)
+            and curve.algorithm in held
             and (curve.nodes == 1) == (nodes == 1)
             and (nodes == 1 or curve.gpus_per_node == gpus)
-            and curve.ranks == curve.nodes * curve.gpus_per_node
+            and even == (curve.ranks == curve.nodes * curve.gpus_per_node)
         ]
-        if worded and not held:
-            # The tuner, held to a protocol, still chooses: only what was measured so is known.
-            curves = [c for c in curves if (c.ranks, c.nodes) == (place.ranks, nodes)]
+        if not even or (worded and held == ("",)):
+            # No law carries uneven nodes, nor a tuner that chooses though held to a protocol.
+            curves = [c for c in curves if (c.ranks, c.nodes) == (ranks, nodes)]
+        curves.sort(key=lambda curve: held.index(curve.algorithm))
         return (
-            self._own(place, curves)
+            self._own(place, curves, model)
             or self._twin(place, curves)
             or self._from_all_reduce(place, curves)
         )
 
     def measured(self, placement: Sequence[int]) -> bool:
         """Say whether any collective was measured on just these nodes."""
-        shape = (sum(placement), len(placement))
-        even = len(set(placement)) == 1
-        return even and any((curve.ranks, curve.nodes) == shape for curve in self.curves)
+        shape = (sum(placement), len(placement), max(placement))
+        return any((c.ranks, c.nodes, c.gpus_per_node) == shape for c in self.curves)
 
-    def _own(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
+    def _own(
+        self,
+        place: Place,
+        curves: Sequence[Curve],
+        model: Callable[[float], float] | None = None,
+    ) -> Cost | None:
         same = [curve for curve in curves if curve.collective == place.collective]
         for curve in same:
             if (curve.ranks, curve.nodes) == (place.ranks, place.nodes):
-                inside = curve.inside(place.size_bytes)
-                kind: Kind = curve.kind if inside else "fitted"
-                seconds = reach(curve, place.size_bytes)
-                spread = interpolation_error() if curve.spread is None else curve.spread
-                spread = spread if inside else max(spread, interpolation_error())
-                return _cost(place, seconds, curve, kind, spread, not inside)
+                return _exact(place, curve, model)
         if not same:
             return None
-        growth = self._growth(same)
+        growth = self._growth([c for c in same if c.algorithm == same[0].algorithm])
         seconds = growth.seconds(place.ranks, place.nodes, place.size_bytes)
         last = growth.last
         ratio = place.ranks / last.ranks
@@ -170,6 +179,23 @@ class Known:
         return found
 
 
+def _exact(place: Place, curve: Curve, model: Callable[[float], float] | None) -> Cost:
+    """Return what a curve says of its own ranks; beyond its sizes in proportion to the model."""
+    size = place.size_bytes
+    spread: float | None = interpolation_error() if curve.spread is None else curve.spread
+    if curve.inside(size):
+        return _cost(place, curve.at(size), curve, curve.kind, spread, False)
+    edge = curve.size_bytes[0] if size < curve.size_bytes[0] else curve.size_bytes[-1]
+    if model is None or model(edge) <= 0:
+        seconds = reach(curve, size)
+    else:
+        seconds = curve.at(edge) * model(size) / model(edge)
+    untold = size < edge and edge > SMALL_BYTES  # no message was small enough to show a latency
+    spread = None if untold else max(spread or 0.0, growth_error(size / edge))
+    way = f", beyond {format_bytes(edge, 3)} in proportion to the links' formula"
+    return _cost(place, seconds, curve, "fitted", spread, True, way)
+
+
 def _cost(
     place: Place,
     seconds: float,
@@ -184,7 +210,7 @@ def _cost(
     sent = algorithm(place.collective, USUAL[place.collective]).sent(place.size_bytes, hops)
     carried = (curve.ranks, curve.nodes) != (place.ranks, place.nodes)
     other = curve.collective != place.collective
-    way = f", carried from {curve.name}{how}" if carried or other else ""
+    way = f", carried from {curve.name}{how}" if carried or other else how
     quantity = Quantity(
         seconds,
         "s",

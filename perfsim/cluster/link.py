@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from perfsim.cluster.latency import Latency
 from perfsim.errors import RequestError
@@ -10,9 +11,27 @@ from perfsim.limits import LATENCY, RATE
 from perfsim.quantity import Quantity
 from perfsim.units import parse_rate, parse_seconds
 
-__all__ = ["GIVEN", "Link", "custom_link"]
+__all__ = ["GIVEN", "Held", "Link", "custom_link"]
 
 GIVEN = "given by the user"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a link costs while NCCL is held to one protocol, as measured so.
+
+    Parameters
+    ----------
+    rate : what a ring sees, as `Link.rate` [B/s]
+    alpha : latency of one hop of a small message [s/hop]
+    share : ``rate`` over the link's own
+    more_s : ``alpha`` less that of the link's own ring for the smallest message [s]
+    """
+
+    rate: Quantity
+    alpha: Quantity
+    share: float
+    more_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +46,7 @@ class Link:
     gamma : reduction of one byte on the GPU [s/B]
     ring, tree : latency of one hop of a ring, of a tree, by message size
     ranks : fewest and most GPUs in what was measured; None where nothing was
+    protocols : ll, ll128 or simple -> what was measured with NCCL held to it
     """
 
     name: str
@@ -36,6 +56,7 @@ class Link:
     ring: Latency
     tree: Latency
     ranks: tuple[int, int] | None = None
+    protocols: Mapping[str, Held] = field(default_factory=dict, hash=False)
 
 
 def custom_link(text: str, field: str) -> Link:

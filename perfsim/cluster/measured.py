@@ -13,6 +13,7 @@ from statistics import median
 
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError
+from perfsim.library import libraries
 from perfsim.limits import MESSAGE, TIME, shown
 from perfsim.quantity import Kind, weakest
 
@@ -21,7 +22,7 @@ __all__ = ["FALL", "GROUNDS", "LIBRARIES", "Curve", "merge"]
 GROUNDS: tuple[Kind, ...] = ("measured", "published", "fitted")
 """Kinds of number that a measured curve may be."""
 
-LIBRARIES = ("nccl", "gloo", "mpi")
+LIBRARIES = libraries()
 
 FALL = 0.1
 """A fall of the time by more than this fraction, as size grows, is worth a warning."""

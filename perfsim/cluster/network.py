@@ -13,6 +13,7 @@ from perfsim.cluster.link import Link, custom_link
 from perfsim.cluster.measured import LIBRARIES
 from perfsim.cluster.network_file import read_link
 from perfsim.errors import RequestError
+from perfsim.library import DEFAULT_LIBRARY
 from perfsim.toml_file import Table, read_toml
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Network:
     path: str = ""
     inside: str = ""
     known: Known | None = None
-    library: str = "nccl"
+    library: str = DEFAULT_LIBRARY
     fabric: Fabric | None = None
     node: NodeFabric | None = None
 
@@ -116,10 +117,16 @@ def read_network(path: Path) -> Network:
         path=str(path),
         inside=table.text("inside") if "inside" in table.values else "",
         known=_known(table, name),
-        library=table.choice("library", LIBRARIES) if "library" in table.values else LIBRARIES[0],
+        library=_library(table),
         fabric=_fabric(table),
         node=_node(table),
     )
+
+
+def _library(table: Table) -> str:
+    if "library" not in table.values:
+        return DEFAULT_LIBRARY
+    return table.choice("library", LIBRARIES)
 
 
 def _fabric(table: Table) -> Fabric | None:
@@ -135,7 +142,11 @@ def _node(table: Table) -> NodeFabric | None:
         return None
     from perfsim.cluster.fabric_file import read_node
 
-    return read_node(table.inside("node"))
+    node = read_node(table.inside("node"))
+    stated = _count(table, "gpus_per_node")
+    if stated is not None and stated > node.gpus:
+        raise table.wrong("node.gpus", f"found {node.gpus}, gpus_per_node says {stated}")
+    return node
 
 
 def _known(table: Table, name: str) -> Known | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from perfsim.cluster.latency import Latency
-from perfsim.cluster.link import Link
+from perfsim.cluster.link import Held, Link
 from perfsim.limits import LATENCY, MESSAGE, RATE, REDUCTION, SPREAD, Limit
 from perfsim.quantity import KINDS, Kind, Quantity
 from perfsim.toml_file import Table
@@ -22,9 +22,10 @@ from perfsim.units import (
 
 __all__ = ["read_link"]
 
-LINK_KEYS = ("class", "ranks", "rate", "tree_rate", "gamma", "alpha", "segments")
+LINK_KEYS = ("class", "ranks", "rate", "tree_rate", "gamma", "alpha", "segments", "protocol")
 VALUE_KEYS = ("value", "error", "range", "residual", "kind", "source")
-SEGMENT_KEYS = ("algorithm", "knots", "range", "residual", "kind", "source")
+SEGMENT_KEYS = ("algorithm", "knots", "error", "range", "residual", "kind", "source")
+PROTOCOL_KEYS = ("protocol", "rate", "alpha")
 ALGORITHMS = ("ring", "tree")
 ANY = "any"
 """A segment's algorithm where ring and tree share one curve."""
@@ -45,6 +46,7 @@ def read_link(table: Table, name: str) -> Link:
     if "tree_rate" in table.values:
         tree = _quantity(table, "tree_rate", parse_rate, "B/s", RATE)
     curves = _curves(table)
+    protocols = _protocols(table, rate, curves["ring"])
     return Link(
         name=name,
         rate=rate,
@@ -53,7 +55,27 @@ def read_link(table: Table, name: str) -> Link:
         ring=curves["ring"],
         tree=curves["tree"],
         ranks=_ranks(table),
+        protocols=protocols,
     )
+
+
+def _protocols(table: Table, rate: Quantity, ring: Latency) -> dict[str, Held]:
+    """Return what was measured with NCCL held to a protocol, beside the link's own numbers."""
+    if "protocol" not in table.values:
+        return {}
+    from perfsim.library.nccl_figures import PROTOCOLS
+
+    found: dict[str, Held] = {}
+    for part in table.tables("protocol"):
+        part.only(PROTOCOL_KEYS)
+        name = part.choice("protocol", PROTOCOLS)
+        if name in found:
+            raise part.wrong("protocol", f"{name!r} stands in an earlier [[link.protocol]]")
+        own = _quantity(part, "rate", parse_rate, "B/s", RATE)
+        alpha = _quantity(part, "alpha", parse_seconds, "s/hop", LATENCY)
+        share, more_s = own.value / rate.value, alpha.value - ring.alpha_s[0]
+        found[name] = Held(own, alpha, share, more_s)
+    return found
 
 
 def _ranks(table: Table) -> tuple[int, int] | None:
@@ -124,4 +146,4 @@ def _curve(segment: Table) -> Latency:
         alphas.append(knot.number("alpha", knot.get("alpha"), parse_seconds, LATENCY))
         if sizes[-1] <= (sizes[-2] if len(sizes) > 1 else 0.0):
             raise knot.wrong("size", "sizes rise from knot to knot")
-    return Latency(tuple(sizes), tuple(alphas), *_origin(segment, 0.0, parse_seconds))
+    return Latency(tuple(sizes), tuple(alphas), *_origin(segment, alphas[0], parse_seconds))

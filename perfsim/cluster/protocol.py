@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from perfsim.cluster.latency import Latency
-from perfsim.cluster.link import Link
-from perfsim.library.protocols import AUTO, VERSION, protocol_factors
+from perfsim.cluster.link import Held, Link
+from perfsim.library import AUTO
+from perfsim.library.protocols import VERSION, protocol_factors
 from perfsim.quantity import Quantity
 
 __all__ = ["fixed", "link_class"]
@@ -27,11 +29,11 @@ def link_class(link: Link, of: str) -> str:
 
 
 def fixed(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
-    """Return a link as one protocol sees it; its numbers are derived.
+    """Return a link as one protocol sees it: as measured with it held fixed, else derived.
 
-    The rates are cut by the protocol's share. The latency is the larger of the curve, which holds
-    NCCL's own choice at each size, and the small-message latency times the protocol's factor; so
-    that no fixed protocol is faster than the choice.
+    Derived, the rates are cut by the protocol's share. The latency is the larger of the curve,
+    which holds NCCL's own choice at each size, and the small-message latency times the protocol's
+    factor; so that no fixed protocol is faster than the choice.
 
     Parameters
     ----------
@@ -48,6 +50,8 @@ def fixed(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
     """
     if protocol == AUTO:
         return link
+    if protocol in link.protocols:
+        return _measured(link, link.protocols[protocol])
     kind = link_class(link, of)
     share = protocol_factors(protocol, version, kind)[1]
 
@@ -69,4 +73,30 @@ def fixed(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
         tree_rate=cut(link.tree_rate),
         ring=raised(link.ring, "ring"),
         tree=raised(link.tree, "tree"),
+    )
+
+
+def _measured(link: Link, held: Held) -> Link:
+    """Return the link with a protocol's own numbers, changed as a fabric changed the link's."""
+
+    def rate(own: Quantity) -> Quantity:
+        value = held.share * own.value
+        same = math.isclose(value, held.rate.value, rel_tol=1e-9)
+        source = f"{held.share:.3g} of: {own.source}"
+        return held.rate if same else replace(own, value=value, kind="derived", source=source)
+
+    def curve(own: Latency) -> Latency:
+        alpha_s = link.ring.alpha_s[0] + held.more_s
+        same = math.isclose(alpha_s, held.alpha.value, rel_tol=1e-9)
+        if same:
+            return Latency.constant(held.alpha)
+        alpha = replace(held.alpha, value=alpha_s, kind="derived", source=own.source)
+        return Latency.constant(alpha)
+
+    return replace(
+        link,
+        rate=rate(link.rate),
+        tree_rate=rate(link.tree_rate),
+        ring=curve(link.ring),
+        tree=curve(link.tree),
     )

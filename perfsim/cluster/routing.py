@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from perfsim.cluster.flows import Flow, Pattern
+from perfsim.cluster.pattern import Flow, Pattern
 from perfsim.errors import RequestError
 
 __all__ = ["TIES", "Graph", "Routed", "Ties", "carry", "critical_latency_s", "route"]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["self_check"]
 
+ALL = (0, 0)
+
 SIZES = tuple(4.0**power for power in range(2, 16))
 """16 B to 1 GiB."""
 
@@ -29,20 +31,28 @@ LARGE_SHARE = 1 / 16
 """Of a curve, messages from this share of the largest on tell a rate."""
 
 
-def self_check(network: Network) -> list[str]:
+def self_check(network: Network, shape: tuple[int, int] | None = ALL) -> list[str]:
     """Return a sentence for each thing in a network that looks wrong, none where all is well.
 
     Of each link: predicted times are positive, grow with size, and are never shorter than the
     bytes of a ring take at its rate. Of each curve: where time falls by more than 10 % as size
     grows (kept, interpolated as measured), and where its large messages are 3 times faster or
     slower than the link says.
+
+    Parameters
+    ----------
+    network : with its links and curves
+    shape : ranks and nodes of the curves whose falls are told; `ALL` tells all, None none
     """
     found: list[str] = []
     for of, link in network.links.items():
         found += _link(of, link)
+    if network.node is not None and "intra" not in network.links:
+        found.append("[node] has no effect: the file has no link of class 'intra' for it to share")
     if network.known is not None:
         for curve in network.known.curves:
-            found += _falls(curve)
+            if shape in (ALL, (curve.ranks, curve.nodes)):
+                found += _falls(curve)
             found += _against_link(curve, network)
     return found
 

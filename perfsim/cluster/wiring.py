@@ -68,6 +68,8 @@ class Wiring:
         wire = 1.0 / intra.rate.value if intra else 0.0
         nic = 1.0 / (self.nics * inter.rate.value) if inter else 0.0
         tree_wire = 1.0 / intra.tree_rate.value if intra else 0.0
+        # The sum is added where the bytes queue: of two links the slower one's rate holds its own.
+        busiest = inter if inter and (intra is None or nic >= wire) else intra
         tree_nic = 1.0 / (self.nics * inter.tree_rate.value) if inter else 0.0
         return Hops(
             ranks=self.ranks,
@@ -79,5 +81,5 @@ class Wiring:
             tree_beta_s_per_byte=max(tree_nic, tree_wire),
             beta_intra_s_per_byte=wire,
             beta_nic_s_per_byte=nic,
-            gamma_s_per_byte=max((link.gamma.value for link in self.links.values()), default=0.0),
+            gamma_s_per_byte=busiest.gamma.value if busiest else 0.0,
         )

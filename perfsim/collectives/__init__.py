@@ -4,7 +4,8 @@ A new file in this folder is a new algorithm; nothing else lists it. It holds a 
 own name, ``sent_bytes`` with the same arguments, and ``LATENCY``, the curve of a link ("ring" or
 "tree") that its hops follow. ``AUTOMATIC = False`` keeps it out of the automatic choice;
 ``FLOWS`` says which flows it sends between nodes at once ("ring" where it is not there; else
-"tree", "all_to_all", "pairs" or "halving_doubling"), for fabrics that they share;
+another of `perfsim.cluster.flows.PATTERNS`), for fabrics that they share;
+``NEEDS`` says what a cluster must have for it that a link does not tell;
 ``BLOCKS = True`` says that each of its steps carries one rank's share of the message, n / P;
 ``refusal`` says why ranks placed in some way cannot use it.
 """
@@ -66,8 +67,8 @@ class Algorithm:
     """One algorithm: its formula, what it sends, and the latency curve that its hops follow.
 
     ``automatic`` says whether it stands for choice when the user names no algorithm, ``blocks``
-    whether a step carries n / P, ``flows`` what crosses a fabric at once, ``refusal`` why ranks
-    placed in some way cannot use it.
+    whether a step carries n / P, ``flows`` what crosses a fabric at once, ``needs`` what it
+    takes that no link tells, ``refusal`` why ranks placed in some way cannot use it.
     """
 
     collective: str
@@ -78,6 +79,7 @@ class Algorithm:
     automatic: bool = True
     blocks: bool = False
     flows: str = "ring"
+    needs: str = ""
     refusal: Refusal = never
 
 
@@ -133,5 +135,6 @@ def algorithm(collective: str, name: str, field: str = "--algorithm") -> Algorit
         getattr(module, "AUTOMATIC", True),
         getattr(module, "BLOCKS", False),
         getattr(module, "FLOWS", "ring"),
+        getattr(module, "NEEDS", ""),
         getattr(module, "refusal", never),
     )

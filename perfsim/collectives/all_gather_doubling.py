@@ -8,7 +8,7 @@ __all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_gather_doubling", "refusal", "s
 
 LATENCY = "tree"
 
-FLOWS = "halving_doubling"
+FLOWS = "gathering"
 
 AUTOMATIC = False
 """Open MPI takes it for small messages; NCCL has no such algorithm."""

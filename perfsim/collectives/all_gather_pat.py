@@ -8,7 +8,7 @@ __all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_gather_pat", "refusal", "sent_b
 
 LATENCY = "tree"
 
-FLOWS = "halving_doubling"
+FLOWS = "pat"
 
 AUTOMATIC = False
 """NCCL has it from 2.23 on, with one GPU a node: used only when asked for."""

@@ -6,9 +6,11 @@ from perfsim.collectives.all_reduce_collnet_direct import refusal
 from perfsim.collectives.hops import Hops, Parts, larger
 from perfsim.collectives.switch import COLLNET_CHAIN_S
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_collnet_chain", "refusal", "sent_bytes"]
+__all__ = ["AUTOMATIC", "LATENCY", "NEEDS", "all_reduce_collnet_chain", "refusal", "sent_bytes"]
 
 LATENCY = "ring"
+
+NEEDS = "switches that add (SHARP) and a CollNet plug-in"
 
 AUTOMATIC = False
 """Switches that add (SHARP) and a plug-in, which a link does not tell: only when asked for."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from perfsim.collectives.hops import Hops, Parts, larger
 from perfsim.collectives.switch import COLLNET_DIRECT_S
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_collnet_direct", "refusal", "sent_bytes"]
+__all__ = ["AUTOMATIC", "LATENCY", "NEEDS", "all_reduce_collnet_direct", "refusal", "sent_bytes"]
 
 LATENCY = "ring"
+
+NEEDS = "switches that add (SHARP) and a CollNet plug-in"
 
 AUTOMATIC = False
 """Switches that add (SHARP) and a plug-in, which a link does not tell: only when asked for."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, floor_log2
 
-__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_reduce_doubling", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "NEEDS", "all_reduce_doubling", "sent_bytes"]
 
 LATENCY = "tree"
 
-FLOWS = "halving_doubling"
+NEEDS = "a library that has it: NCCL has not"
+
+FLOWS = "doubling"
 
 AUTOMATIC = False
 """Open MPI takes it for small messages; NCCL has no such algorithm."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from perfsim.collectives.hops import Hops, Parts, floor_log2
 from perfsim.collectives.reduce_scatter_halving import halving_s
 
-__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_reduce_halving_doubling", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "NEEDS", "all_reduce_halving_doubling", "sent_bytes"]
 
 LATENCY = "tree"
 
-FLOWS = "halving_doubling"
+NEEDS = "a library that has it: NCCL has not"
+
+FLOWS = "halving"
 
 AUTOMATIC = False
 """NCCL has no such algorithm, so it is used only when asked for."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts
 
-__all__ = ["AUTOMATIC", "BLOCKS", "LATENCY", "all_reduce_hierarchical", "sent_bytes"]
+__all__ = ["AUTOMATIC", "BLOCKS", "LATENCY", "NEEDS", "all_reduce_hierarchical", "sent_bytes"]
 
 LATENCY = "ring"
+
+NEEDS = "a program that calls the two levels itself: NCCL has no such algorithm"
 
 BLOCKS = True
 

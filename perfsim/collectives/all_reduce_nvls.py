@@ -1,13 +1,15 @@
-"""NVLS all-reduce: NVSwitches add inside the node, SHARP switches between nodes."""
+"""NVLS all-reduce: the NVSwitches of one node add."""
 
 from __future__ import annotations
 
 from perfsim.collectives.hops import Hops, Parts, larger
 from perfsim.collectives.switch import NVLS_S
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_nvls", "refusal", "sent_bytes"]
+__all__ = ["AUTOMATIC", "LATENCY", "NEEDS", "all_reduce_nvls", "refusal", "sent_bytes"]
 
 LATENCY = "ring"
+
+NEEDS = "NVSwitch and Hopper or later (NVLink SHARP)"
 
 AUTOMATIC = False
 """NVSwitch and Hopper or later, which a link does not tell: used only when asked for."""
@@ -50,16 +52,8 @@ def all_reduce_nvls(size_bytes: float, hops: Hops) -> Parts:
     """
     if hops.ranks == 1:
         return Parts(0.0, 0.0 * size_bytes)
-    inside = hops.gpus_per_node
-    if inside == 1:
-        wires_s, latency_s = 0.0 * size_bytes, 0.0
-    else:
-        wires_s = (inside + 1) / inside * size_bytes * hops.beta_intra_s_per_byte
-        latency_s = 2.0 * hops.alpha_intra_s
-    if hops.nodes > 1:  # the shards go through SHARP switches meanwhile
-        wires_s = larger(wires_s, size_bytes * hops.beta_nic_s_per_byte)
-        latency_s = latency_s + hops.alpha_inter_s
-    return Parts(larger(latency_s, NVLS_S), wires_s)
+    wires_s = sent_bytes(size_bytes, hops) * hops.beta_intra_s_per_byte
+    return Parts(larger(2.0 * hops.alpha_intra_s, NVLS_S), wires_s)
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from perfsim.collectives.hops import Hops, Parts, larger, log2_steps
 from perfsim.collectives.switch import NVLS_S
 
-__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_reduce_nvls_tree", "refusal", "sent_bytes"]
+__all__ = [
+    "AUTOMATIC",
+    "FLOWS",
+    "LATENCY",
+    "NEEDS",
+    "all_reduce_nvls_tree",
+    "refusal",
+    "sent_bytes",
+]
 
 LATENCY = "tree"
+
+NEEDS = "NVSwitch and Hopper or later (NVLink SHARP)"
 
 FLOWS = "tree"
 

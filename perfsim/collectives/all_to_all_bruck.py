@@ -8,7 +8,7 @@ __all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_to_all_bruck", "sent_bytes"]
 
 LATENCY = "tree"
 
-FLOWS = "all_to_all"
+FLOWS = "bruck_exchange"
 
 AUTOMATIC = False
 """Open MPI takes it for small messages; NCCL has no such algorithm."""

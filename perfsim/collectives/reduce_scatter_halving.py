@@ -8,7 +8,7 @@ __all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "halving_s", "reduce_scatter_halving
 
 LATENCY = "tree"
 
-FLOWS = "halving_doubling"
+FLOWS = "halving"
 
 AUTOMATIC = False
 """NCCL has no such algorithm, so it is used only when asked for."""

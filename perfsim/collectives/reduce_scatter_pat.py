@@ -9,7 +9,7 @@ __all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "reduce_scatter_pat", "refusal", "se
 
 LATENCY = "tree"
 
-FLOWS = "halving_doubling"
+FLOWS = "pat"
 
 AUTOMATIC = False
 """NCCL has it from 2.23 on, with one GPU a node: used only when asked for."""

@@ -22,7 +22,10 @@ from perfsim.collectives import algorithm as find_algorithm
 from perfsim.collectives import algorithms as find_algorithms
 from perfsim.errors import RequestError, unknown
 
-__all__ = ["DEFAULT_LIBRARY", "Library", "libraries", "library"]
+__all__ = ["AUTO", "DEFAULT_LIBRARY", "Library", "libraries", "library"]
+
+AUTO = "auto"
+"""In place of an algorithm's or protocol's name: what the library takes itself."""
 
 DEFAULT_LIBRARY = "nccl"
 """The one on which the links of network files were fitted, where they name no other."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfsim.library.nccl_figures import Figures, Triple
+from perfsim.library.nccl_record import Figures, Triple
 
 __all__ = ["ALL"]
 

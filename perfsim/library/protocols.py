@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from perfsim.errors import RequestError, unknown
+from perfsim.library import AUTO
 from perfsim.library.nccl_figures import PROTOCOLS, figures
 
-__all__ = ["AUTO", "VERSION", "check_protocol", "protocol_factors"]
-
-AUTO = "auto"
+__all__ = ["VERSION", "check_protocol", "protocol_factors"]
 
 VERSION = "2.21.5"
 """Whose figures stand for a link that names no version."""

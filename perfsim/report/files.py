@@ -1,15 +1,12 @@
-"""JSON text, and files that are whole or not there."""
+"""JSON text, and files of it that are whole or not there."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from perfsim.errors import RequestError
+from perfsim.files import write_text
 
 __all__ = ["json_text", "write_json", "write_text"]
 
@@ -22,41 +19,3 @@ def json_text(result: dict[str, Any]) -> str:
 def write_json(path: Path, result: dict[str, Any]) -> None:
     """Write ``result`` as JSON to ``path``, whole or not at all."""
     write_text(path, json_text(result) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``: to a temporary file beside it first, then renamed.
-
-    A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
-    existing file keeps its mode.
-
-    Raises
-    ------
-    RequestError
-        If the folder does not exist or cannot be written.
-    """
-    temporary = None
-    try:
-        target = path.resolve()
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
-            return
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(text)
-        temporary.chmod(mode)
-        temporary.replace(target)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise RequestError(f"--out: {str(path)!r} cannot be written: {error.strerror}.") from None
-
-
-def _umask() -> int:
-    # The mask can only be read by setting it.
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

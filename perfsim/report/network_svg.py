@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from perfsim.report.network import Picture, levels, uplinks
+from perfsim.report.network_picture import Picture, levels, uplinks
 
 __all__ = ["page"]
 
@@ -33,7 +33,7 @@ def page(picture: Picture) -> str:
 
     Examples
     --------
-    >>> from perfsim.report.network import Wire
+    >>> from perfsim.report.network_picture import Wire
     >>> text = page(Picture("a & b", Wire("1 GB/s"), nodes=2))
     >>> "<h1>a &amp; b</h1>" in text, text.count('class="node"')
     (True, 2)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["print_description", "print_prediction", "print_rows"]
 
 BAR = 24
+ROUNDING = 1e-12
+"""Shares below this are what adding up the others leaves over."""
 WIDTH = 110
 """Columns of text that goes to a file or a pipe."""
 
@@ -106,10 +108,10 @@ def _breakdown(prediction: Prediction) -> Iterator[str]:
     width = max(map(len, NAMES.values()))
     yield f"{'where the time goes':{width}}{'time':>12}{'share':>9}"
     for name, seconds in prediction.breakdown_s.items():
-        if seconds == 0:
+        if seconds <= ROUNDING * prediction.iteration_s:
             continue
         share = seconds / prediction.iteration_s
-        line = f"{NAMES[name]:{width}}{format_seconds(seconds):>12}{share:9.1%}"
+        line = f"{NAMES[name]:{width}} {format_seconds(seconds):>11}{share:9.1%}"
         yield f"{line}  {'#' * round(BAR * share)}".rstrip()
     total_s = sum(prediction.breakdown_s.values())
     yield f"{'total':{width}}{format_seconds(total_s):>12}{1:9.1%}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfsim.report.terminal import print_rows
 from perfsim.units import format_bytes
-from perfsim.validate.nccl.report import Report, asked, questions
+from perfsim.validate.nccl.report import OVER, Report, asked, questions
 from perfsim.validate.nccl.row import BANDS, Score
 
 __all__ = ["print_validation"]
@@ -49,6 +49,7 @@ def _questions(report: Report) -> list[dict[str, str]]:
         found.append(_row(report, question, score))
         for name, other in report.others(question).items():
             row = {"question": f"  {name}", "rows": str(other.count), **_numbers(other)}
+            row["target"] = _no_worse(question, name)
             found.append({column: row.get(column, "") for column in found[0]})
     return found
 
@@ -64,8 +65,22 @@ def _row(report: Report, question: str, score: Score) -> dict[str, str]:
         **_numbers(score),
         **bands,
         "plain ring": _two(report.plain(question)),
-        "target": ", ".join(f"{what} {limit:.0%}" for what, limit in limits.items()),
+        "target": ", ".join(
+            f"{what} {limit:.0%}" for what, limit in limits.items() if OVER not in what
+        ),
     }
+
+
+def _no_worse(question: str, name: str) -> str:
+    """Return which other prediction this one must not be worse than, and in what."""
+    over: dict[str, list[str]] = {}
+    for module in questions().values():
+        for what in module.LIMITS.get(question, {}):
+            names, _, part = what.partition(", ")
+            one, _, other = names.partition(OVER)
+            if other and one == name:
+                over.setdefault(other, []).append(part)
+    return "; ".join(f"{', '.join(parts)} at most of {other}" for other, parts in over.items())
 
 
 def _numbers(score: Score) -> dict[str, str]:

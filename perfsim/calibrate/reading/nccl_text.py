@@ -192,6 +192,9 @@ def _row(table: Table, cells: list[str], row: int, rows: Rows) -> None:
             place += len(group)
             if "time" not in told:
                 raise ValueError("cputime (-C 1) is the time to launch, not of the collective")
+            wrong = told.get("#wrong", "0")
+            if wrong.isdigit() and int(wrong) > 0:
+                raise ValueError(f"#wrong is {wrong}: the result was wrong, its time tells nothing")
             kept.add(name, row, cells[0], told["time"], told.get("busbw", ""), table.unit)
     except ValueError as error:
         rows.bad(row, str(error))

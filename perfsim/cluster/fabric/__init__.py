@@ -11,13 +11,5 @@ from __future__ import annotations
 from perfsim.cluster.fabric.inter import Fabric, oversubscribed
 from perfsim.cluster.fabric.intra import NodeFabric
 from perfsim.cluster.fabric.kinds import fabrics, load
-from perfsim.toml_file import Table
 
-__all__ = ["Fabric", "NodeFabric", "fabrics", "load", "load_fabric", "oversubscribed"]
-
-
-def load_fabric(table: Table) -> Fabric:
-    """Return the fabric of a ``[fabric]`` table; see `perfsim.cluster.fabric_file.read_fabric`."""
-    from perfsim.cluster.fabric_file import read_fabric
-
-    return read_fabric(table)
+__all__ = ["Fabric", "NodeFabric", "fabrics", "load", "oversubscribed"]

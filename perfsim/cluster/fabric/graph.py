@@ -150,14 +150,7 @@ def _edges(path: Path) -> tuple[dict[str, str], list[Wire]]:
             read = nx.read_graphml(path)
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", path=path) from None
-    except (
-        AttributeError,
-        LookupError,
-        RecursionError,
-        SyntaxError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except WRONG as error:
         raise _no_graph(path, error) from None
     except nx.NetworkXException as error:
         raise _no_graph(path, error) from None

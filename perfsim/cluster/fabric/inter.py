@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from perfsim.cluster.fabric.kinds import Value, load
-from perfsim.cluster.flows import PATTERNS, Pattern, flows
+from perfsim.cluster.flows import PATTERNS, flows
+from perfsim.cluster.pattern import Pattern
 from perfsim.cluster.routing import Graph, Ties, carry, critical_latency_s
 from perfsim.errors import RequestError, unknown
 

@@ -11,7 +11,7 @@ from perfsim.cluster.growth.communicator import Communicator, communicator
 from perfsim.cluster.measured import Curve
 from perfsim.library.nccl_tuner import NcclTuner
 
-__all__ = ["LABELS", "Label", "TunedChoice", "tune"]
+__all__ = ["LABELS", "Label", "TunedChoice", "bus_bandwidth", "tune"]
 
 Label = tuple[str, str]
 """Algorithm (ring or tree) and kind of protocol (low_latency for LL and LL128, or simple)."""
@@ -34,6 +34,9 @@ CHANNELS = 16
 
 SEARCHED = (0.8, 1.0, 1.25)
 """Bandwidths that the search may have found, over the measured: a step of its grid either way."""
+
+LARGE = 16.0
+"""Messages down to the largest over this tell the bandwidth: several on any usual grid."""
 
 STEEP = 1.05
 """Log slope that no single algorithm exceeds: time grows at most with the size."""
@@ -135,7 +138,7 @@ def tune(curves: Sequence[Curve]) -> TunedChoice:
     """Return the tuner whose choices explain the steps of measured all-reduces best.
 
     A curve does not tell what the topology search found. Its bandwidth between nodes is taken
-    from the largest message (of a tree on two nodes every node's NIC carries n, so the bus
+    from the largest messages (of a tree on two nodes every node's NIC carries n, so the bus
     bandwidth there is not the ring's). Three switches are set so that, within what one algorithm
     serves, time neither falls nor grows faster than the size: whether two nodes have twice the
     bandwidth (the search takes the intra-node rate there), whether the tree has the plain
@@ -145,7 +148,7 @@ def tune(curves: Sequence[Curve]) -> TunedChoice:
     hopper = of.architecture in ("hopper", "blackwell")
     best: tuple[float, TunedChoice] | None = None
     for two_nodes, plain, near in product((1.0, 2.0), (False, True), (False, True)):
-        rate = _bus_bandwidth(curves, two_nodes > 1.0)
+        rate = bus_bandwidth(curves, two_nodes > 1.0)
         choice = TunedChoice(of, rate, two_nodes, plain, near)
         penalty = UNUSUAL * ((two_nodes > 1.0) != hopper) + UNUSUAL * plain + UNUSUAL * near
         penalty += sum(_penalty(choice, curve) for curve in curves)
@@ -155,11 +158,17 @@ def tune(curves: Sequence[Curve]) -> TunedChoice:
     return best[1]
 
 
-def _bus_bandwidth(curves: Sequence[Curve], tree_on_two: bool) -> float:
-    """Return the ring's bus bandwidth between nodes [GB/s], from the largest messages."""
+def bus_bandwidth(curves: Sequence[Curve], tree_on_two: bool) -> float:
+    """Return the ring's bus bandwidth between nodes [GB/s].
+
+    The best among messages down to a sixteenth of the largest, of the most nodes: a wire carries
+    at least what it was seen to carry, and one slow message says nothing of it.
+    """
     more = [curve for curve in curves if curve.nodes > 2]
     curve = max(more or curves, key=lambda one: one.nodes)
-    bytes_a_second = curve.size_bytes[-1] / curve.seconds[-1]
+    points = zip(curve.size_bytes, curve.seconds, strict=True)
+    least = curve.size_bytes[-1] / LARGE
+    bytes_a_second = max(size / seconds for size, seconds in points if size >= least)
     on_two = curve.nodes == 2 and tree_on_two and curve.gpus_per_node > 1
     factor = 1.0 if on_two else 2.0 * (curve.ranks - 1) / curve.ranks
     return factor * bytes_a_second / 1e9

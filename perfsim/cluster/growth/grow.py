@@ -61,13 +61,35 @@ class Growth:
         return next(same, None)
 
     def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
-        """Return the time over ``ranks`` on ``nodes`` [s]; for measured ranks the curve's own."""
+        """Return the time over ``ranks`` on ``nodes`` [s]; for measured ranks the curve's own.
+
+        Beside them the law's time bears what its own at the measured ranks misses: in full there,
+        none of it at twice or half the ranks or at the next that were measured.
+        """
         there = self.measured(ranks, nodes)
         if there is not None:
             return reach(there, size_bytes)
+        return self._law(ranks, nodes, size_bytes) * self._missed(ranks, size_bytes)
+
+    def _law(self, ranks: int, nodes: int, size_bytes: float) -> float:
         if self.tuned is not None:
             return self.tuned.seconds(ranks, nodes, size_bytes)
         return self._plain(ranks, nodes, size_bytes)
+
+    def _missed(self, ranks: int, size_bytes: float) -> float:
+        """Return measured over the law's time at the nearest ranks, faded by the distance."""
+        fewer = [one for one in self.curves if one.ranks < ranks][-1:]
+        more = [one for one in self.curves if one.ranks > ranks][:1]
+        reached = 1.0
+        if fewer and more:
+            reached = min(reached, math.log2(more[0].ranks / fewer[0].ranks))
+        missed = 0.0
+        for one in (*fewer, *more):
+            share = 1.0 - abs(math.log2(ranks / one.ranks)) / reached
+            if share > 0.0:
+                law_s = self._law(one.ranks, one.nodes, size_bytes)
+                missed += share * math.log(reach(one, size_bytes) / law_s)
+        return math.exp(missed)
 
     def choice(self, ranks: int, nodes: int, size_bytes: float) -> str:
         """Return in words what NCCL's tuner takes there; "" where no tuner plays a part."""

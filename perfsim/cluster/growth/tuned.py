@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
-from perfsim.cluster.growth.choice import CHANNELS, Label, TunedChoice
+from perfsim.cluster.growth.choice import CHANNELS, Label, TunedChoice, bus_bandwidth
+from perfsim.cluster.growth.lines import look
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.ring import step
 from perfsim.cluster.measured import Curve
@@ -23,9 +23,6 @@ pipeline (Chan et al. 2007: chunks c = sqrt((P-2) n beta / alpha), time 2 sqrt(a
 FULL_BYTES = CHANNELS * 4194304.0
 """A message of which every channel's buffer of 4 MiB (NCCL_BUFFSIZE) is full: what is beyond it
 streams behind, at the wire's rate, and makes no level longer."""
-
-Points = dict[int, list[tuple[float, float]]]
-"""Nodes -> (log of the size, log of the cost) as measured, sizes rising."""
 
 
 def wire_bytes(nodes: int, size_bytes: float) -> float:
@@ -60,7 +57,10 @@ class TunedAllReduce:
     def __init__(self, curves: Sequence[Curve], choice: TunedChoice, call_s: float) -> None:
         self.curves = sorted(curves, key=lambda curve: curve.nodes)
         self.choice, self.call_s = choice, call_s
-        self.points: dict[Label, Points] = {}
+        # A tuner of an earlier fit may stand for less than these curves show the wire to carry.
+        shown = bus_bandwidth(self.curves, choice.two_nodes > 1.0)
+        self.wire_s_per_byte = 1e-9 / max(choice.bus_bandwidth, shown)
+        self.points: dict[Label, dict[int, list[tuple[float, float]]]] = {}
         for curve in self.curves:
             for size, label in zip(curve.size_bytes, choice.labels(curve), strict=True):
                 of_label = self.points.setdefault(label, {}).setdefault(curve.nodes, [])
@@ -81,49 +81,33 @@ class TunedAllReduce:
 
     def _ring(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
         steps = 2.0 * (ranks - 1)
-        found = self._look(label, math.log(size_bytes / ranks), slope=1.0)
+        found = self._look(label, size_bytes / ranks, 1.0, self.wire_s_per_byte)
         if found is None:
             last = self.curves[-1]
             found = math.log(step(last, size_bytes * last.ranks / ranks, self.call_s))
-        wire_s = steps / ranks * size_bytes * self.choice.seconds_per_byte
+        wire_s = steps / ranks * size_bytes * self.wire_s_per_byte
         return self.call_s + max(steps * math.exp(found), wire_s)
 
     def _tree(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
         # Where the curve shows no tree, what it shows is still an upper bound of a level.
         level = math.log(self._level(self.curves[-1], size_bytes))
         shown = (line[-1][0] for line in self.points.get(label, {}).values())
-        full = max(math.log(FULL_BYTES), *shown, -math.inf)
-        found = self._look(label, min(math.log(size_bytes), full), slope=PIPELINED)
+        full = max(FULL_BYTES, *map(math.exp, shown), 0.0)
+        found = self._look(label, min(size_bytes, full), PIPELINED, 0.0)
         if found is not None:
             level = min(level, found)
-        wire_s = wire_bytes(nodes, size_bytes) * self.choice.seconds_per_byte
+        wire_s = wire_bytes(nodes, size_bytes) * self.wire_s_per_byte
         return self.call_s + wire_s + math.log2(nodes) * math.exp(level)
 
     def _level(self, curve: Curve, size_bytes: float) -> float:
-        wire_s = wire_bytes(curve.nodes, size_bytes) * self.choice.seconds_per_byte
+        wire_s = wire_bytes(curve.nodes, size_bytes) * self.wire_s_per_byte
         rest_s = reach(curve, size_bytes) - self.call_s - wire_s
         return max(rest_s / math.log2(curve.nodes), LEAST_S)
 
-    def _look(self, label: Label, place: float, slope: float) -> float | None:
-        """Return a label's log cost: of the most nodes that show it there, else of the nearest."""
-        nearest: tuple[float, list[tuple[float, float]]] | None = None
+    def _look(
+        self, label: Label, size_bytes: float, slope: float, wire_s_per_byte: float
+    ) -> float | None:
+        """Return the log of a label's cost, of a step or a level; see `look`."""
         other = (label[0], "simple" if label[1] == "low_latency" else "low_latency")
-        for points in (self.points.get(label, {}), self.points.get(other, {})):
-            for nodes in sorted(points, reverse=True):
-                line = points[nodes]
-                if line[0][0] - 0.01 <= place <= line[-1][0] + 0.01:
-                    return _between(line, place)
-                away = min(abs(place - line[0][0]), abs(place - line[-1][0]))
-                if nearest is None or away < nearest[0]:
-                    nearest = away, line
-        if nearest is None:
-            return None
-        line = nearest[1]
-        return line[0][1] if place < line[0][0] else line[-1][1] + slope * (place - line[-1][0])
-
-
-def _between(line: Sequence[tuple[float, float]], place: float) -> float:
-    for (start, low), (end, high) in pairwise(line):
-        if place <= end:
-            return low + (high - low) * max(0.0, place - start) / (end - start)
-    return line[-1][1]
+        own, others = self.points.get(label, {}), self.points.get(other, {})
+        return look(own, others, math.log(size_bytes), slope, wire_s_per_byte)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfsim.calibrate.curve_fit import fit_curve
 from perfsim.cluster.known import Known
 from perfsim.cluster.measured import Curve
-from perfsim.library.protocols import AUTO
+from perfsim.library import AUTO
+from perfsim.validate.nccl.links import Links
 from perfsim.validate.nccl.plain import PlainRing
 from perfsim.validate.nccl.row import Row
 
@@ -16,7 +17,14 @@ __all__ = ["LIMITS", "QUESTION", "rows"]
 
 QUESTION = "fit on every other size of a curve, predict the sizes between, without the curve"
 
-LIMITS = {"in_range": {"median": 0.06, "p90": 0.25}}
+LIMITS = {
+    "in_range": {
+        "median": 0.06,
+        "p90": 0.25,
+        "curve and model / log interpolation, median": 1.0,
+        "curve and model / log interpolation, p90": 1.0,
+    }
+}
 
 FEWEST = 5
 """Sizes that a curve must have, so that three are left to fit."""
@@ -25,34 +33,46 @@ FEWEST = 5
 def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
     """Return every second size of every curve, predicted from the others' fit.
 
-    ``others`` holds log interpolation between the fitted half, and curve plus model: what a
-    prediction takes on a network of which this half was measured. Curves of which only knots are
-    known are passed over.
+    ``others`` holds log interpolation between the fitted half; curve plus model: what a prediction
+    takes on a network of which this half was measured; and the links that all half curves of the
+    cluster tell, without any curve. Curves of which only knots are known are passed over.
     """
-    found: list[Row] = []
-    for cluster, curve in curves:
-        if curve.kind == "fitted" or len(curve.size_bytes) < FEWEST:
+    halves = [
+        (cluster, curve, _half(curve))
+        for cluster, curve in curves
+        if curve.kind != "fitted" and len(curve.size_bytes) >= FEWEST
+    ]
+    links = Links([(cluster, half) for cluster, _, half in halves])
+    return [row for cluster, curve, half in halves for row in _rows(cluster, curve, half, links)]
+
+
+def _half(curve: Curve) -> Curve:
+    return replace(curve, size_bytes=curve.size_bytes[::2], seconds=curve.seconds[::2])
+
+
+def _rows(cluster: str, curve: Curve, half: Curve, links: Links) -> Iterator[Row]:
+    fitted, plain = fit_curve(half).curve, PlainRing([half])
+    for size, seconds in zip(curve.size_bytes[1::2], curve.seconds[1::2], strict=True):
+        if not half.inside(size):
             continue
-        half = replace(curve, size_bytes=curve.size_bytes[::2], seconds=curve.seconds[::2])
-        fitted, plain = fit_curve(half).curve, PlainRing([half])
-        for size, seconds in zip(curve.size_bytes[1::2], curve.seconds[1::2], strict=True):
-            if half.inside(size):
-                found.append(
-                    Row(
-                        "in_range",
-                        cluster,
-                        curve.name,
-                        size,
-                        seconds,
-                        fitted.at(size),
-                        plain.seconds(curve.collective, curve.ranks, size),
-                        {
-                            "curve and model": _served(half, size) or fitted.at(size),
-                            "log interpolation": half.at(size),
-                        },
-                    )
-                )
-    return found
+        others = {
+            "curve and model": _served(half, size) or fitted.at(size),
+            "log interpolation": half.at(size),
+        }
+        linked = links.seconds(cluster, curve, size)
+        if linked is not None:
+            others["links"] = linked
+        yield Row(
+            "in_range",
+            cluster,
+            curve.name,
+            size,
+            seconds,
+            fitted.at(size),
+            plain.seconds(curve.collective, curve.ranks, size),
+            others,
+            curve.collective,
+        )
 
 
 def _served(half: Curve, size_bytes: float) -> float | None:
@@ -60,6 +80,6 @@ def _served(half: Curve, size_bytes: float) -> float | None:
     placement = (half.gpus_per_node,) * half.nodes
     if sum(placement) != half.ranks:
         return None
-    held = (half.library, half.algorithm or AUTO, half.protocol or AUTO)
+    held = (half.library, (half.algorithm,), half.protocol or AUTO)
     cost = Known((half,)).cost(half.collective, size_bytes, placement, *held)
     return None if cost is None else cost.seconds

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfsim.cluster.growth.errors import COLUMNS, SCHEMA
+from perfsim.files import write_text
 from perfsim.validate.nccl.report import Report
 
 __all__ = ["growth_table"]
@@ -49,7 +50,6 @@ def growth_table(report: Report, date: str) -> str:
 def _main() -> None:
     from argparse import ArgumentParser
 
-    from perfsim.report.files import write_text
     from perfsim.validate.nccl.report import validate_nccl
     from perfsim.validate.nccl.source import from_folder
 

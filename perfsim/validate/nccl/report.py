@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ SCHEMA = "perfsim/validation-nccl/1"
 
 ORDER = ("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective", "choice")
 """Questions as they are printed; those of further files come after them."""
+
+
+OVER = " / "
+"""Of two predictions' names in a limit: the errors of the first over those of the second."""
 
 
 @cache
@@ -72,10 +77,12 @@ class Report:
             if row.plain_s is not None
         )
 
-    def others(self, question: str) -> dict[str, Score]:
-        """Return the errors of each further prediction on the same rows."""
+    def others(self, question: str, collective: str | None = None) -> dict[str, Score]:
+        """Return the errors of each further prediction on the same rows, of one collective's."""
         found: dict[str, list[float]] = {}
         for row in self.of(question):
+            if collective is not None and row.collective != collective:
+                continue
             for name, seconds in row.others.items():
                 found.setdefault(name, []).append(abs(seconds / row.measured_s - 1.0))
         return {name: score(errors) for name, errors in found.items()}
@@ -146,8 +153,21 @@ class Report:
             "bands": {band: self.score(question, band).as_dict() for band, _ in BANDS},
             "plain_ring": self.plain(question).as_dict(),
             "others": {name: one.as_dict() for name, one in self.others(question).items()},
+            "collectives": self._collectives(question),
             "limits": _limits().get(question, {}),
         }
+
+    def _collectives(self, question: str) -> dict[str, Any]:
+        """Return the errors by collective, of the prediction and of each further one."""
+        rows = self.of(question)
+        found: dict[str, Any] = {}
+        for name in dict.fromkeys(row.collective for row in rows if row.collective):
+            others = self.others(question, name)
+            found[name] = {
+                **score(row.error for row in rows if row.collective == name).as_dict(),
+                "others": {other: one.as_dict() for other, one in others.items()},
+            }
+        return found
 
     def _choice(self) -> dict[str, Any]:
         rows = self.of("choice")
@@ -164,6 +184,13 @@ class Report:
         if what == "right":
             found = self._choice()
             return float(found["right"] / found["count"])
+        if OVER in what:
+            names, _, part = what.partition(", ")
+            others = self.others(question)
+            one, other = (getattr(others.get(name), part, None) for name in names.split(OVER))
+            if one is None or other is None:
+                return None
+            return 1.0 if one == other else one / other if other else math.inf
         band = "above" if what.endswith(" above") else None
         return getattr(self.score(question, band), what.partition(" ")[0], None)
 

@@ -24,6 +24,7 @@ class Row:
     measured_s, predicted_s : times
     plain_s : what a two-parameter alpha-beta ring fit gives from the same data
     others : further predictions by name, for comparison
+    collective : of the message, where the question tells several apart
     """
 
     question: str
@@ -34,6 +35,7 @@ class Row:
     predicted_s: float
     plain_s: float | None = None
     others: dict[str, float] = field(default_factory=dict)
+    collective: str = ""
 
     @property
     def error(self) -> float:

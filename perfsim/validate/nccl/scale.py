@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perfsim.calibrate.curve_fit import fit_curve
 from perfsim.cluster.growth import Growth
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.measured import Curve
@@ -45,11 +46,20 @@ def transfers(
 
 
 def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
-    """Return every size of every larger node count, inside the sizes fitted."""
+    """Return every size of every larger node count, inside the sizes fitted.
+
+    ``others`` holds the largest curve unchanged, and the same law on the fitted knots of the
+    curves alone, which is what ships of a network whose source's licence keeps its points.
+    """
     found: list[Row] = []
+    knots: dict[int, Curve] = {}
     for cluster, fitted, target, ratio in transfers(curves):
         growth, plain = Growth(fitted), PlainRing(fitted)
         last = growth.last
+        for curve in fitted:
+            if id(curve) not in knots:
+                knots[id(curve)] = fit_curve(curve).curve
+        few = Growth([knots[id(curve)] for curve in fitted])
         question = "scale_2x" if ratio <= 2 else "scale_4x" if ratio <= 4 else "scale_beyond"
         low = min(curve.size_bytes[0] for curve in fitted)
         high = max(curve.size_bytes[-1] for curve in fitted)
@@ -65,7 +75,11 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
                         seconds,
                         growth.seconds(target.ranks, target.nodes, size),
                         plain.seconds(target.collective, target.ranks, size),
-                        {"unchanged": reach(last, size)},
+                        {
+                            "unchanged": reach(last, size),
+                            "from fitted knots": few.seconds(target.ranks, target.nodes, size),
+                        },
+                        target.collective,
                     )
                 )
     return found

@@ -1,0 +1,164 @@
+"""Links behind fabrics, measured alone or through them: by hand, and as network files say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.cluster.behind import behind, inside
+from perfsim.cluster.cluster import Cluster, make_cluster
+from perfsim.cluster.fabric import Fabric, NodeFabric
+from perfsim.cluster.flows import PATTERNS
+from perfsim.cluster.link import Link, custom_link
+from perfsim.cluster.network import read_network
+from perfsim.errors import RequestError
+
+FABRIC = Fabric("leaf-spine", (("nodes_per_leaf", 4), ("oversubscription", 8.0)), 1e-6)
+"""Leaves of four nodes whose uplinks are worth half a node."""
+
+MESH = NodeFabric("nvlink-mesh", 4, options=(("links_per_pair", 4),))
+
+
+def link(ranks: tuple[int, int] | None = None) -> Link:
+    """Return a link of 1 GB/s and 20 us, as measured on so many ranks."""
+    return replace(custom_link("1GB/s,20us", "--net"), ranks=ranks)
+
+
+def gigabytes(found: Link) -> tuple[float, float]:
+    """Return the rate and the tree's rate [GB/s]."""
+    return found.rate.value / 1e9, found.tree_rate.value / 1e9
+
+
+def test_a_link_of_its_own_takes_all_of_the_fabric() -> None:
+    """Eight nodes, two leaves: one flow of a ring leaves each, over half a node's rate."""
+    found = behind(link((8, 8)), FABRIC, "ring", (1,) * 8, 1)
+    assert gigabytes(found) == pytest.approx((0.5, 0.5))
+    assert found.ring.at(8.0) == pytest.approx(20e-6 + FABRIC.extra_latency_s("ring", (1,) * 8))
+    assert found.rate.kind == "derived" and "leaf-spine" in found.rate.source
+    assert behind(link(), FABRIC, "ring", (1,) * 4, 1) == link()  # one leaf alone
+
+
+def test_what_was_measured_through_the_fabric_is_not_slowed_again() -> None:
+    measured = link((8, 8))
+    assert behind(measured, FABRIC, "ring", (1,) * 8, 1, True).rate == measured.rate
+    assert behind(measured, FABRIC, "ring", (1,) * 8, 1, True).ring == measured.ring
+    tree = behind(measured, FABRIC, "tree", (1,) * 8, 1, True)
+    assert (tree.tree_rate, tree.tree) == (measured.tree_rate, measured.tree)
+    # Four GPUs a node: eight ranks were two nodes of one leaf, which no uplink slows.
+    assert gigabytes(behind(measured, FABRIC, "ring", (4,) * 8, 1, True))[0] == pytest.approx(0.5)
+    # One leaf alone lacks what slowed the ring over two; latency is never taken off.
+    less = behind(measured, FABRIC, "ring", (1,) * 4, 1, True)
+    assert gigabytes(less)[0] == pytest.approx(2.0)
+    assert less.ring == measured.ring
+
+
+def test_other_flows_are_held_against_the_ring_that_was_measured() -> None:
+    """By hand: an all-to-all sends 4 x 4/8 over half a node, 4, and 7/8 a node: 32/7 to the 2."""
+    found = behind(link((8, 8)), FABRIC, "all_to_all", (1,) * 8, 1, True)
+    assert gigabytes(found)[0] == pytest.approx(2 / (32 / 7))
+
+
+def test_unknown_ranks_count_as_alone_and_a_full_fabric_bounds_the_nodes() -> None:
+    asked = FABRIC, "ring", (1,) * 8, 1
+    assert behind(link(), *asked, True) == behind(link(), *asked)
+    torus = Fabric("torus", (("dims", (3, 3)),), 1e-6)
+    # 72 ranks on 9 nodes were 8 a node: nodes of one are refused as measured, not as asked for.
+    found = behind(link((2, 72)), torus, "all_to_all", (1,) * 4, 1, True)
+    assert gigabytes(found)[0] > 0
+    with pytest.raises(RequestError, match="10 are asked for"):
+        behind(link((2, 72)), torus, "all_to_all", (1,) * 10, 1, True)
+
+
+def test_inside_a_node_by_hand() -> None:
+    """Of 12 links of a GPU 4 lead to the other one; the tree's rate goes with the ring's."""
+    found = inside(link((4, 4)), MESH, 2)
+    assert gigabytes(found) == pytest.approx((1 / 3, 1 / 3))
+    assert found.ring == link().ring
+    assert inside(link((4, 4)), MESH, 4) == link((4, 4))
+    assert inside(link(), MESH, 2) == link()
+
+
+@given(
+    st.sampled_from(tuple(PATTERNS)),
+    st.integers(2, 12),
+    st.integers(2, 12),
+    st.sampled_from([1.0, 2.0, 5.0]),
+)
+def test_measured_through_a_fabric_is_never_slower_than_alone(
+    pattern: str, nodes: int, before: int, ratio: float
+) -> None:
+    options = (("nodes_per_leaf", 3), ("oversubscription", ratio))
+    fabric = Fabric("leaf-spine", options, 1e-6)
+    alone, through = (
+        behind(link((2, before)), fabric, pattern, (1,) * nodes, 1, way) for way in (False, True)
+    )
+    assert through.rate.value >= alone.rate.value
+    assert through.ring.at(8.0) <= alone.ring.at(8.0)
+    same = behind(link((2, nodes)), fabric, "ring", (1,) * nodes, 1, True)
+    assert same.rate == link().rate
+
+
+# As network files state them
+
+FILE = """
+schema = "perfsim/network/1"
+name = "rack"
+title = "two leaves of four nodes"
+transport = "tcp"
+gpus_per_node = {gpus}
+{table}
+"""
+LINK = """
+[[link]]
+class = "{of}"
+ranks = [2, {ranks}]
+rate = {{ value = "1GB/s", residual = "10%", kind = "fitted", source = "a test" }}
+gamma = {{ value = "0s/B", residual = "0%", kind = "derived", source = "a test" }}
+alpha = {{ value = "20us", residual = "10%", kind = "fitted", source = "a test" }}
+"""
+LEAVES = """
+[fabric]
+kind = "leaf-spine"
+nodes_per_leaf = 4
+oversubscription = 8
+source = "a test"
+"""
+NODE = """
+[node]
+fabric = "nvlink-mesh"
+gpus = 4
+links_per_pair = 4
+source = "a test"
+"""
+
+
+def cluster(folder: Path, text: str, gpus: int, each: int, **more: float) -> Cluster:
+    path = folder / "rack.toml"
+    path.write_text(text, encoding="utf-8")
+    return make_cluster(gpus, each, None, read_network(path), **more)
+
+
+def test_a_file_with_a_fabric_is_held_against_what_it_measured(tmp_path: Path) -> None:
+    """By hand: as measured over the nodes that were; four times that as the user narrows it."""
+    wire = LINK.format(of="inter", ranks=8)
+    text, plain = (FILE.format(gpus=1, table=table) + wire for table in (LEAVES, ""))
+    times = [cluster(tmp_path, one, 8, 1).cost("all_reduce", 1e9, "ring") for one in (text, plain)]
+    assert times[0].seconds == times[1].seconds
+    narrow = cluster(tmp_path, text, 8, 1, oversubscription=4.0).cost("all_reduce", 1e9, "ring")
+    assert narrow.seconds == pytest.approx(4 * times[0].seconds, rel=1e-3)
+    doubling = cluster(tmp_path, text, 8, 1).cost("all_reduce", 1e9, "doubling")
+    alone = cluster(tmp_path, plain, 8, 1).cost("all_reduce", 1e9, "doubling")
+    # Rounds of 1, 1 and, over half a node's uplink for four, 8; to the 2 of the measured ring.
+    assert doubling.seconds / alone.seconds == pytest.approx(10 / 3 / 2, rel=1e-3)
+
+
+def test_a_file_with_a_node_slows_two_of_its_four_gpus(tmp_path: Path) -> None:
+    text = FILE.format(gpus=4, table=NODE) + LINK.format(of="intra", ranks=4)
+    two = cluster(tmp_path, text, 2, 2).cost("all_reduce", 1e9, "ring").seconds
+    four = cluster(tmp_path, text, 4, 4).cost("all_reduce", 1e9, "ring").seconds
+    # 2 (P-1)/P: 1 and 3/2 buffers, the two at a third of the rate.
+    assert two / four == pytest.approx(3 * 1 / 1.5, rel=1e-3)
