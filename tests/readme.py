@@ -13,7 +13,7 @@ import published
 
 from perfsim.calibrate.sources import read_clusters
 from perfsim.catalog import Catalog, shipped
-from perfsim.cluster.growth import errors as growth_errors
+from perfsim.cluster import carried as growth_errors
 from perfsim.inventory import rows
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario

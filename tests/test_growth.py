@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.catalog import shipped
+from perfsim.cluster.carried import growth_error, interpolation_error
 from perfsim.cluster.growth import Growth
 from perfsim.cluster.growth.chain import binomial, chain
 from perfsim.cluster.growth.choice import LABELS, TunedChoice, bus_bandwidth, tune
 from perfsim.cluster.growth.communicator import Communicator, communicator
 from perfsim.cluster.growth.doubling import doubling, open_mpi
-from perfsim.cluster.growth.errors import growth_error, interpolation_error
 from perfsim.cluster.growth.exchange import exchange
 from perfsim.cluster.growth.grow import call_seconds, inside_share
 from perfsim.cluster.growth.lines import look

@@ -47,7 +47,7 @@ def nets(tmp_path: Path) -> Path:
 
 def imported(capsys: pytest.CaptureFixture[str], file: Path, nets: Path, *more: str | Path):
     arguments = ("calibrate", "import", file, "--name", "ours", "--out", nets, *more)
-    return run(capsys, *arguments)
+    return run(capsys, *arguments, "--force")
 
 
 def nothing_written(folder: Path) -> bool:
@@ -150,6 +150,32 @@ def test_json_says_the_same(capsys, tmp_path, nets) -> None:
     assert (measured["collective"], measured["sizes"]) == ("all_reduce", 13)
     assert (measured["from_bytes"], measured["to_bytes"]) == (8, 8 * 4**12)
     assert found["skipped"] == [] and any("gamma" in one for one in found["not_told"])
+
+
+def test_a_network_that_is_there_is_replaced_by_force_alone(capsys, tmp_path, nets) -> None:
+    file = own(tmp_path / "a.csv")
+    imported(capsys, file, nets)
+    before = {path.name: path.read_text() for path in nets.iterdir()}
+    left, out, err = run(capsys, "calibrate", "import", file, "--name", "ours", "--out", nets)
+    assert (left, out) == (2, "") and "is there already; --force replaces it" in err
+    assert {path.name: path.read_text() for path in nets.iterdir()} == before
+    left, out, err = run(capsys, "calibrate", "import", file, "--name", "10gbe", "--out", nets)
+    assert (left, out) == (2, "") and "'10gbe' is a network that ships with perfsim" in err
+
+
+def test_files_that_differ_are_warned_of(capsys, tmp_path, nets) -> None:
+    """Half and one and a half times the time: a middle that was never measured."""
+    first = own(tmp_path / "a.csv")
+    second = tmp_path / "b.csv"
+    slow = [
+        ",".join([*line.split(",")[:5], str(3 * float(line.split(",")[5])), *line.split(",")[6:]])
+        if line.startswith("all_reduce")
+        else line
+        for line in first.read_text().splitlines()
+    ]
+    second.write_text("\n".join(slow) + "\n")
+    left, out, _ = imported(capsys, first, nets, second)
+    assert left == 0 and "repeats differ by +-50%" in out
 
 
 def test_importing_again_replaces_both_files(capsys, tmp_path, nets) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.cluster import Cluster, Network, make_cluster, read_network
+from perfsim.cluster.carried import growth_error, interpolation_error
 from perfsim.cluster.growth import Growth
-from perfsim.cluster.growth.errors import growth_error, interpolation_error
 from perfsim.cluster.growth.grow import call_seconds, inside_share
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.sibling import floor, gathering_floor, sibling

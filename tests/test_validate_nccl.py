@@ -379,7 +379,7 @@ def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
 
 @cache
 def collected() -> Report:
-    return validate_nccl(from_folder(COLLECTED))
+    return validate_nccl(from_folder(COLLECTED)[0])
 
 
 @cache

@@ -15,7 +15,7 @@ from perfsim.calibrate.network_fit import NetworkFit, fit_network, order
 from perfsim.calibrate.network_report import network_report
 from perfsim.calibrate.network_toml import network_toml
 from perfsim.calibrate.reading import read_file
-from perfsim.catalog import Catalog
+from perfsim.catalog import Catalog, shipped
 from perfsim.cluster.measured import Curve, merge
 from perfsim.cluster.network import NUMBER
 from perfsim.collectives import COLLECTIVES
@@ -116,6 +116,7 @@ def import_files(
     nics_per_node: int = 1,
     skip_bad: bool = False,
     full: bool = False,
+    force: bool = False,
     profiles: str | Path | None = None,
 ) -> Imported:
     """Read files, fit a network and write ``NAME.toml`` and ``NAME.curves.csv``.
@@ -129,6 +130,7 @@ def import_files(
     nics_per_node : NICs that the GPUs of a node share
     skip_bad : leave damaged lines out and list them
     full : let the report hold that of each fit behind it
+    force : replace a network of that name
 
     Raises
     ------
@@ -176,7 +178,9 @@ def import_files(
         "licence": "the user's own",
         "date": "not stated",
     }
-    network, beside = write_network(where, network_toml(fit, head, knots=False), merged, about)
+    network, beside = write_network(
+        where, network_toml(fit, head, knots=False), merged, about, replaces=force
+    )
     return Imported(
         name, network, beside, network_report(fit, name, full=full), fit, tuple(skipped)
     )
@@ -191,6 +195,10 @@ def _check(name: str, transport: str, nics_per_node: int, collective: str | None
     if NUMBER.fullmatch(name):
         raise RequestError(
             f"--name: {shown(name)} reads as a number, which --net takes for a rate; add a letter."
+        )
+    if (shipped() / "networks" / f"{name}.toml").is_file():
+        raise RequestError(
+            f"--name: {name!r} is a network that ships with perfsim; take another name."
         )
     if not transport.strip():
         raise RequestError("--transport: is empty; write a word such as tcp, ib, efa or nvlink.")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from perfsim.calibrate.hop_figures import hop_figures
 from perfsim.calibrate.link_gamma import gamma_of
 from perfsim.calibrate.link_hops import cluster_of, errors_of, floor_error, wired
 from perfsim.calibrate.link_latency import Start, latencies_of, same_hops
@@ -13,6 +14,7 @@ from perfsim.calibrate.link_protocol import held_curves, protocol_fits
 from perfsim.calibrate.link_rate import clearest, rate_of, tree_rate_of
 from perfsim.calibrate.robust import FitResult
 from perfsim.cluster.growth.choice import TunedChoice
+from perfsim.cluster.growth.sibling import SMALL_BYTES
 from perfsim.cluster.latency import Latency
 from perfsim.cluster.link import Link
 from perfsim.cluster.measured import Curve
@@ -95,7 +97,10 @@ def fit_link(
     }
     latencies, starts = latencies_of(reference, whole, wiring, of)
     ring, tree = latencies["ring"], latencies["tree"]
-    if of == "inter" and choice is not None and reference is whole:
+    if min(curve.size_bytes[0] for curve in (reference, whole)) > SMALL_BYTES:
+        untold.append("latency: measure small messages, from 8 B on; NCCL's own figures are taken")
+        ring, tree = hop_figures(of, reference)
+    elif of == "inter" and choice is not None and reference is whole:
         ring = same_hops(ring, tree, choice, whole)
     members = [curve.ranks for curve in curves]
     link = Link("", rate, tree_rate, gamma, ring, tree, (min(members), max(members)))

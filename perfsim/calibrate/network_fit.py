@@ -19,6 +19,9 @@ __all__ = ["NetworkFit", "fit_network", "inside_preset", "order"]
 
 CLASSES = ("intra", "inter")
 
+DIFFERENT = 0.2
+"""Repeats further apart than this, +-, are hardly of one thing: those of our data reach 18 %."""
+
 
 @dataclass(frozen=True)
 class NetworkFit:
@@ -40,6 +43,11 @@ class NetworkFit:
         """Return a sentence a curve that falls as size grows, and a point that was left out."""
         found = []
         for curve in self.curves:
+            if curve.spread is not None and curve.spread > DIFFERENT:
+                found.append(
+                    f"{curve.name}: repeats differ by +-{curve.spread:.0%}, and their middle is"
+                    " taken; are all files of one cluster and one setting?"
+                )
             falls = curve.falls()
             if falls:
                 worst = max(falls, key=lambda fall: fall[2])

@@ -76,6 +76,9 @@ def import_measurements(
         str,
         typer.Option("--report", metavar="WORD", help="short, or full: with each fit behind it."),
     ] = "short",
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a network of your own of that name.")
+    ] = False,
     profiles: Profiles = None,
     json: Json = False,
 ) -> None:
@@ -98,6 +101,7 @@ def import_measurements(
         nics_per_node=nics_per_node,
         skip_bad=skip_bad,
         full=report == "full",
+        force=force,
         profiles=profiles,
     )
     for line in made.skipped:

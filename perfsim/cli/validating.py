@@ -42,6 +42,9 @@ def validate_collectives(
             help="Folder of measured curves (nccl-tests output, JSON, CSV); default: what ships.",
         ),
     ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave damaged lines out and name them.")
+    ] = False,
     profiles: Profiles = None,
     out: Out = None,
     json: Json = False,
@@ -52,7 +55,13 @@ def validate_collectives(
     from perfsim.validate.nccl import validate_nccl
     from perfsim.validate.nccl.source import from_folder, shipped_curves
 
-    curves = from_folder(data) if data is not None else shipped_curves(Catalog(profiles))
+    left: list[str] = []
+    if data is None:
+        curves = shipped_curves(Catalog(profiles))
+    else:
+        curves, left = from_folder(data, skip_bad=skip_bad)
+    for line in left:
+        typer.echo(f"perfsim: left out: {line}", err=True)
     report = validate_nccl(curves)
     result = report.as_dict()
     if out is not None:

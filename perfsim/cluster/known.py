@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from perfsim.cluster.carried import growth_error, interpolation_error
 from perfsim.cluster.growth.choice import TunedChoice
-from perfsim.cluster.growth.errors import growth_error, interpolation_error
-from perfsim.cluster.growth.grow import Growth, inside_share
+from perfsim.cluster.growth.grow import Growth, call_seconds, inside_share
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.sibling import (
     FLOOR_BYTES,
@@ -189,7 +189,7 @@ def _exact(place: Place, curve: Curve, model: Callable[[float], float] | None) -
     if model is None or model(edge) <= 0:
         seconds = reach(curve, size)
     else:
-        seconds = curve.at(edge) * model(size) / model(edge)
+        seconds = max(curve.at(edge) * model(size) / model(edge), call_seconds(curve))
     untold = size < edge and edge > SMALL_BYTES  # no message was small enough to show a latency
     spread = None if untold else max(spread or 0.0, growth_error(size / edge))
     way = f", beyond {format_bytes(edge, 3)} in proportion to the links' formula"

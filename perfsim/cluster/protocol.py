@@ -13,6 +13,9 @@ from perfsim.quantity import Quantity
 
 __all__ = ["fixed", "link_class"]
 
+SMALL_BYTES = 65536.0
+"""Up to about here NCCL takes LL by itself; its tuner switches at 16 KiB to 1 MiB."""
+
 
 def link_class(link: Link, of: str) -> str:
     """Return a link's class in NCCL's figures: net between nodes, nvlink or pci inside.
@@ -32,8 +35,8 @@ def fixed(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
     """Return a link as one protocol sees it: as measured with it held fixed, else derived.
 
     Derived, the rates are cut by the protocol's share. The latency is the larger of the curve,
-    which holds NCCL's own choice at each size, and the small-message latency times the protocol's
-    factor; so that no fixed protocol is faster than the choice.
+    which holds NCCL's own choice at each size, and, up to 64 KiB, the small-message latency times
+    the protocol's factor; so that no fixed protocol is faster than the choice.
 
     Parameters
     ----------
@@ -63,9 +66,22 @@ def fixed(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
     def raised(curve: Latency, algorithm: str) -> Latency:
         factor = protocol_factors(protocol, version, kind, algorithm)[0]
         least_s = factor * curve.alpha_s[0]
-        alphas = tuple(max(alpha_s, least_s) for alpha_s in curve.alpha_s)
-        source = f"at least {factor:.3g} times that of LL ({protocol}): {curve.source}"
-        return replace(curve, alpha_s=alphas, kind="derived", source=source)
+        if least_s <= curve.alpha_s[0]:
+            return replace(curve, kind="derived", source=f"as NCCL chooses: {curve.source}")
+        # Larger messages are Simple's by NCCL's own choice: what was fitted there is theirs.
+        sizes = [size for size in curve.size_bytes if size < SMALL_BYTES]
+        alphas = [max(curve.at(size), least_s) for size in sizes]
+        sizes += [SMALL_BYTES, 2.0 * SMALL_BYTES]
+        alphas += [max(curve.at(SMALL_BYTES), least_s), curve.at(2.0 * SMALL_BYTES)]
+        large = [size for size in curve.size_bytes if size > sizes[-1]]
+        source = f"up to 64 KiB at least {factor:.3g} times that of LL ({protocol}): {curve.source}"
+        return replace(
+            curve,
+            size_bytes=(*sizes, *large),
+            alpha_s=(*alphas, *(curve.at(size) for size in large)),
+            kind="derived",
+            source=source,
+        )
 
     return replace(
         link,

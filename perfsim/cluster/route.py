@@ -82,6 +82,11 @@ class Route:
             of: link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1]
             for of, link in wiring.links.items()
         }
+        self.away = {
+            of: wiring.members[of] / link.ranks[1 if wiring.members[of] > link.ranks[1] else 0]
+            for of, link in wiring.links.items()
+            if link.ranks is not None
+        }
         self.rates = self._rates_in_use(wiring)
         self.latencies = self._latencies_in_use()
 
@@ -96,7 +101,7 @@ class Route:
         seconds = self.seconds(size_bytes)
         latency_s = seconds - parts.transfer_s
         rates = [
-            Term(name, rate, self.outside[of] or _beyond(rate, size_bytes))
+            Term(name, self._wide(of, rate), self.outside[of] or _beyond(rate, size_bytes))
             for name, of, rate in self.rates
         ]
         alphas = [self._alpha(of, size_bytes, hops) for of in self.latencies]
@@ -107,6 +112,15 @@ class Route:
             _spread([(latency_s, alphas), (parts.transfer_s, rates)]),
             (*rates, *alphas),
         )
+
+    def _wide(self, of: str, quantity: Quantity) -> Quantity:
+        """Return a link's number with the error of carrying it outside the ranks measured."""
+        if not self.outside[of]:
+            return quantity
+        from perfsim.cluster.carried import growth_error
+
+        spread = max(quantity.spread or 0.0, growth_error(self.away[of]))
+        return replace(quantity, spread=spread)
 
     def _paths(self, wiring: Wiring) -> list[Path]:
         """Return the path over all hops and, past the range, the longest inside it: a floor."""
@@ -125,7 +139,7 @@ class Route:
 
     def _alpha(self, of: str, size_bytes: float, hops: Hops) -> Term:
         alpha_s = hops.alpha_inter_s if of == "inter" else hops.alpha_intra_s
-        alpha = self.curves[of].quantity(alpha_s)
+        alpha = self._wide(of, self.curves[of].quantity(alpha_s))
         name = f"{of} {self.algorithm.latency} latency at {format_bytes(size_bytes, 3)}"
         return Term(name, alpha, self.outside[of] or _beyond(alpha, size_bytes))
 

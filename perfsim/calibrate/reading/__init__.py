@@ -20,7 +20,7 @@ from perfsim.calibrate.rows import Given, Rows, known
 from perfsim.cluster.measured import Curve, merge
 from perfsim.errors import DataError
 
-__all__ = ["Reading", "formats", "read_file", "read_folder"]
+__all__ = ["SUFFIXES", "Reading", "formats", "read_file", "read_folder"]
 
 LARGEST = 512 * 2**20
 """Bytes of a file that is read at all: logs of a day are far smaller."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.cluster.growth.errors import COLUMNS, SCHEMA
+from perfsim.cluster.carried import COLUMNS, SCHEMA
 from perfsim.files import write_text
 from perfsim.validate.nccl.report import Report
 
@@ -58,7 +58,7 @@ def _main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="table to write")
     parser.add_argument("--date", required=True, help="date of the measurement, such as 2026-11-21")
     given = parser.parse_args()
-    write_text(given.out, growth_table(validate_nccl(from_folder(given.data)), given.date))
+    write_text(given.out, growth_table(validate_nccl(from_folder(given.data)[0]), given.date))
 
 
 if __name__ == "__main__":

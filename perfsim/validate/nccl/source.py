@@ -10,23 +10,35 @@ from perfsim.cluster.measured import Curve
 __all__ = ["from_folder", "shipped_curves"]
 
 
-def from_folder(folder: Path) -> list[tuple[str, Curve]]:
-    """Return (cluster, curve) of every file of measurements in a folder, in any known form.
+def from_folder(
+    folder: Path, *, skip_bad: bool = False
+) -> tuple[list[tuple[str, Curve]], list[str]]:
+    """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
 
-    The cluster is the series that a file names, else the file itself.
+    The cluster is the series that a file names, else the file itself. Left out are files of no
+    known form, and damaged lines with ``skip_bad``.
 
     Raises
     ------
     DataError
-        If the folder holds none, or a file is damaged.
+        If the folder holds none, or a line is damaged.
     """
-    from perfsim.calibrate.reading import read_folder
+    from perfsim.calibrate.reading import SUFFIXES, read_folder
 
-    return [
+    found = read_folder(folder, skip_bad=skip_bad)
+    curves = [
         (curve.series or path.stem, curve)
-        for path, reading in read_folder(folder).items()
+        for path, reading in found.items()
         for curve in reading.curves
     ]
+    left = [line for reading in found.values() for line in reading.skipped]
+    files = (one for one in folder.rglob("*") if one.is_file() and one not in found)
+    left += [
+        f"{path}: no measurements in a form that is known"
+        for path in sorted(files)
+        if path.suffix.lower() in SUFFIXES
+    ]
+    return curves, left
 
 
 def shipped_curves(catalog: Catalog) -> list[tuple[str, Curve]]:
