@@ -11,7 +11,8 @@ from typing import Any
 from perfsim import fusion
 from perfsim.anchor import Carried, carry
 from perfsim.catalog import Catalog, is_own
-from perfsim.cluster.cluster import Cluster, make_cluster
+from perfsim.cluster.cluster import Cluster
+from perfsim.cluster.make import make_cluster
 from perfsim.cluster.network import Network, load_network
 from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
 from perfsim.device import Device, load_device

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.cluster.behind import behind, inside
-from perfsim.cluster.cluster import Cluster, make_cluster
+from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.fabric import Fabric, NodeFabric
 from perfsim.cluster.flows import PATTERNS
 from perfsim.cluster.link import Link, custom_link
+from perfsim.cluster.make import make_cluster
 from perfsim.cluster.network import read_network
 from perfsim.errors import RequestError
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from perfsim.cluster.cluster import Cluster, make_cluster
+from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.latency import Latency
 from perfsim.cluster.link import Link, custom_link
+from perfsim.cluster.make import make_cluster
 from perfsim.cluster.network import Network, load_network, read_network
 
 __all__ = [

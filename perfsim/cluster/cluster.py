@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perfsim.cluster.link import Link
-from perfsim.cluster.network import Network
-from perfsim.cluster.placement import place
 from perfsim.cluster.route import Route
 from perfsim.cluster.wiring import Wiring
 from perfsim.collectives import algorithm as find_algorithm
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from perfsim.cluster.fabric.intra import NodeFabric
     from perfsim.cluster.known import Known
 
-__all__ = ["Cluster", "make_cluster"]
+__all__ = ["Cluster"]
 
 FREE = Cost(0.0)
 
@@ -275,78 +273,3 @@ class Cluster:
 def _without_fabric(cluster: Cluster) -> Cluster:
     empty: dict[str, Cluster] = {}
     return replace(cluster, fabric=None, narrowed=False, _routes={}, _costs={}, _plain=empty)
-
-
-def make_cluster(
-    gpus: int,
-    gpus_per_node: int | None,
-    placement: tuple[int, ...] | None,
-    net: Network,
-    intra_net: Network | None = None,
-    library: str | None = None,
-    oversubscription: float | None = None,
-    measured: bool = True,
-) -> Cluster:
-    """Return the cluster of ``gpus`` GPUs on a network.
-
-    Parameters
-    ----------
-    gpus : all GPUs
-    gpus_per_node : GPUs a node; None takes the network's, else 4, cut to a divisor of ``gpus``
-    placement : GPUs on each node, instead of ``gpus_per_node``
-    net : its ``inter`` link joins the nodes; its ``intra`` link, if any, the GPUs of a node
-    intra_net : its ``intra`` link joins the GPUs of a node instead
-    library : nccl, gloo or mpi; None is the one that the network was measured with
-    oversubscription : how many times narrower than the nodes' NICs the uplinks are, instead of
-        what the network's file says of its fabric
-    measured : let curves measured on the network come before its links' formulas; those of
-        another fabric than asked for, or with other links inside the nodes, do not
-
-    Raises
-    ------
-    RequestError
-        If the numbers do not fit each other, there is no such library, or a network lacks the
-        link that is needed.
-
-    Examples
-    --------
-    >>> from perfsim.catalog import Catalog
-    >>> from perfsim.cluster.network import load_network
-    >>> net = load_network("10Gbit/s,50us", Catalog(), "--net")
-    >>> cluster = make_cluster(8, 4, None, net)
-    >>> cluster.placement
-    (4, 4)
-    >>> round(cluster.cost("all_reduce", 1e6, "ring").seconds * 1e6)
-    2100
-    """
-    library = find_library(library or net.library).name  # raises, with the libraries there are
-    nodes = place(gpus, gpus_per_node, placement, net.gpus_per_node)
-    intra = None
-    if max(nodes) > 1:
-        if intra_net is None and "intra" not in net.links:
-            raise RequestError(
-                f"--intra-net: {net.name!r} says nothing of the link between the GPUs of a node;"
-                " name one, such as pcie3."
-            )
-        intra = (intra_net or net).link("intra", "--intra-net")
-    inter = net.link("inter", "--net") if len(nodes) > 1 else None
-    fabric, node = net.fabric, net.node if intra_net is None else None
-    narrowed = False
-    if oversubscription is not None and oversubscription > 1.0 and len(nodes) > 1:
-        from perfsim.cluster.fabric import oversubscribed
-
-        fabric, narrowed = oversubscribed(oversubscription), True
-    return Cluster(
-        gpus,
-        nodes,
-        inter,
-        intra,
-        net.nics_per_node,
-        library,
-        net.library,
-        net.known if measured else None,
-        fabric if len(nodes) > 1 else None,
-        node,
-        own_fabric=not narrowed,
-        narrowed=narrowed,
-    )
