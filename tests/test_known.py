@@ -328,3 +328,16 @@ def test_a_worse_network_is_never_faster_than_its_curve(ratio: float, size: floa
     least_s = usual.cost("all_reduce", size).seconds
     for pick in ("auto", "ring", "tree"):
         assert narrow.cost("all_reduce", size, pick).seconds >= least_s * (1 - 1e-9)
+
+
+def test_nodes_of_a_size_never_measured_are_extrapolated() -> None:
+    """As many GPUs as were measured, on half the nodes: what shares a NIC is another."""
+    link = replace(custom_link("10GB/s,5us", "--net"), ranks=(8, 16))
+    for inside, strange in ((8, True), (4, False)):
+        there = Cluster(16, (inside,) * (16 // inside), link, link, known=Known((curve(2),)))
+        assert there.strange is strange
+    there = Cluster(16, (8, 8), link, link, known=Known((curve(2),)))
+    cost = there.cost("all_reduce", 1e6, "ring")
+    inter = [term for term in cost.terms if term.term.startswith("inter")]
+    assert inter and all(term.extrapolated for term in inter)
+    assert all((term.quantity.spread or 0.0) >= growth_error(1.0) for term in inter)

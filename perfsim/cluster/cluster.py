@@ -80,6 +80,14 @@ class Cluster:
         """NICs of the scarcest node that carry traffic: a GPU drives at most one at a time."""
         return min(self.nics_per_node, *self.placement)
 
+    @property
+    def strange(self) -> bool:
+        """Whether the network was measured between nodes, but none of so many GPUs."""
+        if self.known is None or self.nodes == 1:
+            return False
+        across = [curve.gpus_per_node for curve in self.known.curves if curve.nodes > 1]
+        return bool(across) and self.gpus_per_node not in across
+
     def cost(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> Cost:
@@ -230,7 +238,7 @@ class Cluster:
                 inter,
                 intra,
             )
-            route = Route(found, wiring)
+            route = Route(found, wiring, self.strange)
             self._routes[key] = route
         return route
 

@@ -69,9 +69,11 @@ class Route:
     fall as GPUs are added (`Latency.gentle`); nor is it below that of the longest ring measured.
     Inside the nodes of such a ring, latency past 64 KiB stays what it is there while the wire
     between them is the slower one: more is a faster wire filling up, which does not show.
+
+    ``strange`` says that the link between nodes was never measured with so many GPUs on each.
     """
 
-    def __init__(self, algorithm: Algorithm, wiring: Wiring) -> None:
+    def __init__(self, algorithm: Algorithm, wiring: Wiring, strange: bool = False) -> None:
         self.algorithm = algorithm
         self.base = wiring.hops()
         self.curves: dict[str, Latency] = {
@@ -79,7 +81,8 @@ class Route:
         }
         self.paths = self._paths(wiring)
         self.outside = {
-            of: link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1]
+            of: (strange and of == "inter")
+            or (link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1])
             for of, link in wiring.links.items()
         }
         self.away = {
@@ -119,7 +122,7 @@ class Route:
             return quantity
         from perfsim.cluster.carried import growth_error
 
-        spread = max(quantity.spread or 0.0, growth_error(self.away[of]))
+        spread = max(quantity.spread or 0.0, growth_error(self.away.get(of, 1.0)))
         return replace(quantity, spread=spread)
 
     def _paths(self, wiring: Wiring) -> list[Path]:
