@@ -19,6 +19,7 @@ from perfsim.calibrate.fit import (
     hinge,
     segments,
 )
+from perfsim.calibrate.fit_report import fit_report
 
 SIZES = 2.0 ** np.arange(3, 28)
 
@@ -165,14 +166,14 @@ def test_bad_calls_say_what_is_wrong(times: list[float], loss: str, sentence: st
 def test_the_report_has_its_sections_units_and_errors() -> None:
     times = line(SIZES, 3e-5, 2e-10) * noise(7, SIZES.size, 0.03)
     found = fit(line, SIZES, times, start(), title="alpha + beta m")
-    lines = found.report().splitlines()
+    lines = fit_report(found).splitlines()
     heads = [text for text in lines if text.startswith("[[")]
     assert [head.split("]]")[0] for head in heads] == [
         "[[Fit Statistics",
         "[[Variables",
         "[[Correlations",
     ]
-    text = found.report()
+    text = fit_report(found)
     assert "8 B to 134.2 MB" in text and f"+/- {found.stderr('alpha'):.2g}" in text
     assert "s/B" in text and "C(alpha, beta) = " in text
     assert f"{found.median:.2%}" in text

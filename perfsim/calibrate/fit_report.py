@@ -27,7 +27,7 @@ def fit_report(result: FitResult) -> str:
     --------
     >>> from perfsim.calibrate.hinge import fit_line
     >>> size = [1e3, 1e4, 1e5, 1e6, 1e7]
-    >>> print(fit_line(size, [2e-5 + 1e-9 * one for one in size]).report().splitlines()[0])
+    >>> print(fit_report(fit_line(size, [2e-5 + 1e-9 * one for one in size])).splitlines()[0])
     [[Fit Statistics]]
     """
     free = [one for one in result.parameters if not one.fixed]

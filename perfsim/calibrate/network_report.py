@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfsim.calibrate.fit_report import fit_report
 from perfsim.calibrate.link_fit import LinkFit
 from perfsim.calibrate.network_fit import NetworkFit
 from perfsim.calibrate.robust import FitResult
@@ -53,7 +54,7 @@ def network_report(fit: NetworkFit, name: str, *, full: bool = False) -> str:
     lines.append("[[Warnings]]")
     lines += [f"    {sentence}" for sentence in fit.warnings()] or ["    none"]
     for title, found in _fits(fit, shapes) if full else []:
-        lines += ["", title, *(f"  {line}" for line in found.report().splitlines())]
+        lines += ["", title, *(f"  {line}" for line in fit_report(found).splitlines())]
     return "\n".join([f"network {name}", *lines])
 
 

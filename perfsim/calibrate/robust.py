@@ -69,12 +69,6 @@ class FitResult:
         """Return what the fitted model says for x."""
         return self.model(x, **self.values)
 
-    def report(self) -> str:
-        """Return the fit in words and columns, with units."""
-        from perfsim.calibrate.fit_report import fit_report
-
-        return fit_report(self)
-
 
 def fit(
     model: Model,
