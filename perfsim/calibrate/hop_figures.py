@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from perfsim.cluster.growth.communicator import communicator
+from perfsim.cluster.growth.communicator import communicator, figures_of
 from perfsim.cluster.latency import Latency
 from perfsim.cluster.measured import Curve
-from perfsim.library.nccl_figures import figures
 
 __all__ = ["hop_figures"]
 
@@ -33,8 +32,8 @@ def hop_figures(of: str, curve: Curve) -> tuple[Latency, Latency]:
     [(1.4e-05,), (1.4e-05,)]
     """
     told = communicator(curve)
-    version = "2.5.6" if told.version.startswith("2.4") else told.version
-    hop_us = figures(version).hop_us["net" if of == "inter" else told.intra]
+    version, known = figures_of(told)
+    hop_us = known.hop_us["net" if of == "inter" else told.intra]
     source = (
         f"{curve.source}: {curve.name} starts above 64 KiB and shows no latency; a Simple hop by"
         f" NCCL {version}'s tuner (src/graph/tuning.cc)"

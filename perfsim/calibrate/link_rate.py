@@ -16,9 +16,6 @@ from perfsim.quantity import Quantity
 
 __all__ = ["CLEAREST", "clearest", "rate_of", "tree_rate_of"]
 
-LARGE_SHARE = 1 / 16
-"""Messages from this share of the largest on tell the rate: beyond the steps of the middle."""
-
 WIRE_SHARE = 0.5
 """Of the largest message's time this much must be bytes, or the rate is not told."""
 
@@ -67,10 +64,10 @@ def _rate(curve: Curve, choice: TunedChoice | None) -> tuple[FitResult, float]:
         and choice.label(curve.ranks, curve.nodes, curve.size_bytes[-1])[0] == "tree"
     ):
         factor = 1.0
-    points = [(factor * n, t) for n, t in zip(curve.size_bytes, curve.seconds, strict=True)]
-    large = [point for point in points if point[0] >= LARGE_SHARE * points[-1][0]]
-    if len(large) < FEWEST:
-        large = points
+    points = curve.large()
+    if len(points) < FEWEST:
+        points = list(zip(curve.size_bytes, curve.seconds, strict=True))
+    large = [(factor * size, seconds) for size, seconds in points]
     more = f"measure at least {FEWEST} sizes, the largest 64 MiB or more"
     if len(large) < FEWEST:
         few = f"{len(large)} {'size' if len(large) == 1 else 'sizes'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from perfsim.cluster.link import Link
@@ -41,8 +42,7 @@ class Cluster:
     known : curves measured on the network, which come before the links' formulas
     fabric, node : switches between the nodes, links inside one; None: only NICs and the fitted
         link count
-    own_fabric : whether the links were measured through that fabric
-    narrowed : whether the fabric is narrower than what was measured
+    narrowed : whether the fabric is narrower than the one that the links were measured through
     """
 
     gpus: int
@@ -55,9 +55,7 @@ class Cluster:
     known: Known | None = None
     fabric: Fabric | None = None
     node: NodeFabric | None = None
-    own_fabric: bool = True
     narrowed: bool = False
-    _plain: dict[str, Cluster] = field(default_factory=dict, repr=False, compare=False)
     _routes: dict[tuple[str, str, str], Route] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -180,6 +178,13 @@ class Cluster:
             collective, size_bytes, self.placement, self.library, held, protocol, route.seconds
         )
 
+    @cached_property
+    def _as_measured(self) -> Cluster:
+        """The cluster without its fabric; kept, as its routes are."""
+        if self.fabric is None:
+            return self
+        return replace(self, fabric=None, narrowed=False, _routes={}, _costs={})
+
     def _changed(self, collective: str, size_bytes: float, route: Route) -> Cost | None:
         """Return what curves tell of the cluster as it was measured, times what is changed.
 
@@ -188,10 +193,7 @@ class Cluster:
         """
         if self.known is None or self.library != self.fitted_on:
             return None
-        plain = self
-        if self.fabric is not None:
-            # The routes of the cluster without its fabric are kept, as its own are.
-            plain = self._plain.setdefault("plain", _without_fabric(self))
+        plain = self._as_measured
         usual = plain._route(collective, plain.choice(collective, size_bytes))
         found = plain._known(collective, size_bytes, usual, AUTO, AUTO)
         usual_s = usual.seconds(size_bytes)
@@ -269,15 +271,10 @@ class Cluster:
                 flows,
                 self.placement,
                 self.nics_in_use,
-                measured_through=self.own_fabric,
+                measured_through=not self.narrowed,
             )
         if intra is not None and self.node is not None:
             from perfsim.cluster.behind import inside
 
             intra = inside(intra, self.node, self.gpus_per_node)
         return inter, intra
-
-
-def _without_fabric(cluster: Cluster) -> Cluster:
-    empty: dict[str, Cluster] = {}
-    return replace(cluster, fabric=None, narrowed=False, _routes={}, _costs={}, _plain=empty)

@@ -15,6 +15,7 @@ from perfsim.cluster.growth.sibling import (
     SMALL_BYTES,
     floor,
     gathering_floor,
+    half,
 )
 from perfsim.cluster.measured import Curve
 from perfsim.collectives import Hops, algorithm
@@ -168,7 +169,7 @@ class Known:
         latency_s = gathering_floor(
             floor_s, place.ranks, place.nodes, growth.call_s, inside_share(nearest)
         )
-        found_s = latency_s + max(time_s - floor_s, 0.0) / 2.0
+        found_s = half(time_s, floor_s, latency_s)
         return _cost(place, found_s, nearest, "fitted", error, not exact)
 
     def _growth(self, curves: Sequence[Curve]) -> Growth:

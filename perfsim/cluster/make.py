@@ -81,6 +81,5 @@ def make_cluster(
         net.known if measured else None,
         fabric if len(nodes) > 1 else None,
         node,
-        own_fabric=not narrowed,
         narrowed=narrowed,
     )

@@ -27,6 +27,9 @@ LIBRARIES = libraries()
 FALL = 0.1
 """A fall of the time by more than this fraction, as size grows, is worth a warning."""
 
+LARGE_SHARE = 1 / 16
+"""Messages from this share of the largest on tell a rate: beyond the steps of the middle."""
+
 MANY = 20
 """From so many repeats on, the 5 % to 95 % range speaks for the spread instead of the extremes."""
 
@@ -109,6 +112,18 @@ class Curve:
         shape = f"{self.nodes} x {self.gpus_per_node}" if even else f"{self.nodes} nodes"
         held = " ".join(word for word in (self.algorithm, self.protocol) if word)
         return f"{self.collective} on {self.ranks} GPUs ({shape}){f', {held}' if held else ''}"
+
+    def large(self) -> list[tuple[float, float]]:
+        """Return size and time of the messages that tell a rate, `LARGE_SHARE` of the largest on.
+
+        Examples
+        --------
+        >>> Curve("reduce", 2, 2, 1, (8.0, 8e6, 64e6), (1.0, 2.0, 9.0), "measured", "x").large()
+        [(8000000.0, 2.0), (64000000.0, 9.0)]
+        """
+        least = LARGE_SHARE * self.size_bytes[-1]
+        points = zip(self.size_bytes, self.seconds, strict=True)
+        return [point for point in points if point[0] >= least]
 
     def inside(self, size_bytes: float) -> bool:
         """Say whether a size lies in the range measured."""

@@ -27,9 +27,6 @@ AWAY = 3.0
 """A link and a curve of one network further apart than this, as a factor, contradict each other:
 a unit mistaken for its neighbour (bits for bytes, us for ms) is 8 or more."""
 
-LARGE_SHARE = 1 / 16
-"""Of a curve, messages from this share of the largest on tell a rate."""
-
 
 def self_check(network: Network, shape: tuple[int, int] | None = ALL) -> list[str]:
     """Return a sentence for each thing in a network that looks wrong, none where all is well.
@@ -109,12 +106,7 @@ def _against_link(curve: Curve, network: Network) -> list[str]:
         return []
     nics = min(network.nics_per_node, curve.gpus_per_node) if of == "inter" else 1
     factor = 2.0 * (curve.ranks - 1) / curve.ranks
-    large = [
-        factor * size / seconds
-        for size, seconds in zip(curve.size_bytes, curve.seconds, strict=True)
-        if size >= LARGE_SHARE * curve.size_bytes[-1]
-    ]
-    best = max(large)
+    best = max(factor * size / seconds for size, seconds in curve.large())
     stated = nics * link.rate.value
     if best <= AWAY * stated and stated <= AWAY * best:
         return []

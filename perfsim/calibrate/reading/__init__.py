@@ -75,14 +75,21 @@ def read_file(
     """
     path = Path(path)
     text = _text(path)
-    found = [(name, module) for name, module in formats().items() if module.matches(text, path)]
-    if not found:
+    name = _form(text, path)
+    if name is None:
         told = "; ".join(_title(module) for module in formats().values())
         raise DataError(f"holds no measurements in a form that is known: {told}", path=path)
-    name, module = found[0]
     if collective is not None:
         collective = known(collective, Rows(Path("--collective")))
-    given = Given(collective, ranks, nodes, gpus_per_node)
+    return _read(name, text, path, Given(collective, ranks, nodes, gpus_per_node), skip_bad)
+
+
+def _form(text: str, path: Path) -> str | None:
+    return next((name for name, one in formats().items() if one.matches(text, path)), None)
+
+
+def _read(name: str, text: str, path: Path, given: Given, skip_bad: bool) -> Reading:
+    module = formats()[name]
     curves, skipped = module.read(text, path, given=given, skip_bad=skip_bad)
     if not curves:
         raise DataError(f"{_title(module)}: no row is left", path=path)
@@ -112,8 +119,13 @@ def read_folder(
             continue
         if not wanted and file.suffix.lower() not in SUFFIXES:
             continue
-        if wanted or any(module.matches(_text(file), file) for module in formats().values()):
+        if wanted:
             found[file] = read_file(file, skip_bad=skip_bad)
+            continue
+        text = _text(file)
+        name = _form(text, file)
+        if name is not None:
+            found[file] = _read(name, text, file, Given(), skip_bad)
     if not found:
         raise DataError("holds no file with measurements of collectives", path=path)
     return found

@@ -16,27 +16,13 @@ __all__ = ["LABELS", "Label", "TunedChoice", "bus_bandwidth", "tune"]
 Label = tuple[str, str]
 """Algorithm (ring or tree) and kind of protocol (low_latency for LL and LL128, or simple)."""
 
-PAIRS = (
-    ("ring", "ll"),
-    ("ring", "ll128"),
-    ("ring", "simple"),
-    ("tree", "ll"),
-    ("tree", "ll128"),
-    ("tree", "simple"),
-)
-LABELS: tuple[Label, ...] = tuple(
-    (algorithm, "simple" if protocol == "simple" else "low_latency")
-    for algorithm, protocol in PAIRS
-)
+LABELS: tuple[Label, ...] = tuple(product(("ring", "tree"), ("low_latency", "simple")))
 
 CHANNELS = 16
 """Channels that the bandwidth is spread over: enough for no cap a channel to bind."""
 
 SEARCHED = (0.8, 1.0, 1.25)
 """Bandwidths that the search may have found, over the measured: a step of its grid either way."""
-
-LARGE = 16.0
-"""Messages down to the largest over this tell the bandwidth: several on any usual grid."""
 
 STEEP = 1.05
 """Log slope that no single algorithm exceeds: time grows at most with the size."""
@@ -166,9 +152,7 @@ def bus_bandwidth(curves: Sequence[Curve], tree_on_two: bool) -> float:
     """
     more = [curve for curve in curves if curve.nodes > 2]
     curve = max(more or curves, key=lambda one: one.nodes)
-    points = zip(curve.size_bytes, curve.seconds, strict=True)
-    least = curve.size_bytes[-1] / LARGE
-    bytes_a_second = max(size / seconds for size, seconds in points if size >= least)
+    bytes_a_second = max(size / seconds for size, seconds in curve.large())
     on_two = curve.nodes == 2 and tree_on_two and curve.gpus_per_node > 1
     factor = 1.0 if on_two else 2.0 * (curve.ranks - 1) / curve.ranks
     return factor * bytes_a_second / 1e9

@@ -6,13 +6,18 @@ import re
 from dataclasses import dataclass
 
 from perfsim.cluster.measured import Curve
+from perfsim.library.nccl_figures import figures
+from perfsim.library.nccl_record import Figures
 
-__all__ = ["Communicator", "communicator"]
+__all__ = ["Communicator", "communicator", "figures_of"]
 
 USUAL_VERSION = "2.21.5"
 """Where no version is stated: the last with the figures of 2.19 to 2.22, the middle of our data."""
 
 FIRST_TUNED = (2, 4)
+
+FIRST_FIGURES = "2.5.6"
+"""NCCL 2.4 has no figures a hop; the first that has them."""
 
 GENERATIONS = (
     ("blackwell", r"\b(G?B[23]00|RTX PRO 6000)\b"),
@@ -64,3 +69,15 @@ def communicator(curve: Curve) -> Communicator:
     link = re.search(r"NVLink|NVSwitch", inside, re.IGNORECASE)
     pci = bool(slot or without) and not link
     return Communicator(version, generation, "pci" if pci else "nvlink")
+
+
+def figures_of(of: Communicator) -> tuple[str, Figures]:
+    """Return the figures of NCCL's tuner for a communicator, and the version that they are of.
+
+    Examples
+    --------
+    >>> figures_of(Communicator("2.4.8", "volta", "nvlink"))[0]
+    '2.5.6'
+    """
+    version = FIRST_FIGURES if of.version.startswith("2.4") else of.version
+    return version, figures(version)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfsim.cluster.growth.chain import binomial, chain
 from perfsim.cluster.growth.choice import TunedChoice, tune
-from perfsim.cluster.growth.communicator import communicator
+from perfsim.cluster.growth.communicator import communicator, figures_of
 from perfsim.cluster.growth.doubling import open_mpi
 from perfsim.cluster.growth.exchange import exchange
 from perfsim.cluster.growth.reach import reach
@@ -15,12 +15,9 @@ from perfsim.cluster.growth.ring import ROUNDS, ring
 from perfsim.cluster.growth.sibling import FLOOR_BYTES, floor
 from perfsim.cluster.growth.tuned import TunedAllReduce, wire_bytes
 from perfsim.cluster.measured import Curve
-from perfsim.library.nccl_figures import Figures, figures
+from perfsim.library.nccl_record import Figures
 
 __all__ = ["Growth", "call_seconds", "inside_share"]
-
-FIRST_FIGURES = "2.5.6"
-"""NCCL 2.4 has no figures a hop; the first that has them."""
 
 
 class Growth:
@@ -188,4 +185,4 @@ def inside_share(curve: Curve) -> float:
 
 def _figures(curve: Curve) -> tuple[Figures, str]:
     of = communicator(curve)
-    return figures(FIRST_FIGURES if of.version.startswith("2.4") else of.version), of.intra
+    return figures_of(of)[1], of.intra

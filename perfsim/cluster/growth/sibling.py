@@ -7,7 +7,7 @@ import math
 from perfsim.cluster.growth.reach import SMALL_BYTES, reach
 from perfsim.cluster.measured import Curve
 
-__all__ = ["FLOOR_BYTES", "HALVES", "SMALL_BYTES", "gathering_floor", "sibling"]
+__all__ = ["FLOOR_BYTES", "HALVES", "SMALL_BYTES", "gathering_floor", "half", "sibling"]
 
 HALVES = ("all_gather", "reduce_scatter")
 
@@ -41,7 +41,18 @@ def sibling(curve: Curve, size_bytes: float, latency_s: float) -> float:
     """
     if curve.size_bytes[0] > SMALL_BYTES:
         return reach(curve, size_bytes) / 2.0
-    return latency_s + max(reach(curve, size_bytes) - floor(curve), 0.0) / 2.0
+    return half(reach(curve, size_bytes), floor(curve), latency_s)
+
+
+def half(time_s: float, floor_s: float, latency_s: float) -> float:
+    """Return L + (T - F) / 2, one half of an all-reduce with a floor of its own [s].
+
+    Examples
+    --------
+    >>> half(10.0, 2.0, 3.0)
+    7.0
+    """
+    return latency_s + max(time_s - floor_s, 0.0) / 2.0
 
 
 def floor(curve: Curve) -> float:
