@@ -225,7 +225,8 @@ def _network_notes(resolved: Resolved) -> list[str]:
     if files and scenario.protocol != AUTO:
         notes.append(
             f"The numbers of {' and '.join(files)} hold NCCL's own choice of protocol; those of"
-            f" {scenario.protocol} are derived by the ratios of NCCL's tuner."
+            f" {scenario.protocol} are derived by the ratios of NCCL's tuner, except where a"
+            " measurement held it."
         )
     if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
         notes.append(
