@@ -123,9 +123,9 @@ def with_neighbours(
 
     Tensors are copied in (2 passes) on the stream of the sends unless alone. Hierarchical: summed
     in the node, exchanged by its first rank, broadcast in the node. After the backward pass, each
-    peer's values are copied out (2 passes) and weighted and added (2 passes for the first peer's
-    weight, 3 an addition, that of the own values included); hierarchical: the own sum is copied
-    out and the mean divided by the node's ranks (2 passes each).
+    peer's values are copied out (2 passes, unless alone) and weighted and added (2 passes for the
+    first peer's weight, 3 an addition, that of the own values included); hierarchical: the own sum
+    is copied out too and the mean divided by the node's ranks (2 passes each).
 
     Examples
     --------

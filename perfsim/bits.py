@@ -6,11 +6,17 @@ extension of signSGD's authors, 32 signs in an int32 by shifts and masks that ar
 one; "bytes" as GRACE does, a whole byte a sign. Passes are counted operation by operation: a byte
 read or written is a quarter of a pass, a packed bit a 32nd.
 
+Who decodes what: after an all-gather all of them loop over the messages in Python, so launches
+grow with P (see ``perfsim.queued`` for what the points then stand for); 1-bit Adam's two steps
+unpack all pieces by one kernel.
+
 References
 ----------
 cupy: zhuangwang93/mergeComp@82bc96c3 mergeComp_dl/torch/util.py; bit2byte:
 jiaweizzhao/signSGD-with-Majority-Vote@5bebcd0f main/bit2byte-extension/bit2byte.cpp and
-main/compressor.py; bytes: sands-lab/grace@fd3a7f42 grace_dl/torch/compressor.
+main/compressor.py; bytes: sands-lab/grace@fd3a7f42 grace_dl/torch/compressor. Loops: grace
+grace_dl/torch/communicator/allgather.py, mergeComp communicator/pool_allgather.py; one kernel:
+deepspeedai/DeepSpeed@edaa7221 deepspeed/runtime/comm/nccl.py, compressed_allreduce.
 """
 
 from __future__ import annotations
@@ -21,17 +27,21 @@ from typing import Literal
 
 from perfsim.kernel import FLOAT, Kernel, elementwise
 from perfsim.method import Compute, Send, Stage, World
+from perfsim.queued import in_turn, summed
 
 __all__ = [
+    "SIGN_WIRE",
     "STREAM",
     "Exchange",
     "Packing",
     "between_nodes",
     "gathered_from_all",
+    "majority",
     "one_node",
     "sign_bytes",
     "sign_decode",
     "sign_encode",
+    "sign_fusion",
     "summed_levels",
     "two_step",
 ]
@@ -42,13 +52,16 @@ Exchange = Literal["all_gather", "two_step"]
 STREAM = "communication"
 """The stream that sends go on; kernels on it take their place in line."""
 
+SIGN_WIRE = "(ceil(n / 8) if packing == 'bits' else n if packing == 'bytes' else 4 * ceil(n / 32))"
+"""``sign_bytes`` as part of a method's ``wire``."""
+
 ENCODE = {"bits": (1 + 17 / 32, 2), "bit2byte": (16 + 25 / 32, 160), "bytes": (1.75, 2)}
 """Passes and launches. Compare (1.25) and pack booleans (9/32); sign, pad and cast (6), then 11
 passes over a 32nd for 31 of 32 parts, and 4 more; compare and cast booleans (0.5)."""
 
-DECODE = {"bits": (8 + 17 / 32, 5), "bit2byte": (17.0, 101), "bytes": (8.25, 4)}
+DECODE = {"bits": (5 + 17 / 32, 4), "bit2byte": (14.0, 100), "bytes": (5.25, 3)}
 """Unpack (9/32; ones, 7 passes over a 32nd for each of 32 parts), cast to float (1.25; 2), twice
-and minus one (4; 4), added to the sum (3)."""
+and minus one (4; 4)."""
 
 SCALE = (3.0, 2)
 """Magnitude and its mean."""
@@ -83,16 +96,27 @@ def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) 
 
 
 def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
-    """Return the unpacking of one message and its addition to the sum.
-
-    The measured kernel is taken to cover scale and addition: it takes longer than all of it would
-    at the memory's bandwidth.
-    """
+    """Return the unpacking of one message; the measured kernel holds the scale in any case."""
     passes, launches = DECODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALED[0], launches + SCALED[1]
     name = "efsign_decode" if packing == "bits" else "elementwise"
     return Kernel(name, elements, FLOAT * elements * passes, launches=launches)
+
+
+def majority(elements: int) -> Kernel:
+    """Return the sign of a sum of votes: compare (1.25), twice (1.25), minus one (2)."""
+    return elementwise(elements, 4.5, 3)
+
+
+def sign_fusion(exchange: str) -> str:
+    """Return the fusion policy of the code that exchanges signs so.
+
+    GRACE and Espresso work tensor by tensor, MergeComp too unless its schedule fuses. DeepSpeed
+    flattens all parameters before its two steps; the authors of signSGD flatten tensors up to
+    100 MB for their server, all of it after the backward pass.
+    """
+    return "whole" if exchange in ("server", "two_step") else "none"
 
 
 def gathered_from_all(
@@ -105,7 +129,7 @@ def gathered_from_all(
     """Return encode in the hook, an all-gather a part of the message, and P decodes afterwards.
 
     ``sent_bytes`` are the parts that one rank sends, ``decode`` what is run for each rank's
-    message after the backward pass, ``finish`` once.
+    message in one loop after the backward pass, ``finish`` once.
 
     Examples
     --------
@@ -117,7 +141,7 @@ def gathered_from_all(
     return [
         Compute(tuple(encode), "compress"),
         *(Send("all_gather", float(part * ranks)) for part in sent_bytes),
-        Compute(tuple(decode) * ranks + tuple(finish), "decompress", earliest="backward"),
+        Compute(in_turn(decode, ranks) + tuple(finish), "decompress", earliest="backward"),
     ]
 
 
@@ -198,7 +222,11 @@ def between_nodes(
             Send("all_gather", float(part * world.nodes), group="across")
             for part in sent_bytes(share)
         ),
-        Compute((decode(share),) * world.nodes, "decompress", STREAM),
+        Compute(
+            (*in_turn([decode(share)], world.nodes), summed(share, world.nodes)),
+            "decompress",
+            STREAM,
+        ),
         *([Send("all_gather", whole, group="node")] if inside else []),
     ]
 

@@ -121,6 +121,9 @@ class Catalog:
             return path
         if name in found:
             return found[name]
+        if path.suffix == ".toml" or len(path.parts) > 1:
+            shipped_too = "`perfsim list scenarios` shows those that ship"
+            raise RequestError(f"--scenario: there is no file {shown(name)}; {shipped_too}.")
         raise unknown("--scenario", name, found, "scenarios")
 
 

@@ -57,7 +57,7 @@ class DataError(PerfsimError):
 
 MOST_NAMED = 40
 """So many names a message lists; of more it shows some, those that hold what was written first."""
-SOME_NAMED = 8
+SOME_NAMED = 3
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
@@ -109,9 +109,12 @@ RULES = {
     "int_type": "a whole number is needed",
     "float_parsing": "a number is needed",
     "float_type": "a number is needed",
+    "finite_number": "a finite number is needed",
     "bool_parsing": "true or false is needed",
     "bool_type": "true or false is needed",
     "string_type": "a text is needed",
+    "dict_type": "a table of names and values is needed",
+    "tuple_type": "a list is needed",
     "string_too_short": "it must not be empty",
     "greater_than_equal": "at least {ge} is needed",
     "greater_than": "more than {gt} is needed",

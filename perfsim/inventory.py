@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from perfsim.catalog import Catalog
-from perfsim.errors import unknown
+from perfsim.errors import RequestError, unknown
 from perfsim.units import format_bytes, format_count, format_rate, format_seconds
 
 if TYPE_CHECKING:
@@ -388,59 +387,29 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _method(name: str, catalog: Catalog) -> dict[str, Any]:
-    from perfsim.methods import method_class, method_name
+    from perfsim.method_description import describe_method
 
-    cls = method_class(name)
-    return {
-        "method": method_name(name),
-        "summary": cls.summary,
-        "how": " ".join((inspect.getdoc(cls) or "").split()),
-        "options": [
-            {
-                "option": option,
-                "default": field.default,
-                "allowed": _allowed(field),
-                "what": field.description or "",
-            }
-            for option, field in cls.model_fields.items()
-        ],
-        "default_fusion": cls.fusion,
-        "family": cls.family,
-        "needs": cls.needs or "nothing else",
-        "source": cls.citation,
-    }
-
-
-def _allowed(field: Any) -> str:
-    from typing import get_args
-
-    choices = get_args(field.annotation)
-    kind = field.annotation
-    if type(None) in choices:
-        kind, optional = choices[0], " or none"
-    elif choices:
-        return " or ".join(map(str, choices))
-    else:
-        optional = ""
-    words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-    limits = [
-        f"{word} {getattr(limit, key):g}"
-        for limit in field.metadata
-        for key, word in words.items()
-        if hasattr(limit, key)
-    ]
-    return " ".join([kind.__name__, " and ".join(limits)]).strip() + optional
+    return describe_method(name, catalog)
 
 
 def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
+    from perfsim.methods import AUTO, load_method
     from perfsim.scenario import make_scenario, read_file
+    from perfsim.validate.claim import claims_of
 
     data = read_file(catalog.scenario(name))
     scenario = make_scenario(data["scenario"], name)
+    if scenario.method.lower() != AUTO:
+        try:
+            load_method(scenario.method, scenario.options)
+        except RequestError as error:
+            raise RequestError(f"{name}: {error}") from None
+    claims = [claim.as_dict() for claim in claims_of(name, catalog)]
     return {
         "name": name,
         **{key: data[key] for key in ("title", "source", "notes") if key in data},
         "scenario": scenario.model_dump(exclude_none=True, mode="json"),
+        **({"claims": claims} if claims else {}),
     }
 
 

@@ -6,22 +6,25 @@ A method knows gradients, buckets, kernels and collectives by their interfaces o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from perfsim.fusion.bucket import Bucket
+from perfsim.option import SET, OnlyWith, choices_read, truth_for_number
 from perfsim.profile import Gradient
 from perfsim.stage import Compute, Job, Moment, Point, Round, Send, Stage
 from perfsim.world import World
 
 __all__ = [
     "FAMILIES",
+    "SET",
     "Compute",
     "Job",
     "Method",
     "Moment",
+    "OnlyWith",
     "Point",
     "Round",
     "Send",
@@ -55,6 +58,9 @@ class Method(BaseModel):
     ``wire`` gives the bytes that a rank sends an iteration for one matrix, as an expression of P
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
     side), the method's options by name, and log2, ceil, min and max.
+
+    An option without effect unless others have certain values says so by ``OnlyWith``; where it is
+    given all the same it is refused.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -69,6 +75,38 @@ class Method(BaseModel):
     decides: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "issue"
     first_needed_first: ClassVar[bool] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, values: Any) -> Any:
+        wrong = truth_for_number(cls, values)
+        if wrong:
+            given = f"{wrong}={str(values[wrong]).lower()}"
+            raise ValueError(f"{given} is not allowed: a number is needed")
+        return choices_read(cls, values) if isinstance(values, Mapping) else values
+
+    @model_validator(mode="after")
+    def _given_options_have_an_effect(self) -> Self:
+        for option in type(self).model_fields:
+            for mark in self.only_with(option):
+                unmet = mark.unmet(self)
+                if unmet and option in self.model_fields_set:
+                    given = f"{option}={getattr(self, option)}"
+                    raise ValueError(f"{given} has no effect {unmet}, or leave {option} out")
+        return self
+
+    @classmethod
+    def only_with(cls, option: str) -> list[OnlyWith]:
+        """Return what an option needs of others to have an effect."""
+        return [mark for mark in cls.model_fields[option].metadata if isinstance(mark, OnlyWith)]
+
+    def in_effect(self) -> dict[str, Any]:
+        """Return the options that have an effect, with their values."""
+        return {
+            option: value
+            for option, value in self.model_dump().items()
+            if not any(mark.unmet(self) for mark in self.only_with(option))
+        }
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return what happens to one bucket, in order; each stage waits for the one before it."""

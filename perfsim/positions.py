@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfsim.errors import DataError
 from perfsim.limits import COUNT, shown
 from perfsim.table import number, read_lines, read_table
 
-__all__ = ["BESIDE", "COLUMNS", "SCHEMA", "read_positions"]
+if TYPE_CHECKING:
+    from perfsim.profile import Profile
+
+__all__ = ["BESIDE", "COLUMNS", "SCHEMA", "read_positions", "registered"]
 
 SCHEMA = "perfsim/positions/1"
 COLUMNS = ("layer", "positions")
@@ -21,14 +25,30 @@ BESIDE = ".positions.csv"
 """What follows a model's name in the file of its positions."""
 
 
-def read_positions(path: Path, layers: Iterable[str]) -> dict[str, int]:
-    """Return layer -> positions; ``layers`` are those that the model has.
+REGISTERED = ("conv", "linear")
+"""Kinds of layers that K-FAC preconditions."""
+NAMED = 3
+"""So many lacking layers a message names."""
+
+
+def registered(profile: Profile) -> list[str]:
+    """Return the layers whose positions a file must hold: convolutions and dense layers."""
+    matrices = {gradient.layer for gradient in profile.gradients if len(gradient.shape) > 1}
+    return [
+        layer.name
+        for place, layer in enumerate(profile.layers)
+        if place in matrices and layer.kind in REGISTERED
+    ]
+
+
+def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()) -> dict[str, int]:
+    """Return layer -> positions; ``layers`` are those of the model, all ``needed`` must be there.
 
     Raises
     ------
     DataError
-        If the file cannot be read, breaks the format, is of another model, or names a layer twice
-        or one that the model lacks.
+        If the file cannot be read, breaks the format, is of another model, names a layer twice
+        or one that the model lacks, or lacks a needed one.
     """
     known = set(layers)
     found: dict[str, int] = {}
@@ -50,5 +70,13 @@ def read_positions(path: Path, layers: Iterable[str]) -> dict[str, int]:
             number(
                 cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT
             )
+        )
+    lacking = [name for name in needed if name not in found]
+    if lacking:
+        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        raise DataError(
+            f"lacks {', '.join(lacking[:NAMED])}{more}: every convolution and dense layer of the"
+            " model needs its positions",
+            path=path,
         )
     return found

@@ -9,20 +9,20 @@ from typing import Any
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
+from perfsim.own_fusion import WHY_KEPT, check_fusion_options, for_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import Scenario
-from perfsim.validate.measurements.record import RECORD, read_record
 
-__all__ = ["AUTO", "CAVEAT", "Ranking", "rank"]
+__all__ = ["CAVEAT", "SCHEMA", "Ranking", "rank"]
 
-AUTO = "auto"
+SCHEMA = "perfsim/ranking/1"
 
 ALIKE = 1e-6
 """Iterations within this part of each other are the same."""
 
 CAVEAT = (
-    "Ranked by time per iteration only: methods that compress, delay or skip exchanges may need"
-    " more iterations for the same accuracy, and some need more than GPUs and a network."
+    "Ranked by iteration time only; convergence differs: what does not learn as ssgd may need more"
+    " iterations."
 )
 
 
@@ -30,12 +30,14 @@ CAVEAT = (
 class Ranking:
     """Predictions of all methods that apply, fastest first, and why the others do not.
 
-    ``errors`` is the recorded median error of each method, as a fraction.
+    ``errors`` is the recorded median error of each method, as a fraction; ``kept`` has, by flag of
+    fusion, the methods to which it does not apply, which keep their own.
     """
 
     predictions: dict[str, Prediction]
     refused: dict[str, str]
     errors: dict[str, float] = field(default_factory=dict)
+    kept: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def winner(self) -> str:
@@ -93,7 +95,7 @@ class Ranking:
                 f"All alike: {self.winner} and {len(names) - 1} others; nothing tells them apart."
             )
         text = f"{self.winner} is fastest, {self.margin:.1%} ahead of {names[1]}"
-        left = f" {len(self.refused)} methods do not apply." if self.refused else ""
+        left = f" {len(self.refused)} methods are left out." if self.refused else ""
         close = self.undecided()
         if close:
             return (
@@ -105,11 +107,30 @@ class Ranking:
             f" ({self.known_error(self.winner):.0%}), and the 90 % intervals do not overlap.{left}"
         )
 
+    def left_out(self) -> dict[str, list[str]]:
+        """Return why methods are left out, and which, the most frequent reason first."""
+        found: dict[str, list[str]] = {}
+        for name, reason in self.refused.items():
+            found.setdefault(reason, []).append(name)
+        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+    def kept_words(self) -> list[str]:
+        """Return a sentence for each flag of fusion that does not apply to all methods."""
+        found = []
+        for flag, names in self.kept.items():
+            others = [name for name in self.predictions if name not in names]
+            which = f"these keep their own: {', '.join(names)}"
+            if len(others) < len(names):
+                which = f"it goes to {', '.join(sorted(others)) or 'none'}; the others keep theirs"
+            found.append(f"{flag} {WHY_KEPT[flag.split()[0]]}: {which}.")
+        return found
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the winner's prediction with the ranking, as ``--json`` prints it."""
-        result = self.predictions[self.winner].to_dict()
-        result["notes"] = [CAVEAT, *result["notes"]]
-        result["ranking"] = {
+        """Return the ranking with the winner's prediction, by the contract perfsim/ranking/1."""
+        return {
+            "schema": SCHEMA,
+            "caveat": CAVEAT,
+            "verdict": self.verdict(),
             "winner": self.winner,
             "same_learning": self.same_learning,
             "margin": self.margin,
@@ -123,16 +144,21 @@ class Ranking:
                     "bytes_per_gpu": one.communication["bytes_per_gpu"],
                     "lossy": method_class(name).lossy,
                     "needs": method_class(name).needs,
+                    "fusion": one.scenario["fusion"],
+                    "bucket_bytes": one.scenario["bucket_bytes"],
                 }
                 for name, one in self.predictions.items()
             ],
-            "refused": self.refused,
+            "left_out": self.refused,
+            "kept_own_fusion": self.kept,
+            "prediction": self.predictions[self.winner].to_dict(),
         }
-        return result
 
 
 def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
     """Predict every method with its own defaults on ``scenario``, fastest first.
+
+    Flags of fusion go to the methods to which they apply (see ``for_method``).
 
     Raises
     ------
@@ -143,19 +169,36 @@ def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
         names = ", ".join(scenario.options)
         raise RequestError(f"--set: {names} is for one method; --method auto takes their defaults.")
     catalog = catalog or Catalog()
-    predict(scenario.model_copy(update={"method": "ssgd"}), catalog)  # raises for all of them
+    check_fusion_options(scenario)
+    plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
+    predict(plain, catalog)  # raises for all of them
     found: dict[str, Prediction] = {}
     refused: dict[str, str] = {}
+    kept: dict[str, list[str]] = {}
     for name in method_names():
+        asked, flags = for_method(scenario, name)
         try:
-            found[name] = predict(scenario.model_copy(update={"method": name}), catalog)
+            found[name] = predict(asked, catalog)
         except RequestError as error:
-            refused[name] = str(error)
+            if str(error).startswith("fusion."):  # a wrong value, not what one method cannot do
+                raise RequestError(f"--set {error}") from None
+            refused[name] = _short(name, str(error))
+            continue
+        for flag in flags:
+            kept.setdefault(flag, []).append(name)
 
     def place(name: str) -> tuple[float, bool, bool, str]:
         rounded = float(f"{found[name].iteration_s:.9g}")
         return rounded, method_class(name).lossy, name != "ssgd", name
 
+    from perfsim.validate.measurements.record import RECORD, read_record
+
     path = catalog.beside("methods", "", RECORD)
     errors = {line.method: line.median_error for line in read_record(path)} if path else {}
-    return Ranking({name: found[name] for name in sorted(found, key=place)}, refused, errors)
+    ranked = {name: found[name] for name in sorted(found, key=place)}
+    return Ranking(ranked, refused, errors, kept)
+
+
+def _short(name: str, reason: str) -> str:
+    """Return a refusal without the method's name, which stands beside it."""
+    return reason.removeprefix("--method: ").removeprefix(f"{name} ").removesuffix(".")

@@ -19,10 +19,10 @@ from perfsim.device import Device, load_device
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.method import Method
 from perfsim.methods import load_method, method_name
-from perfsim.positions import BESIDE, read_positions
+from perfsim.positions import BESIDE, read_positions, registered
 from perfsim.profile import Profile, read_profile
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
-from perfsim.units import parse_bytes, parse_seconds
+from perfsim.units import parse_bytes, parse_iteration
 
 __all__ = ["Resolved", "find_profile", "model_names", "resolve"]
 
@@ -67,7 +67,7 @@ class Resolved:
             "batch": self.profile.batch,
             "precision": self.profile.precision,
             "method": method_name(scenario.method),
-            "options": self.method.model_dump(),
+            "options": self.method.in_effect(),
             "fusion": self.policy_name,
             "fusion_options": dict(scenario.fusion_options),
             "bucket_bytes": self.limit_bytes or self.policy.LIMIT_BYTES,
@@ -123,7 +123,7 @@ def find_profile(
     if beside is None:
         return profile
     layers = [layer.name for layer in profile.layers]
-    return replace(profile, positions=read_positions(beside, layers))
+    return replace(profile, positions=read_positions(beside, layers, registered(profile)))
 
 
 def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
@@ -165,7 +165,8 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         catalog,
     )
     if scenario.single_gpu:
-        carried = held(carried, parse_seconds(scenario.single_gpu, "single_gpu"))
+        batch = carried.profile.batch
+        carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
     if scenario.bucket and policy.LIMIT_BYTES is None:
         origin = f"--fusion {policy_name}"
         if not scenario.fusion:

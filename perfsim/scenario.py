@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
 from perfsim.limits import TIME, shown
+from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
 from perfsim.toml_file import read_toml
-from perfsim.units import parse_bytes, parse_seconds
+from perfsim.units import parse_bytes, parse_iteration
 
 __all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
 
@@ -27,7 +28,8 @@ class Scenario(BaseModel):
     Fields that are None take their default from the profile, the network file or the method;
     ``perfsim.prediction`` resolves them and says so. ``options`` are the method's own;
     ``fusion_options`` the fusion policy's. ``single_gpu`` is the iteration on one GPU as the user
-    measured it ("253ms"), in place of what profile and anchors say.
+    measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
+    say.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +55,15 @@ class Scenario(BaseModel):
     single_gpu: str | None = None
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     fusion_options: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, values: Any) -> Any:
+        wrong = truth_for_number(cls, values)
+        if wrong:
+            given = str(values[wrong]).lower()
+            raise RequestError(f"{FLAGS[wrong]}: {given} is not allowed: a number is needed.")
+        return values
 
     @field_validator("precision")
     @classmethod
@@ -81,13 +92,15 @@ class Scenario(BaseModel):
                     f"--placement: {shown(value)} is not a list of GPUs on each node such as 3,5."
                 )
             return tuple(int(part) for part in parts)
+        if isinstance(value, list | tuple) and any(isinstance(part, bool) for part in value):
+            raise RequestError("--placement: a list of whole numbers such as [3, 5] is needed.")
         return value
 
     @field_validator("single_gpu")
     @classmethod
     def _timed_single_gpu(cls, value: str | None) -> str | None:
-        if value is not None and not TIME.holds(parse_seconds(value, "single_gpu")):
-            raise RequestError(f"single_gpu: {shown(value)} is outside {TIME.words}.")
+        if value is not None and not TIME.holds(parse_iteration(value, 1, "--single-gpu")):
+            raise RequestError(f"--single-gpu: {shown(value)} is outside {TIME.words}.")
         return value
 
     @model_validator(mode="after")
@@ -118,7 +131,6 @@ FLAGS = {
     "options": "--set",
     "fusion_options": "--set fusion.",
     "overlap_slowdown": "overlap_slowdown",
-    "single_gpu": "single_gpu",
 }
 
 
@@ -142,6 +154,8 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         first = error.errors()[0]
         name = str(first["loc"][0])
         flag = FLAGS.get(name, name)
+        if "options" in name and len(first["loc"]) > 1:
+            flag = f"{flag}{'' if flag.endswith('.') else ' '}{first['loc'][1]}"
         if first["type"] == "missing":
             raise RequestError(f"{where}{flag} is needed.") from None
         raise RequestError(

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from perfsim.fusion.bucket import Bucket
+from perfsim.kernel import elementwise
 from perfsim.layers import Places
-from perfsim.stage import Job, Point, Send
+from perfsim.stage import Compute, Group, Job, Point, Send, Stage
 
-__all__ = ["Prefetch", "backward_gathers", "divisor", "forward_gathers"]
+__all__ = ["Prefetch", "backward_gathers", "divisor", "forward_gathers", "scattered"]
 
 Prefetch = Literal["pre", "post", "none"]
 """When a unit is gathered for the backward pass: with the start of the unit before it, with its
@@ -26,7 +27,7 @@ ALIVE = 2
 """Units whose parameters may be gathered at once (limit_all_gathers)."""
 
 
-def forward_gathers(units: Sequence[Bucket], places: Places) -> list[Job]:
+def forward_gathers(units: Sequence[Bucket], places: Places, group: Group = "all") -> list[Job]:
     """Return the gathers of the forward pass, in its order; the pass waits unit by unit.
 
     From the third unit on a gather begins when the unit two before it has been run.
@@ -36,7 +37,7 @@ def forward_gathers(units: Sequence[Bucket], places: Places) -> list[Job]:
     return [
         Job(
             f"unit {number}",
-            (Send("all_gather", unit.size_bytes),),
+            (Send("all_gather", unit.size_bytes, group=group),),
             Point("forward", starts_s[number - ALIVE + 1] if number >= ALIVE else 0.0),
             Point("forward", starts_s[number]),
         )
@@ -44,7 +45,9 @@ def forward_gathers(units: Sequence[Bucket], places: Places) -> list[Job]:
     ]
 
 
-def backward_gathers(units: Sequence[Bucket], places: Places, prefetch: Prefetch) -> list[Job]:
+def backward_gathers(
+    units: Sequence[Bucket], places: Places, prefetch: Prefetch, group: Group = "all"
+) -> list[Job]:
     """Return the gathers of the backward pass; units are given in its order."""
     # A unit is entered when the backward pass is through with the one before it.
     done_s = [0.0, *(unit.ready_s for unit in units)]
@@ -56,12 +59,43 @@ def backward_gathers(units: Sequence[Bucket], places: Places, prefetch: Prefetch
     return [
         Job(
             f"again {number}",
-            (Send("all_gather", unit.size_bytes),),
+            (Send("all_gather", unit.size_bytes, group=group),),
             Point("backward", begins_s[number]),
             Point("backward", enters_s[number]),
         )
         for number, unit in enumerate(units)
     ]
+
+
+def scattered(unit: Bucket, shards: int, ranks: int) -> tuple[Stage, ...]:
+    """Return the reduction of a unit's gradients: among ``shards`` that share a copy, then copies.
+
+    Examples
+    --------
+    >>> from perfsim.profile import Gradient
+    >>> unit = Bucket.of([Gradient("w", (1000,), 0.0, 0)])
+    >>> [stage.size_bytes for stage in scattered(unit, 4, 8) if isinstance(stage, Send)]
+    [4000.0, 1000.0]
+    """
+    own, copies = -(-unit.elements // shards), ranks // shards
+    if copies == 1:
+        return _divided(Send("reduce_scatter", unit.size_bytes), unit.elements, own, ranks)
+    inside = Send("reduce_scatter", unit.size_bytes, group=shards)
+    share_bytes = unit.size_bytes / shards
+    across = Send("all_reduce", share_bytes, stream="copies", group=(copies, shards))
+    return (
+        *_divided(inside, unit.elements, own, shards),
+        *_divided(across, own, own, copies),
+    )
+
+
+def _divided(send: Send, elements: int, left: int, ranks: int) -> tuple[Stage, ...]:
+    """Return a sum over ``ranks`` with the divisions before it and, if need be, after it."""
+    before = Compute((elementwise(elements, passes=2),), "compress", "post_backward")
+    after = Compute((elementwise(left, passes=2),), "decompress", "post_backward")
+    if ranks == 1:
+        return (send,)
+    return (before, send, after) if ranks > divisor(ranks) else (before, send)
 
 
 def divisor(ranks: int) -> int:

@@ -8,12 +8,15 @@ from typing import Literal
 
 from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
 from perfsim.method import Compute, Send, Stage, World
+from perfsim.queued import in_turn
 from perfsim.stage import Group
 
 __all__ = [
+    "ABOVE_LAUNCHES",
     "ABOVE_PASSES",
     "Decoding",
     "Exchange",
+    "SparseSum",
     "above",
     "decoded",
     "doubled",
@@ -21,11 +24,15 @@ __all__ = [
     "gathered",
     "hierarchical",
     "kept",
+    "union_estimate",
     "worst_case",
 ]
 
 Exchange = Literal["all_gather", "all_reduce"]
 """Every rank gets all pairs; or pairs are added up on the way, their number doubling."""
+
+SparseSum = Literal["all_gather", "all_reduce", "all_reduce_union"]
+"""As ``Exchange``, and pairs added up on the way whose places are taken to be independent."""
 
 Decoding = Literal["together", "one_by_one"]
 """All ranks' pairs added into one tensor (HKBU's codes, DGC's); or a tensor a rank, then their sum
@@ -34,6 +41,9 @@ Decoding = Literal["together", "one_by_one"]
 ABOVE_PASSES = 1.75
 """Passes of finding what is above a threshold: 4 bytes read and a mask of 1 byte written an
 element; ``nonzero`` reads the mask twice, to count and to write places."""
+
+ABOVE_LAUNCHES = 5
+"""Launches of the same."""
 
 
 def kept(elements: int, density: float) -> int:
@@ -52,12 +62,16 @@ def kept(elements: int, density: float) -> int:
 def above(elements: int, times: int = 1) -> Kernel:
     """Return the search for values above a threshold, ``times`` over: compare, find places.
 
+    Five launches each: the comparison, and in ``nonzero`` a sum and a selection of two each
+    (pytorch/pytorch@0358b9e9 aten/src/ATen/native/cuda/Nonzero.cu: CUB's DeviceReduce and
+    DeviceSelect). The host's wait for the count, between the two, is left out.
+
     Examples
     --------
-    >>> above(1000, times=3).moved_bytes
-    21000.0
+    >>> above(1000, times=3).moved_bytes, above(1000, times=3).launches
+    (21000.0, 15)
     """
-    return elementwise(elements, ABOVE_PASSES * times, 2 * times)
+    return elementwise(elements, ABOVE_PASSES * times, ABOVE_LAUNCHES * times)
 
 
 def decoded(
@@ -67,8 +81,8 @@ def decoded(
 
     "together": the dense gradient is zeroed, the pairs of all ranks are scatter-added and the
     mean is taken (3 passes). "one_by_one": of each tensor, each rank's pairs are scattered into a
-    zeroed tensor (points measured as ``dgc_decode``), then these are added and divided
-    (3 P + 1 passes).
+    zeroed tensor in one loop (points measured as ``dgc_decode``, see ``perfsim.queued``), then
+    these are added and divided (3 P + 1 passes).
 
     Examples
     --------
@@ -79,7 +93,9 @@ def decoded(
         return elementwise(sum(tensors), 3, 2), scatter_add(count * ranks)
     kernels: list[Kernel] = []
     for elements in tensors:
-        kernels += [Kernel("dgc_decode", elements, float(FLOAT * elements), launches=2)] * ranks
+        kernels += in_turn(
+            [Kernel("dgc_decode", elements, float(FLOAT * elements), launches=2)], ranks
+        )
         kernels.append(elementwise(elements, 3 * ranks + 1, ranks + 1))
     return tuple(kernels)
 
@@ -106,12 +122,13 @@ def exchanged(
     world: World,
     value_bytes: int = FLOAT,
     index_bytes: int = INDEX,
-    exchange: Exchange = "all_gather",
+    exchange: SparseSum = "all_gather",
     decoding: Decoding = "together",
 ) -> list[Stage]:
-    """Return the exchange of ``count`` values of some tensors, of either kind, and the decoding."""
-    if exchange == "all_reduce":
-        return doubled(sum(tensors), count, world, value_bytes + index_bytes)
+    """Return the exchange of ``count`` values of some tensors, of any kind, and the decoding."""
+    if exchange != "all_gather":
+        union = exchange == "all_reduce_union"
+        return doubled(sum(tensors), count, world, value_bytes + index_bytes, union=union)
     kernels = decoded(tensors, count, world.ranks, decoding)
     return [
         Send("all_gather", float(value_bytes * count * world.ranks)),
@@ -121,7 +138,12 @@ def exchanged(
 
 
 def doubled(
-    elements: int, count: int, world: World, pair_bytes: int = FLOAT + INDEX
+    elements: int,
+    count: int,
+    world: World,
+    pair_bytes: int = FLOAT + INDEX,
+    *,
+    union: bool = False,
 ) -> list[Stage]:
     """Return an all-reduce of pairs whose number doubles at every step: no place is shared.
 
@@ -130,6 +152,10 @@ def doubled(
     two give theirs to another first and get the sum last. Lists are joined (each read and
     written) until pairs would be longer than the dense gradient; then it is scattered, and added
     dense (3 passes). Joining runs beside the backward pass, decoding after it.
+
+    ``union``: the sum of 2**i ranks holds n (1 - (1 - count / n)**(2**i)) of the n places, what is
+    expected where each rank's places are drawn apart from the others'. Derived here, not from
+    the paper: never more than the worst case, and too much where gradients agree on places.
 
     References
     ----------
@@ -140,10 +166,13 @@ def doubled(
     --------
     >>> [stage.size_bytes for stage in doubled(100, 10, World(8)) if isinstance(stage, Send)]
     [80.0, 160.0, 320.0]
+    >>> independent = doubled(100, 10, World(8), union=True)  # 10, 19 and 34.4 places expected
+    >>> [stage.size_bytes for stage in independent if isinstance(stage, Send)]
+    [80.0, 152.0, 280.0]
     """
     dense_bytes = float(FLOAT * elements)
     stages: list[Stage] = []
-    held, far = count, world.nodes > 1
+    held, summed, far = count, 1, world.nodes > 1
     steps = world.ranks.bit_length() - 1
     extra: Group = "across" if far else "node"
     groups: list[Group] = [extra] if world.ranks > 2**steps else []
@@ -153,8 +182,10 @@ def doubled(
     for group in groups:
         sent_bytes = min(float(pair_bytes * held), dense_bytes)
         stages.append(Send("send_recv", sent_bytes, group=group))
-        stages.append(_joined(elements, held, pair_bytes))
-        held *= 2
+        summed *= 2
+        joined = _expected(elements, count, summed) if union else count * summed
+        stages.append(_joined(elements, held, joined, pair_bytes))
+        held = joined
     sparse = pair_bytes * held < dense_bytes
     if world.ranks > 2**steps:
         stages.append(Send("send_recv", min(float(pair_bytes * held), dense_bytes), group=extra))
@@ -162,13 +193,22 @@ def doubled(
     return [*stages, Compute(kernels, "decompress", earliest="backward")]
 
 
-def _joined(elements: int, held: int, pair_bytes: int) -> Compute:
+def _expected(elements: int, count: int, ranks: int) -> int:
+    """Return how many places some ranks' independent draws of ``count`` places cover, rounded up.
+
+    A millionth is taken off first, so that rounding errors do not count as a place.
+    """
+    return math.ceil(elements - elements * (1 - count / elements) ** ranks - 1e-6)
+
+
+def _joined(elements: int, held: int, joined: int, pair_bytes: int) -> Compute:
     """Return the addition of what was received to the ``held`` pairs (or the dense gradient)."""
     kernels: tuple[Kernel, ...]
     if pair_bytes * held >= FLOAT * elements:
         kernels = (elementwise(elements, 3),)
-    elif pair_bytes * 2 * held < FLOAT * elements:
-        kernels = (elementwise(2 * held, 2 * pair_bytes / FLOAT, 2),)
+    elif pair_bytes * joined < FLOAT * elements:
+        moved = pair_bytes * (2 * held + joined) / (FLOAT * 2 * held)
+        kernels = (elementwise(2 * held, moved, 2),)
     else:
         kernels = (elementwise(elements, 1), scatter_add(2 * held))
     return Compute(kernels, "decompress", stream="communication")
@@ -178,6 +218,15 @@ def worst_case(pair: str) -> str:
     """Return the bytes a rank sends in ``doubled``, P a power of two, as a method's ``wire``."""
     sparse = f"min(log2(P), max(0, ceil(log2(4 * n / ({pair} * k)))))"
     return f"(2 ** {sparse} - 1) * {pair} * k + (log2(P) - {sparse}) * 4 * n"
+
+
+def union_estimate(pair: str) -> str:
+    """Return the same where ``doubled`` takes ``union``, step by step up to 2**20 ranks."""
+    places = "ceil(n - n * (1 - k / n) ** {summed} - 1e-6)"
+    return " + ".join(
+        f"(P > {2**step}) * min(4 * n, {pair} * {places.format(summed=2**step)})"
+        for step in range(20)
+    )
 
 
 def hierarchical(

@@ -19,6 +19,7 @@ __all__ = [
     "format_seconds",
     "parse_bytes",
     "parse_fraction",
+    "parse_iteration",
     "parse_rate",
     "parse_seconds",
     "parse_seconds_per_byte",
@@ -41,6 +42,7 @@ BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 
 RATES = {f"{unit}/s": factor for unit, factor in BYTES.items()} | {
     f"{unit}/s": factor / 8 for unit, factor in BITS.items()
 }
+SAMPLES_PER_S = {"samples/s": 1.0, "images/s": 1.0, "sequences/s": 1.0}
 SECONDS_PER_BYTE = {
     f"{time}/{size}": SECONDS[time] / BYTES[size]
     for time in ("s", "ms", "us", "ns")
@@ -79,6 +81,21 @@ def parse_seconds(text: object, field: str = "time") -> float:
     5e-05
     """
     return _parse(text, SECONDS, field, "a time", "50us")
+
+
+def parse_iteration(text: object, samples: int, field: str = "iteration") -> float:
+    """Return the seconds of an iteration of so many samples: a time, or a rate in samples.
+
+    Examples
+    --------
+    >>> parse_iteration("250ms", 32), parse_iteration("128 samples/s", 32)
+    (0.25, 0.25)
+    """
+    units = SECONDS | SAMPLES_PER_S
+    value = _parse(text, units, field, "the time of an iteration or a rate", "253ms")
+    if str(text).rstrip().endswith(tuple(SAMPLES_PER_S)):
+        return samples / value if value else math.inf
+    return value
 
 
 def parse_seconds_per_byte(text: object, field: str = "cost") -> float:

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from perfsim.catalog import Catalog
-from perfsim.cli.main import app
-from perfsim.errors import DataError
+from perfsim.cli.main import app, code
+from perfsim.errors import DataError, RequestError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario, read_file
 from perfsim.validate import claims
-from perfsim.validate.claims import Claim, Result, claims_of, validate_claims
+from perfsim.validate.claims import Claim, Result, claim_notes, claims_of, validate_claims
 
 HEAD = """schema = "perfsim/scenario/1"
 [scenario]
@@ -92,9 +92,13 @@ def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
     ("change", "words"),
     [
         (("paper = 2", 'paper = "two"'), "is not one or two numbers above zero"),
-        (('form = "about"', 'form = "nearly"'), "'nearly'; allowed"),
+        (('form = "about"', 'form = "nearly"'), "form: found 'nearly', allowed: mean"),
         (("paper = 2", "papers = 2"), "did you mean 'paper'"),
         (("paper = 2", "paper = 2\nagainst = 3"), "is not a table or a list of tables"),
+        (("paper = 2", "paper = 2\nwhy = 3"), "why: found 3, allowed is a text"),
+        (("paper = 2", 'paper = 2\nagainst = {method = "sgd"}'), "did you mean 'ssgd'"),
+        (("paper = 2", 'paper = 2\nagainst = {metod = "ssgd"}'), "did you mean 'method'"),
+        (("paper = 2", "paper = 2\nagainst = {options = {densty = 1}}"), "no 'densty'"),
     ],
 )
 def test_a_damaged_claim_is_one_sentence(
@@ -105,6 +109,60 @@ def test_a_damaged_claim_is_one_sentence(
     with pytest.raises(DataError) as caught:
         claims_of(str(path), Catalog())
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('against = { method = "ssgd" }', "about 2 times as fast as ssgd"),
+        ('against = [{ method = "ssgd" }, { method = "bsp" }]', "as fast as ssgd or bsp"),
+        ('against = { method = "powersgd", options = { rank = 4 } }', "as powersgd, rank 4"),
+        ("", "as fast as its own default options"),
+    ],
+)
+def test_a_claim_in_words(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD + text)
+    [claim] = claims_of(str(path), Catalog())
+    assert words in claim.words()
+
+
+def test_a_prediction_says_what_the_scenario_claims(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD + 'against = { method = "ssgd" }\n')
+    fields = read_file(path)["scenario"]
+    own = predict(make_scenario(fields)).iteration_s
+    ratio = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s / own
+    notes = predicted_notes(path)
+    assert f"Claim 'x': the paper says about 2 times as fast as ssgd; here {ratio:.2f}." in notes
+    notes = predicted_notes(path, "--gpus", "16")
+    assert any("not compared, as flags change the scenario" in note for note in notes)
+    shown = CliRunner().invoke(app, ["show", "scenario", str(path), "--json"])
+    [claim] = json.loads(shown.output)["claims"]
+    assert claim["paper"] == "about 2 times as fast as ssgd"
+
+
+def predicted_notes(path: Path, *flags: str) -> list[str]:
+    """Return the notes of a scenario's prediction."""
+    found = CliRunner().invoke(app, ["predict", "--scenario", str(path), *flags, "--json"])
+    notes: list[str] = json.loads(found.output)["notes"]
+    return notes
+
+
+@pytest.mark.parametrize("command", [["predict", "--scenario"], ["show", "scenario"]])
+def test_a_damaged_claim_is_refused_wherever_its_file_is_read(
+    tmp_path: Path, command: list[str]
+) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD.replace('form = "about"', 'form = "nearly"'))
+    assert code([*command, str(path)]) == 3
+
+
+def test_what_the_scenario_lacks_cannot_be_compared(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD.replace('"iteration"', '"second_order"') + 'against = {method = "ssgd"}')
+    with pytest.raises(RequestError, match="topk has no second_order"):
+        claim_notes(str(path), Catalog(), read_file(path)["scenario"])
 
 
 def test_the_command_prints_every_shipped_claim(monkeypatch: pytest.MonkeyPatch) -> None:

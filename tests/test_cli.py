@@ -136,6 +136,68 @@ def test_flags_override_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["scenario"]["options"]["density"] == 0.01
 
 
+def test_options_of_a_scenario_are_for_its_own_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 8\n'
+        'method = "topk"\noptions = { density = 0.01 }\n'
+    )
+    found = answer(f"predict --scenario {mine} --method ssgd", capsys)
+    assert found["scenario"]["options"] == {}
+    assert found["notes"][0] == "The file's options are left out: they are for topk."
+    kept = answer(f"predict --scenario {mine} --method topk", capsys)
+    assert kept["scenario"]["options"]["density"] == 0.01
+
+
+@pytest.mark.parametrize("given", ["250ms", "128samples/s", "128images/s"])
+def test_the_iteration_on_one_gpu_may_be_given(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A batch of 32 at 128 samples/s takes 250 ms.
+    command = f"predict --model resnet50 --gpus 1 --batch 32 --single-gpu {given}"
+    found = answer(command, capsys)
+    assert found["iteration_s"] == pytest.approx(0.25)
+    assert found["scenario"]["single_gpu_s"] == 0.25
+
+
+def test_only_options_in_effect_are_echoed(capsys: pytest.CaptureFixture[str]) -> None:
+    command = "predict --model resnet50 --gpus 8 --method adpsgd"
+    assert run(command, capsys)[1].startswith("resnet50, adpsgd (interval 8)\n")
+    given = f"{command} --set schedule=4x1000,8x500"
+    assert run(given, capsys)[1].startswith("resnet50, adpsgd (schedule 4x1000,8x500)\n")
+    assert answer(given, capsys)["scenario"]["options"] == {"schedule": "4x1000,8x500"}
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_a_method_is_shown_in_80_columns(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(f"show method {method}", capsys)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "`" not in out and "\x1b" not in out
+    titles = [line for line in out.splitlines() if line and not line.startswith(" ")]
+    for title in ("what is sent", "bytes a rank", "memory", "left out", "accuracy record"):
+        assert title in titles
+    found = answer(f"show method {method}", capsys)
+    assert found["method"] == method and found["what_is_sent"] and found["left_out"]
+
+
+def test_a_pipeline_file_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(
+        'schema = "perfsim/pipeline/1"\nmicro_batches = 1\nreduction = 1\n'
+        '[[stage]]\nforward = "1s"\nbackward = "2s"\n'
+        '[[stage]]\nforward = "1s"\nbackward = "2s"\n'
+        '[[link]]\nrate = "1kB/s"\nlatency = "0s"\nactivation = "1kB"\n'
+    )
+    # Forward 1 + 1 + 1 s, backward 2 + 1 + 2 s.
+    found = answer(f"pipeline {path}", capsys)
+    assert found["iteration_s"]["dense"] == pytest.approx(8.0)
+    assert "iteration, dense: 8 s" in run(f"pipeline {path}", capsys)[1]
+    assert run("pipeline /no/such.toml", capsys)[0] == 3
+    assert "pipeline" in run("--help", capsys)[1]
+
+
 def test_out_writes_what_json_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "answer.json"
     printed = answer(f"{MAIN} --out {target}", capsys)
@@ -229,6 +291,14 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --net 1e-300B/s,50us", ["--net", "1 B/s"]),
     ("predict --model resnet50 --gpus 4 --net 10Gbit/s,100s", ["--net", "10 s"]),
     ("predict --modl resnet50", ["--modl", "--model"]),
+    ("predict --scenario /no/such.toml", ["--scenario", "no file '/no/such.toml'"]),
+    ("predict --model resnet50 --gpus 4 --single-gpu 253", ["--single-gpu", "a bare number"]),
+    ("predict --model resnet50 --gpus 4 --method cpsgd --set bits=4", ["bits=4", "compress=qsgd"]),
+    ("predict --model resnet50 --gpus 4 --method dgc --set density=nan", ["a finite number"]),
+    ("predict --model resnet50 --gpus 4 --method auto --set rank=4", ["rank", "one method"]),
+    ("predict --model resnet50 --gpus 4 --method auto --fusion sizes", ["did you mean 'size'"]),
+    ("show method auto", ["auto is no method"]),
+    ("pipeline", ["Missing argument", "FILE"]),
     ("show net 1gbee", ["did you mean '1gbe'"]),
     ("show modl resnet50", ["'modl'", "did you mean 'model'"]),
     ("list mehtods", ["'mehtods'", "did you mean 'methods'"]),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog
+from perfsim.catalog import Catalog, shipped
 from perfsim.device import load_device
 from perfsim.errors import DataError
 from perfsim.kernel import cholesky, cholesky_inverse, eigh, elementwise, factor_product
@@ -87,9 +87,17 @@ def test_positions_are_no_profiles() -> None:
 def test_a_users_own_positions_come_first(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     own = tmp_path / "models" / "resnet50.positions.csv"
-    own.write_text(f"{HEAD}# model: resnet50\nlayer,positions\nfc,3\n")
+    own.write_text((shipped() / "models" / own.name).read_text().replace("fc,1", "fc,3"))
     found = find_profile("resnet50", "v100", 32, "fp32", Catalog(tmp_path))
-    assert found.positions == {"fc": 3}
+    assert found.positions == resnet50().positions | {"fc": 3}
+
+
+def test_positions_of_a_part_of_the_layers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    own = tmp_path / "models" / "resnet50.positions.csv"
+    own.write_text(f"{HEAD}# model: resnet50\nlayer,positions\nfc,3\n")
+    with pytest.raises(DataError, match=r"lacks conv1, .* and 50 more: every convolution"):
+        find_profile("resnet50", "v100", 32, "fp32", Catalog(tmp_path))
 
 
 HEAD = "# schema: perfsim/positions/1\n"
@@ -317,8 +325,22 @@ def test_a_grid_of_workers() -> None:
     assert Grid(8, 4).refusal() == "" and Grid(8, 4).worker_group == (4, 2)
 
 
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_worker_groups_and_rows_share_one_rank_each(neighbours: bool) -> None:
+    for workers in (1, 2, 4, 8):
+        grid = Grid(8, workers, neighbours)
+        members = [list(grid.members(column)) for column in range(grid.columns)]
+        assert sorted(rank for group in members for rank in group) == list(range(8))
+        for column, group in enumerate(members):
+            assert len(group) == workers and {grid.column(rank) for rank in group} == {column}
+    beside = Grid(8, 2, neighbours=True)
+    assert beside.worker_group == 2 and beside.receiver_group == (4, 2)
+
+
 def test_layers_go_to_the_group_then_the_rank_with_least_work() -> None:
     layers = [replace(DENSE, name=str(side), inputs=side, outputs=side) for side in (1, 4, 2, 3)]
     # Work 2, 128, 16, 54; groups {0, 2} and {1, 3}: 4 to rank 0; 3 to the other group, rank 1;
     # then that group has less (54 < 128): 2 to rank 3, and 1 to rank 3 (16 < 54).
     assert Grid(4, 2).assigned(layers) == [3, 0, 3, 1]
+    # Up to release 0.3 each goes to the rank with least of all: 4 to 0, 3 to 1, 2 to 2, 1 to 3.
+    assert Grid(4, 2, neighbours=True).assigned(layers) == [3, 0, 2, 1]

@@ -77,13 +77,15 @@ def test_signsgd_sends_a_bit_and_decodes_for_every_rank() -> None:
     stages = method.stages(bucket(gradient(1001)), World(6), 0)
     assert sends(method, bucket(gradient(1001)), 6) == [("all_gather", 126.0 * 6)]
     last = stages[-1]
-    assert isinstance(last, Compute) and len(last.kernels) == 6
+    # Six decodes, their sum and its sign.
+    assert isinstance(last, Compute) and len(last.kernels) == 6 + 2
 
 
 def test_qsgd_packs_bits_and_a_norm_a_group() -> None:
     method = load_method("qsgd", {"bits": 4, "group": 512})
     # 1024 values of 4 bits are 512 bytes; two groups add 8.
-    assert sends(method, bucket(gradient(1024)), 2) == [("all_gather", 1040.0)]
+    parts = [("all_gather", 1024.0), ("all_gather", 16.0)]
+    assert sends(method, bucket(gradient(1024)), 2) == parts
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from builders import gradient, hand_device, profile, ring_cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_every_method import by_formula, mean, one_matrix
 
 from perfsim import fusion
 from perfsim.cluster.cluster import Cluster
@@ -20,6 +21,7 @@ from perfsim.methods import load_method
 from perfsim.plan import Plan, run
 from perfsim.profile import Gradient, Layer, Profile
 from perfsim.schedule import schedule
+from perfsim.stage import Compute, Send
 from perfsim.world import World
 
 MS = 1e-3
@@ -163,20 +165,32 @@ def test_p3_sends_slices_both_ways() -> None:
     assert plan(load_method("p3", {"slice": 20_000})).calls == 2 * 2 * 13
 
 
-@pytest.mark.parametrize(("servers", "way_ms"), [(0, 1.75), (2, 1.6), (4, 1.5), (9, 1.5)])
+@pytest.mark.parametrize(
+    ("servers", "way_ms", "sum_us"), [(0, 1.75, 1.0), (2, 1.6, 1.2), (4, 1.5, 1.0), (9, 1.5, 1.0)]
+)
 @pytest.mark.parametrize("name", ["byteps", "p3"])
-def test_servers_of_their_own_shorten_the_way(name: str, servers: int, way_ms: float) -> None:
-    # Half of 2 N (N-1)/D: 12/16, 12/20 and, for k = N or more, 12/24 of 1 MB.
+def test_servers_of_their_own_shorten_the_way(
+    name: str, servers: int, way_ms: float, sum_us: float
+) -> None:
+    # Half of 2 N (N-1)/D: 12/16, 12/20 and, for k = N or more, 12/24 of 1 MB. Here, without
+    # measured points, BytePS copies and adds up at 1 TB/s: 11 us a copy, and 1 us for each MB
+    # that comes in at the busiest server, which has 3/10 of 4 MB where there are two more.
     options = {"servers": servers} | ({"slice": 250_000} if name == "p3" else {})
-    assert milliseconds(plan(load_method(name, options))) == pytest.approx(42 + 2 * way_ms)
+    host_ms = (2 * 11 + sum_us) / 1000 if name == "byteps" else 0.0
+    found = milliseconds(plan(load_method(name, options)))
+    assert found == pytest.approx(42 + 2 * way_ms + host_ms)
 
 
-def test_byteps_adds_up_inside_the_nodes() -> None:
+@pytest.mark.parametrize(("switch", "copied_us"), [(1, 0.5), (2, 1.0), (8, 1.0)])
+def test_byteps_adds_up_inside_the_nodes(switch: int, copied_us: float) -> None:
     # 2 nodes of 2 GPUs, one NIC each. Inside 1 us + 0.05 ms a half; between nodes both places
-    # share the NIC: 1 ms + half of 1 MB. The first layer's are exposed.
+    # share the NIC: 1 ms + half of 1 MB. The first layer's are exposed. Each GPU copies a half,
+    # or both behind one link, in 10 us more; 1 MB of sums at either server.
     wire, bus = custom_link("1GB/s,1ms", "test"), custom_link("10GB/s,1us", "test")
-    found = plan(load_method("byteps", {}), cluster=Cluster(4, (2, 2), wire, bus))
-    assert milliseconds(found) == pytest.approx(42 + 2 * 0.051 + 2 * 1.5)
+    method = load_method("byteps", {"switch": switch})
+    found = plan(method, cluster=Cluster(4, (2, 2), wire, bus))
+    host_ms = (2 * (10 + copied_us) + 1) / 1000
+    assert milliseconds(found) == pytest.approx(42 + 2 * 0.051 + 2 * 1.5 + host_ms)
     # Of 2 MB: half inside twice, a quarter out twice.
     assert found.sent_bytes == pytest.approx(2e6 * (0.5 + 0.25 + 0.25 + 0.5))
 
@@ -188,6 +202,34 @@ def test_byteps_on_one_node_has_no_servers() -> None:
         "reduce_scatter",
         "all_gather",
     }
+    assert not names(found, "compress") and not names(found, "decompress")
+
+
+def test_byteps_goes_through_the_host_and_the_servers() -> None:
+    # A part of 4 MB on 2 nodes of 4: a million values at each server, a quarter a copy.
+    stages = load_method("byteps", {}).way(4e6, World(8, 2, 4))
+    kernels = [stage.kernels[0] for stage in stages if isinstance(stage, Compute)]
+    assert [(kernel.name, kernel.elements) for kernel in kernels] == [
+        ("copy_to_host", 250_000),
+        ("cpu_sum", 1_000_000),
+        ("copy_to_gpu", 250_000),
+    ]
+    order = ["send" if isinstance(stage, Send) else stage.stream for stage in stages]
+    assert order == ["send", "to host", "send", "servers", "send", "to GPU", "send"]
+
+
+def test_byteps_sums_inside_go_before_gathers() -> None:
+    # 1 s a hop inside, hardly any between: when the second layer's sum ends, the first one's gather
+    # could go, but the third one's sum, ready after 3 ms, goes before it on the same stream.
+    wire, bus = custom_link("1000GB/s,1us", "test"), custom_link("1000GB/s,1s", "test")
+    cluster = Cluster(6, (2, 2, 2), wire, bus)
+    found = plan(load_method("byteps", {}), model([2, 2, 2], [5.0] * 3, 1.0), cluster)
+    ordered = sorted(
+        (start_ms(found, task.name), task.name.split()[0])
+        for task in found.graph.tasks
+        if task.stream == "NCCL"
+    )
+    assert [name for _, name in ordered] == ["reduce_scatter"] * 3 + ["all_gather"] * 3
 
 
 def test_byteps_cuts_at_whole_pages_for_each_gpu() -> None:
@@ -207,7 +249,8 @@ def test_byteps_across_the_barrier_waits_layer_by_layer() -> None:
     found = plan(across, model([250_000] * 2, [5.0, 5.0]))
     # In backward order the first layer comes last, so that nothing is gained: 3.5 exposed.
     assert names(found, "update") == ["update 0.1.0", "update 0.0.0"]
-    assert milliseconds(found) == pytest.approx(42 + 3.5)
+    # With two copies of 11 us and 1 us of sums.
+    assert milliseconds(found) == pytest.approx(42 + 3.5 + 0.023)
 
 
 @pytest.mark.parametrize(
@@ -294,6 +337,60 @@ def test_fsdp_on_two_gpus_divides_once() -> None:
     assert names(found, "compress") and not names(found, "decompress")
 
 
+def test_fsdp_in_copies_gathers_inside_and_reduces_across() -> None:
+    wire, bus = custom_link("1GB/s,1ms", "test"), custom_link("10GB/s,1us", "test")
+    cluster = Cluster(4, (2, 2), wire, bus)
+    found = plan(load_method("fsdp", {"shards": 2}), cluster=cluster)
+    # Inside a node 1 us + 0.05 ms a call: one is exposed before each pass, the sum after it. All
+    # are divided (12 us), then the half (11 us), which the two copies all-reduce; half an update.
+    across_s = cluster.of((2, 2), "all_reduce", 0.5e6).seconds
+    expected_ms = 0.051 + 10 + 0.051 + 30 + 0.012 + 0.051 + 0.011 + across_s / MS + 1.0
+    assert milliseconds(found) == pytest.approx(expected_ms)
+    # Of 2 MB: half three times in the node, and half of it across, twice a half.
+    assert found.sent_bytes == pytest.approx(2e6 * (1.5 + 0.5))
+    assert load_method("fsdp", {"shards": 2}).kept_share(4)["optimizer"] == 0.5
+
+
+@given(copies=st.integers(1, 8), shards=st.integers(2, 8))
+def test_fsdp_in_copies_keeps_its_formula(copies: int, shards: int) -> None:
+    ranks = copies * shards
+    found = plan(load_method("fsdp", {"shards": shards}), cluster=ring_cluster(ranks, "1GB/s,1us"))
+    share = 3 * (1 - 1 / shards) + 2 * (1 / shards - 1 / ranks)
+    assert found.sent_bytes == pytest.approx(2e6 * share)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("zero", {"reduction": "reduce"}),
+        ("zero", {"reduction": "reduce_scatter"}),
+        ("fsdp", {"sharding": "shard_grad_op"}),
+        ("fsdp", {"shards": 4, "sharding": "shard_grad_op"}),
+        ("p3", {"servers": 3}),
+        ("byteps", {"servers": 8}),
+        ("bytescheduler", {"servers": 20, "transport": "ps"}),
+        ("dct", {"servers": 3}),
+        ("dct", {"exchange": "all_gather"}),
+        ("omnireduce", {"aggregators": "dedicated", "block_density": 0.1}),
+    ],
+)
+def test_the_formula_of_bytes_holds_with_options(name: str, options: dict[str, object]) -> None:
+    method = load_method(name, options)
+    sent = mean(one_matrix(method, 8), "sent_bytes")
+    assert sent == pytest.approx(by_formula(method, 8), rel=1e-9)
+
+
+@pytest.mark.parametrize("shards", [1, 3, 8])
+def test_fsdp_refuses_copies_of_other_sizes(shards: int) -> None:
+    with pytest.raises(RequestError, match=rf"two or more shards that divide 4 GPUs, not {shards}"):
+        plan(load_method("fsdp", {"shards": shards}))
+
+
+def test_bytescheduler_refuses_servers_without_pushes() -> None:
+    with pytest.raises(RequestError, match="has no servers where transport is all_reduce"):
+        plan(load_method("bytescheduler", {"servers": 2}))
+
+
 def test_blocks_are_read_off_the_names() -> None:
     tensors = [
         Gradient(name, (1,), ready_s, 0)
@@ -319,10 +416,12 @@ def test_blocks_are_read_off_the_names() -> None:
         ("bytescheduler", "partition", 0),
         ("p3", "slice", 0),
         ("byteps", "servers", -1),
+        ("byteps", "switch", 0),
         ("zero", "stage", 3),
         ("zero", "reduction", "sum"),
         ("fsdp", "prefetch", "early"),
         ("fsdp", "sharding", "hybrid"),
+        ("fsdp", "shards", -1),
     ],
 )
 def test_options_are_checked(name: str, option: str, value: object) -> None:

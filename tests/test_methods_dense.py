@@ -16,9 +16,11 @@ from perfsim.collectives.all_reduce_torus2d import all_reduce_torus2d, grid, ref
 from perfsim.collectives.hops import Hops
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import FusionContext
+from perfsim.kernel import elementwise
 from perfsim.levels import in_rows_and_columns
 from perfsim.method import Send
 from perfsim.methods import load_method
+from perfsim.methods.horovod import Horovod
 from perfsim.plan import Plan, run
 from perfsim.schedule import schedule
 from perfsim.simulate.bounds import wait_free_chain
@@ -98,14 +100,56 @@ def test_wfbp_sends_each_tensor_when_it_is_ready() -> None:
     assert order.index("all_reduce 0.0") < order.index("all_reduce 0.1") < len(order) - 1
 
 
+def in_step(name: str, options: dict[str, Any] | None = None, **more: Any) -> Plan:
+    """Return a plan in which every hook runs when its gradient is there."""
+    return planned(name, options, fusion_options={"hook": "1s"}, **more)
+
+
 def test_horovod_sends_at_the_ticks_of_its_cycle() -> None:
-    # Ready at 10.2 and 10.6, sent at 11 in one buffer; ready at 29.4, sent at 30.
-    plan = planned("horovod", ready_ms=(10.2, 10.6, 29.4))
+    # Ready at 10.2 and 10.6, sent at 11 in one buffer; ready at 29.4, sent at 30, when the four
+    # nodes have agreed: two messages of 28 us, one after the other.
+    plan = in_step("horovod", ready_ms=(10.2, 10.6, 29.4))
     assert plan.calls == 2
-    assert took_ms(plan) == pytest.approx(10 + 30 + 7.5 + 2)
+    assert took_ms(plan) == pytest.approx(10 + 30 + 0.056 + 7.5 + 2)
     assert took_ms(planned("wfbp", ready_ms=(10.2, 10.6, 29.4))) == pytest.approx(
         10 + 29.4 + 7.5 + 2
     )
+
+
+def test_horovod_copies_what_it_fuses() -> None:
+    # Both sent at 30.056, in a buffer of 500,000 values: read and written before and after.
+    copy_ms = hand_device().cost(elementwise(500_000, 2)).seconds / MS
+    plan = in_step("horovod", ready_ms=(29.2, 29.4))
+    assert took_ms(plan) == pytest.approx(10 + 30.056 + copy_ms + 9 + copy_ms + 2)
+    order = [task.name for task in plan.graph.tasks if task.stream == "communication"]
+    assert order == ["compress 0.0", "all_reduce 0.0", "decompress 0.0"]
+
+
+def test_horovod_agrees_while_the_gpu_computes() -> None:
+    # Hooks at 0.2 and 0.4 ms, taken at 1 ms; the buffer goes when its last gradient is there.
+    copy_ms = hand_device().cost(elementwise(500_000, 2)).seconds / MS
+    assert took_ms(planned("horovod")) == pytest.approx(10 + 30 + 2 * copy_ms + 9 + 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "waits_us"),
+    [
+        ({"message_us": 100.0}, 200),
+        # A gather, two broadcasts of two messages each, and one that takes one message.
+        ({"cache": False}, 7 * 28),
+        ({"cache": False, "message_us": 0.0}, 0),
+    ],
+)
+def test_horovod_agrees_over_the_control_network(options: dict[str, Any], waits_us: float) -> None:
+    plan = in_step("horovod", options, ready_ms=(29.4,))
+    assert took_ms(plan) == pytest.approx(10 + 30 + waits_us / 1000 + 7.5 + 2)
+
+
+def test_horovod_agrees_in_the_logarithm_of_nodes() -> None:
+    cached = Horovod()
+    asked = [cached.agreement_s(nodes) for nodes in (1, 2, 5, 8, 9)]
+    assert asked == pytest.approx([0, 28e-6, 84e-6, 84e-6, 112e-6])
+    assert Horovod(cache=False).agreement_s(1) == 0
 
 
 def test_mgwfbp_waits_for_less_than_a_latency_and_asc_does_not() -> None:
@@ -252,6 +296,16 @@ def test_uneven_nodes_are_refused(name: str) -> None:
         RequestError, match=f"--method: {name} needs as many GPUs on every node, not 3 on 2 nodes"
     ):
         planned(name, cluster=Cluster(3, (2, 1), link, link))
+
+
+def test_longer_rows_of_the_torus_send_more() -> None:
+    """4 nodes of 4: rows of one, 2 x 3/4 n out of it. 16 nodes: rows of 2, 2 x (7/8 + 7/16) n."""
+
+    def wires_ms(nodes: int) -> float:
+        hops = Hops(4 * nodes, nodes, 4, 0.0, 0.0, 1e-9, 1e-9, 0.0, 1e-9)
+        return all_reduce_torus2d(1e6, hops).transfer_s * 1e3
+
+    assert (wires_ms(4), wires_ms(16)) == pytest.approx((1.5, 2.625))
 
 
 def test_the_torus_on_unequal_hops_by_hand() -> None:

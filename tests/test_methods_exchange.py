@@ -204,14 +204,64 @@ def test_omnireduce_on_own_machines_takes_the_union_in(density: float, union: st
     assert found == pytest.approx(came * 1.028e-3, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("union", "sent", "back"),
+    # A quarter of the blocks on each of 4 GPUs a node, 2 nodes: what the node's sum has, and all.
+    [
+        ("random", 1 - 0.75**4, 1 - 0.75**8),
+        ("same", 0.25, 0.25),
+        ("apart", 1.0, 1.0),
+    ],
+)
+def test_omnireduce_sums_a_node_first(union: str, sent: float, back: float) -> None:
+    method = load_method("omnireduce", {"block_density": 0.25, "union": union})
+    stages = method.stages(bucket(gradient(256_000)), World(8, 2, 4), 0)
+    found = [(one.collective, one.group) for one in stages if isinstance(one, Send)]
+    assert found == [
+        ("reduce", "node"),
+        ("push", "leaders"),
+        ("pull", "leaders"),
+        ("broadcast", "node"),
+    ]
+    sizes = dict(sends(stages))
+    assert sizes["reduce"] == sizes["broadcast"] == 1024e3
+    assert (sizes["push"], sizes["pull"]) == pytest.approx((sent * 1028e3, back * 1028e3))
+    # The marks are on the sum: one pass, and zeros where it has none; 2 into the buffer.
+    assert moved(kernels(stages, "compress")) == pytest.approx(4 * 256_000 * (4 - sent))
+
+
+def test_omnireduce_on_one_node_is_nccl_and_apart_as_on_one_gpu_a_node() -> None:
+    whole = bucket(gradient(256_000))
+    alone = load_method("omnireduce", {}).stages(whole, World(4, 1, 4), 0)
+    assert sends(alone) == [("all_reduce", 1024e3)]
+    apart = load_method("omnireduce", {"inside": "apart"})
+    assert sends(apart.stages(whole, World(8, 2, 4), 0)) == sends(of("omnireduce", 256_000))
+
+
 def test_omnireduce_blocks_are_whole() -> None:
     assert sends(of("omnireduce", 100, block_size=64))[0] == ("push", 2 * (4 * 64 + 4.0))
-    assert load_method("omnireduce", {}).memory_bytes([gradient(1000)], 8) == 4
+    assert load_method("omnireduce", {}).memory_bytes([gradient(1000)], 8) == 2**30 + 4
 
 
 def test_omnireduce_marks_blocks_and_zeroes_those_of_zeros() -> None:
     stages = of("omnireduce", 1000, block_density=0.25)
-    assert moved(kernels(stages, "compress")) == 4 * 1000 * 1.75
+    # And 2 passes into the buffer; 2 out of it.
+    assert moved(kernels(stages, "compress")) == 4 * 1000 * (1.75 + 2)
+    assert moved(kernels(stages, "decompress")) == 4 * 1000 * 2
+
+
+def test_omnireduce_is_through_with_a_bucket_before_the_next() -> None:
+    # 2 ranks, blocks of one value, 250,000 of them (2 MB with places): 1 ms + 1 ms a way; marks
+    # 11 us, which run ahead, copies of 2 + 80 us, the second bucket's once the first is back.
+    [plan] = schedule(
+        profile([250_000] * 2, [0.01] * 2, forward_s=0.01),
+        load_method("omnireduce", {"block_size": 1}),
+        fusion.load("none").fuse,
+        hand_device(),
+        ring_cluster(2, "1GB/s,1ms"),
+    )
+    each_ms = 0.082 + 2 + 2 + 0.082
+    assert float(run(plan).period_s) * 1e3 == pytest.approx(20 + 0.011 + 2 * each_ms)
 
 
 def test_ranks_of_a_node_share_its_nic_to_the_servers() -> None:

@@ -150,7 +150,7 @@ def test_doubling_costs_its_steps_one_after_the_other() -> None:
 def test_one_tensor_a_rank_is_decoded_and_added() -> None:
     # Of each tensor: 4 scatters into zeros, then sums 2 + 3 x 3 passes and a division, 2: 13.
     found = decoded([100, 10], 11, 4, "one_by_one")
-    names = ["dgc_decode"] * 4 + ["elementwise"]
+    names = ["dgc_decode"] + ["dgc_decode_queued"] * 3 + ["elementwise"]
     assert [kernel.name for kernel in found] == names * 2
     assert [kernel.moved_bytes for kernel in found[3:6]] == [400, 13 * 400, 40]
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from perfsim.errors import DataError
 from perfsim.methods import method_names
-from perfsim.pipeline import Link, Stage, adaptive_ratios, iteration_s, top_k_bytes
+from perfsim.pipeline import (
+    Link,
+    Stage,
+    adaptive_ratios,
+    iteration_s,
+    masked_bytes,
+    masked_iteration_s,
+    top_k_bytes,
+)
 from perfsim.pipeline.__main__ import main
 from perfsim.pipeline.file import read_pipeline
 from perfsim.pipeline.iteration import pass_s
@@ -64,6 +72,42 @@ def test_an_iteration_by_hand() -> None:
     # A tenth of the values: 100 x 12 B, 0.5 + 1.2 = 1.7 s. Now the stages are slower:
     # forward 1 + 1.7 + 2 + 2 x 2 = 8.7, backward 3 + 1.7 + 1 + 2 x 3 = 11.7.
     assert iteration_s(stages, links, 3, [10.0]) == pytest.approx(20.4)
+
+
+def test_a_thresholded_iteration_by_hand() -> None:
+    # 100 of 1000 values and 125 bytes of mask forward, the values alone backward: messages take
+    # 0.5 + 0.525 and 0.5 + 0.4 s. Forward 1 + 1.025 + 2 + 2 x 2, backward 3 + 0.9 + 1 + 2 x 3.
+    stages, links = [Stage(1.0, 3.0), Stage(2.0, 1.0)], [Link(0.5, 0.001, 1000)]
+    assert links[0].masked_s(0.1) == pytest.approx((1.025, 0.9))
+    assert masked_iteration_s(stages, links, 3, 0.1) == pytest.approx(8.025 + 10.9)
+
+
+def test_masked_messages_are_dense_where_the_mask_would_not_pay() -> None:
+    # Of 64 values in 256 bytes, 61 and a mask of 8 bytes are 252, 62 and the mask 256.
+    assert masked_bytes(64, 61 / 64) == (252, 244)
+    assert masked_bytes(64, 62 / 64) == (256, 256)
+    for share in (0.0, 1.1):
+        with pytest.raises(ValueError, match="share"):
+            masked_bytes(64, share)
+
+
+@given(elements=st.integers(1, 10**6), share=st.floats(1e-4, 1.0))
+def test_masked_messages_never_beat_their_values_nor_exceed_dense(
+    elements: int, share: float
+) -> None:
+    there, back = masked_bytes(elements, share)
+    assert 4 * elements * share <= back * (1 + 1e-12)
+    assert back <= there <= 4 * elements
+
+
+@given(stages=st.lists(STAGES, min_size=2, max_size=5), data=st.data())
+def test_all_kept_is_a_dense_iteration(stages: list[Stage], data: st.DataObject) -> None:
+    count = len(stages) - 1
+    links = data.draw(st.lists(LINKS, min_size=count, max_size=count))
+    dense = iteration_s(stages, links, 4)
+    assert masked_iteration_s(stages, links, 4, 1.0) == pytest.approx(dense)
+    share = data.draw(st.floats(0.001, 1.0))
+    assert masked_iteration_s(stages, links, 4, share) <= dense * (1 + 1e-12)
 
 
 def test_one_stage_only_computes() -> None:
@@ -142,6 +186,10 @@ def test_links_must_fit_the_stages() -> None:
         iteration_s(stages, [Link(0.0, 0.0, 1)], 1)
     with pytest.raises(ValueError, match="micro_batches"):
         iteration_s(stages[:1], [], 0)
+    with pytest.raises(ValueError, match="3 stages need 2 links"):
+        masked_iteration_s(stages, [Link(0.0, 0.0, 1)], 1, 0.5)
+    with pytest.raises(ValueError, match="2 links need as many ratios"):
+        iteration_s(stages, [Link(0.0, 0.0, 1)] * 2, 1, [1.0])
 
 
 def test_a_file_is_read_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,6 +205,18 @@ def test_a_file_is_read_and_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     # Dense: 3 + 12.1 x 3, and 6 + 12.1 x 3. Adaptive: 3 + 1.3 + 2 x 2, and 6 + 1.3 + 2 x 4.
     assert "iteration, dense: 81.6 s" in told
     assert "iteration, adaptive ratios: 23.6 s" in told
+    assert "DCT-MP" not in told
+
+
+def test_a_file_may_ask_for_thresholded_activations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(FILE.replace("reduction = 10", "reduction = 10\nkept = 0.1"))
+    assert main([str(path)]) == 0
+    # 300 of 3000 values and 375 bytes of mask: 0.1 + 1.575 and 0.1 + 1.2 s.
+    # Forward 3 + 1.675 + 2 x 2, backward 6 + 1.3 + 2 x 4: 23.975 s.
+    assert "iteration, 0.1 kept (DCT-MP): 23.98 s" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -165,6 +225,8 @@ def test_a_file_is_read_and_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("pipeline/1", "pipeline/2", "schema"),
         ("reduction = 10", "reduction = 0.5", "reduction"),
         ("reduction = 10", 'reduction = "10"', "reduction"),
+        ("reduction = 10", "reduction = 10\nkept = 0", "kept"),
+        ("reduction = 10", "reduction = 10\nkept = true", "kept"),
         ("micro_batches = 3", "micro_batches = 0", "micro_batches"),
         ('latency = "100ms"', 'latncy = "100ms"', "did you mean 'latency'"),
         ('forward = "2s"', 'forward = "2"', "forward"),

@@ -10,9 +10,11 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
+from perfsim.own_fusion import for_method
 from perfsim.prediction import predict
 from perfsim.ranking import CAVEAT, Ranking, rank
-from perfsim.scenario import make_scenario
+from perfsim.report.ranking import print_ranking
+from perfsim.scenario import Scenario, make_scenario
 
 FIELDS = {"model": "resnet50", "gpus": 8, "net": "1gbe", "method": "auto"}
 
@@ -72,13 +74,76 @@ def test_on_one_gpu_all_are_alike() -> None:
     assert ranking.verdict().startswith("All alike: ssgd")
 
 
-def test_json_is_the_winners_prediction_with_the_ranking() -> None:
+def test_json_is_the_ranking_with_the_winners_prediction() -> None:
     ranking = ranked()
     found = json.loads(json.dumps(ranking.as_dict()))
-    assert found["schema"] == "perfsim/prediction/1"
-    assert found["scenario"]["method"] == ranking.winner
-    assert found["notes"][0] == CAVEAT
-    assert [row["method"] for row in found["ranking"]["methods"]] == list(ranking.predictions)
+    assert found["schema"] == "perfsim/ranking/1" and found["caveat"] == CAVEAT
+    assert found["winner"] == found["prediction"]["scenario"]["method"] == ranking.winner
+    assert found["prediction"] == ranking.predictions[ranking.winner].to_dict()
+    assert [row["method"] for row in found["methods"]] == list(ranking.predictions)
+    assert found["left_out"] == ranking.refused and found["kept_own_fusion"] == {}
+
+
+ASKED = make_scenario(FIELDS | {"fusion": "threshold", "bucket": "4MiB"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "fusion", "bucket", "kept"),
+    [
+        # S-SGD's own fusion gives way; another is part of what a method is.
+        (ASKED, "ssgd", "threshold", "4MiB", []),
+        (ASKED, "horovod", "threshold", "4MiB", []),
+        (ASKED, "zero", None, "4MiB", ["--fusion threshold"]),
+        (ASKED, "mgwfbp", None, None, ["--fusion threshold", "--bucket 4MiB"]),
+        (ASKED, "eightbit", None, None, ["--fusion threshold", "--bucket 4MiB"]),
+    ],
+)
+def test_flags_of_fusion_go_where_they_apply(
+    asked: Scenario, name: str, fusion: str | None, bucket: str | None, kept: list[str]
+) -> None:
+    made, left = for_method(asked, name)
+    assert (made.method, made.fusion, made.bucket, left) == (name, fusion, bucket, kept)
+
+
+def test_options_of_a_fusion_go_to_the_methods_that_use_it() -> None:
+    asked = make_scenario(FIELDS | {"fusion_options": {"cycle_time": "2ms"}})
+    assert for_method(asked, "horovod") == (asked.model_copy(update={"method": "horovod"}), [])
+    made, left = for_method(asked, "ssgd")
+    assert (made.fusion_options, left) == ({}, ["--set fusion.cycle_time"])
+
+
+def test_a_bucket_leaves_no_method_out_and_says_who_keeps_its_own() -> None:
+    fields = FIELDS | {"gpus": 4, "bucket": "4MiB"}
+    ranking = rank(make_scenario(fields))
+    kept = ranking.kept["--bucket 4MiB"]
+    assert "mgwfbp" in kept and "ssgd" not in kept
+    assert not any("--bucket" in reason for reason in ranking.refused.values())
+    alone = predict(make_scenario(fields | {"method": "wfbp", "bucket": None}))
+    assert ranking.predictions["wfbp"].iteration_s == alone.iteration_s
+    [sentence] = ranking.kept_words()
+    assert sentence.startswith("--bucket 4MiB is for fusion that does not set its own sizes")
+
+
+def test_who_is_left_out_is_said_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    ranking = replace(ranked(), refused={"a": "needs x", "b": "takes y", "c": "needs x"})
+    assert ranking.left_out() == {"needs x": ["a", "c"], "takes y": ["b"]}
+    print_ranking(ranking)
+    shown = capsys.readouterr().out
+    assert shown.startswith("Ranked by iteration time only; convergence differs")
+    every = len(ranking.predictions) + 3
+    assert f"left out, 3 of {every}:\n  a, c: needs x\n  b: takes y\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"cycle": "2ms"}, "fusion has no 'cycle'; did you mean 'cycle_time'"),
+        ({"cycle_time": "2"}, "--set fusion.cycle_time: '2' is not a time"),
+    ],
+)
+def test_a_wrong_option_of_fusion_is_said_once(options: dict[str, str], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        rank(make_scenario(FIELDS | {"fusion_options": options}))
 
 
 def test_options_of_one_method_are_refused() -> None:

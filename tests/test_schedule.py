@@ -176,7 +176,7 @@ def test_overlap_slowdown_stretches_the_backward_pass_only() -> None:
 
 def test_a_cycle_delays_the_message_not_the_backward_pass() -> None:
     # Horovod with a 25 ms cycle: gradients at 10 and 20 wait for 25, the one at 30 for 50.
-    made = plan("ssgd", "threshold", fusion_options={"cycle_time": "25ms"})
+    made = plan("ssgd", "threshold", fusion_options={"cycle_time": "25ms", "hook": "1s"})
     timeline = simulate(made.graph, periods=1)
     sends = [i for i, task in enumerate(made.graph.tasks) if task.kind == "communicate"]
     starts = [timeline.starts[0][i] - 0.015 for i in sends]

@@ -28,6 +28,20 @@ def test_seconds(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("250ms", 0.25), ("64 samples/s", 0.5), ("128images/s", 0.25), ("32sequences/s", 1.0)],
+)
+def test_an_iteration_is_a_time_or_a_rate_of_samples(text: str, seconds: float) -> None:
+    assert units.parse_iteration(text, 32) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "253", "5GB/s", "-3ms", "infsamples/s", "3 samples"])
+def test_what_is_no_iteration(text: str) -> None:
+    with pytest.raises(RequestError, match=r"--x: .*time of an iteration or a rate"):
+        units.parse_iteration(text, 32, "--x")
+
+
+@pytest.mark.parametrize(
     ("text", "size"),
     [("25MiB", 25 * 2**20), ("25MB", 25e6), ("1GB", 1e9), ("1GiB", 2**30), ("4kB", 4000),
      ("4KB", 4000), ("4KiB", 4096), ("3B", 3), ("1TB", 1e12), ("1TiB", 2**40)],

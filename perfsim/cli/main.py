@@ -10,6 +10,7 @@ import typer
 
 from perfsim.cli.calibrating import calibrate
 from perfsim.cli.listing import list_things
+from perfsim.cli.pipelining import pipeline_command
 from perfsim.cli.predicting import predict_command
 from perfsim.cli.showing import show_thing
 from perfsim.cli.validating import validate
@@ -50,6 +51,7 @@ app.command(
 )(predict_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
+app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)
 app.add_typer(calibrate, name="calibrate")
 app.add_typer(validate, name="validate")
 

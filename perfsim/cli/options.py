@@ -70,16 +70,21 @@ def settings(pairs: list[str]) -> tuple[dict[str, str], dict[str, str]]:
 
 def scenario_fields(
     catalog: Catalog, scenario: str | None, flags: dict[str, Any], pairs: list[str]
-) -> tuple[dict[str, Any], str]:
-    """Return the scenario's fields, flags over file, and the name of the file.
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the scenario's fields, flags over file, and what is to be noted of that.
 
-    ``scenario`` is a path or the name of a shipped scenario.
+    ``scenario`` is a path or the name of a shipped scenario. A file's options are for its own
+    method: a flag that names another leaves them out.
     """
     from perfsim.scenario import read_file
 
     fields: dict[str, Any] = {}
+    notes = []
     if scenario is not None:
         fields = dict(read_file(catalog.scenario(scenario))["scenario"])
+        own = fields.get("method", "ssgd")
+        if flags.get("method") not in (None, own) and fields.pop("options", None):
+            notes.append(f"The file's options are left out: they are for {own}.")
     method, fusion = settings(pairs)
     for name, value in flags.items():
         if value is not None:
@@ -88,4 +93,4 @@ def scenario_fields(
         fields["options"] = {**fields.get("options", {}), **method}
     if fusion:
         fields["fusion_options"] = {**fields.get("fusion_options", {}), **fusion}
-    return fields, scenario or ""
+    return fields, notes

@@ -70,6 +70,14 @@ def predict_command(
         str | None,
         typer.Option(help="fp32, tf32, amp-fp16 or amp-bf16.", show_default="that of the profile"),
     ] = None,
+    single_gpu: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|RATE",
+            help="Iteration on one GPU as you measured it, with a unit: 253ms, or 126samples/s.",
+            show_default="what profile and measured iterations say",
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -146,8 +154,8 @@ def predict_command(
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
     from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
+    from perfsim.methods import AUTO
     from perfsim.prediction import predict
-    from perfsim.ranking import AUTO, rank
     from perfsim.scenario import make_scenario
 
     catalog = Catalog(profiles)
@@ -162,6 +170,7 @@ def predict_command(
         "intra_net": intra_net,
         "batch": batch,
         "precision": precision,
+        "single_gpu": single_gpu,
         "fusion": fusion,
         "bucket": bucket,
         "algorithm": algorithm,
@@ -170,18 +179,25 @@ def predict_command(
         "oversubscription": oversubscription,
         "overlap": overlap,
     }
-    fields, source = scenario_fields(catalog, scenario, flags, set_ or [])
+    fields, notes = scenario_fields(catalog, scenario, flags, set_ or [])
     ranking = None
     try:
         asked = make_scenario(fields)
         if asked.method.lower() == AUTO:
+            from perfsim.ranking import rank
+
             ranking = rank(asked, catalog)
             prediction = ranking.predictions[ranking.winner]
         else:
             prediction = predict(asked, catalog)
+        if scenario is not None:
+            from perfsim.validate.claims import claim_notes
+
+            prediction.notes[:0] = notes
+            prediction.notes += claim_notes(scenario, catalog, None if ranking else fields)
     except RequestError as error:
         # What is wrong may stand in the file rather than in a flag.
-        raise RequestError(f"{source}: {error}" if source else str(error)) from None
+        raise RequestError(f"{scenario}: {error}" if scenario else str(error)) from None
 
     def show() -> None:
         from perfsim.report.terminal import print_prediction

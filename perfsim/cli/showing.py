@@ -54,6 +54,10 @@ def show_thing(
         from perfsim.report.files import json_text
 
         typer.echo(json_text({"schema": "perfsim/show/1", "kind": kind, **found}))
+    elif kind == "method":
+        from perfsim.report.method import print_method
+
+        print_method(found)
     else:
         from perfsim.report.terminal import print_description
 

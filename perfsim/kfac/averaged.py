@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perfsim.kernel import FLOAT, Kernel
 from perfsim.kfac.factors import Factored, factor_sides, factored
-from perfsim.kfac.kernels import HKBU, preconditioned, rescaled, unpacked
+from perfsim.kfac.kernels import HKBU, preconditioned, rescaled
 from perfsim.kfac.pipeline import FactorFusion, Product, after_backward, in_hooks, products
 from perfsim.kfac.preconditioner import Preconditioner
 from perfsim.method import Compute, Job, Point, World
@@ -28,6 +28,10 @@ class Averaged(Preconditioner):
     )
     pipelined: bool = Field(
         False, description="build and send factors in the passes' hooks, else after the backward"
+    )
+
+    symmetric: bool = Field(
+        True, description="send upper triangles of factors and inverses only, else whole matrices"
     )
 
     def inverses(
@@ -50,7 +54,7 @@ class Averaged(Preconditioner):
         """Return factors, inverses and the preconditioning of every layer on every rank."""
         assert world.profile is not None
         end = Point("backward", world.profile.backward_s)
-        built = products(layers, HKBU)
+        built = products(layers, HKBU, whole=not self.symmetric)
         hooks: list[Job] = []
         steps: list[Job] = []
         needs: tuple[str, ...] = ("averaged",)
@@ -59,17 +63,20 @@ class Averaged(Preconditioner):
                 hooks = in_hooks(built, world, self.factor_fusion)
             else:
                 steps = after_backward(built, world, self.factor_fusion, end)
-            kernels = tuple(one for factor in built for one in unpacked(factor.side, mean=True))
+            kernels = tuple(one for factor in built for one in factor.unpacked(mean=True))
             sent = tuple(job.name for job in (*hooks, *steps) if job.name.startswith("factors"))
             gate = Compute(kernels, "second_order")
             steps.append(Job("unpacked", (gate,), end, needs=("averaged", *sent)))
             needs = ("unpacked",)
-        rest: list[Kernel] = []
         if inverses:
             inverting = self.inverses(built, world, needs, end)
             steps += inverting
             needs = (*needs, *(job.name for job in inverting))
-            rest += self.unpacked_inverses(built, world)
+            received = Compute(self.unpacked_inverses(built, world), "second_order")
+            if received.kernels:
+                steps.append(Job("inverses unpacked", (received,), end, needs=needs))
+                needs = ("inverses unpacked",)
+        rest: list[Kernel] = []
         for layer in layers:
             rest += preconditioned(layer, "cholesky")
         rest += [rescaled(layer) for layer in layers]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from perfsim.kernel import Kernel, elementwise
-from perfsim.kfac.factors import triangle
-from perfsim.kfac.kernels import inverted, packed
+from perfsim.kfac.kernels import inverted
 from perfsim.kfac.pipeline import Product
 from perfsim.kfac.placement import busiest, least_loaded
 from perfsim.method import Compute, Job, Point, Send, World
@@ -20,7 +19,8 @@ def balanced(
     """Return the inverses in layer order, a broadcast after each of those ``sent``.
 
     Every rank inverts what is not sent, and clears and packs what another rank sends. The busiest
-    owner is the one shown on the compute stream; the other owners have streams of their own.
+    owner is the one shown on the compute stream; the other owners have streams of their own. A
+    job "inverse X" is followed by "broadcast X": packing and sending.
     """
     large = [factor for factor in factors if factor.name in sent]
     owners = least_loaded([factor.side for factor in large], world.ranks)
@@ -37,12 +37,14 @@ def balanced(
             continue
         rank = owner_of[factor.name]
         # What every rank has run since this one's last inverse comes before its own.
-        kernels = (*common[begun.get(rank, 0) :], *own, packed(factor.side))
         stream = "compute" if rank == shown else f"rank {rank}"
-        common += [elementwise(factor.side**2, 1), packed(factor.side)]
+        inverse = Compute((*common[begun.get(rank, 0) :], *own), "second_order", stream)
+        common += [elementwise(factor.side**2, 1), *factor.packed]
         begun[rank] = len(common)
-        send = Send("broadcast", 4.0 * triangle(factor.side))
-        stages = (Compute(kernels, "second_order", stream), send)
-        jobs.append(Job(f"inverse {factor.name}", stages, end, needs=needs))
+        pack = Compute(factor.packed, "second_order", stream)
+        send = Send("broadcast", 4.0 * factor.values)
+        name = f"inverse {factor.name}"
+        jobs.append(Job(name, (inverse,), end, needs=needs))
+        jobs.append(Job(f"broadcast {factor.name}", (pack, send), end, needs=(name,)))
     rest = Compute(tuple(common[begun.get(shown, 0) :]), "second_order")
     return [*jobs, Job("inverses everywhere", (rest,), end, needs=needs)]

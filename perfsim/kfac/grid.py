@@ -13,22 +13,28 @@ from perfsim.kfac.pipeline import Product, products
 from perfsim.method import Compute, Job, Point, Send, Stage, World
 from perfsim.stage import Group
 
-__all__ = ["Grid", "grid_jobs"]
+__all__ = ["Grid", "busiest_members", "grid_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """``workers`` rows of ranks in order; columns are worker groups, rows receiver groups.
 
+    ``neighbours`` (releases up to 0.3): a worker group is so many ranks in order, and a receiver
+    group has one of each.
+
     Examples
     --------
     >>> grid = Grid(8, 2)
     >>> grid.columns, [grid.column(rank) for rank in range(8)], grid.members(1)
     (4, [0, 1, 2, 3, 0, 1, 2, 3], range(1, 8, 4))
+    >>> Grid(8, 2, neighbours=True).members(1)
+    range(2, 4)
     """
 
     ranks: int
     workers: int
+    neighbours: bool = False
 
     @property
     def columns(self) -> int:
@@ -37,21 +43,27 @@ class Grid:
 
     def column(self, rank: int) -> int:
         """Return the worker group of a rank."""
-        return rank % self.columns
+        return rank // self.workers if self.neighbours else rank % self.columns
 
     def members(self, column: int) -> range:
         """Return the ranks of a worker group."""
+        if self.neighbours:
+            return range(column * self.workers, (column + 1) * self.workers)
         return range(column, self.ranks, self.columns)
 
     @property
     def worker_group(self) -> Group:
         """Who takes part in a broadcast of eigenvectors."""
-        return "all" if self.columns == 1 else (self.workers, self.columns)
+        if self.columns == 1:
+            return "all"
+        return self.workers if self.neighbours else (self.workers, self.columns)
 
     @property
     def receiver_group(self) -> Group:
         """Who takes part in a broadcast of a gradient."""
-        return "all" if self.workers == 1 else self.columns
+        if self.workers == 1:
+            return "all"
+        return (self.columns, self.workers) if self.neighbours else self.columns
 
     def refusal(self) -> str:
         """Return why the ranks cannot be split so, or ""."""
@@ -62,7 +74,8 @@ class Grid:
     def assigned(self, layers: Sequence[Factored]) -> list[int]:
         """Return the rank that decomposes each layer: most work first, to the least loaded.
 
-        Work is a^3 + g^3; first the worker group with least in all, then its rank with least.
+        Work is a^3 + g^3; first the worker group with least in all, then its rank with least;
+        up to release 0.3 the rank with least of all.
         """
         loads = [0.0] * self.ranks
         work = [float(layer.inputs**3 + layer.outputs**3) for layer in layers]
@@ -70,10 +83,28 @@ class Grid:
         for index in sorted(range(len(layers)), key=lambda index: -work[index]):
             totals = [sum(loads[rank] for rank in self.members(c)) for c in range(self.columns)]
             column = totals.index(min(totals))
-            rank = min(self.members(column), key=loads.__getitem__)
+            among = range(self.ranks) if self.neighbours else self.members(column)
+            rank = min(among, key=loads.__getitem__)
             owners[index] = rank
             loads[rank] += work[index]
         return owners
+
+
+def busiest_members(
+    grid: Grid, owners: Sequence[int], decomposed_s: Sequence[float], own_s: Sequence[float]
+) -> tuple[list[int], int]:
+    """Return the busiest member of each worker group, and that of the group that takes longest.
+
+    ``decomposed_s`` is what the owner of each layer runs for it, ``own_s`` what every worker does.
+    """
+    loads = [0.0] * grid.ranks
+    for owner, seconds in zip(owners, decomposed_s, strict=True):
+        loads[owner] += seconds
+    busy = [max(grid.members(column), key=loads.__getitem__) for column in range(grid.columns)]
+    taken = [loads[rank] for rank in busy]
+    for owner, seconds in zip(owners, own_s, strict=True):
+        taken[grid.column(owner)] += seconds
+    return busy, busy[taken.index(max(taken))]
 
 
 def _decompositions(
@@ -146,14 +177,7 @@ def grid_jobs(
             for kernel in decomposed(side, copied=False)) * inverses
         for layer in layers
     ]  # fmt: skip
-    loads = [0.0] * grid.ranks
-    for owner, seconds in zip(owners, decomposed_s, strict=True):
-        loads[owner] += seconds
-    busy = [max(grid.members(column), key=loads.__getitem__) for column in range(grid.columns)]
-    taken = [loads[rank] for rank in busy]
-    for owner, seconds in zip(owners, own_s, strict=True):
-        taken[grid.column(owner)] += seconds
-    shown = busy[taken.index(max(taken))]
+    busy, shown = busiest_members(grid, owners, decomposed_s, own_s)
 
     def stream(rank: int) -> str:
         return "compute" if rank == shown else f"rank {rank}"

@@ -13,7 +13,10 @@ from perfsim.errors import RequestError, rule, unknown, unknown_option
 from perfsim.limits import shown
 from perfsim.method import Method
 
-__all__ = ["load_method", "method_class", "method_name", "method_names"]
+__all__ = ["AUTO", "load_method", "method_class", "method_name", "method_names"]
+
+AUTO = "auto"
+"""What ``predict --method`` takes to rank all methods."""
 
 
 def method_names() -> list[str]:
@@ -59,9 +62,11 @@ def method_name(name: str) -> str:
     >>> method_name("SPD-KFAC")
     'spd_kfac'
     """
+    if _plain(name) == AUTO:
+        raise RequestError("--method: auto is no method; `perfsim predict` ranks all by it.")
     plain = {_plain(known): known for known in method_names()}
     if _plain(name) not in plain:
-        raise unknown("--method", name, (*method_names(), "auto"), "methods")
+        raise unknown("--method", name, (*method_names(), AUTO), "methods")
     return plain[_plain(name)]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
 from perfsim.averaging import averages, by_schedule, merged, periodic
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Job, Method, Point, Round, Send, World
+from perfsim.method import Compute, Job, Method, OnlyWith, Point, Round, Send, World
 
 
 class Adpsgd(Method):
@@ -36,7 +36,9 @@ class Adpsgd(Method):
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * (n + 1) / interval"
     fusion: ClassVar[str] = "whole"
 
-    interval: int = Field(8, ge=1, le=10**6, description="mean iterations between averagings")
+    interval: Annotated[int, OnlyWith(schedule="")] = Field(
+        8, ge=1, le=10**6, description="mean iterations between averagings"
+    )
     schedule: str = Field("", description="intervals x iterations, as 4x1000,8x500; else interval")
 
     @field_validator("schedule")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
+from perfsim.host import busiest_server, cpu_sum, to_gpu, to_host
+from perfsim.kernel import FLOAT
 from perfsim.layers import Places, update_shares
-from perfsim.method import Job, Method, Point, Send, World
+from perfsim.method import Compute, Job, Method, Point, Send, Stage, World
 from perfsim.profile import Gradient
 
 PAGE_BYTES = 4096
@@ -19,35 +21,44 @@ PAGE_BYTES = 4096
 class Byteps(Method):
     """Sends every tensor in parts through summation servers, in backward order.
 
-    A part (``partition_bytes``, in whole pages for each GPU) is reduce-scattered inside its node,
-    pushed to the servers, pulled back and all-gathered inside the node. The network, the sums
-    inside the nodes and the gathers inside them work on different parts at the same time. Each
-    node has a server; with ``servers`` further ones stand on machines without GPUs, and take the
-    share of the load that fills every NIC (mixed mode). All ranks update at the end;
-    ``cross_barrier`` lets a layer of the next forward pass wait for its own tensors only. On one
-    node there are no servers. No kernels of its own. Tensors go in the order in which they are
-    ready: BytePS orders by priority only if BYTEPS_SCHEDULING_CREDIT is set, and its PyTorch plugin
-    gives none.
+    A part (``partition_bytes``, in whole pages for each GPU) is reduce-scattered inside its node;
+    each GPU copies its share to the host; the node pushes the part to the servers, whose CPUs add
+    up what all nodes send, and pulls the sum; each GPU copies its share back, and shares are
+    all-gathered. These stages work on different parts at the same time, each on one part at a
+    time; both of NCCL's are on one stream, sums first. Each node has a server; with ``servers``
+    further ones stand on machines without GPUs, and take the share of the load that fills every
+    NIC (mixed mode). All ranks update at the end; ``cross_barrier`` lets a layer of the next
+    forward pass wait for its own tensors only. On one node there is NCCL only. Tensors go in the
+    order in which they are ready: BytePS orders by priority only if BYTEPS_SCHEDULING_CREDIT is
+    set, and its PyTorch plugin gives none.
 
-    Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a parameter. Memory: none more on the GPU. Left
-    out: copies to the host and back; sums on the servers' CPUs; that a part goes to one server,
-    chosen by hash, not to all of them; the one NCCL stream that sums and gathers inside a node
-    share; GPUs behind several PCIe switches.
+    Kernels: the copies and the servers' sums, see ``perfsim.host``; ``switch``: GPUs that copy over
+    one link to the host at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a parameter, down to 4
+    with P servers more. Memory: none more on the GPU. Left out: that a part goes to one server,
+    chosen by hash, not to all of them; NICs and NCCL on the PCIe links that copies take; TCP, one
+    connection of which is said to carry less than 25 Gb/s; the threads' polling and signals from
+    one GPU of a node to the others; sums across PCIe switches (BYTEPS_PCIE_SWITCH_SIZE, unset by
+    default).
     """
 
     summary: ClassVar[str] = "tensors in parts through sharded summation servers (BytePS)"
     citation: ClassVar[str] = (
         "Jiang et al. 2020, A Unified Architecture for Accelerating Distributed DNN Training in"
         " Heterogeneous GPU/CPU Clusters, OSDI; code bytedance/byteps@f5df52fe"
-        " byteps/common/operations.cc, scheduled_queue.cc, core_loops.cc, torch/cross_barrier.py"
+        " byteps/common/operations.cc, scheduled_queue.cc, core_loops.cc, nccl_manager.cc,"
+        " server/server.cc, torch/cross_barrier.py; docs/best-practice.md"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
+    wire: ClassVar[str] = (
+        "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
+    )
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False
+    order: ClassVar[Literal["issue", "priority"]] = "priority"
 
     partition_bytes: int = Field(4_096_000, ge=1, description="most bytes in a part of a tensor")
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
+    switch: int = Field(1, ge=1, le=64, description="GPUs that share one link to the host")
     cross_barrier: bool = Field(
         False, description="layers of the next forward pass wait for their own tensors only"
     )
@@ -65,7 +76,7 @@ class Byteps(Method):
                 jobs.append(
                     Job(
                         f"{number}.{part}",
-                        tuple(self.sends(size_bytes, world)),
+                        tuple(self.way(size_bytes, world)),
                         Point("backward", bucket.ready_s),
                         places.needed(bucket) if self.cross_barrier else None,
                         updates=share / parts if self.cross_barrier else 0.0,
@@ -73,19 +84,29 @@ class Byteps(Method):
                 )
         return jobs
 
-    def sends(self, size_bytes: float, world: World) -> list[Send]:
+    def way(self, size_bytes: float, world: World) -> list[Stage]:
         """Return the way of one part there and back."""
         inside = world.gpus_per_node
-        there, back = [], []
-        if inside > 1:
-            there.append(Send("reduce_scatter", size_bytes, group="node", stream="sum"))
-            back.append(Send("all_gather", size_bytes, group="node", stream="gather"))
-        if world.nodes > 1:
-            there += [
-                Send(collective, size_bytes / inside, group="across", servers=self.servers)
-                for collective in ("push", "pull")
-            ]
-        return there + back
+        if world.nodes == 1:
+            return self.in_node(size_bytes, world, [])
+        elements, share_bytes = ceil(size_bytes / FLOAT), size_bytes / inside
+        copied = ceil(elements / inside) * min(self.switch, inside)
+        summed = cpu_sum(busiest_server(elements, world.nodes, self.servers))
+        push, pull = (
+            Send(collective, share_bytes, group="across", servers=self.servers)
+            for collective in ("push", "pull")
+        )
+        out = Compute((to_host(copied),), "compress", stream="to host")
+        back = Compute((to_gpu(copied),), "decompress", stream="to GPU")
+        at_servers = Compute((summed,), "decompress", stream="servers")
+        return self.in_node(size_bytes, world, [out, push, at_servers, pull, back])
+
+    def in_node(self, size_bytes: float, world: World, between: list[Stage]) -> list[Stage]:
+        """Return what lies between the sum inside each node and the gather there."""
+        if world.gpus_per_node == 1:
+            return between
+        there = Send("reduce_scatter", size_bytes, group="node", stream="NCCL", priority=1)
+        return [there, *between, Send("all_gather", size_bytes, group="node", stream="NCCL")]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return nothing: its buffers are on the host."""

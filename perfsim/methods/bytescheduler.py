@@ -25,12 +25,12 @@ class Bytescheduler(Method):
     workers' nodes or, with ``servers``, on machines of their own too.
 
     The code cuts at 1 million parameters; its notes advise 8 million for all-reduces (DeAR's
-    authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter.
-    Memory: none more. Left out: the credit (4 million parameters under way, tuned while it
-    trains): here one part is under way and the next is chosen when it ends, where really those
-    within the credit cannot be overtaken; what Horovod fuses of them and its cycle; the threads
-    that poll for ready tensors; a tensor's update before its layer's turn; for "ps" copies to the
-    host, sums on the servers' CPUs and the optimizer, which MXNet runs there too.
+    authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter, down to
+    4 with P servers more. Memory: none more. Left out: the credit (4 million parameters under way,
+    tuned while it trains): here one part is under way and the next is chosen when it ends, where
+    really those within the credit cannot be overtaken; what Horovod fuses of them and its cycle;
+    the threads that poll for ready tensors; a tensor's update before its layer's turn; for "ps"
+    copies to the host, sums on the servers' CPUs and the optimizer, which MXNet runs there too.
     """
 
     summary: ClassVar[str] = "tensors in parts, first layers first, across iterations"
@@ -40,7 +40,9 @@ class Bytescheduler(Method):
         " bytescheduler/common/bytecore.py, pytorch/horovod.py, mxnet/kvstore_task.py"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
+    wire: ClassVar[str] = (
+        "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
+    )
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "priority"
@@ -52,7 +54,9 @@ class Bytescheduler(Method):
     servers: int = Field(0, ge=0, le=10**5, description="ps: server machines without GPUs")
 
     def refusal(self, world: World) -> str:
-        """Return that parts are too small to be simulated one by one."""
+        """Return that there are no servers, or that parts are too small to be simulated."""
+        if self.servers and self.transport == "all_reduce":
+            return "has no servers where transport is all_reduce; set transport=ps, or no servers"
         elements = world.profile.elements if world.profile else 0
         return too_many(elements, self.partition, "partition")
 

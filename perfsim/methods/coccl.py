@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from perfsim import compressed
 from perfsim.compressed import Codec, Fused, Separate, largest_message
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT
-from perfsim.method import Method, Send, Stage, World
+from perfsim.method import Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 
 RECIPES = {
@@ -62,9 +62,13 @@ class Coccl(Method):
     codec: Literal["sdp4bit", "dietgpu"] = Field(
         "sdp4bit", description="fixed rate (levels and scales), or lossless"
     )
-    bits: int = Field(4, ge=4, le=8, multiple_of=4, description="bits a level, 4 or 8 (sdp4bit)")
-    group: int = Field(128, ge=8, le=4096, description="values that share a scale (sdp4bit)")
-    exponent_bits: float = Field(
+    bits: Annotated[int, OnlyWith(codec="sdp4bit")] = Field(
+        4, ge=4, le=8, multiple_of=4, description="bits a level, 4 or 8 (sdp4bit)"
+    )
+    group: Annotated[int, OnlyWith(codec="sdp4bit")] = Field(
+        128, ge=8, le=4096, description="values that share a scale (sdp4bit)"
+    )
+    exponent_bits: Annotated[float, OnlyWith(codec="dietgpu")] = Field(
         2.7, gt=0, le=8, description="entropy of an exponent (dietgpu; its authors' figure)"
     )
     threshold: int = Field(8 * 2**20, ge=0, description="bytes from which messages are compressed")

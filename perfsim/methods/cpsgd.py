@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from perfsim.averaging import averages, periodic
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Round, Send, Stage, World
+from perfsim.method import Compute, Job, Method, OnlyWith, Round, Send, Stage, World
 from perfsim.methods.qsgd import Qsgd
 from perfsim.methods.randk import Randk
 
@@ -47,8 +47,12 @@ class Cpsgd(Method):
     compress: Literal["none", "qsgd", "randk"] = Field(
         "none", description="how exchanged gradients are compressed"
     )
-    bits: int = Field(8, ge=2, le=16, description="bits a value of qsgd, sign included")
-    density: float = Field(0.001, gt=0, le=1, description="share of values that randk keeps")
+    bits: Annotated[int, OnlyWith(compress="qsgd")] = Field(
+        8, ge=2, le=16, description="bits a value of qsgd, sign included"
+    )
+    density: Annotated[float, OnlyWith(compress="randk")] = Field(
+        0.001, gt=0, le=1, description="share of values that randk keeps"
+    )
 
     @model_validator(mode="after")
     def _gradients_are_compressed(self) -> Cpsgd:

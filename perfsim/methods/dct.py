@@ -24,13 +24,15 @@ class Dct(Method):
     iterations the threshold is found by exact Top-k first. Values and places (8 bytes) are pushed
     to servers, which update the model; every rank pulls the parameters, dense.
 
-    Bytes a rank, one GPU a node: (P-1)/P x (8 k + 4 a parameter). Memory: the error, 4 bytes a
-    parameter. Left out: the other half of the paper, DCT-MP, thresholds of the activations and
-    their gradients between the parts of a split model, as no model is split here; asynchronous
-    training with several threads a rank, which the paper runs on CPUs; the servers' work (every
-    rank updates what came back); that the count above an old threshold drifts from k (the paper: a
-    threshold by 26 % at most). The paper sorts magnitudes for a threshold, here PyTorch's Top-k
-    stands for it; it gives no format of a sparse message.
+    Each GPU is a worker and pushes and pulls by itself, so that those of a node share its NICs: no
+    sum inside a node is known of, as there is no code. Bytes a rank, one GPU a node: (P-1)/P x (8 k
+    + 4 a parameter), 8 k with P servers more. Memory: the error, 4 bytes a parameter. Left out:
+    DCT-MP, the paper's other half, which thresholds activations and their gradients between the
+    parts of a split model: no model is split here, none has embedding tables; ``perfsim.pipeline``
+    holds its messages. Asynchronous training with several threads a rank, which the paper runs on
+    CPUs; the servers' work (every rank updates what came back); that the count above an old
+    threshold drifts from k (the paper: a threshold by 26 % at most). The paper sorts magnitudes for
+    a threshold, PyTorch's Top-k stands for it; it gives no format of a sparse message.
 
     ``exchange`` "all_gather": all ranks get all pairs, as other sparsifiers do without servers.
     ``servers``: machines without GPUs; none: a server on each node. ``lifespan``: 1000 in the
@@ -45,7 +47,8 @@ class Dct(Method):
     )
     family: ClassVar[str] = "sparsification"
     wire: ClassVar[str] = (
-        "(P - 1) / P * (8 * k + 4 * n) if exchange == 'servers' else (P - 1) * 8 * k"
+        "8 * k + ((P - 1) * 4 * n - 8 * k) * max(P - servers, 0)"
+        " / (P * P + min(servers, P) * (P - 2)) if exchange == 'servers' else (P - 1) * 8 * k"
     )
     fusion: ClassVar[str] = "none"
 

@@ -24,7 +24,9 @@ class DpKfac(Preconditioner):
     batch (no factor is sent), then their eigendecompositions (``inversion`` cholesky: damped
     inverses), then G^-1 W A^-1. One broadcast a layer follows, in layer order: each needs every
     rank, so that the first waits for the busiest one. All ranks scale and write the new gradients.
-    Preconditioning and broadcasts happen in every iteration.
+    Preconditioning and broadcasts happen in every iteration. The code's class takes eigenvalues
+    unless told otherwise, D-, MPD- and SPD-KFAC always invert: rank them with ``inversion``
+    cholesky here, of which the paper's comparison has both kinds.
     Bytes a rank: 2 (P-1)/P x 4 n + (P-1)/P x 4 n (the bias in the second). Memory: factors and
     inverses of the own layers, 8 (a^2 + g^2) bytes each, of the rank with most, and every layer's
     preconditioned gradient. Left out: padding of input maps, Horovod's copies into and out of its
@@ -39,7 +41,9 @@ class DpKfac(Preconditioner):
     fusion: ClassVar[str] = "threshold"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n + (P - 1) / P * 4 * n"
 
-    inversion: Inversion = Field("eigen", description="the code's default; cholesky inverts")
+    inversion: Inversion = Field(
+        "eigen", description="the code's default; cholesky inverts, as d_kfac and its kin do"
+    )
 
     def layers(self, profile: Profile) -> list[Factored]:
         """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.averaging import from_first_ranks, merged, periodic, with_neighbours
 from perfsim.fusion.bucket import Bucket, fill
-from perfsim.method import Job, Method, Point, Round, World
+from perfsim.method import Job, Method, OnlyWith, Point, Round, World
 from perfsim.profile import Gradient
 
 
@@ -43,7 +43,9 @@ class Dpsgd(Method):
         "ring", description="who averages with whom"
     )
     interval: int = Field(1, ge=1, le=10**6, description="iterations from one exchange to the next")
-    buffer_mib: float = Field(8.0, gt=0, description="fusion buffer, own and received values")
+    buffer_mib: Annotated[float, OnlyWith(topology=("ring", "one_peer", "hierarchical"))] = Field(
+        8.0, gt=0, description="fusion buffer, own and received values"
+    )
 
     def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
         """Return one job a fused buffer."""

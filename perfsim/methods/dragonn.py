@@ -21,21 +21,23 @@ class Dragonn(Method):
     """Compresses large tensors by hashing the places of large values; small ones go dense.
 
     Tensor by tensor in the hook, on the compute stream: momentum correction (multiply 2 passes,
-    add 3); one encode (measured as one kernel: threshold from an exact Top-k of a random 1 %
-    sample, one pass that writes the place of each value above it into a zeroed table of 4 k by its
-    hash, places and values gathered from the table); what is sent is cleared. One all-gather of
-    the values and one of the places. After the backward pass the pairs of all ranks are scattered
-    into one zeroed tensor each (sparse decoding). Tensors of ``compress_above`` elements or fewer
-    are all-reduced dense. Messages are fused by Horovod, which carries them.
+    add 3), or a residual (two products and a sum, 7); one encode (measured as one kernel:
+    threshold from an exact Top-k of a random 1 % sample, one pass that writes the place of each
+    value above it into a zeroed table of 4 k by its hash, places and values gathered from the
+    table); what is sent is cleared, or the residual's rest taken (3). One all-gather of the values
+    and one of the places. After the backward pass the pairs of all ranks are scattered into one
+    zeroed tensor each (sparse decoding). Tensors of ``compress_above`` elements or fewer are
+    all-reduced dense. Messages are fused by Horovod, which carries them.
 
-    Bytes a rank: (P-1) x 8 k, or 2 (P-1)/P x 4 n of a dense tensor. Memory: the momentum buffer,
-    4 bytes a parameter. Left out: values lost where two places meet in the table (about 1 in 9);
-    200 dense iterations first; the wait for the number of places found.
+    Bytes a rank: (P-1) x 8 k, or 2 (P-1)/P x 4 n of a dense tensor. Memory: the momentum buffer
+    or the residual, 4 bytes a parameter. Left out: values lost where two places meet in the table
+    (about 1 in 9); 200 dense iterations first; the wait for the number of places found.
 
     ``compress_above``: 2**20 by default in the code; its example for MLP-Mixer takes 204800.
     ``choose`` "costs": compressed where encoding and decoding cost less than they save on the
     wire, tensor by tensor (the paper's equation 1). ``decoding`` "dense": a tensor a rank, then
-    their sum. ``memory`` "none": the authors' examples keep no momentum buffer.
+    their sum. ``memory``: the authors' command line takes "residual" and "dense" unless told, their
+    example of DRAGONN "none" and "sparse".
     """
 
     summary: ClassVar[str] = "large values found by a threshold and a hash table (DRAGONN)"
@@ -53,7 +55,9 @@ class Dragonn(Method):
     compress_above: int = Field(2**20, ge=0, description="elements of the largest dense tensor")
     choose: Literal["size", "costs"] = Field("size", description="what is compressed")
     decoding: Literal["sparse", "dense"] = Field("sparse", description="all pairs, or rank by rank")
-    memory: Literal["momentum", "none"] = Field("momentum", description="error feedback")
+    memory: Literal["momentum", "residual", "none"] = Field(
+        "momentum", description="error feedback"
+    )
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return encodes, the dense message, the gathers and the decoding."""
@@ -84,7 +88,11 @@ class Dragonn(Method):
         encode = Kernel("dragonn_encode", elements, moved_bytes, launches=14)
         if self.memory == "none":
             return (encode,)
-        return elementwise(elements, 5, 2), encode, elementwise(self._count(elements), 1)
+        count = self._count(elements)
+        if self.memory == "residual":
+            rest = scatter_add(count), elementwise(elements, 3)
+            return elementwise(elements, 7, 3), encode, *rest
+        return elementwise(elements, 5, 2), encode, elementwise(count, 1)
 
     def _decoded(self, elements: int, ranks: int) -> tuple[Kernel, ...]:
         if self.decoding == "dense":
@@ -109,6 +117,6 @@ class Dragonn(Method):
         return float((FLOAT + INDEX) * self._count(gradient.elements))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the momentum buffer: one fp32 value a parameter."""
+        """Return the momentum buffer or the residual: one fp32 value a parameter."""
         kept_bytes = sum(gradient.size_bytes for gradient in gradients)
-        return kept_bytes if self.memory == "momentum" else 0.0
+        return 0.0 if self.memory == "none" else kept_bytes

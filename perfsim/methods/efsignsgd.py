@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.bits import (
+    SIGN_WIRE,
     Packing,
     between_nodes,
     gathered_from_all,
@@ -15,12 +16,14 @@ from perfsim.bits import (
     sign_bytes,
     sign_decode,
     sign_encode,
+    sign_fusion,
     two_step,
 )
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import Method, Stage, World
+from perfsim.method import Method, OnlyWith, Stage, World
 from perfsim.profile import Gradient
+from perfsim.queued import summed
 
 FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays
@@ -30,22 +33,27 @@ the residual, scales, adds, subtracts and copies; GRACE scales, adds and subtrac
 class Efsignsgd(Method):
     """Sends one bit a value and one scale, the mean magnitude; what is lost is kept.
 
-    In the hook, on the compute stream, tensor by tensor as GRACE and MergeComp do: the residual is
-    added, signs and mean are taken, the own message is decoded for the new residual (one decode
-    and the passes of ``FEEDBACK``). One all-gather of the signs and one of the scales; after the
-    backward pass the P messages are decoded and added up one by one, so decoding grows with P.
-    Kernels: ``efsign_encode`` and ``efsign_decode`` as measured; they hold neither residual nor
-    update, since the encode takes less than a decode.
+    In the hook, on the compute stream: the residual is added, signs and mean are taken, the own
+    message is decoded for the new residual (one decode and the passes of ``FEEDBACK``). One
+    all-gather of the signs and one of the scales; after the backward pass a loop decodes the P
+    messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P.
+    Kernels: ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor
+    sum; a message behind the first costs its launches, not the measured floor once more (see
+    ``perfsim.queued``).
     ``exchange`` "two_step" is the compressed all-reduce of 1-bit Adam, after the backward pass:
-    all-to-all, each rank adds up and encodes 1/P of the values with a residual of its own, then
-    all-gather; decoding does not grow with P. "between_nodes" is how Espresso runs HiPress: fp32
-    inside the nodes, each GPU compresses its share of large tensors towards the other nodes, all
-    on the communication stream; tensors of fewer than ``least`` values are all-reduced dense.
+    all-to-all, each rank unpacks all pieces by one kernel, adds them up and encodes 1/P of the
+    values with a residual of its own, then all-gather; decoding does not grow with P.
+    "between_nodes" is how Espresso runs HiPress, and how Cupcake's code works on several nodes
+    (``least`` 1): fp32 inside the nodes, each GPU compresses its share of large tensors towards
+    the other nodes and decodes a message a node, all on the communication stream; tensors of
+    fewer than ``least`` values are all-reduced dense.
     Bytes a rank: (P-1) (n/8 + 4); in two steps 2 (P-1)/P n/8 + 8 (P-1). Memory: the residual; in
     two steps 1/P of another (between nodes it is a share only, but counted whole).
+
     ``packing``: MergeComp, Espresso and DeepSpeed pack bits; GRACE sends a byte a sign ("bytes").
-    One scale a message: merged tensors (``--fusion``) share it. Left out: the learning rate inside
-    the residual (no time), padding to whole bytes a rank, cupy's hand-over on the host.
+    Messages: as for signsgd, a tensor each or all in one (``sign_fusion``); tensors merged by
+    ``--fusion`` share one scale. Left out: the learning rate inside the residual (no time),
+    padding to whole bytes a rank, cupy's hand-over on the host but for the first message.
     """
 
     summary: ClassVar[str] = "signs and one scale a tensor, error feedback (EF-SignSGD)"
@@ -57,13 +65,18 @@ class Efsignsgd(Method):
         " between nodes: zhuangwang93/Espresso@a0294e3a ddp_hipress.py"
     )
     family: ClassVar[str] = "quantisation"
-    wire: ClassVar[str] = "(P - 1) * (ceil(n / 8) + 4)"
-    fusion: ClassVar[str] = "none"
+    wire: ClassVar[str] = (
+        "2 * (P - 1) / P * 4 * n if exchange == 'between_nodes' and n < least else"
+        f" 2 * (P - 1) / P * {SIGN_WIRE} + 8 * (P - 1) if exchange == 'two_step' else"
+        f" (P - 1) * ({SIGN_WIRE} + 4)"
+    )
 
     exchange: Literal["all_gather", "two_step", "between_nodes"] = Field(
         "all_gather", description="every rank decodes all, its share, or a message a node"
     )
-    least: int = Field(2**20, ge=1, description="between_nodes: tensors of fewer values go dense")
+    least: Annotated[int, OnlyWith(exchange="between_nodes")] = Field(
+        2**20, ge=1, description="between_nodes: tensors of fewer values go dense"
+    )
     packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
@@ -73,13 +86,15 @@ class Efsignsgd(Method):
         if self.exchange == "between_nodes":
             return between_nodes(n, world, self.parts, self.encode, self.decode, self.least)
         if self.exchange == "all_gather":
-            mean = [elementwise(n, 2)] if self.packing == "bytes" else []
+            # MergeComp divides by P, GRACE by the learning rate.
+            mean = [summed(n, ranks), elementwise(n, 2)]
             return gathered_from_all(encode, self.parts(n), [decode], ranks, mean)
         piece = -(-n // ranks)
         again = sign_encode(piece, self.packing, scaled=True)
         # The server's residual: added, signs made floats and scaled (in 7 launches), subtracted.
         server = elementwise(piece, 3 + 12.5 + 3, 9)
-        return two_step(encode, self.parts(n)[:1], FLOAT, [decode, again, server], [decode], ranks)
+        middle = [decode, elementwise(n, 1 + 1 / ranks), again, server]
+        return two_step(encode, self.parts(n)[:1], FLOAT, middle, [decode], ranks)
 
     def parts(self, elements: int) -> list[float]:
         """Return the bytes of signs and scale."""
@@ -92,8 +107,12 @@ class Efsignsgd(Method):
         return [feedback, own, self.decode(elements)]
 
     def decode(self, elements: int) -> Kernel:
-        """Return the decoding of one message and its addition to the sum."""
+        """Return the decoding of one message."""
         return sign_decode(elements, self.packing, scaled=True)
+
+    def default_fusion(self) -> str:
+        """Return a message a tensor, or one message in two steps."""
+        return sign_fusion(self.exchange)
 
     def refusal(self, world: World) -> str:
         """Return why it cannot compress between nodes, where that is asked for."""

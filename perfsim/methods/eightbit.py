@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from perfsim.bits import STREAM, Exchange, gathered_from_all
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 from perfsim.stage import Group
 
@@ -41,10 +41,14 @@ class Eightbit(Method):
         " centralized_low_precision_synchronous.rs and kernels/bagua_kernels.cu"
     )
     family: ClassVar[str] = "quantisation"
-    wire: ClassVar[str] = "(P - 1) * (n + 4)"
+    wire: ClassVar[str] = (
+        "(P - 1) * (n + 4) if exchange == 'all_gather' else 2 * (P - 1) / P * n + 64 * (P - 1)"
+    )
 
     exchange: Exchange = Field("all_gather", description="Dettmers' ring, or Bagua's ByteGrad")
-    hierarchical: bool = Field(True, description="two_step: between nodes only, fp32 inside")
+    hierarchical: Annotated[bool, OnlyWith(exchange="two_step")] = Field(
+        True, description="two_step: between nodes only, fp32 inside"
+    )
 
     def default_fusion(self) -> str:
         """Return one message a tensor for Dettmers' form, buckets for Bagua's."""

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
 from perfsim.layers import Places
-from perfsim.method import Compute, Job, Method, Point, Send, Stage, World
-from perfsim.sharding import Prefetch, backward_gathers, divisor, forward_gathers
+from perfsim.method import Job, Method, Point, World
+from perfsim.sharding import Prefetch, backward_gathers, forward_gathers, scattered
+from perfsim.stage import Group
 
 
 class Fsdp(Method):
@@ -26,11 +26,18 @@ class Fsdp(Method):
     Every rank updates its share. ``sharding`` "shard_grad_op" keeps the parameters through the
     backward pass. Units are the buckets of ``--fusion``: "block" is wrapping by block class.
 
-    Bytes a rank: 3 (P-1)/P x 4 a parameter, shard_grad_op 2 (P-1)/P x 4. Memory: 1/P of
-    parameters (all of them for shard_grad_op), gradients and optimizer state; two gathered units
-    and the whole gradients of one come on top, uncounted. Left out: that what is in no block is one
-    unit, gathered from forward to backward; padding to P; copies of gradients into the flat
-    parameter; the host; half precision; hybrid sharding.
+    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S ranks that stand together share a
+    copy: they gather and scatter among themselves, then each share is divided, all-reduced with
+    those of the other P/S copies, on a stream of its own, and divided again. NCCL gathers and
+    scatters in rings (PAT, since 2.23 with one GPU a node, is not considered), so that each of the
+    3 calls a unit takes P-1 hops: on a thousand GPUs small units are little but hops, which hybrid
+    sharding avoids.
+
+    Bytes a rank: 3 (S-1)/S x 4 a parameter, shard_grad_op 2 (S-1)/S x 4, S = P unless given; with
+    it 2 (1/S - 1/P) x 4 more. Memory: 1/S of parameters (all of them for shard_grad_op), gradients
+    and optimizer state; two gathered units and the whole gradients of one come on top, uncounted.
+    Left out: that what is in no block is one unit, gathered from forward to backward; padding to
+    S; copies of gradients into the flat parameter; the host; half precision.
     """
 
     summary: ClassVar[str] = "parameters, gradients and optimizer sharded, gathered by unit (FSDP)"
@@ -40,7 +47,10 @@ class Fsdp(Method):
         "_runtime_utils.py, @07b3040a torch/distributed/algorithms/_comm_hooks/default_hooks.py"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = "3 * (P - 1) / P * 4 * n"
+    wire: ClassVar[str] = (
+        "((3 if sharding == 'full_shard' else 2) * (1 - 1 / (shards or P))"
+        " + 2 * (1 / (shards or P) - 1 / P)) * 4 * n"
+    )
     fusion: ClassVar[str] = "block"
     lossy: ClassVar[bool] = False
 
@@ -50,18 +60,36 @@ class Fsdp(Method):
     prefetch: Prefetch = Field(
         "pre", description="when the next unit of the backward pass is gathered"
     )
+    shards: int = Field(
+        0, ge=0, le=10**6, description="ranks that share one copy (hybrid sharding); 0: all"
+    )
+
+    def refusal(self, world: World) -> str:
+        """Return that a copy cannot be shared by so many ranks."""
+        if self.shards == 0 or (self.shards > 1 and world.ranks % self.shards == 0):
+            return ""
+        return f"needs two or more shards that divide {world.ranks} GPUs, not {self.shards}"
+
+    def ranks_a_copy(self, ranks: int) -> int:
+        """Return S, the ranks that share one copy of the model."""
+        return min(self.shards, ranks) or ranks
 
     def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
         """Return the gathers of the forward pass, then what each unit does in the backward one."""
-        places = Places.of(world)
+        places, shards = Places.of(world), self.ranks_a_copy(world.ranks)
+        group: Group = "all" if shards == world.ranks else shards
         sums = [
-            Job(f"sum {number}", self.scatter(unit, world.ranks), Point("backward", unit.ready_s))
+            Job(
+                f"sum {number}",
+                scattered(unit, shards, world.ranks),
+                Point("backward", unit.ready_s),
+            )
             for number, unit in enumerate(buckets)
         ]
-        jobs = forward_gathers(buckets, places)
+        jobs = forward_gathers(buckets, places, group)
         if self.sharding == "shard_grad_op":
             return jobs + sums
-        again = backward_gathers(buckets, places, self.prefetch)
+        again = backward_gathers(buckets, places, self.prefetch, group)
         # In the order of issue: how many gathers go before a unit's gradients do.
         before = 1 if self.prefetch == "none" else 2
         for number, job in enumerate(sums):
@@ -69,15 +97,8 @@ class Fsdp(Method):
             jobs.append(job)
         return jobs
 
-    def scatter(self, unit: Bucket, ranks: int) -> tuple[Stage, ...]:
-        """Return the reduction of a unit's gradients, divided before and, if need be, after."""
-        own = -(-unit.elements // ranks)
-        before = Compute((elementwise(unit.elements, passes=2),), "compress", "post_backward")
-        after = Compute((elementwise(own, passes=2),), "decompress", "post_backward")
-        send = Send("reduce_scatter", unit.size_bytes)
-        return (before, send, after) if ranks > divisor(ranks) else (before, send)
-
     def kept_share(self, ranks: int) -> dict[str, float]:
-        """Return 1/P of everything, but of parameters that are kept through the backward pass."""
-        parameters = 1.0 / ranks if self.sharding == "full_shard" else 1.0
-        return {"parameters": parameters, "gradients": 1.0 / ranks, "optimizer": 1.0 / ranks}
+        """Return 1/S of everything, but of parameters that are kept through the backward pass."""
+        share = 1.0 / self.ranks_a_copy(ranks)
+        parameters = share if self.sharding == "full_shard" else 1.0
+        return {"parameters": parameters, "gradients": share, "optimizer": share}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.kernel import FLOAT
 from perfsim.kfac.factors import Factored, factor_sides
 from perfsim.kfac.grid import Grid, grid_jobs
+from perfsim.kfac.phased import phased_jobs
 from perfsim.kfac.preconditioner import Preconditioner
 from perfsim.method import Job, World
 from perfsim.profile import Gradient
@@ -25,7 +26,9 @@ class Kaisa(Preconditioner):
     gradients and factors averaged, layer by layer from the last: A and G are decomposed by the one
     rank that n^3 balancing gave them to, and eigenvectors and quotients of eigenvalues broadcast in
     its group. Then, from the last layer, each worker of its group preconditions it and broadcasts
-    it along its row. f = 1 sends no gradient, f = 1/P no eigenvectors.
+    it along its row. f = 1 sends no gradient, f = 1/P no eigenvectors. ``release`` 0.3, which the
+    paper ran: factors after the backward pass with an all-reduce each, and each phase over before
+    the next begins; worker groups are neighbours, so that gradients cross nodes.
     Bytes a rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) + (P-1)/P x 4 (a^2 + g^2 + a g). Memory:
     factors of all layers, 4 (a^2 + g^2) bytes each, and 4 (a^2 + g^2 + a g) of each worker's.
     Left out: cloning and padding of input maps, and factor all-reduces that run into the
@@ -35,7 +38,8 @@ class Kaisa(Preconditioner):
     summary: ClassVar[str] = "K-FAC with a fraction of gradient workers (KAISA)"
     citation: ClassVar[str] = (
         "Pauloski et al. 2021, KAISA, SC, arXiv 2107.01739; code gpauloski/kfac-pytorch@869cf11"
-        " kfac/base_preconditioner.py, kfac/assignment.py"
+        " kfac/base_preconditioner.py, kfac/assignment.py; release 0.3: @37d4e81"
+        " kfac/preconditioner.py step, kfac/utils.py WorkerAllocator"
     )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * 4 * (n + rows ** 2 + columns ** 2)"
@@ -45,10 +49,14 @@ class Kaisa(Preconditioner):
     fraction: float = Field(1.0, gt=0, le=1, description="gradient workers of a layer over ranks")
     symmetric: bool = Field(False, description="all-reduce upper triangles of factors only")
     bucket_mb: float = Field(25.0, gt=0, description="size of the factors' buckets [1e6 bytes]")
+    release: Literal["0.3", "0.4"] = Field(
+        "0.4", description="0.4 sends each result at once; 0.3 one phase after the other"
+    )
 
     def grid(self, world: World) -> Grid:
         """Return the grid of ranks."""
-        return Grid(world.ranks, max(1, round(world.ranks * self.fraction)))
+        workers = max(1, round(world.ranks * self.fraction))
+        return Grid(world.ranks, workers, neighbours=self.release == "0.3")
 
     def refusal(self, world: World) -> str:
         """Return that positions lack, or that the ranks do not split."""
@@ -59,6 +67,8 @@ class Kaisa(Preconditioner):
     ) -> tuple[list[Job], list[Job]]:
         """Return products and buckets in the hooks; decompositions and gradients after them."""
         grid, limit_bytes = self.grid(world), 1e6 * self.bucket_mb
+        if self.release == "0.3":
+            return [], phased_jobs(grid, layers, world, factors, inverses, self.symmetric)
         return grid_jobs(grid, layers, world, factors, inverses, self.symmetric, limit_bytes)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from perfsim.kernel import Kernel, elementwise
 from perfsim.kfac.averaged import Averaged
-from perfsim.kfac.factors import triangle
-from perfsim.kfac.kernels import inverted, packed, unpacked
-from perfsim.kfac.pipeline import Product
+from perfsim.kfac.kernels import inverted
+from perfsim.kfac.pipeline import Product, packing
 from perfsim.kfac.placement import busiest, round_robin
 from perfsim.method import Compute, Job, Point, Send, World
 
@@ -20,7 +19,8 @@ class MpdKfac(Averaged):
     factors (A, G, A, G, ...) where there are more ranks than layers; a rank inverts its own, zeroes
     its copies of the others, packs all upper triangles, and broadcasts follow one another in layer
     order: each needs every rank, so that the first waits for the busiest one. Then all are
-    unpacked and every rank preconditions every layer.
+    unpacked and every rank preconditions every layer. ``symmetric`` false sends whole matrices, as
+    lzhangbv/kfac_pytorch@c45acb8f does.
     Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) + (P-1)/P x 4 (a(a+1)/2 + g(g+1)/2).
     Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes each. Left out: as for D-KFAC,
     and Horovod's negotiation of each broadcast.
@@ -50,12 +50,12 @@ class MpdKfac(Averaged):
         for factor, owner in zip(factors, owners, strict=True):
             own = owner == rank
             kernels += inverted(factor.side) if own else [elementwise(factor.side**2, 1)]
-        kernels += [packed(factor.side) for factor in factors]
-        sends = [Send("broadcast", 4.0 * triangle(factor.side)) for factor in factors]
+        sends = [Send("broadcast", 4.0 * factor.values) for factor in factors]
         return [
-            Job("inverses", (Compute(tuple(kernels), "second_order"), *sends), end, needs=needs)
+            Job("inverses", (Compute(tuple(kernels), "second_order"),), end, needs=needs),
+            Job("broadcasts", (*packing(factors), *sends), end, needs=("inverses",)),
         ]
 
     def unpacked_inverses(self, factors: list[Product], world: World) -> tuple[Kernel, ...]:
         """Return the unpacking of every inverse."""
-        return tuple(kernel for factor in factors for kernel in unpacked(factor.side))
+        return tuple(kernel for factor in factors for kernel in factor.unpacked())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
-from perfsim.sparse import ABOVE_PASSES, gathered, hierarchical, kept
+from perfsim.sparse import ABOVE_LAUNCHES, ABOVE_PASSES, gathered, hierarchical, kept
+
+SAMPLE_LAUNCHES = 7
+"""Of one threshold: its value (subtract, multiply, add), compare, count, two tests of the count."""
 
 
 class Mstopk(Method):
@@ -21,13 +24,14 @@ class Mstopk(Method):
     As soon as a bucket is ready, on the stream of the communication: the dense gradient is
     reduce-scattered inside the node; on its share a rank adds the residual (5 passes), takes
     magnitudes (2), mean and maximum (a read each), halves the interval between them ``samples``
-    times, counting each time (1.5 passes), and finds what is above the upper threshold and, to
-    fill up to k, between the two (5.5 passes). Values and indices are all-gathered among the ranks
-    of the same place on all nodes, and these pairs inside the node. After the backward pass each
-    share is zeroed, filled and concatenated (3 passes). Bytes a rank: (P-1) x 8 k on nodes of one
-    GPU; on N nodes of g, k of n/g: 4 n (g-1)/g dense and 8 k N (g-1) inside, 8 k (N-1) between.
-    Memory: the residual (of the share alone in two layers; the whole is charged). Left out: the
-    random place where filling up begins.
+    times, counting each time (1.5 passes, 7 launches), and finds what is above the upper threshold
+    and, to fill up to k, between the two (5.5 passes, 12 launches). Values and indices are
+    all-gathered among the ranks of the same place on all nodes, and these pairs inside the node.
+    After the backward pass each share is zeroed, filled and concatenated (3 passes). Bytes a
+    rank: (P-1) x 8 k on nodes of one GPU; on N nodes of g, k of n/g: 4 n (g-1)/g dense and
+    8 k N (g-1) inside, 8 k (N-1) between. Memory: the residual (of the share alone in two layers;
+    the whole is charged). Left out: the random place where filling up begins; the host's two
+    waits a sample, for its tests.
 
     ``exchange``: "all_gather" selects from the whole bucket in the hook, on the compute stream,
     and gathers among all ranks. ``inside``: "sums" adds up each share before the node gathers
@@ -40,17 +44,21 @@ class Mstopk(Method):
     citation: ClassVar[str] = (
         "Shi et al. 2021, MLSys, arXiv 2010.10458; code uw-mad-dash/GradCompressionUtility@b73b3303"
         " gradient_reducers.py, MsTopKReducer (selection); zhuangwang93/Espresso@a0294e3a"
-        " mergeComp/communicator/ddp_allgather_twolayer.py, memory/topk.py (layers)"
+        " byteps/torch/mergeComp/communicator/ddp_allgather_twolayer.py, memory/topk.py (layers)"
     )
     family: ClassVar[str] = "sparsification"
     wire: ClassVar[str] = "(P - 1) * 8 * k"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
-    samples: int = Field(20, ge=1, le=1000, description="thresholds whose values are counted")
+    samples: Annotated[int, OnlyWith(select="mstopk")] = Field(
+        20, ge=1, le=1000, description="thresholds whose values are counted"
+    )
     exchange: Literal["hierarchical", "all_gather"] = Field(
         "hierarchical", description="two layers (HiTopKComm), or all ranks at once"
     )
-    inside: Literal["pairs", "sums"] = Field("pairs", description="what a node gathers")
+    inside: Annotated[Literal["pairs", "sums"], OnlyWith(exchange="hierarchical")] = Field(
+        "pairs", description="what a node gathers"
+    )
     select: Literal["mstopk", "dgc", "randk"] = Field("mstopk", description="what picks the k")
     dense_below: int = Field(0, ge=0, description="elements of a bucket below which it goes dense")
 
@@ -83,7 +91,8 @@ class Mstopk(Method):
         else:
             # Two comparisons more, joined, and places found: 2 x 1.25 + 0.75 + 0.5.
             passes = 2 + 1 + 1 + 1.5 * self.samples + ABOVE_PASSES + 3.75
-            kernel = elementwise(elements, passes, 3 + 2 * self.samples + 7)
+            launches = 3 + SAMPLE_LAUNCHES * self.samples + 2 * ABOVE_LAUNCHES + 2
+            kernel = elementwise(elements, passes, launches)
         return residual, kernel, elementwise(k, 3, 2)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:

@@ -13,7 +13,7 @@ from perfsim.kernel import FLOAT, INDEX, elementwise, scatter_add
 from perfsim.merging import Selection, exact
 from perfsim.method import Compute, Method, Round, Send, Stage, World
 from perfsim.profile import Gradient
-from perfsim.sparse import above, kept
+from perfsim.sparse import ABOVE_LAUNCHES, ABOVE_PASSES, above, kept
 
 PAIR = FLOAT + INDEX
 
@@ -23,9 +23,10 @@ class Oktopk(Method):
 
     The residual is added and copied (5 passes), magnitudes taken (2), and values above a reused
     threshold counted; then, region by region (one a rank), magnitudes, compare, places and values
-    once more. Ranks tell each other the sizes (4 bytes a rank) and exchange pairs, so that each
-    owner gets the k of its region (an all-to-all of 8 k); it adds them into a zeroed region,
-    selects what is above the global threshold, and sizes and pairs are all-gathered (8 k in all).
+    once more (7 launches a region). Ranks tell each other the sizes (4 bytes a rank) and exchange
+    pairs, so that each owner gets the k of its region (an all-to-all of 8 k); it adds them into a
+    zeroed region (3 launches a rank), selects what is above the global threshold, and sizes and
+    pairs are all-gathered (8 k in all).
     After the backward pass the gradient is zeroed and filled, and the residual cleared of what was
     sent and chosen. Every ``threshold_interval`` iterations both thresholds are found by exact
     Top-k instead, for which all sums are gathered: P k at most, n at most, which is charged. Every
@@ -34,9 +35,10 @@ class Oktopk(Method):
 
     Bytes a rank, where thresholds are reused: (P-1)/P x 16 k and 8 bytes of sizes a rank, within
     the 6 k of the paper. Memory: the residual, 4 bytes a parameter. Left out: copies through host
-    memory for mpi4py; the paper's balancing before the gather, which its code leaves out too;
-    counts that drift from k (2/3 to 4/3 of it) and what corrects them; that the sums of a source
-    overlap the next messages; 512 dense iterations first (VGG-16).
+    memory for mpi4py, and the host's waits for them and for the counts of each region; the paper's
+    balancing before the gather, which its code leaves out too; counts that drift from k (2/3 to
+    4/3 of it) and what corrects them; that the sums of a source overlap the next messages; 512
+    dense iterations first (VGG-16).
 
     ``threshold_interval``: 32 in the code for VGG-16 and LSTM, 128 for BERT.
     """
@@ -63,10 +65,12 @@ class Oktopk(Method):
         n, k, ranks = bucket.elements, kept(bucket.elements, self.density), world.ranks
         exactly = iteration % self.threshold_interval == 0
         select = [elementwise(n, 3 + 2 + 2, 3), exact(n, self.kernel) if exactly else above(n)]
-        split = [elementwise(n, 2 + 1.75, 4 * ranks), elementwise(k, 2)]
+        split = [elementwise(n, 2 + ABOVE_PASSES, (1 + ABOVE_LAUNCHES) * ranks)]
+        split.append(elementwise(k, 2, ranks))
         divided = iteration % self.region_interval == 0
         region = ceil(n / ranks)
-        reduce = [elementwise(region, 1), scatter_add(ceil(k / ranks) * ranks)]
+        # Zeroed; of each rank what is there is read, added and written: 3 launches.
+        reduce = [elementwise(region, 1, 3 * ranks), scatter_add(ceil(k / ranks) * ranks)]
         count = min(ranks * k, n) if exactly else k
         found = [*([] if exactly else [elementwise(region, 2)]), above(region), elementwise(k, 2)]
         chosen = [exact(count, self.kernel), elementwise(k, 2)] if exactly else []

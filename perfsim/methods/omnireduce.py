@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 from typing import ClassVar, Literal
 
@@ -11,23 +12,34 @@ from pydantic import Field
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, INDEX, elementwise
 from perfsim.merging import served
-from perfsim.method import Compute, Method, Stage, World
+from perfsim.method import Compute, Method, Send, Stage, World
 from perfsim.profile import Gradient
+
+BUFFER_BYTES = 1024 * 2.0**20
+"""What the NIC reads and writes on the GPU (buffer_size, in MB)."""
+
+THREADS = 8
+"""Threads among which the code shares out a tensor (num_threads)."""
 
 
 class Omnireduce(Method):
     """Streams the blocks that are not zero to aggregators, and the sums back to all ranks.
 
     Of each bucket, a kernel beside the backward pass marks the blocks that hold anything (one
-    pass). A rank sends the blocks that it has, each with the place of its next one (4 bytes), to
-    aggregators that share out the blocks; they send every block that any rank has to all ranks.
-    Both directions stream at the same time. No ranks are added up inside a node before, so that
-    they share its NICs. After that nothing is decoded: sums are written in place.
+    pass), and each of 8 threads copies its part into the buffer that the NIC reads (2). A rank
+    sends the blocks that it has, each with the place of its next one (4 bytes), to aggregators that
+    share out the blocks; they send every block that any rank has to all ranks. Both directions
+    stream at the same time. Nothing is decoded: sums are written in place and copied back (2). The
+    code takes one tensor, that is one GPU, a node. Of several, ``inside`` "sum", NCCL first reduces
+    to one of them, which marks and sends the blocks that any of them has, and at the end broadcasts
+    the sum, a bucket at a time (on one node it is NCCL's all-reduce); "apart" lets each send its
+    own, so that they share the node's NICs.
 
     Bytes a rank, one GPU a node: (P-1)/P x 4 n x (density of blocks + that of their union), with
-    the places. Memory: the marks, a byte a block. Left out: copies through host memory (the code
-    sends from the GPU, with GPUDirect, by default); the sums on the aggregators' CPUs; empty
-    answers; several messages' latencies where few are under way.
+    the places; dedicated, 4 n x density. Memory: the buffer of 1 GiB, the marks, a byte a block.
+    Left out: copies through host memory (the configuration that comes with the code has the NIC
+    read the GPU, direct_memory = 1; without it chunks go through the host); the sums on the
+    aggregators' CPUs; empty answers; several messages' latencies where few are under way.
 
     ``block_density`` is a property of the model: 1 is a dense gradient, the worst case; the
     authors' benchmark runs 1, 0.4, 0.1 and 0.01. Zeros come from embeddings and the like, or from
@@ -46,15 +58,19 @@ class Omnireduce(Method):
     )
     family: ClassVar[str] = "sparsification"
     wire: ClassVar[str] = (
-        "(P - 1) / P * ceil(n / block_size) * 4 * (block_size + 1) * (block_density"
+        "ceil(n / block_size) * 4 * (block_size + 1) * (block_density"
+        " if aggregators == 'dedicated' else (P - 1) / P * (block_density"
         " + (1 - (1 - block_density) ** P if union == 'random' else block_density"
-        " if union == 'same' else min(1, P * block_density)))"
+        " if union == 'same' else min(1, P * block_density))))"
     )
     lossy: ClassVar[bool] = False
 
     block_density: float = Field(1.0, gt=0, le=1, description="share of blocks that are not zero")
     block_size: int = Field(256, ge=1, le=2**20, description="values in a block")
     union: Literal["random", "same", "apart"] = Field("random", description="whose blocks meet")
+    inside: Literal["sum", "apart"] = Field(
+        "sum", description="GPUs of a node add up first, or each sends by itself"
+    )
     aggregators: Literal["colocated", "dedicated"] = Field(
         "colocated", description="on the nodes, or on as many machines without GPUs"
     )
@@ -63,19 +79,34 @@ class Omnireduce(Method):
         """Return the marking of blocks, and the way to the aggregators and back."""
         blocks = ceil(bucket.elements / self.block_size)
         full_bytes = float(blocks * (FLOAT * self.block_size + INDEX))
-        sent, union = self.block_density, self._union(world.ranks)
+        inside = world.gpus_per_node if self.inside == "sum" else 1
+        sent, union = self._union(inside), self._union(world.ranks)
         back, servers = union, 0
         if self.aggregators == "dedicated" and world.nodes > 1:
             # Push and pull take half their size each there; a NIC takes the union in meanwhile.
             back, servers = 2 * union - sent, world.nodes
-        marks = elementwise(bucket.elements, 2 - self.block_density)
-        return [
+        copy = elementwise(bucket.elements, passes=2, launches=THREADS)
+        marks = elementwise(bucket.elements, 2 - sent)
+        # The code's threads are through with one tensor before they take the next.
+        there: list[Stage] = [
             Compute((marks,), "compress", stream="marking"),
-            *served(sent * full_bytes, back * full_bytes, world, servers),
+            Compute((copy,), "compress", stream="threads"),
         ]
+        back_again = Compute((copy,), "decompress", stream="threads")
+        way = served(sent * full_bytes, back * full_bytes, world, servers)
+        if inside == 1:
+            return [*there, *way, back_again]
+        if world.nodes == 1:
+            return [Send("all_reduce", bucket.size_bytes)]
+        to_one, to_all = (
+            Send(collective, bucket.size_bytes, group="node")
+            for collective in ("reduce", "broadcast")
+        )
+        leaders = (replace(send, group="leaders") for send in way)
+        return [to_one, *there, *leaders, back_again, to_all]
 
     def _union(self, ranks: int) -> float:
-        """Return the share of blocks that any rank has."""
+        """Return the share of blocks that any of so many ranks has."""
         if self.union == "same":
             return self.block_density
         if self.union == "apart":
@@ -83,5 +114,6 @@ class Omnireduce(Method):
         return 1.0 - (1.0 - self.block_density) ** ranks
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the marks: a byte a block."""
-        return float(sum(ceil(gradient.elements / self.block_size) for gradient in gradients))
+        """Return the buffer, and a byte a block of marks."""
+        blocks = sum(ceil(gradient.elements / self.block_size) for gradient in gradients)
+        return BUFFER_BYTES + blocks

@@ -23,9 +23,9 @@ class P3(Method):
     on machines of their own too. No kernels of its own.
 
     The code cuts at 40000 parameters, as does MXNet, which took P3 over. Bytes a rank, one GPU a
-    node: 2 (P-1)/P x 4 a parameter. Memory: none more. Left out: copies to the host, sums and the
-    optimizer on the servers' CPUs (here every rank updates what came back); that a slice goes to
-    one server, slice after slice to the next, not to all of them.
+    node: 2 (P-1)/P x 4 a parameter, down to 4 with P servers more. Memory: none more. Left out:
+    copies to the host, sums and the optimizer on the servers' CPUs (here every rank updates what
+    came back); that a slice goes to one server, slice after slice to the next, not to all of them.
     """
 
     summary: ClassVar[str] = "slices to parameter servers and back, first layers first (P3)"
@@ -35,7 +35,9 @@ class P3(Method):
         " ps-lite/include/ps/internal/threadsafe_queue.h"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
+    wire: ClassVar[str] = (
+        "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
+    )
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "priority"

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from perfsim.averaging import averages, merged
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Job, Method, Point, Round, Send, World
+from perfsim.kernel import elementwise
+from perfsim.method import Compute, Job, Method, Point, Round, Send, World
 from perfsim.stage import Group
 
 DENSE, APART, AVERAGED = 0, 1, 2
@@ -19,21 +20,23 @@ DENSE, APART, AVERAGED = 0, 1, 2
 class Postlocalsgd(Method):
     """Runs DDP for a share of training, then averages models every ``interval`` iterations.
 
-    At first every bucket is all-reduced by all ranks in the backward pass, as `ssgd` does. After
-    that the hook all-reduces each bucket among the ranks of a node only, overlapped likewise
-    (``local_gradients``; on nodes of one GPU there is nothing to do), and every ``interval``
-    iterations all models are averaged after the update in one buffer (concatenate and divide: 4
-    passes, 2 launches), for which the next forward pass waits. Iterations are weighted by
-    ``dense_share``. Bytes a rank: 2 (P-1)/P x 4 a parameter in the share's iterations, that /
-    interval in the others, and what stays in a node. Memory: none from one iteration to the next.
-    Left out: batch-norm statistics; the paper's own code, which averages models in the first
-    phase too. The share is that of its example (from epoch 150 of 300), the interval PyTorch's.
+    At first DDP's hook divides every bucket by P (2 passes; DDP without a hook does so while it
+    copies gradients in) and all-reduces it by all ranks in the backward pass. After that it does
+    so among the ranks of a node only (``local_gradients``; on nodes of one GPU there is nothing to
+    do), and every ``interval`` iterations all models are averaged after the update in one buffer
+    (concatenate and divide: 4 passes, 2 launches), for which the next forward pass waits.
+    Iterations are weighted by ``dense_share``. Bytes a rank: 2 (P-1)/P x 4 a parameter in the
+    share's iterations, that / interval in the others, and what stays in a node. Memory: none from
+    one iteration to the next. Left out: batch-norm statistics; the host's wait for the device
+    before it averages; the paper's own code, which averages models in the first phase too. The
+    share is that of its example (from epoch 150 of 300), the interval PyTorch's.
     """
 
     summary: ClassVar[str] = "dense all-reduce at first, then local SGD (post-local SGD)"
     citation: ClassVar[str] = (
         "Lin et al. 2020, Don't Use Large Mini-Batches, Use Local SGD, ICLR, arXiv 1808.07217;"
-        " code pytorch/pytorch@025be6a5 ddp_comm_hooks/post_localSGD_hook.py and @03e7531c"
+        " code pytorch/pytorch@025be6a5 ddp_comm_hooks/post_localSGD_hook.py, @00aef22a"
+        " default_hooks.py (which divides last; later versions first) and @03e7531c"
         " model_averaging/averagers.py; epfml/LocalSGD-Code@24410694 distributed_code/README.md"
     )
     family: ClassVar[str] = "fewer exchanges"
@@ -53,7 +56,10 @@ class Postlocalsgd(Method):
         reduced = [
             Job(
                 f"{number}",
-                (Send("all_reduce", bucket.size_bytes, group=group),),
+                (
+                    Compute((elementwise(bucket.elements, 2),), "compress"),
+                    Send("all_reduce", bucket.size_bytes, group=group),
+                ),
                 Point("backward", bucket.ready_s),
             )
             for number, bucket in enumerate(buckets)

@@ -35,6 +35,9 @@ class Powersgd(Method):
     P, Q of the last iteration is orthonormalised before P = M Q, and a matrix is compressed only
     if that shrinks it more than ``min_compression_rate`` times. Its last callback synchronises the
     device: the host waits in every bucket's hook, and nothing of it overlaps the backward pass.
+    Hook and DDP's buckets are Power-SGD with WFBP and tensor fusion, what ACP-SGD's authors run
+    beside theirs as Power-SGD (buckets of 25 MB); "Power-SGD*" is its name where "Power-SGD" is
+    the paper's code.
     ``same_shape`` (batch_tensors_with_same_shape, off in PyTorch too) stacks matrices of one shape
     in a bucket. "batched_hook" is PyTorch's other hook: a bucket, vectors and all, as one square.
     "after_backward" is the paper's code: one packed P, one packed Q and one buffer of vectors
@@ -45,7 +48,8 @@ class Powersgd(Method):
 
     Bytes a rank: 2 (P-1)/P x 4 (n + m) r a matrix ("package": half of it on average;
     "batched_hook": the bucket's square). Memory: residual of every gradient, P and Q of every
-    matrix ("after_backward": a send buffer too; "package" keeps residuals in the gradients).
+    matrix ("after_backward": a send buffer too; "package" keeps residuals in the gradients;
+    "batched_hook": factors of a square a tensor, more than of a bucket's).
     Left out: the dense start-up iterations (start_powerSGD_iter, 1000 in PyTorch), the GPU idling
     while launches catch up after each synchronisation, the Q that a hook without warm start draws
     on the CPU, half-precision gradients (Gram-Schmidt at any rank). PyTorch's default is rank 1.
@@ -56,7 +60,7 @@ class Powersgd(Method):
         "Vogels et al. 2019, PowerSGD, NeurIPS, Algorithm 1; code epfml/powersgd@f07be924"
         " paper-code/gradient_reducers.py, RankKReducer, and powersgd/powersgd.py;"
         " pytorch/pytorch@00c22ce5 torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py"
-        " and pulls 72043, 75157"
+        " and pulls 72043, 75157; as a rival: lzhangbv/acpsgd@ec75a2a9 README.md and benckmark/"
     )
     family: ClassVar[str] = "low rank"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * (rows + columns) * r"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.bits import summed_levels, two_step
+from perfsim.bits import gathered_from_all, summed_levels, two_step
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
 """Reads and writes of the value's size, and launches, of the operations that the class lists."""
 
-DECODE_PASSES, DECODE_LAUNCHES = 6, 4
-"""Besides reading the levels: cast (1), scale (2) and add to the sum (3), as GRACE's operations."""
+DECODE_PASSES, DECODE_LAUNCHES = 3, 3
+"""Besides reading the levels: cast (1) and scale (2), as GRACE's operations; adding to the sum
+takes 3 passes and a launch more."""
 
 
 class Qsgd(Method):
@@ -27,19 +28,22 @@ class Qsgd(Method):
     In the hook, on the compute stream: the groups' norms (1 read), then draw, round and pack by
     unfused PyTorch operations (magnitude, scale twice, floor, remainder, random numbers, compare,
     add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels
-    and norms are gathered, and after the backward pass P messages are unpacked and accumulated,
-    so decoding grows with P and the form pays on few ranks only. Bytes a rank: (P-1) (bits/8 n +
-    4 n/group). Form "all_reduce": the largest norm is agreed first (a tiny all-reduce, for which
-    the host waits), then levels are summed as integers of 8 bits if these hold P of them, else of
-    32 (NCCL sums no 16-bit integers), and unpacked once. With ``second_bits`` values are drawn at
-    two scales; the finer one is used where all ranks' values are small, which an all-reduce of a
-    mask (a byte a value, for which the host waits) finds out. Form "two_step" is GRACE's
-    all-to-all communicator, after the backward pass: levels and norms are shared out, each rank
-    adds up 1/P and quantises again, all-gathers bring it back; 2 (P-1)/P of a message.
-    Memory: none. Kernels are derived. GRACE works tensor by tensor (``--fusion none``) with one
-    norm a tensor or 128 values, Gradient-Compression in one buffer (``--fusion whole``). Left out:
-    the paper's Elias coding, which GPU implementations do not use, and packing and write-back of
-    that buffer.
+    and its norms are gathered, and after the backward pass a loop unpacks the P messages and adds
+    them up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes).
+    Form "all_reduce": the largest norm is agreed first (a tiny all-reduce, for which the host
+    waits), then levels are summed as integers of 8 bits if these hold P of them, else of 32 (NCCL
+    sums no 16-bit integers), and unpacked once. With ``second_bits`` values are drawn at two
+    scales; the finer one is used where all ranks' values are small, which an all-reduce of a mask
+    (a byte a value, for which the host waits) finds out. Form "two_step" is GRACE's all-to-all
+    communicator, after the backward pass: levels and norms are shared out, each rank adds up 1/P
+    and quantises again, all-gathers bring it back, and the pieces are joined.
+    Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed
+    2 (P-1)/P of a byte or four a value. Memory: none.
+
+    Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
+    128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression
+    runs it; compare with other methods at one ``--fusion``. Left out: the paper's Elias coding,
+    which GPU implementations do not use, and packing and write-back of that buffer.
     """
 
     summary: ClassVar[str] = "stochastic quantisation to a few bits a value (QSGD)"
@@ -49,16 +53,27 @@ class Qsgd(Method):
         " sands-lab/grace@fd3a7f42 grace_dl/dist/communicator/all_to_all.py"
     )
     family: ClassVar[str] = "quantisation"
-    wire: ClassVar[str] = "(P - 1) * (ceil(n * bits / 8) + 4 * ceil(n / group))"
+    wire: ClassVar[str] = (
+        "(P - 1) * (ceil(n * bits / 8) + 4 * ceil(n / group)) if exchange == 'all_gather' else"
+        " 2 * (P - 1) / P * (ceil(n * bits / 8) + 4 * ceil(n / group)) if exchange == 'two_step'"
+        " else 2 * (P - 1) / P * (4 + (n if second_bits else 0)"
+        " + n * (1 if P * (2 ** (bits - 1) - 1) < 128 else 4))"
+    )
 
     bits: int = Field(8, ge=2, le=16, description="bits a value, sign included")
-    group: int = Field(512, ge=1, description="values that share a norm (all_gather form)")
     exchange: Literal["all_gather", "all_reduce", "two_step"] = Field(
         "all_gather", description="how levels are exchanged"
     )
-    second_bits: int = Field(
+    group: Annotated[int, OnlyWith(exchange=("all_gather", "two_step"))] = Field(
+        512, ge=1, description="values that share a norm (not in all_reduce)"
+    )
+    second_bits: Annotated[int, OnlyWith(exchange="all_reduce")] = Field(
         0, ge=0, le=16, description="bits of the finer of two scales (all_reduce); 0 for one scale"
     )
+
+    def default_fusion(self) -> str:
+        """Return a message a tensor for GRACE's forms, one message for Gradient-Compression's."""
+        return "whole" if self.exchange == "all_reduce" else "none"
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return quantise, the exchange, and the unpacking."""
@@ -72,20 +87,20 @@ class Qsgd(Method):
                 Send("all_reduce", float(FLOAT)),
                 *summed_levels(n, width, quantise, bool(self.second_bits)),
             ]
+        values = float(ceil(n * self.bits / 8))
+        parts = [values, self.packed_bytes(n) - values]
         if self.exchange == "two_step":
             piece = -(-n // world.ranks)
-            decode = elementwise(piece, share + DECODE_PASSES, launches=DECODE_LAUNCHES)
+            decode = elementwise(piece, share + DECODE_PASSES, DECODE_LAUNCHES)
+            add = elementwise(piece, share + DECODE_PASSES + 3, DECODE_LAUNCHES + 1)
             again = elementwise(piece, 1 + QUANTISE_PASSES, 2 + QUANTISE_LAUNCHES)
-            values = float(ceil(n * self.bits / 8))
-            parts = [values, self.packed_bytes(n) - values]
-            pieces = [decode] * world.ranks
-            return two_step([norms, quantise], parts, 0.0, [*pieces, again], pieces, world.ranks)
-        unpack = elementwise(n, share + DECODE_PASSES, launches=DECODE_LAUNCHES)
-        return [
-            Compute((norms, quantise), "compress"),
-            Send("all_gather", self.packed_bytes(n) * world.ranks),
-            Compute((unpack,) * world.ranks, "decompress", earliest="backward"),
-        ]
+            middle = [add] * world.ranks + [again]
+            # The pieces that come back are decoded and joined (2 passes), not added up.
+            last = [decode] * world.ranks + [elementwise(n, 2), elementwise(n, 2)]
+            return two_step([norms, quantise], parts, 0.0, middle, last, world.ranks)
+        add = elementwise(n, share + DECODE_PASSES + 3, DECODE_LAUNCHES + 1)
+        mean = [elementwise(n, 2)]
+        return gathered_from_all([norms, quantise], parts, [add], world.ranks, mean)
 
     def packed_bytes(self, elements: int) -> float:
         """Return levels and norms of ``elements`` values, packed [bytes]."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 from perfsim.sparse import Decoding, exchanged, kept
 
@@ -26,7 +26,9 @@ class Randk(Method):
     out: agreeing on the seed, which is done once. The kernels' measured points hold at density
     1 %; they are taken for every density, since drawing and clearing touch the whole bucket.
 
-    ``decoding`` (without the seed): "one_by_one" makes a dense tensor a rank and adds these.
+    ``decoding`` (without the seed): "one_by_one" makes a dense tensor a rank in a loop and adds
+    these, as GRACE and MergeComp do; "together" is one call, as Cupcake and Espresso do. Messages:
+    buckets, as for topk; GRACE and MergeComp work tensor by tensor (``--fusion none``).
     """
 
     summary: ClassVar[str] = "k random values of each bucket; all-reduce with a shared seed"
@@ -40,7 +42,9 @@ class Randk(Method):
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
     shared_seed: bool = Field(True, description="all ranks draw the same places")
-    decoding: Decoding = Field("together", description="all ranks' pairs, or a tensor a rank")
+    decoding: Annotated[Decoding, OnlyWith(shared_seed=False)] = Field(
+        "together", description="all ranks' pairs, or a tensor a rank"
+    )
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return draw and gather, the exchange, and the scatter."""

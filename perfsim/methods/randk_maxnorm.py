@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 
 LEVEL_PASSES, LEVEL_LAUNCHES = 27.5, 13
@@ -50,7 +50,9 @@ class RandkMaxnorm(Method):
     fusion: ClassVar[str] = "whole"
 
     values: int = Field(10000, ge=1, description="values sent of each bucket, K")
-    bits: int = Field(8, ge=1, le=30, description="bits of a level (one scale)")
+    bits: Annotated[int, OnlyWith(two_scale=False)] = Field(
+        8, ge=1, le=30, description="bits of a level (one scale)"
+    )
     two_scale: bool = Field(False, description="two scales and a mask that says which")
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:

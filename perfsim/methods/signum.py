@@ -8,33 +8,39 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.bits import (
+    SIGN_WIRE,
     Exchange,
     Packing,
     gathered_from_all,
+    majority,
     sign_bytes,
     sign_decode,
     sign_encode,
+    sign_fusion,
     two_step,
 )
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
 from perfsim.method import Method, Stage, World
 from perfsim.profile import Gradient
+from perfsim.queued import summed
 
 
 class Signum(Method):
     """Sends the signs of the momentum, one bit a value; the majority of all ranks is the update.
 
-    In the hook, on the compute stream, tensor by tensor as GRACE and MergeComp do: the momentum
-    takes the gradient in (7 passes: two products and a sum), its signs are packed. One all-gather
-    of n/8 bytes from each rank; after the backward pass the P messages are unpacked and added up
-    one by one, so decoding grows with P, and the sign of the sum is taken (4.5 passes). Packing
+    In the hook, on the compute stream: the momentum takes the gradient in (7 passes: two products
+    and a sum), its signs are packed. One all-gather of n/8 bytes from each rank; after the
+    backward pass a loop unpacks the P messages, then these are summed (3 P - 1 passes, P
+    launches), so decoding grows with P, and the sign of the sum is taken (4.5 passes). Packing
     and unpacking are EF-SignSGD's measured kernels, as for signsgd. ``exchange`` "two_step": each
     rank votes on 1/P of the values, after the backward pass. The authors' code, in buffers of
-    100 MB over a server, is signsgd's ``exchange`` "server" with 7 passes more.
-    Bytes a rank: (P-1) n/8; in two steps 2 (P-1)/P n/8. Memory: the momentum. ``packing``:
-    MergeComp and the authors pack bits, GRACE sends a byte a sign ("bytes"). Left out: the mean
-    magnitude that MergeComp gathers with the signs and does not use.
+    100 MB over a server, is signsgd's ``exchange`` "server" with 7 passes more. Messages: as for
+    signsgd, a tensor each or all in one (``sign_fusion``).
+    Bytes a rank: (P-1) n/8; in two steps 2 (P-1)/P n/8. Memory: the momentum.
+
+    ``packing``: MergeComp and the authors pack bits, GRACE sends a byte a sign ("bytes"). Left
+    out: the mean magnitude that MergeComp gathers with the signs and does not use.
     """
 
     summary: ClassVar[str] = "one bit a value of the momentum, majority vote (SigNUM)"
@@ -44,8 +50,9 @@ class Signum(Method):
         " zhuangwang93/mergeComp@82bc96c3 mergeComp_dl/torch/compressor/poolsignum.py"
     )
     family: ClassVar[str] = "quantisation"
-    wire: ClassVar[str] = "(P - 1) * ceil(n / 8)"
-    fusion: ClassVar[str] = "none"
+    wire: ClassVar[str] = (
+        f"(P - 1) * {SIGN_WIRE} if exchange == 'all_gather' else 2 * (P - 1) / P * {SIGN_WIRE}"
+    )
 
     exchange: Exchange = Field("all_gather", description="every rank counts all votes, or a share")
     packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
@@ -57,9 +64,14 @@ class Signum(Method):
         decode = sign_decode(n, self.packing)
         encode = [elementwise(n, 7, 3), sign_encode(n, self.packing)]
         if self.exchange == "all_gather":
-            return gathered_from_all(encode, [sent], [decode], ranks, [elementwise(n, 4.5, 3)])
-        again = sign_encode(-(-n // ranks), self.packing)
-        return two_step(encode, [sent], 0.0, [decode, again], [decode], ranks)
+            vote = [summed(n, ranks), majority(n)]
+            return gathered_from_all(encode, [sent], [decode], ranks, vote)
+        again = [elementwise(n, 1 + 1 / ranks), sign_encode(-(-n // ranks), self.packing)]
+        return two_step(encode, [sent], 0.0, [decode, *again], [decode], ranks)
+
+    def default_fusion(self) -> str:
+        """Return a message a tensor for the frameworks' form, one message in two steps."""
+        return sign_fusion(self.exchange)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the signs of one gradient."""

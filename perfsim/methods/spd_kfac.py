@@ -9,8 +9,7 @@ from pydantic import Field, field_validator
 from perfsim.kernel import Kernel
 from perfsim.kfac.averaged import Averaged
 from perfsim.kfac.balanced import balanced
-from perfsim.kfac.factors import triangle
-from perfsim.kfac.kernels import inverted, unpacked
+from perfsim.kfac.kernels import inverted
 from perfsim.kfac.pipeline import FactorFusion, Product
 from perfsim.method import Job, Point, World
 
@@ -28,13 +27,15 @@ class SpdKfac(Averaged):
     Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each factor
     that is sent (none of the small ones). Memory: factors and inverses of all layers,
     8 (a^2 + g^2) bytes each. Left out: as for MPD-KFAC, the profiling iterations that tell the
-    rule its times, and the host's wait before each message.
+    rule its times, the gaps that the host's wait before each message leaves, and Horovod's further
+    NCCL streams.
     """
 
     summary: ClassVar[str] = "K-FAC pipelined with its communication, inverses balanced (SPD-KFAC)"
     citation: ClassVar[str] = (
         "Shi et al. 2021, SPD-KFAC, ICDCS, arXiv 2107.06533; code shyhuai/kfac_pytorch@1dacea76"
-        " kfac/kfac_preconditioner_inv_opt.py, kfac/comm.py _generate_groups_spd"
+        " kfac/comm.py _generate_groups_spd; @1233119 (its submission)"
+        " kfac/kfac_preconditioner_inv_opt.py, whose placement the last commit no longer calls"
     )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * 4 * (n + columns * (columns + 1) / 2 + rows * (rows + 1) / 2)"
@@ -48,7 +49,7 @@ class SpdKfac(Averaged):
     everywhere_below: int | None = Field(
         None,
         ge=0,
-        description="side below which every rank inverts (the code: 1024; none: compare costs)",
+        description="side below which every rank inverts (code 1024, paper 1400; none: by costs)",
     )
 
     @field_validator("everywhere_below", mode="before")
@@ -61,7 +62,7 @@ class SpdKfac(Averaged):
         if self.everywhere_below is not None:
             return factor.side < self.everywhere_below
         inverse_s = sum(map(world.kernel_s, inverted(factor.side)))
-        return inverse_s < world.collective_s("broadcast", 4.0 * triangle(factor.side), "all")
+        return inverse_s < world.collective_s("broadcast", 4.0 * factor.values, "all")
 
     def inverses(
         self, factors: list[Product], world: World, needs: tuple[str, ...], end: Point
@@ -73,4 +74,4 @@ class SpdKfac(Averaged):
     def unpacked_inverses(self, factors: list[Product], world: World) -> tuple[Kernel, ...]:
         """Return the unpacking of the inverses that were sent."""
         sent = (factor for factor in factors if not self.everywhere(factor, world))
-        return tuple(kernel for factor in sent for kernel in unpacked(factor.side))
+        return tuple(kernel for factor in sent for kernel in factor.unpacked())

@@ -19,8 +19,11 @@ DRAW = {"bytes": (15.75, 9), "two_bits": (22 + 9 / 16, 14)}
 """Magnitude (2), largest (1), sign (2), scale (2), draw (1), compare (2.25), clear (2.25); then
 sign and cast (3.25), or signs, masks, both joined and packed (10 1/16)."""
 
-ADD = {"bytes": (6.25, 3), "two_bits": (10 + 1 / 16, 7)}
-"""Cast (1.25), or unpack, choose, cast and shift (5 1/16); multiply (2); added to the sum (3)."""
+DECODE = {"bytes": (3.25, 2), "two_bits": (7 + 1 / 16, 6)}
+"""Cast (1.25), or unpack, choose, cast and shift (5 1/16); multiply (2)."""
+
+WIRE = "(n if packing == 'bytes' else ceil(n / 4))"
+"""Bytes of the values, as part of ``wire``."""
 
 
 class Terngrad(Method):
@@ -28,12 +31,13 @@ class Terngrad(Method):
 
     In the hook, on the compute stream, tensor by tensor as GRACE does, by unfused operations:
     clipping (option ``clip``), largest magnitude, random draw, cast. All-gathers of the values and
-    of the scale; after the backward pass the P messages are decoded (cast and multiply, 3.25
-    passes) and added up one by one (3 passes), so decoding grows with P; the mean (2 passes).
+    of the scale; after the backward pass a loop decodes the P messages (cast and multiply, 3.25
+    passes) and adds them up (3 passes), so decoding grows with P; the mean (2 passes).
     ``packing`` "bytes": a value a byte, as GRACE and Gradient-Compression send; "two_bits" as the
     paper counts and MergeComp packs, with 7 passes more to pack and 4 to unpack.
     ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward pass: each rank
-    adds up 1/P of the values, draws again, and all-gathers. Bytes a rank: (P-1) (n + 4), or n/4
+    adds up 1/P of the values, draws again, all-gathers, decodes the pieces and joins them (2
+    passes). Compare with other methods at one ``--fusion``. Bytes a rank: (P-1) (n + 4), or n/4
     for n; in two steps 2 (P-1)/P n + 8 (P-1). Memory: none between iterations. Left out: the
     paper's sharing of one scale by all ranks, and the host's waiting for deviation and scale.
     """
@@ -46,7 +50,10 @@ class Terngrad(Method):
         " mergeComp_dl/torch/compressor/poolterngrad.py"
     )
     family: ClassVar[str] = "quantisation"
-    wire: ClassVar[str] = "(P - 1) * (n + 4)"
+    wire: ClassVar[str] = (
+        f"(P - 1) * ({WIRE} + 4) if exchange == 'all_gather'"
+        f" else 2 * (P - 1) / P * {WIRE} + 8 * (P - 1)"
+    )
     fusion: ClassVar[str] = "none"
 
     exchange: Exchange = Field("all_gather", description="every rank decodes all, or its share")
@@ -56,13 +63,15 @@ class Terngrad(Method):
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return clip and draw, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
-        sent, encode, decode = self.packed_bytes(n), self.drawn(n), self.added(n)
+        sent, encode, add = self.packed_bytes(n), self.drawn(n), self.added(n)
         mean = elementwise(n, 2)
         if self.exchange == "all_gather":
-            return gathered_from_all([encode], [sent, FLOAT], [decode], ranks, [mean])
+            return gathered_from_all([encode], [sent, FLOAT], [add], ranks, [mean])
         piece = -(-n // ranks)
         middle = [self.added(piece)] * ranks + [self.drawn(piece)]
-        last = [self.added(piece)] * ranks + [mean]
+        # The pieces that come back are decoded and joined, not added up.
+        decode = elementwise(piece, *DECODE[self.packing])
+        last = [decode] * ranks + [elementwise(n, 2), mean]
         return two_step([encode], [sent], FLOAT, middle, last, ranks)
 
     def drawn(self, elements: int) -> Kernel:
@@ -74,7 +83,8 @@ class Terngrad(Method):
 
     def added(self, elements: int) -> Kernel:
         """Return the decoding of one message and its addition to the sum."""
-        return elementwise(elements, *ADD[self.packing])
+        passes, launches = DECODE[self.packing]
+        return elementwise(elements, passes + 3, launches + 1)
 
     def packed_bytes(self, elements: int) -> float:
         """Return the bytes of ``elements`` values."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
-from perfsim.method import Compute, Method, Stage, World
+from perfsim.method import Compute, Method, OnlyWith, Stage, World
 from perfsim.profile import Gradient
 from perfsim.sparse import Decoding, Exchange, exchanged, kept, worst_case
 
@@ -43,7 +43,9 @@ class Topk(Method):
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
     kernel: Literal["old", "new"] = Field("new", description="PyTorch's top-k before/since 1.11")
     exchange: Exchange = Field("all_gather", description="or all_reduce, density doubling")
-    decoding: Decoding = Field("together", description="all ranks' pairs, or a tensor a rank")
+    decoding: Annotated[Decoding, OnlyWith(exchange="all_gather")] = Field(
+        "together", description="all ranks' pairs, or a tensor a rank"
+    )
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return select, the exchange and the scatter-add."""

@@ -30,7 +30,7 @@ class Zero(Method):
     (use_multi_rank_bucket_allreduce); "reduce" sends each owner its part, one reduce after the
     other, as DeepSpeed does with that off; "reduce_scatter" is the paper's.
 
-    Bytes a rank: 3 (P-1)/P x 4 a parameter, 2 (P-1)/P x 4 with reduce_scatter. Memory: 1/P of the
+    Bytes a rank: 3 (P-1)/P x 4 a parameter, 2 (P-1)/P x 4 unless all-reduced. Memory: 1/P of the
     optimizer's state, in stage 2 of the gradients too; the buffer of gradients (two with overlap)
     and this rank's master copy. Stages 1 and 2 send alike. Left out: half precision; the norm and
     the check for overflow; offloading; a bucket's parts that straddle owners.
@@ -43,7 +43,7 @@ class Zero(Method):
         " deepspeed/runtime/zero/stage_1_and_2.py, config.py, deepspeed/runtime/utils.py"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = "3 * (P - 1) / P * 4 * n"
+    wire: ClassVar[str] = "(3 if reduction == 'all_reduce' else 2) * (P - 1) / P * 4 * n"
     fusion: ClassVar[str] = "zero"
     lossy: ClassVar[bool] = False
 

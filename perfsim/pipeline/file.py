@@ -5,6 +5,7 @@ An example, with every key that there is:
     schema = "perfsim/pipeline/1"
     micro_batches = 8
     reduction = 100.0       # bytes before over after on the slowest link; 1 compresses nothing
+    kept = 0.05             # may be left out: share of the activations that DCT-MP sends
 
     [[stage]]               # of one micro-batch, one table a stage
     forward = "20ms"
@@ -33,6 +34,8 @@ SCHEMA = "perfsim/pipeline/1"
 
 BYTES_SAVED = Limit(1.0, 1e6, "a number from 1 to 1e6")
 
+KEPT = Limit(1e-6, 1.0, "a number from 1e-6 to 1")
+
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
@@ -42,6 +45,7 @@ class Pipeline:
     links: tuple[Link, ...]
     micro_batches: int
     reduction: float
+    kept: float | None = None
 
 
 def read_pipeline(path: Path) -> Pipeline:
@@ -54,7 +58,7 @@ def read_pipeline(path: Path) -> Pipeline:
     """
     table = read_toml(path)
     table.check_schema(SCHEMA)
-    table.only(["schema", "micro_batches", "reduction", "stage", "link"])
+    table.only(["schema", "micro_batches", "reduction", "kept", "stage", "link"])
     stages = tuple(_stage(stage) for stage in table.tables("stage"))
     # One stage has no link: then there is no [[link]] at all.
     tables = table.tables("link") if "link" in table.values or len(stages) > 1 else []
@@ -62,15 +66,20 @@ def read_pipeline(path: Path) -> Pipeline:
     if len(links) != len(stages) - 1:
         told = f"found {len(links)}, {len(stages)} stages need {len(stages) - 1}"
         raise table.wrong("link", told)
-    reduction = table.get("reduction")
-    if not isinstance(reduction, (int, float)) or isinstance(reduction, bool):
-        raise table.wrong("reduction", f"found {reduction!r}, allowed is {BYTES_SAVED.words}")
     return Pipeline(
         stages,
         links,
         table.whole("micro_batches", table.get("micro_batches")),
-        table.limited("reduction", reduction, float(reduction), BYTES_SAVED),
+        _number(table, "reduction", BYTES_SAVED),
+        _number(table, "kept", KEPT) if "kept" in table.values else None,
     )
+
+
+def _number(table: Table, key: str, limit: Limit) -> float:
+    value = table.get(key)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise table.wrong(key, f"found {value!r}, allowed is {limit.words}")
+    return table.limited(key, value, float(value), limit)
 
 
 def _stage(table: Table) -> Stage:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-__all__ = ["INDEX_BYTES", "VALUE_BYTES", "Link", "adaptive_ratios", "top_k_bytes"]
+__all__ = [
+    "INDEX_BYTES",
+    "VALUE_BYTES",
+    "Link",
+    "adaptive_ratios",
+    "masked_bytes",
+    "top_k_bytes",
+]
 
 VALUE_BYTES = 4
 """A value in fp32."""
@@ -34,6 +41,40 @@ def top_k_bytes(elements: int, ratio: float) -> float:
         raise ValueError(f"ratio is {ratio}, must be at least 1")
     pairs = (VALUE_BYTES + INDEX_BYTES) * ceil(elements / ratio)
     return float(min(VALUE_BYTES * elements, pairs))
+
+
+def masked_bytes(elements: int, share: float) -> tuple[float, float]:
+    """Return the bytes of thresholded activations forward, and of their gradients backward [B].
+
+    Forward ceil(share n) values and the mask, a bit an activation; backward the values in the
+    same places, whose mask both sides have. Dense n x value both ways where values and mask are
+    no less than that.
+
+    Parameters
+    ----------
+    elements : n
+    share : of the activations that is kept, over 0 and at most 1
+
+    Notes
+    -----
+    Sending values and mask forward, values alone backward is the paper's; it gives no format, and
+    counts 1 / share as the compression. A bit an activation is the mask as it stands. Its
+    thresholds are of each sample's row, so that each row's count is rounded up; here the sum is.
+
+    Examples
+    --------
+    >>> masked_bytes(1000, 0.05), masked_bytes(1000, 1.0)
+    ((325.0, 200.0), (4000.0, 4000.0))
+
+    References
+    ----------
+    Gupta et al. 2021, KDD; arXiv 2010.08899, Algorithm 2 (DCT-MP), section 2.2.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share is {share}, must be over 0 and at most 1")
+    values, mask = VALUE_BYTES * ceil(elements * share), ceil(elements / 8)
+    dense = float(VALUE_BYTES * elements)
+    return (float(values + mask), float(values)) if values + mask < dense else (dense, dense)
 
 
 def adaptive_ratios(dense_s: Sequence[float], reduction: float) -> list[float]:
@@ -101,3 +142,15 @@ class Link:
         (14.0, 11.2)
         """
         return self.latency_s + self.s_per_byte * top_k_bytes(self.elements, ratio)
+
+    def masked_s(self, share: float) -> tuple[float, float]:
+        """Return alpha + bytes x beta of one thresholded micro-batch, forward and backward [s].
+
+        Examples
+        --------
+        >>> there_s, back_s = Link(0.01, 1e-6, 1000).masked_s(0.05)
+        >>> round(there_s * 1e3, 3), round(back_s * 1e3, 3)
+        (10.325, 10.2)
+        """
+        there, back = masked_bytes(self.elements, share)
+        return self.latency_s + self.s_per_byte * there, self.latency_s + self.s_per_byte * back

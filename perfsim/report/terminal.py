@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
 
-__all__ = ["print_description", "print_prediction", "print_rows"]
+__all__ = ["print_description", "print_lines", "print_prediction", "print_rows"]
 
 BAR = 24
 ROUNDING = 1e-12
@@ -36,23 +36,30 @@ NAMES = {
 
 def print_prediction(prediction: Prediction) -> None:
     """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
-    _print_lines([*_question(prediction), "", *_answer(prediction), ""])
+    print_lines([*_question(prediction), "", *_answer(prediction), ""])
     for line in _breakdown(prediction):
         print(line)
-    _print_lines(["", "Sources"])
+    print_lines(["", "Sources"])
     for source, terms in groupby(prediction.terms, lambda term: term.quantity.source):
         values = "; ".join(f"{term.term} {term.quantity} [{_kind(term)}]" for term in terms)
-        _print_lines([f"{values}: {source}"], "  ", "      ")
-    _print_lines(["", "Notes"])
-    _print_lines(prediction.notes, "  - ", "    ")
+        print_lines([f"{values}: {source}"], "  ", "      ")
+    print_lines(["", "Notes"])
+    print_lines(prediction.notes, "  - ", "    ")
 
 
 def _kind(term: Term) -> str:
     return f"{term.quantity.kind}, extrapolated" if term.extrapolated else term.quantity.kind
 
 
-def _print_lines(lines: Sequence[str], first: str = "", rest: str = "  ") -> None:
-    width = get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: int = WIDTH) -> None:
+    """Print texts folded to the terminal's width; an empty one is an empty line.
+
+    ``most``: columns where the output is no terminal, and at most so many in one if given.
+    """
+    width = most
+    if sys.stdout.isatty():
+        columns = get_terminal_size().columns
+        width = columns if most == WIDTH else min(columns, most)
     for line in lines:
         print(
             fill(
@@ -67,7 +74,8 @@ def _print_lines(lines: Sequence[str], first: str = "", rest: str = "  ") -> Non
 
 def _question(prediction: Prediction) -> list[str]:
     scenario = prediction.scenario
-    options = ", ".join(f"{name} {value}" for name, value in scenario["options"].items())
+    given = scenario["options"].items()
+    options = ", ".join(f"{name} {value}" for name, value in given if value != "")
     even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
     nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
     bucket = scenario["bucket_bytes"]
@@ -149,13 +157,13 @@ def print_description(description: Mapping[str, Any]) -> None:
     for name, value in description.items():
         title = name.replace("_", " ")
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
-            _print_lines(["", title])
+            print_lines(["", title])
             print_rows(value)
         elif isinstance(value, Mapping):
-            _print_lines(["", title])
+            print_lines(["", title])
             print_rows([{"name": key, "value": entry} for key, entry in value.items()])
         elif isinstance(value, list):
-            _print_lines(["", title])
-            _print_lines([str(entry) for entry in value] or ["none"], "  - ", "    ")
+            print_lines(["", title])
+            print_lines([str(entry) for entry in value] or ["none"], "  - ", "    ")
         else:
-            _print_lines([f"{title}: {value}"])
+            print_lines([f"{title}: {value}"])

@@ -1,34 +1,24 @@
-"""Papers' headline claims beside what perfsim predicts in the papers' own settings.
-
-A scenario file may hold ``[[claim]]`` tables: ``name`` (claims of one name are one claim over
-several scenarios), ``against`` (the fields in which the rival differs; its options are its own;
-of several rivals the best counts), ``part`` (what is compared: iteration, throughput,
-second_order, communication or bytes; or single_gpu: how many times the work of one GPU is done),
-``paper`` (one or two figures), ``form`` (mean, range, up to, about), ``note`` (whether it was
-verified) and ``why`` (what is thought to set our figure apart). A claim is shown, never fitted to.
-"""
+"""Papers' claims beside what perfsim predicts in the papers' own settings (``[[claim]]``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
 from statistics import mean
 from typing import Any
 
 from perfsim.catalog import Catalog
-from perfsim.errors import DataError
+from perfsim.errors import RequestError
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario, read_file
-from perfsim.toml_file import Table
+from perfsim.validate.claim import Claim, claims_of
 
-__all__ = ["Claim", "Result", "claims_of", "validate_claims"]
+__all__ = ["Claim", "Result", "claim_notes", "claims_of", "validate_claims"]
 
-KEYS = ("name", "against", "part", "paper", "form", "note", "why")
-FORMS = ("mean", "range", "up to", "about")
 NEAR = 0.10
 """A mean, a maximum or an "about" within this part of the paper's figure counts as reached."""
 
+Predict = Callable[[Mapping[str, Any]], Prediction]
 
 PARTS: dict[str, Callable[[Prediction], float]] = {
     "iteration": lambda one: one.iteration_s,
@@ -38,19 +28,6 @@ PARTS: dict[str, Callable[[Prediction], float]] = {
     "bytes": lambda one: one.communication["bytes_per_gpu"],
 }
 """What is compared, the smaller the better: the rival's over the scenario's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a paper claims of one scenario against a rival."""
-
-    name: str
-    against: tuple[Mapping[str, Any], ...]
-    part: str
-    paper: tuple[float, ...]
-    form: str
-    note: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -101,38 +78,24 @@ class Result:
         }
 
 
-def claims_of(name: str, catalog: Catalog) -> list[Claim]:
-    """Return the claims of one scenario.
+def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) -> list[str]:
+    """Return a sentence for each claim of one scenario: the paper's figure and ours.
+
+    Ours is left out where the fields ``asked`` for are not the file's own.
 
     Raises
     ------
     DataError
-        If a claim lacks something, or is not of the form above.
+        As ``claims_of``.
     """
-    path = catalog.scenario(name)
+    fields = read_file(catalog.scenario(name))["scenario"]
+    predicted = _memory(catalog)
     found = []
-    listed = read_file(path).get("claim", [])
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
-        raise DataError("claim is not a list of tables ([[claim]])", path=path)
-    for values in listed:
-        table = Table(values, path, "claim: ")
-        table.only(KEYS)
-        rivals = table.values.get("against", {})
-        against = tuple(rivals) if isinstance(rivals, list) else (rivals,)
-        part, form = table.text("part"), table.text("form")
-        paper = table.get("paper")
-        numbers = paper if isinstance(paper, list) else [paper]
-        if not against or not all(isinstance(rival, Mapping) for rival in against):
-            raise table.wrong("against", "is not a table or a list of tables")
-        if part not in (*PARTS, "single_gpu") or form not in FORMS:
-            allowed = f"{', '.join((*PARTS, 'single_gpu'))}; {', '.join(FORMS)}"
-            raise table.wrong("part, form", f"{part!r}, {form!r}; allowed: {allowed}")
-        if not 1 <= len(numbers) <= 2 or not all(map(_figure, numbers)):
-            raise table.wrong("paper", "is not one or two numbers above zero")
-        figures = tuple(map(float, numbers))
-        note = str(table.values.get("note", ""))
-        why = str(table.values.get("why", ""))
-        found.append(Claim(table.text("name"), against, part, figures, form, note, why))
+    for claim in claims_of(name, catalog):
+        own = "not compared, as flags change the scenario"
+        if asked == fields:
+            own = f"here {_own_figure(claim, fields, predicted):.2f}"
+        found.append(f"Claim {claim.name!r}: the paper says {claim.words()}; {own}.")
     return found
 
 
@@ -141,6 +104,18 @@ def validate_claims(catalog: Catalog | None = None) -> list[Result]:
     catalog = catalog or Catalog()
     claims: dict[str, Claim] = {}
     ours: dict[str, dict[str, float]] = {}
+    predicted = _memory(catalog)
+    for name, path in catalog.scenarios().items():
+        fields = read_file(path)["scenario"]
+        for claim in claims_of(name, catalog):
+            claims.setdefault(claim.name, claim)
+            value = _own_figure(claim, fields, predicted)
+            ours.setdefault(claim.name, {})[name] = value
+    return [Result(claims[name], ours[name]) for name in claims]
+
+
+def _memory(catalog: Catalog) -> Predict:
+    """Return what predicts scenarios and remembers them."""
     known: dict[str, Prediction] = {}
 
     def predicted(fields: Mapping[str, Any]) -> Prediction:
@@ -149,22 +124,18 @@ def validate_claims(catalog: Catalog | None = None) -> list[Result]:
             known[key] = predict(make_scenario(fields), catalog)
         return known[key]
 
-    for name, path in catalog.scenarios().items():
-        fields = read_file(path)["scenario"]
-        for claim in claims_of(name, catalog):
-            claims.setdefault(claim.name, claim)
-            own = predicted(fields)
-            if claim.part == "single_gpu":
-                value = own.scaling_efficiency * int(own.scenario["gpus"])
-            else:
-                read = PARTS[claim.part]
-                bare = {**fields, "options": {}, "fusion_options": {}}
-                value = min(read(predicted({**bare, **rival})) for rival in claim.against)
-                value /= read(own)
-            ours.setdefault(claim.name, {})[name] = value
-    return [Result(claims[name], ours[name]) for name in claims]
+    return predicted
 
 
-def _figure(value: object) -> bool:
-    """Tell whether a value is a finite number above zero."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf
+def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: Predict) -> float:
+    """Return perfsim's figure for what a claim says of one scenario."""
+    own = predicted(fields)
+    if claim.part == "single_gpu":
+        return own.scaling_efficiency * int(own.scenario["gpus"])
+    read = PARTS[claim.part]
+    if read(own) <= 0:
+        raise RequestError(
+            f"claim {claim.name!r}: {own.scenario['method']} has no {claim.part}, so nothing can be"
+            " compared with it."
+        )
+    return min(read(predicted(rival)) for rival in claim.rivals(fields)) / read(own)

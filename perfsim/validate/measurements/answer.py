@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perfsim.prediction import Prediction
+from perfsim.validate.measurements.phases import CUMULATIVE, added_s, busy_s
 
 __all__ = ["METRICS", "PHASES", "Answer", "answer"]
 
@@ -21,6 +22,26 @@ def _rate(prediction: Prediction, factor: float) -> Answer:
 def _part(*names: str) -> Callable[[Prediction], Answer]:
     def read(prediction: Prediction) -> Answer:
         value = sum(prediction.breakdown_s[name] for name in names)
+        return value, value, value
+
+    return read
+
+
+def _phase(first: int, last: int) -> Callable[[Prediction], Answer]:
+    """Return what reads phases ``first`` to ``last`` of the iteration that updates everything."""
+
+    def read(prediction: Prediction) -> Answer:
+        before = frozenset[str]().union(*CUMULATIVE[:first])
+        parts = frozenset[str]().union(*CUMULATIVE[first : last + 1])
+        value = added_s(prediction.timelines[0], before, parts)
+        return value, value, value
+
+    return read
+
+
+def _busy(part: str) -> Callable[[Prediction], Answer]:
+    def read(prediction: Prediction) -> Answer:
+        value = busy_s(prediction.timelines[0], part)
         return value, value, value
 
     return read
@@ -45,10 +66,31 @@ METRICS: dict[str, tuple[bool, Callable[[Prediction], Answer]]] = {
     "sparsify_s": (False, _part("compression")),
     "exposed_comm_s": (False, _part("communication_exposed")),
     "compress_plus_comm_s": (False, _part("compression", "communication_exposed")),
+    "breakdown_exposed_grad_comm_s": (False, _phase(1, 1)),
+    "breakdown_factor_compute_s": (False, _phase(2, 2)),
+    "factor_compute_s": (False, _phase(2, 2)),
+    "breakdown_exposed_factor_comm_s": (False, _phase(3, 3)),
+    "factor_compute_plus_comm_s": (False, _phase(2, 3)),
+    "breakdown_inverse_compute_s": (False, _phase(4, 4)),
+    "inverse_compute_s": (False, _phase(4, 4)),
+    "breakdown_exposed_inverse_comm_s": (False, _phase(5, 5)),
+    "inverse_total_s": (False, _phase(4, 5)),
+    "eigendecomp_s": (False, _busy("inverses")),
+    "bcast_eigen_s": (False, _busy("inverses sent")),
+    "precondition_s": (False, _busy("preconditioning")),
+    "bcast_gradient_s": (False, _busy("gradients sent")),
 }
 """Metric to whether more is faster, and what a prediction says of it."""
 
-PHASES = ("compression_s", "sparsify_s", "exposed_comm_s", "compress_plus_comm_s")
+WHOLE = (
+    "iteration_s",
+    "throughput",
+    "throughput_per_gpu",
+    "scaling_efficiency",
+    "speedup_vs_1gpu",
+)
+
+PHASES = tuple(metric for metric in METRICS if metric not in WHOLE)
 """Metrics that are a part of an iteration: counted apart from whole iterations."""
 
 

@@ -1,0 +1,62 @@
+"""The host's part: copies between a GPU and its memory, and sums on its CPUs.
+
+Kernels like any other, so that what they cost is told by measured points (``copy_to_host``,
+``copy_to_gpu``, ``cpu_sum``) and no method holds a rate. A GPU for which none are known takes them
+for free, but for the launch: memory bandwidth, which stands in, is some fifty times PCIe's.
+"""
+
+from __future__ import annotations
+
+from perfsim.collectives.hops import Hops
+from perfsim.collectives.push_sharded import loads
+from perfsim.kernel import FLOAT, Kernel
+
+__all__ = ["busiest_server", "cpu_sum", "to_gpu", "to_host"]
+
+
+def to_host(elements: int) -> Kernel:
+    """Return the copy of fp32 values from a GPU to pinned host memory, over its link to the host.
+
+    Examples
+    --------
+    >>> to_host(250).name, to_host(250).moved_bytes
+    ('copy_to_host', 1000.0)
+    """
+    return Kernel("copy_to_host", elements, float(FLOAT * elements))
+
+
+def to_gpu(elements: int) -> Kernel:
+    """Return the copy of fp32 values from pinned host memory to a GPU.
+
+    Examples
+    --------
+    >>> to_gpu(250).name
+    'copy_to_gpu'
+    """
+    return Kernel("copy_to_gpu", elements, float(FLOAT * elements))
+
+
+def cpu_sum(elements: int) -> Kernel:
+    """Return the addition of fp32 values that come in to those that a server holds.
+
+    Examples
+    --------
+    >>> cpu_sum(250).name, cpu_sum(250).launches
+    ('cpu_sum', 0)
+    """
+    return Kernel("cpu_sum", elements, float(FLOAT * elements), launches=0)
+
+
+def busiest_server(elements: int, nodes: int, servers: int) -> int:
+    """Return the values that come in at the busiest of the servers that share out a message.
+
+    Each node sends ``elements``; servers stand on the nodes and on ``servers`` machines of their
+    own, loaded as in `perfsim.collectives.push_sharded`.
+
+    Examples
+    --------
+    >>> busiest_server(1000, 4, 0), busiest_server(1000, 4, 2), busiest_server(1000, 4, 8)
+    (1000, 1200, 1000)
+    """
+    on_node, of_its_own = loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    return round(elements * nodes * max(on_node, of_its_own))

@@ -1,0 +1,114 @@
+"""Options of methods: those without effect are refused, and values must be of their kind."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field, TypeAdapter
+
+from perfsim.errors import RequestError
+from perfsim.method import SET, Method, OnlyWith
+from perfsim.methods import load_method, method_class, method_names
+from perfsim.option import choices_read
+
+
+class Hand(Method):
+    """A method by hand: two options have an effect only beside others."""
+
+    form: str = Field("plain", description="form")
+    epochs: int = Field(0, description="epochs")
+    bits: Annotated[int, OnlyWith(form=("coded", "packed"))] = Field(8, description="bits")
+    epoch: Annotated[int, OnlyWith(epochs=SET, form="plain")] = Field(-1, description="epoch")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bits": 8}, "bits=8 has no effect with form=plain; set form=coded or packed, or leave"),
+        ({"epoch": 1}, "epoch=1 has no effect with epochs=0; set epochs, or leave epoch out"),
+        (
+            {"epoch": 1, "epochs": 2, "form": "coded"},
+            "epoch=1 has no effect with form=coded; set form=plain, or leave epoch out",
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Hand.model_validate(options)
+
+
+def test_options_in_effect_are_those_whose_conditions_hold() -> None:
+    plain: dict[str, Any] = {"form": "plain", "epochs": 0}
+    assert Hand.model_validate({}).in_effect() == plain
+    for given in ({"epochs": 3, "epoch": 1}, {"form": "packed", "bits": 2}):
+        assert Hand.model_validate(given).in_effect() == plain | given
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_marks_name_options_of_the_method_and_values_that_they_allow(name: str) -> None:
+    cls = method_class(name)
+    for option in cls.model_fields:
+        for mark in cls.only_with(option):
+            assert mark.words()
+            for other, allowed in mark.allowed.items():
+                assert other in cls.model_fields and other != option
+                values = allowed if isinstance(allowed, tuple) else (allowed,)
+                for value in () if allowed is SET else values:
+                    kind: Any = cls.model_fields[other].annotation
+                    TypeAdapter(kind).validate_python(value, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("cpsgd", {"bits": "4"}, "bits=4 has no effect with compress=none; set compress=qsgd"),
+        ("cpsgd", {"density": "0.1"}, "density=0.1 has no effect with compress=none"),
+        ("coccl", {"exponent_bits": 3}, "exponent_bits=3.0 has no effect with codec=sdp4bit"),
+        ("coccl", {"codec": "dietgpu", "bits": 8}, "bits=8 has no effect with codec=dietgpu"),
+        ("coccl", {"codec": "dietgpu", "group": 64}, "group=64 has no effect"),
+        ("topk", {"exchange": "all_reduce", "decoding": "together"}, "decoding=together has no"),
+        ("dgc", {"exchange": "all_reduce", "decoding": "together"}, "set exchange=all_gather"),
+        ("dgc", {"warmup_coefficient": 0.5}, "no effect with warmup_epochs=0; set warmup_epochs,"),
+        ("dgc", {"epoch": 1}, "epoch=1 has no effect"),
+        ("dgc", {"epochs": 10}, "epochs=10 has no effect"),
+        ("dgc", {"warmup_epochs": 4, "epochs": 9, "epoch": 1}, "set epochs=0, or leave epoch out"),
+        ("adpsgd", {"interval": 5, "schedule": "4x10"}, "leave schedule out, or leave interval"),
+        ("dgc", {"density": True}, "density=true is not allowed: a number is needed"),
+        ("powersgd", {"rank": True}, "rank=true is not allowed: a number is needed"),
+        ("dgc", {"value_bytes": "3"}, "allowed are 2 or 4"),
+        ("dgc", {"density": "nan"}, "a finite number is needed"),
+    ],
+)
+def test_options_of_methods(name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError, match=words) as caught:
+        load_method(name, options)
+    assert str(caught.value).startswith("--set") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("cpsgd", {"exchange": "gradients", "compress": "qsgd", "bits": "4"}),
+        ("cpsgd", {"exchange": "gradients", "compress": "randk", "density": "0.1"}),
+        ("coccl", {"codec": "dietgpu", "exponent_bits": "3"}),
+        ("topk", {"decoding": "one_by_one"}),
+        ("dgc", {"warmup_epochs": "4", "warmup_coefficient": "0.5", "epoch": "1"}),
+        ("dgc", {"warmup_epochs": "4", "epochs": "9"}),
+        ("adpsgd", {"schedule": "4x10"}),
+        ("powersgd", {"warm_start": True}),
+    ],
+)
+def test_options_with_effect_are_taken(name: str, options: dict[str, Any]) -> None:
+    assert set(options) <= set(load_method(name, options).in_effect())
+
+
+def test_whole_numbers_to_choose_from_may_be_written_as_text() -> None:
+    assert load_method("dgc", {"value_bytes": "2"}).in_effect()["value_bytes"] == 2
+    read = choices_read(method_class("dgc"), {"value_bytes": "02", "exchange": "2"})
+    assert read == {"value_bytes": "02", "exchange": "2"}
+
+
+def test_auto_is_no_method() -> None:
+    with pytest.raises(RequestError, match="auto is no method"):
+        method_class("auto")
