@@ -143,6 +143,11 @@ class Method(BaseModel):
         """Return the extra memory that a rank keeps from one iteration to the next."""
         return 0.0
 
+    def memory_in(self, world: World) -> float:
+        """Return the same where it depends on more than the number of ranks: nodes, layers."""
+        gradients = world.profile.gradients if world.profile else ()
+        return self.memory_bytes(gradients, world.ranks)
+
     def kept_share(self, ranks: int) -> dict[str, float]:
         """Return the share of parameters, gradients and optimizer state that a rank keeps.
 

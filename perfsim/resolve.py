@@ -20,7 +20,8 @@ from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.method import Method
 from perfsim.methods import load_method, method_name
 from perfsim.positions import BESIDE, read_positions, registered
-from perfsim.profile import Profile, read_profile
+from perfsim.profile import Profile
+from perfsim.profile_file import read_profile
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
 from perfsim.units import parse_bytes, parse_iteration
 
@@ -167,24 +168,8 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     if scenario.single_gpu:
         batch = carried.profile.batch
         carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
-    if scenario.bucket and policy.LIMIT_BYTES is None:
-        origin = f"--fusion {policy_name}"
-        if not scenario.fusion:
-            origin = f"{policy_name!r}, the fusion policy of {method_name(scenario.method)}"
-        raise RequestError(
-            f"--bucket: {scenario.bucket!r} has no meaning with {origin}, which sets its own sizes;"
-            " leave --bucket out."
-        )
-    limit_bytes = parse_bytes(scenario.bucket, "--bucket") if scenario.bucket else None
-    used = {
-        "models": Path(profile.path).name.removesuffix(".csv"),
-        "devices": device.name,
-        "networks": network.name,
-    }
-    for kind, name in used.items():
-        own = catalog.shadowed(kind, name)
-        if own is not None:
-            notes.append(f"{name} is read from {own}, in place of the shipped one.")
+    limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
+    notes += _own_notes(profile, device, network, catalog)
     return Resolved(
         scenario,
         carried,
@@ -198,6 +183,36 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         limit_bytes,
         [*notes, *carried.notes],
     )
+
+
+def _limit_bytes(scenario: Scenario, policy_name: str, sizes_its_own: bool) -> float | None:
+    """Return the size of a bucket that is asked for, if any."""
+    if not scenario.bucket:
+        return None
+    if sizes_its_own:
+        origin = f"--fusion {policy_name}"
+        if not scenario.fusion:
+            origin = f"{policy_name!r}, the fusion policy of {method_name(scenario.method)}"
+        raise RequestError(
+            f"--bucket: {scenario.bucket!r} has no meaning with {origin}, which sets its own sizes;"
+            " leave --bucket out."
+        )
+    return parse_bytes(scenario.bucket, "--bucket")
+
+
+def _own_notes(profile: Profile, device: Device, network: Network, catalog: Catalog) -> list[str]:
+    """Return which of the user's own files are read in place of shipped ones."""
+    used = {
+        "models": Path(profile.path).name.removesuffix(".csv"),
+        "devices": device.name,
+        "networks": network.name,
+    }
+    owned = ((name, catalog.shadowed(kind, name)) for kind, name in used.items())
+    return [
+        f"{name} is read from {own}, in place of the shipped one."
+        for name, own in owned
+        if own is not None
+    ]
 
 
 def _check_fusion_options(name: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:

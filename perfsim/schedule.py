@@ -5,33 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfsim.cluster.cluster import Cluster
+from perfsim.costs import Costs
 from perfsim.device import Device
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import FusionContext, FusionPolicy
-from perfsim.issue import Issuer
+from perfsim.issue import issue
 from perfsim.method import Method
 from perfsim.plan import Plan
 from perfsim.profile import Gradient, Profile
-from perfsim.stage import LOCAL, Group, Job
-from perfsim.world import World
+from perfsim.stage import LOCAL, Job
 
-__all__ = ["schedule", "world_of"]
-
-
-def world_of(profile: Profile, device: Device, cluster: Cluster) -> World:
-    """Return what a method may know of a cluster, its GPUs and the model on them."""
-
-    def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
-        return cluster.of(group, collective, size_bytes).seconds
-
-    return World(
-        cluster.gpus,
-        cluster.nodes,
-        cluster.gpus_per_node,
-        collective_s,
-        lambda kernel: device.cost(kernel).seconds,
-        profile,
-    )
+__all__ = ["schedule"]
 
 
 def schedule(
@@ -62,7 +46,8 @@ def schedule(
     RequestError
         If the method cannot run on this cluster or model.
     """
-    world = world_of(profile, device, cluster)
+    costs = Costs(device, cluster, algorithm, protocol)
+    world = costs.world(profile)
     refusal = method.refusal(world) if cluster.gpus > 1 else ""
     if refusal:
         raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
@@ -79,22 +64,21 @@ def schedule(
             limit_bytes=limit_bytes,
             backward_s=profile.backward_s,
             message_bytes=message_bytes,
-            all_reduce_s=lambda size: cluster.cost("all_reduce", size, algorithm, protocol).seconds,
+            all_reduce_s=lambda size: costs.collective("all_reduce", size).seconds,
             options=fusion_options or {},
         )
         return method.jobs(fuse(gradients, context), world, iteration)
 
-    issuer = Issuer(
-        profile,
-        method,
-        device,
-        cluster,
-        algorithm,
-        protocol,
-        overlap,
-        overlap_slowdown if overlap and cluster.gpus > 1 else 1.0,
-    )
+    slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     return [
-        issuer.round([jobs(iteration) for iteration in one.iterations], one.count)
+        issue(
+            profile,
+            method,
+            costs,
+            [jobs(iteration) for iteration in one.iterations],
+            one.count,
+            overlap=overlap,
+            slowdown=slowdown,
+        )
         for one in method.rounds()
     ]

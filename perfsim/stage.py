@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfsim.kernel import Kernel
-from perfsim.simulate.graph import Shared
+from perfsim.simulate.task import COMPUTE, Shared
 
 __all__ = ["LOCAL", "Compute", "Group", "Job", "Moment", "Phase", "Point", "Round", "Send", "Stage"]
 
 Moment = Literal["ready", "backward", "update"]
 """Earliest moment of a stage: what it needs is there; backward is over; the update is done."""
 
-Phase = Literal["forward", "backward", "next"]
-"""A pass of the iteration, or the forward pass of the next one."""
+Phase = Literal["forward", "backward", "update", "next"]
+"""A pass of the iteration, the end of its update, or the forward pass of the next iteration."""
 
 Group = Literal["all", "node", "leaders", "across"] | int | tuple[int, int]
 """Who takes part in a collective: all ranks; each node's ranks, all nodes at once; one rank of
@@ -66,6 +66,8 @@ class Send:
         all-reduces
     group : who takes part; ``size_bytes`` is that of one group
     priority : which message goes first, where the method's ``order`` is "priority"
+    credit_bytes : there, messages are handed to the stream, the most urgent first, while those
+        under way have fewer bytes; they cannot be overtaken any more. 0: one at a time
     servers : machines without GPUs that serve a push or pull beside those on the workers
     counted : whether this rank sends it; else it is another rank's, and only waited for
     shares : the link that sends on other streams slow it down on
@@ -82,6 +84,7 @@ class Send:
     servers: int = 0
     counted: bool = True
     shares: Shared | None = None
+    credit_bytes: float = 0.0
 
 
 Stage = Compute | Send
@@ -89,10 +92,14 @@ Stage = Compute | Send
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place in an iteration: ``seconds`` of computation into one of its passes."""
+    """A place in an iteration: ``seconds`` of computation into one of its passes.
+
+    After the update there is one place, in this iteration or ``later`` iterations on.
+    """
 
     phase: Phase
     seconds: float = 0.0
+    later: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +111,20 @@ class Job:
     name : what a timeline shows
     stages : each waits for the one before it
     begins : where in the forward or backward pass the first stage may start
-    holds : where computation waits for its end: in this iteration's passes, or ("next") in the
-        next forward pass; None: the update waits
+    holds : where computation waits for its end: in this iteration's passes, after the update (of
+        this iteration or a later one), or ("next") in the next forward pass; None: the update waits
     needs : names of jobs of the same iteration that must end before its first stage; where one
         of them is not issued yet when this one may begin, this one goes after the backward pass
     updates : share of the optimizer's step that is run on what it brings, where ``holds`` is in
         the next forward pass; the rest is run at the end of the iteration
+    after : kernels that computation runs once it has waited for the job, where it does so: before
+        the job's part of the update, or the update that waits
+
+    Raises
+    ------
+    ValueError
+        If the job has no stage or begins in no pass, ``updates`` belongs to no next forward pass,
+        ``later`` is not after an update, or ``after`` is not run by computation there.
     """
 
     name: str
@@ -118,6 +133,29 @@ class Job:
     holds: Point | None = None
     needs: tuple[str, ...] = ()
     updates: float = 0.0
+    after: tuple[Compute, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check what would silently be lost."""
+        phase = self.holds.phase if self.holds else None
+        if not self.stages:
+            raise ValueError(f"job {self.name}: it has no stage to wait for")
+        if self.begins.phase not in ("forward", "backward") or self.begins.later:
+            raise ValueError(f"job {self.name}: it begins in a pass of its own iteration")
+        if self.updates and phase != "next":
+            raise ValueError(f"job {self.name}: only the next forward pass runs a part of update")
+        if self.holds and self.holds.later and phase != "update":
+            raise ValueError(f"job {self.name}: only a place after the update can be later")
+        if any(one.stream != COMPUTE or one.earliest != "ready" for one in self.after):
+            raise ValueError(f"job {self.name}: computation runs 'after' where it waits")
+
+    def in_turn(self) -> Job:
+        """Return the job as it goes where nothing overlaps: it begins where it is waited for."""
+        if self.holds is None:
+            return self
+        if self.holds.phase in ("forward", "backward"):
+            return replace(self, begins=self.holds)
+        return replace(self, holds=Point(self.holds.phase))
 
 
 @dataclass(frozen=True, slots=True)

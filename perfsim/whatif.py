@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import hypot
 
 from perfsim.plan import Charge, Plan, run
+from perfsim.simulate.timeline import Timeline
 
 __all__ = ["BOTTLENECKS", "bottleneck", "changed", "halved", "interval", "steady_s"]
 
@@ -21,8 +23,8 @@ def steady_s(plans: Sequence[Plan], change: Change | None = None) -> float:
     """Return the mean iteration of all rounds [s], with the tasks' durations changed if asked."""
     total_s = 0.0
     for plan in plans:
-        durations = None if change is None else changed(plan, change)
-        total_s += plan.count * float(run(plan, durations).period_s)
+        timeline = run(plan) if change is None else _run_changed(plan, change)
+        total_s += plan.count * float(timeline.period_s)
     return total_s / sum(plan.iterations for plan in plans)
 
 
@@ -32,6 +34,17 @@ def changed(plan: Plan, change: Change) -> list[float]:
         change(float(task.duration_s), charge)
         for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
     ]
+
+
+def _run_changed(plan: Plan, change: Change) -> Timeline:
+    if plan.graph.contended:
+        # What a message takes before it needs the shared link changes as its duration does.
+        tasks = [
+            replace(task, latency_s=change(task.latency_s, charge)) if task.shares else task
+            for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
+        ]
+        plan = replace(plan, graph=replace(plan.graph, tasks=tasks))
+    return run(plan, changed(plan, change))
 
 
 def halved(cause: str) -> Change:

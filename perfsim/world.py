@@ -29,7 +29,8 @@ class World:
     ranks : P
     nodes : N; 0 for as many as full ones hold the ranks
     gpus_per_node : g, GPUs on the fullest node
-    collective_s : (collective, bytes, group) to seconds
+    collective_s : (collective, bytes, group) to seconds, as the stages that name no algorithm
+        are charged
     kernel_s : kernel to seconds
     profile : the model as it runs here; None where no method asks for it
 

@@ -14,7 +14,8 @@ from math import exp, log
 from perfsim.anchor import Anchor, carry, load_anchors
 from perfsim.catalog import Catalog
 from perfsim.device import load_device
-from perfsim.profile import Profile, read_profile
+from perfsim.profile import Profile
+from perfsim.profile_file import read_profile
 
 LEAST_BATCH = 8
 WORST = 8

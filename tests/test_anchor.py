@@ -27,7 +27,8 @@ from perfsim.catalog import Catalog
 from perfsim.device import load_device
 from perfsim.errors import DataError, RequestError
 from perfsim.origin import LAUNCHES_S
-from perfsim.profile import Gradient, Layer, Profile, read_profile
+from perfsim.profile import Gradient, Layer, Profile
+from perfsim.profile_file import read_profile
 from perfsim.quantity import Kind
 from perfsim.resolve import find_profile
 

@@ -140,12 +140,15 @@ def test_bytescheduler_lets_the_first_layer_overtake() -> None:
     # 0.5 MB and 2 MB in parts of 0.5 MB, 6 + 0.75 ms each. The last layer's go at 15, 21.75 and
     # 28.5; the first layer's, ready at 30, goes before the fourth: 35.25 to 42, then to 48.75.
     # Forward: update 0.4 and 5 from 42 on; the second layer waits for 48.75, then 1.6 and 5.
-    found = plan(
-        load_method("bytescheduler", {"partition": 125_000}),
-        model([125_000, 500_000], [5.0, 5.0]),
-    )
+    options = {"partition": 125_000, "credit": 0}
+    of = model([125_000, 500_000], [5.0, 5.0])
+    found = plan(load_method("bytescheduler", options), of)
     assert found.calls == 5
     assert milliseconds(found) == pytest.approx(48.75 + 6.6)
+    # With credit for all, the last layer's four are handed over before: 42, then 48.75; forward
+    # from there: 0.4 and 5, 1.6 and 5.
+    handed = plan(load_method("bytescheduler", {"partition": 125_000}), of)
+    assert milliseconds(handed) == pytest.approx(48.75 + 12.0)
 
 
 def test_bytescheduler_over_servers_pushes_and_pulls_each_part() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.catalog import shipped
 from perfsim.methods import load_method
-from perfsim.profile import read_profile
+from perfsim.profile_file import read_profile
 from perfsim.schedule import schedule
 from perfsim.sparse import doubled, kept
 from perfsim.stage import Compute, Send, Stage

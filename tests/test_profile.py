@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from perfsim.catalog import Catalog
 from perfsim.errors import DataError
-from perfsim.profile import Gradient, Profile, read_profile
+from perfsim.profile import Gradient, Profile
+from perfsim.profile_file import read_profile
 
 HEADER = """\
 # schema: perfsim/profile/1

@@ -19,7 +19,8 @@ from perfsim.models.assemble.group import groups
 from perfsim.models.assemble.modules import read_modules
 from perfsim.models.assemble.rates import calibrate, spread
 from perfsim.models.assemble.traces import read_trace
-from perfsim.profile import COLUMNS, Profile, read_profile
+from perfsim.profile import Profile
+from perfsim.profile_file import COLUMNS, read_profile
 
 FILES = Catalog().files("models")
 

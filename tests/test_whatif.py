@@ -10,7 +10,7 @@ from perfsim.methods import load_method
 from perfsim.plan import Charge, Plan
 from perfsim.schedule import schedule
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.graph import Shared, TaskGraph
 from perfsim.whatif import bottleneck, changed, halved, interval, steady_s
 
 
@@ -46,6 +46,24 @@ def test_the_bottleneck_is_the_cause_worth_most(
     found, worth = bottleneck([plan], steady_s([plan]))
     assert found == expected
     assert worth["compute"] == pytest.approx(compute_s / 2 / (compute_s + send_s))
+
+
+def test_halving_latency_leaves_the_bytes_on_a_shared_link() -> None:
+    # Two messages at once, each 2 s of latency and 4 s of bytes: 1 + 2 + 8 s, as they share a link.
+    graph, link = TaskGraph(), Shared("wire")
+    backward = graph.add("backward", "compute", "backward", 1.0)
+    sends = [
+        graph.add(stream, stream, "communicate", 6.0, [backward], shares=link, latency_s=2.0)
+        for stream in ("one", "two")
+    ]
+    graph.add("update", "compute", "update", 0.0, sends)
+    network = Charge("network", 2.0, spread=0.5)
+    plan = Plan(graph, [Charge("compute"), network, network, Charge("compute")])
+    assert steady_s([plan]) == pytest.approx(11.0)
+    assert steady_s([plan], halved("latency")) == pytest.approx(10.0)
+    assert steady_s([plan], halved("bandwidth")) == pytest.approx(7.0)
+    # Half as much or half more of all the network takes: 1 + 5 and 1 + 15 s.
+    assert interval([plan], 11.0, None) == pytest.approx((6.0, 16.0))
 
 
 def test_interval_adds_independent_causes_in_quadrature() -> None:

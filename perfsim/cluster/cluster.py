@@ -1,27 +1,19 @@
-"""A cluster: GPUs placed on nodes, the links that join them, and the cost of a collective."""
+"""A cluster: GPUs on nodes, and what a collective costs among them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfsim.cluster.groups import crowd, placed
-from perfsim.cluster.link import Link
+from perfsim.cluster.layout import Layout
 from perfsim.cluster.route import Route
-from perfsim.cluster.wiring import Wiring
-from perfsim.collectives import algorithm as find_algorithm
-from perfsim.collectives import algorithms
 from perfsim.errors import RequestError
-from perfsim.library import AUTO, DEFAULT_LIBRARY
+from perfsim.library import AUTO
 from perfsim.library import library as find_library
 from perfsim.quantity import Cost, Term
 from perfsim.stage import Group
-
-if TYPE_CHECKING:
-    from perfsim.cluster.fabric.inter import Fabric
-    from perfsim.cluster.fabric.intra import NodeFabric
-    from perfsim.cluster.known import Known
 
 __all__ = ["Cluster"]
 
@@ -29,68 +21,18 @@ FREE = Cost(0.0)
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """GPUs on nodes, the link between nodes and the one inside them.
+class Cluster(Layout):
+    """A layout of GPUs on links, and what collectives cost on it.
 
-    Parameters
-    ----------
-    gpus : P, all GPUs
-    placement : GPUs on each node, uneven allowed
-    inter : link between nodes; None when all GPUs stand on one
-    intra : link between the GPUs of a node; None when every node has one GPU
-    nics_per_node : NICs that the GPUs of a node share
-    library : nccl, gloo or mpi: which algorithms there are, and which of them ``auto`` takes
-    fitted_on : the library with which the links were measured
-    known : curves measured on the network, which come before the links' formulas
-    fabric, node : switches between the nodes, links inside one; None: only NICs and the fitted
-        link count
-    narrowed : whether the fabric is narrower than the one that the links were measured through
-    servers : machines without GPUs, each with a node's NICs, that serve pushes and pulls
+    Costs are kept, as are those of its parts (groups of the ranks; the same with servers).
+    Parameters are ``Layout``'s.
     """
 
-    gpus: int
-    placement: tuple[int, ...]
-    inter: Link | None
-    intra: Link | None
-    nics_per_node: int = 1
-    library: str = DEFAULT_LIBRARY
-    fitted_on: str = DEFAULT_LIBRARY
-    known: Known | None = None
-    fabric: Fabric | None = None
-    node: NodeFabric | None = None
-    narrowed: bool = False
-    servers: int = 0
-    _routes: dict[tuple[str, str, str], Route] = field(
-        default_factory=dict, repr=False, compare=False
-    )
     _costs: dict[tuple[str, float, str, str], Cost] = field(
         default_factory=dict, repr=False, compare=False
     )
     _parts: dict[Group, Cluster] = field(default_factory=dict, repr=False, compare=False)
     _served: dict[int, Cluster] = field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def nodes(self) -> int:
-        """N, the nodes in use."""
-        return len(self.placement)
-
-    @property
-    def gpus_per_node(self) -> int:
-        """g, the GPUs on the fullest node."""
-        return max(self.placement)
-
-    @property
-    def nics_in_use(self) -> int:
-        """NICs of the scarcest node that carry traffic: a GPU drives at most one at a time."""
-        return min(self.nics_per_node, *self.placement)
-
-    @property
-    def strange(self) -> bool:
-        """Whether the network was measured between nodes, but none of so many GPUs."""
-        if self.known is None or self.nodes == 1:
-            return False
-        across = [curve.gpus_per_node for curve in self.known.curves if curve.nodes > 1]
-        return bool(across) and self.gpus_per_node not in across
 
     def cost(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
@@ -176,27 +118,13 @@ class Cluster:
             )
         return part
 
-    def choice(self, collective: str, size_bytes: float, protocol: str = AUTO) -> str:
-        """Return the algorithm that ``auto`` takes for this collective and size."""
-        if collective not in algorithms():
-            find_algorithm(collective, AUTO)  # raises, with the collectives there are
-        library = find_library(self.library)
-        fixed_choice = library.choose(collective, size_bytes, self.gpus)
-        if fixed_choice is not None:
-            return fixed_choice
-        names = library.considered(collective)
-        if len(names) == 1:
-            return names[0]
-        routes = {name: self._route(collective, name, protocol) for name in names}
-        return min(names, key=lambda name: routes[name].seconds(size_bytes))
-
     def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
         if protocol != AUTO:
             from perfsim.library.protocols import check_protocol
 
             check_protocol(protocol, self.library, find_library(self.library).protocols)
         name = self.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
-        route = self._route(collective, name, protocol)
+        route = self.route(collective, name, protocol)
         if self.gpus == 1:
             return FREE
         refusal = route.algorithm.refusal(route.base)
@@ -214,7 +142,9 @@ class Cluster:
         cost = route.cost(size_bytes)
         if self.library == self.fitted_on:
             return cost
-        return replace(cost, terms=tuple(self._derived(term) for term in cost.terms))
+        return replace(
+            cost, terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
+        )
 
     def _known(
         self, collective: str, size_bytes: float, route: Route, algorithm: str, protocol: str
@@ -254,7 +184,7 @@ class Cluster:
         if self.known is None or self.library != self.fitted_on:
             return None
         plain = self._as_measured
-        usual = plain._route(collective, plain.choice(collective, size_bytes))
+        usual = plain.route(collective, plain.choice(collective, size_bytes))
         found = plain._known(collective, size_bytes, usual, AUTO, AUTO)
         usual_s = usual.seconds(size_bytes)
         if found is None or usual_s <= 0:
@@ -276,69 +206,14 @@ class Cluster:
             terms=(replace(term, quantity=quantity, extrapolated=True),),
         )
 
-    def _derived(self, term: Term) -> Term:
-        """Return a link's number as another library takes it over from NCCL."""
-        quantity = term.quantity
-        if quantity.kind == "derived":
-            return term
-        source = f"taken over for {self.library} from {self.fitted_on}: {quantity.source}"
-        return replace(term, quantity=replace(quantity, kind="derived", source=source))
 
-    def _route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
-        key = (collective, name, protocol)
-        route = self._routes.get(key)
-        if route is None:
-            found = find_library(self.library).algorithm(collective, name)
-            inter, intra = self._links(found.flows)
-            if protocol != AUTO:
-                inter, intra = self._held(inter, intra, protocol)
-            wiring = Wiring(
-                self.gpus,
-                self.nodes,
-                self.gpus_per_node,
-                self.nics_in_use,
-                inter,
-                intra,
-                self.servers,
-            )
-            route = Route(found, wiring, self.strange)
-            self._routes[key] = route
-        return route
-
-    def _held(
-        self, inter: Link | None, intra: Link | None, protocol: str
-    ) -> tuple[Link | None, Link | None]:
-        """Return the links as one of NCCL's protocols sees them."""
-        from perfsim.cluster.protocol import fixed
-        from perfsim.library.protocols import VERSION
-
-        tuner = self.known.tuner if self.known is not None else None
-        version = tuner.of.version if tuner is not None else VERSION
-        return (
-            fixed(inter, protocol, "inter", version) if inter else None,
-            fixed(intra, protocol, "intra", version) if intra else None,
-        )
-
-    def _links(self, flows: str) -> tuple[Link | None, Link | None]:
-        """Return the links between and inside nodes as flows of a pattern see them."""
-        inter = self.inter if self.nodes > 1 else None
-        intra = self.intra if self.gpus_per_node > 1 else None
-        if inter is not None and self.fabric is not None:
-            from perfsim.cluster.behind import behind
-
-            inter = behind(
-                inter,
-                self.fabric,
-                flows,
-                self.placement,
-                self.nics_in_use,
-                measured_through=not self.narrowed,
-            )
-        if intra is not None and self.node is not None:
-            from perfsim.cluster.behind import inside
-
-            intra = inside(intra, self.node, self.gpus_per_node)
-        return inter, intra
+def _derived(term: Term, library: str, fitted_on: str) -> Term:
+    """Return a link's number as another library takes it over from NCCL."""
+    quantity = term.quantity
+    if quantity.kind == "derived":
+        return term
+    source = f"taken over for {library} from {fitted_on}: {quantity.source}"
+    return replace(term, quantity=replace(quantity, kind="derived", source=source))
 
 
 def _nothing_kept() -> dict[str, Any]:

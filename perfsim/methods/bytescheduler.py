@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -24,13 +25,15 @@ class Bytescheduler(Method):
     MXNet one, which pushes each part to sharded servers and pulls it back, servers on the
     workers' nodes or, with ``servers``, on machines of their own too.
 
+    Parts are handed to the library while those under way hold fewer than ``credit`` parameters, and
+    what has been handed over cannot be overtaken (``perfsim.stage.Send``); 0 is one part at a time.
+
     The code cuts at 1 million parameters; its notes advise 8 million for all-reduces (DeAR's
-    authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter, down to
-    4 with P servers more. Memory: none more. Left out: the credit (4 million parameters under way,
-    tuned while it trains): here one part is under way and the next is chosen when it ends, where
-    really those within the credit cannot be overtaken; what Horovod fuses of them and its cycle;
-    the threads that poll for ready tensors; a tensor's update before its layer's turn; for "ps"
-    copies to the host, sums on the servers' CPUs and the optimizer, which MXNet runs there too.
+    authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter, down
+    to 4 with P servers more. Memory: none more. Left out: the search that tunes part and credit
+    while it trains; what Horovod fuses of the parts and its cycle; the threads that poll for
+    ready tensors; a tensor's update before its layer's turn; for "ps" copies to the host, sums
+    on the servers' CPUs and the optimizer, which MXNet runs there too.
     """
 
     summary: ClassVar[str] = "tensors in parts, first layers first, across iterations"
@@ -51,6 +54,9 @@ class Bytescheduler(Method):
     transport: Literal["all_reduce", "ps"] = Field(
         "all_reduce", description="Horovod's all-reduce, or pushes and pulls to sharded servers"
     )
+    credit: int = Field(
+        4_000_000, ge=0, le=10**9, description="parameters handed over before others may overtake"
+    )
     servers: int = Field(0, ge=0, le=10**5, description="ps: server machines without GPUs")
 
     def refusal(self, world: World) -> str:
@@ -68,6 +74,10 @@ class Bytescheduler(Method):
         """Return the collectives of each part; none waits for another part's."""
         parts = [one for each in bucket.gradients for one in split_evenly(each, self.partition)]
         if self.transport == "ps":
-            return push_pull(parts, -rank, self.servers)
-        sizes_bytes = [float(FLOAT * part) for part in parts]
-        return [Send("all_reduce", size, awaited=False, priority=-rank) for size in sizes_bytes]
+            sends = push_pull(parts, -rank, self.servers)
+        else:
+            sizes_bytes = [float(FLOAT * part) for part in parts]
+            sends = [
+                Send("all_reduce", size, awaited=False, priority=-rank) for size in sizes_bytes
+            ]
+        return [replace(one, credit_bytes=float(FLOAT * self.credit)) for one in sends]

@@ -7,15 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from perfsim.averaging import merged
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
 from perfsim.method import Compute, Job, Method, Point, Round, Send, Stage, World
 from perfsim.profile import Gradient
 from perfsim.stage import LOCAL
-
-LAUNCH, MERGE, BOTH = 0, 1, 2
-"""Iterations at whose start averaging begins, after whose update it is merged, or both."""
 
 
 class Dasgd(Method):
@@ -27,8 +23,7 @@ class Dasgd(Method):
     Bytes a rank: 2 (P-1)/P x 4 / interval a parameter. Memory: the buffer that is averaged while
     the model goes on. The waiting rule is the paper's in its abstract (local SGD with delayed
     averaging); kernels and ``late`` of a whole interval are those of the public code that comes
-    nearest, Overlap-Local-SGD's without global momentum. Left out: waiting after the update of
-    the iteration that merges rather than before it; batch-norm statistics.
+    nearest, Overlap-Local-SGD's without global momentum. Left out: batch-norm statistics.
     """
 
     summary: ClassVar[str] = "models averaged in the background, merged late (DaSGD)"
@@ -61,29 +56,21 @@ class Dasgd(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
         """Return the averaging that begins with the forward pass, and the merging."""
-        found: list[Job] = []
-        if iteration in (LAUNCH, BOTH):
-            for number, bucket in enumerate(buckets):
-                pack = Compute((elementwise(bucket.elements, 4, 2),), "compress")
-                stages: tuple[Stage, ...] = (pack, Send("all_reduce", bucket.size_bytes))
-                found.append(Job(f"{number}", stages, Point("forward")))
-        if iteration in (MERGE, BOTH):
-            whole = merged(buckets)
-            kernel = elementwise(whole.elements, 5, 2 * len(whole.gradients))
-            stage = Compute((kernel,), "decompress", earliest="update")
-            found.append(Job("merge", (stage,), Point("backward"), Point("next")))
+        if iteration == LOCAL:
+            return []
+        merges = Point("update", later=self.overlapped - 1)
+        found = []
+        for number, bucket in enumerate(buckets):
+            pack = Compute((elementwise(bucket.elements, 4, 2),), "compress")
+            merge = elementwise(bucket.elements, 5, 2 * len(bucket.gradients))
+            stages: tuple[Stage, ...] = (pack, Send("all_reduce", bucket.size_bytes))
+            after = (Compute((merge,), "decompress"),)
+            found.append(Job(f"{number}", stages, Point("forward"), merges, after=after))
         return found
 
     def rounds(self) -> list[Round]:
         """Return one round of an interval, since averaging goes on from one to the next."""
-        places = [LOCAL] * self.interval
-        places[self.overlapped - 1] = MERGE
-        places[0] = BOTH if self.overlapped == 1 else LAUNCH
-        return [Round(tuple(places))]
-
-    def delay(self) -> int:
-        """Return the iterations after the one in which it begins that an averaging may take."""
-        return self.overlapped - 1
+        return [Round((0, *[LOCAL] * (self.interval - 1)))]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the buffer: one fp32 value a parameter."""

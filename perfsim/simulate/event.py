@@ -34,9 +34,10 @@ def simulate_events(
     Parameters
     ----------
     order : "issue": a stream runs its tasks in the order of the graph. "priority": a free stream
-        takes, of the tasks that are ready, the one of highest priority (ties in issue order); a
-        collective is ready when it is on every rank, and all ranks run them in the order in which
-        the first of them takes one. A running task is not interrupted.
+        takes, of the tasks that are ready, the one of highest priority (ties in issue order), or
+        is handed several ahead (see ``Credit``); a collective is ready when it is on every rank,
+        and all ranks run them in the order in which the first of them takes one. A running task
+        is not interrupted.
 
     Raises
     ------

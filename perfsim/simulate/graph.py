@@ -10,15 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from perfsim.simulate.task import COMPUTE, TASK_KINDS, Credit, Shared, Task, TaskKind, Value
 
 __all__ = [
     "COMPUTE",
     "TASK_KINDS",
+    "Credit",
     "Shared",
     "Task",
     "TaskGraph",
@@ -26,68 +24,6 @@ __all__ = [
     "Value",
     "checked_durations",
 ]
-
-TaskKind = Literal[
-    "forward",
-    "backward",
-    "compress",
-    "decompress",
-    "communicate",
-    "update",
-    "second_order",
-    "other",
-]
-TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
-
-COMPUTE = "compute"
-"""The stream of forward, backward and update: time on it is never exposed communication."""
-
-Value: TypeAlias = "float | NDArray[np.float64]"
-"""Seconds: one number, or an array that broadcasts over the axes (scenario, draw, rank)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """A link on which the tasks of several streams are under way at once.
-
-    Parameters
-    ----------
-    name : tasks that name the same one share it
-    capacity : how many tasks it carries at full speed; n of them advance at min(1, capacity / n)
-    """
-
-    name: str
-    capacity: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One piece of work on one stream of a worker.
-
-    Parameters
-    ----------
-    name : what a timeline shows
-    stream : the stream that runs it, one task at a time
-    kind : what its time counts as
-    duration_s : seconds; a float or an array over (scenario, draw, rank)
-    after : pairs (index of a task in the template, periods back): 0 = this period, 1 = the one
-        before; a dependency on a period before the first is void
-    collective : starts when its last rank has arrived and ends for all ranks together
-    priority : which ready task a free stream takes first, where an engine is asked to look
-    shares : the link that it has to itself only while no other task is on it; ``duration_s`` is
-        what it takes alone
-    latency_s : the part of ``duration_s``, at its start, in which it does not need that link
-    """
-
-    name: str
-    stream: str
-    kind: TaskKind
-    duration_s: Value
-    after: tuple[tuple[int, int], ...] = ()
-    collective: bool = False
-    priority: int = 0
-    shares: Shared | None = None
-    latency_s: float = 0.0
 
 
 @dataclass
@@ -128,6 +64,7 @@ class TaskGraph:
         priority: int = 0,
         shares: Shared | None = None,
         latency_s: float = 0.0,
+        credit: Credit | None = None,
     ) -> int:
         """Append a task and return its index.
 
@@ -154,7 +91,18 @@ class TaskGraph:
                     " which is not added before it"
                 )
         self.tasks.append(
-            Task(name, stream, kind, duration_s, pairs, collective, priority, shares, latency_s)
+            Task(
+                name,
+                stream,
+                kind,
+                duration_s,
+                pairs,
+                collective,
+                priority,
+                shares,
+                latency_s,
+                credit,
+            )
         )
         return index
 

@@ -7,6 +7,7 @@ messages.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import inf
@@ -87,6 +88,8 @@ class _Run:
         names = {name: place for place, name in enumerate(graph.streams)}
         self._stream = [names[task.stream] for task in self.tasks]
         self._ready: list[list[tuple[int, int, int]]] = [[] for _ in names]
+        self._handed: list[deque[tuple[int, int]]] = [deque() for _ in names]
+        self._credit = [0.0] * len(names)
         self._free = [True] * len(names)
         self._under_way: list[tuple[float, int, int]] = []
         self._heirs: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
@@ -137,16 +140,31 @@ class _Run:
     def _offer(self, period: int, index: int) -> None:
         heappush(self._ready[self._stream[index]], (-self.tasks[index].priority, period, index))
 
+    def _hand_over(self, stream: int) -> None:
+        """Give a stream what is ready, the most urgent first, as far as its credit goes."""
+        ready, handed = self._ready[stream], self._handed[stream]
+        while ready:
+            _, period, index = ready[0]
+            credit = self.tasks[index].credit
+            if self._free[stream] and not handed:
+                self._credit[stream] = 0.0
+            elif credit is None or self._credit[stream] >= credit.limit:
+                return
+            heappop(ready)
+            if not self._after[index] and period + 1 < self.horizon:
+                self._grow(period + 1)
+                self._offer(period + 1, index)
+            handed.append((period, index))
+            self._credit[stream] += credit.size if credit else 0.0
+
     def _start(self) -> bool:
         """Let each free stream take a task; what takes no time ends at once. Tells if any did."""
         took = False
-        for stream, ready in enumerate(self._ready):
-            if self._free[stream] and ready:
+        for stream, handed in enumerate(self._handed):
+            self._hand_over(stream)
+            if self._free[stream] and handed:
                 took = True
-                _, period, index = heappop(ready)
-                if not self._after[index] and period + 1 < self.horizon:
-                    self._grow(period + 1)
-                    self._offer(period + 1, index)
+                period, index = handed.popleft()
                 self.starts[period][index] = self._now
                 self.ends[period][index] = end = self._now + self.spent[index]
                 self._free[stream] = False
@@ -157,7 +175,9 @@ class _Run:
         return took
 
     def _end(self, period: int, index: int) -> None:
-        self._free[self._stream[index]] = True
+        stream, credit = self._stream[index], self.tasks[index].credit
+        self._free[stream] = True
+        self._credit[stream] -= credit.size if credit else 0.0
         self._left[period] -= 1
         for heir, back in self._heirs[index]:
             later = period + back

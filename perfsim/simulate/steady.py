@@ -24,8 +24,10 @@ def cycle_length(
     A run repeats every q periods when (a) the lengths of the last q periods equal those of the q
     before, over ``depth + 1`` comparisons in a row, and (b) no task that can delay a closing falls
     behind: over q periods its end moves by no more than the closings do, in as many periods as
-    dependencies point back. By (b) no later period can be longer, as ends are maxima and sums of
-    earlier ends (monotone and homogeneous).
+    dependencies point back. By (b) no later period can be longer in issue order, as ends are then
+    maxima and sums of earlier ends (monotone and homogeneous). Where streams choose by priority or
+    share a link, an end may come earlier because another came later: there (a) and (b) tell what
+    has been seen, not what must follow.
 
     Parameters
     ----------

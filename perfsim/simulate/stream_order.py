@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappush
 from itertools import product
 from typing import Any
 
@@ -51,7 +52,8 @@ def start_by_priority(log: EventLog) -> None:
     """Start a process per stream and rank that runs the most urgent task that is ready."""
     desk = _Desk(log)
     for stream, rank in product(log.graph.streams, range(log.count)):
-        log.env.process(desk.serve(stream, rank))
+        log.env.process(desk.hand_over((stream, rank)))
+        log.env.process(desk.serve((stream, rank)))
 
 
 class _Settled(Event):
@@ -72,6 +74,10 @@ class _Desk:
         places = list(product(log.graph.streams, range(log.count)))
         self._ready: dict[Place, list[tuple[int, Instance]]] = {place: [] for place in places}
         self._wake: dict[Place, Event] = {}
+        self._handed: dict[Place, deque[Instance]] = {place: deque() for place in places}
+        self._idle: dict[Place, Event] = {}
+        # Tasks handed over that have not ended, and the sum of their sizes.
+        self._under_way = {place: [0, 0.0] for place in places}
         self._agreed: dict[str, list[Instance]] = {name: [] for name in log.graph.streams}
         self._kept = dict.fromkeys(places, 0)
         self._arrived: dict[Instance, int] = {}
@@ -88,15 +94,31 @@ class _Desk:
             if not missing:
                 self._offer((period, index), rank)
 
-    def serve(self, stream: str, rank: int) -> Generator[Event, Any, None]:
-        """Run the tasks of one stream on one rank."""
+    def hand_over(self, place: Place) -> Generator[Event, Any, None]:
+        """Give one stream on one rank what is ready, the most urgent first, as credit allows."""
+        while True:
+            yield _Settled(self.log.env)
+            while (instance := self._next(place)) is not None:
+                self._handed[place].append(instance)
+                _called(self._idle, place)
+            self._wake[place] = self.log.env.event()
+            yield self._wake[place]
+
+    def serve(self, place: Place) -> Generator[Event, Any, None]:
+        """Run what one stream on one rank is handed, in that order."""
+        stream, rank = place
         share = sum(task.stream == stream for task in self.tasks)
         for _ in range(share * self.log.horizon):
-            instance = yield from self._choose((stream, rank))
+            if not self._handed[place]:
+                self._idle[place] = self.log.env.event()
+                yield self._idle[place]
+            instance = self._handed[place].popleft()
             yield from self.log.run_task(instance, rank)
             period, index = instance
+            self._count(place, index, -1)
             for heir, back in self._heirs[index]:
                 self._release((period + back, heir), rank)
+            _called(self._wake, place)
 
     def _release(self, instance: Instance, rank: int) -> None:
         if instance[0] < self.log.horizon:
@@ -113,24 +135,38 @@ class _Desk:
         for one in ranks:
             place = (task.stream, one)
             heappush(self._ready[place], (-task.priority, instance))
-            if place in self._wake:
-                self._wake.pop(place).succeed()
+            _called(self._wake, place)
 
-    def _choose(self, place: Place) -> Generator[Event, Any, Instance]:
+    def _count(self, place: Place, index: int, sign: int) -> None:
+        credit = self.tasks[index].credit
+        under_way = self._under_way[place]
+        under_way[0] += sign
+        under_way[1] += sign * credit.size if credit else 0.0
+        if not under_way[0]:
+            under_way[1] = 0.0  # whatever adding and taking away has left over
+
+    def _next(self, place: Place) -> Instance | None:
+        """Take what is handed over next, if the stream's credit allows it."""
         ready, agreed = self._ready[place], self._agreed[place[0]]
-        while True:
-            yield _Settled(self.log.env)
-            if self._kept[place] < len(agreed):
-                instance = agreed[self._kept[place]]
-                ready.remove((-self.tasks[instance[1]].priority, instance))
-                heapify(ready)
-                self._kept[place] += 1
-                return instance
-            if ready:
-                _, instance = heappop(ready)
-                if self.tasks[instance[1]].collective:
-                    agreed.append(instance)
-                    self._kept[place] += 1
-                return instance
-            self._wake[place] = self.log.env.event()
-            yield self._wake[place]
+        follows = self._kept[place] < len(agreed)
+        if not follows and not ready:
+            return None
+        instance = agreed[self._kept[place]] if follows else ready[0][1]
+        task = self.tasks[instance[1]]
+        tasks, size = self._under_way[place]
+        if tasks and (task.credit is None or size >= task.credit.limit):
+            return None
+        ready.remove((-task.priority, instance))
+        heapify(ready)
+        if task.collective:
+            self._kept[place] += 1
+            if not follows:
+                agreed.append(instance)
+        self._count(place, instance[1], 1)
+        return instance
+
+
+def _called(waiting: dict[Place, Event], place: Place) -> None:
+    """Wake up who waits at a place, if anyone does."""
+    if place in waiting:
+        waiting.pop(place).succeed()

@@ -10,7 +10,7 @@ from itertools import accumulate
 from perfsim.models.assemble.anchors import OPTIMIZER_PASSES, Anchor
 from perfsim.models.assemble.shapes import CALIBRATED_ON
 from perfsim.models.assemble.times import Times
-from perfsim.profile import COLUMNS, SCHEMA
+from perfsim.profile_file import COLUMNS, SCHEMA
 
 __all__ = ["profile_text"]
 

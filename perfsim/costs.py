@@ -1,0 +1,85 @@
+"""What kernels and collectives cost here, with the algorithm and protocol that the user asked for.
+
+A method is told the same costs (``World``) as its stages are charged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from perfsim.cluster.cluster import Cluster
+from perfsim.device import Device
+from perfsim.kernel import Kernel
+from perfsim.library import AUTO
+from perfsim.profile import Profile
+from perfsim.quantity import Cost
+from perfsim.stage import Group, Send
+from perfsim.world import World
+
+__all__ = ["Costs"]
+
+
+@dataclass
+class Costs:
+    """A GPU, a cluster, and what was asked of the collectives there.
+
+    Parameters
+    ----------
+    algorithm : of all-reduces among all ranks that name none themselves
+    protocol : of everything that is sent
+    """
+
+    device: Device
+    cluster: Cluster
+    algorithm: str = AUTO
+    protocol: str = AUTO
+    _kernels: dict[Kernel, Cost] = field(default_factory=dict, repr=False)
+
+    def kernel(self, kernel: Kernel) -> Cost:
+        """Return what a kernel costs."""
+        cost = self._kernels.get(kernel)
+        if cost is None:
+            cost = self._kernels[kernel] = self.device.cost(kernel)
+        return cost
+
+    def kernels(self, kernels: Iterable[Kernel]) -> list[tuple[Kernel, int, Cost]]:
+        """Return each different kernel, how often it runs, and what it costs once."""
+        return [(kernel, count, self.kernel(kernel)) for kernel, count in Counter(kernels).items()]
+
+    def send(self, send: Send) -> Cost:
+        """Return what a collective of a method costs."""
+        return self.collective(
+            send.collective, send.size_bytes, send.group, send.algorithm, send.servers
+        )
+
+    def collective(
+        self,
+        collective: str,
+        size_bytes: float,
+        group: Group = "all",
+        algorithm: str = AUTO,
+        servers: int = 0,
+    ) -> Cost:
+        """Return what a collective costs among a group of the ranks."""
+        if algorithm == AUTO and collective == "all_reduce" and group == "all":
+            algorithm = self.algorithm
+        return self.cluster.served(servers).of(
+            group, collective, size_bytes, algorithm, self.protocol
+        )
+
+    def world(self, profile: Profile) -> World:
+        """Return what a method may know of the cluster, its GPUs and the model on them."""
+
+        def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
+            return self.collective(collective, size_bytes, group).seconds
+
+        return World(
+            self.cluster.gpus,
+            self.cluster.nodes,
+            self.cluster.gpus_per_node,
+            collective_s,
+            lambda kernel: self.kernel(kernel).seconds,
+            profile,
+        )

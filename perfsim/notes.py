@@ -1,0 +1,132 @@
+"""What a prediction says in words: what was derived, held fixed, does not fit or is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perfsim.collectives import algorithm
+from perfsim.library import AUTO, DEFAULT_LIBRARY
+from perfsim.plan import Plan
+from perfsim.quantity import Term
+from perfsim.resolve import Resolved
+from perfsim.simulate.timeline import Timeline
+from perfsim.units import format_bytes, format_rate
+
+__all__ = ["notes_of"]
+
+
+def notes_of(
+    resolved: Resolved,
+    plans: Sequence[Plan],
+    timelines: Sequence[Timeline],
+    outside: Iterable[Term],
+    held_bytes: float,
+) -> list[str]:
+    """Return the notes of a prediction.
+
+    ``outside`` are the numbers used beyond the range that they were measured in, ``held_bytes``
+    what a GPU holds.
+    """
+    cluster = resolved.cluster
+    notes = list(resolved.notes)
+    if cluster.gpus == 1:
+        notes.append("One GPU: nothing is sent, and the method's kernels do not run.")
+    elif resolved.method.lossy:
+        notes.append(
+            "Time per iteration only: a lossy method may need more iterations than ssgd for the"
+            " same accuracy."
+        )
+    notes += [
+        f"No steady state after {timeline.periods} periods: the mean of the last"
+        f" {timeline.averaged} is given."
+        for timeline in timelines
+        if not timeline.steady
+    ]
+    if held_bytes > resolved.device.memory_bytes:
+        notes.append(
+            f"It does not fit: {format_bytes(held_bytes)} without activations,"
+            f" {resolved.device.name} has {format_bytes(resolved.device.memory_bytes)}."
+        )
+    named = "; ".join(term.term for term in outside)
+    if named:
+        notes.append(f"Outside the range it was measured in: {named}.")
+    if resolved.scenario.overlap_slowdown > 1 and cluster.gpus > 1:
+        notes.append(
+            f"Backward is taken {resolved.scenario.overlap_slowdown:g} times as long beside"
+            " communication (overlap_slowdown)."
+        )
+    return [*notes, *_network_notes(resolved), _interval_note(resolved, plans)]
+
+
+def _network_notes(resolved: Resolved) -> list[str]:
+    """Return what the files of the links in use say, and whether the node's own link is slower."""
+    cluster = resolved.cluster
+    inter, intra = cluster.inter, cluster.intra
+    in_use = {resolved.network.name: resolved.network} if inter else {}
+    if intra:
+        inside = resolved.intra_network or resolved.network
+        in_use[inside.name] = inside
+    notes = [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
+    scenario = resolved.scenario
+    files = [name for name, network in in_use.items() if network.path]
+    if files and cluster.library != cluster.fitted_on:
+        notes.append(
+            f"The numbers of {' and '.join(files)} were fitted on {cluster.fitted_on}; for"
+            f" {cluster.library} they are derived."
+        )
+    notes += _asked_notes(resolved)
+    if files and scenario.protocol != AUTO:
+        notes.append(
+            f"The numbers of {' and '.join(files)} hold NCCL's own choice of protocol; those of"
+            f" {scenario.protocol} are derived by the ratios of NCCL's tuner, except where a"
+            " measurement held it."
+        )
+    if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
+        notes.append(
+            f"The link inside a node ({intra.name}, {format_rate(intra.rate.value)}) is slower than"
+            " the network and sets the pace of rings; --intra-net changes it."
+        )
+    return notes
+
+
+def _asked_notes(resolved: Resolved) -> list[str]:
+    """Return what a flag needs that no file states, and where one has no effect."""
+    cluster, scenario = resolved.cluster, resolved.scenario
+    notes = []
+    if scenario.algorithm != AUTO and cluster.library == DEFAULT_LIBRARY and cluster.gpus > 1:
+        needs = algorithm("all_reduce", scenario.algorithm).needs
+        if needs:
+            notes.append(
+                f"--algorithm {scenario.algorithm} takes {needs}; no file says it is there."
+            )
+    if scenario.oversubscription is not None and cluster.nodes == 1:
+        notes.append("--oversubscription has no effect: all GPUs stand on one node.")
+    own_link = not resolved.network.path and resolved.intra_network is None
+    if own_link and cluster.nodes > 1 and cluster.gpus_per_node > 1:
+        notes.append(
+            f"{resolved.network.name} is taken between the GPUs of a node too; --intra-net changes"
+            " that."
+        )
+    return notes
+
+
+def _interval_note(resolved: Resolved, plans: Sequence[Plan]) -> str:
+    """Return what the interval comes from, and which costs add nothing to it."""
+    known = resolved.carried.quantity.spread is not None
+    missing = [] if known else ["the single-GPU iteration"]
+    unknown = {
+        charge.cause
+        for plan in plans
+        for charge in plan.charges
+        if charge.spread is None and charge.cause in ("network", "compression")
+    }
+    missing += sorted(
+        {"network": "part of the network", "compression": "kernels"}[c] for c in unknown
+    )
+    tail = f"; no spread is known for {', '.join(missing)}, which adds nothing" if missing else ""
+    measured = resolved.cluster.known is not None
+    network = ", of collectives also from how wrong carried ones have been" if measured else ""
+    return (
+        f"The interval comes from fit residuals and repeats only{network}, not yet from how wrong"
+        f" such predictions have been{tail}."
+    )
