@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -109,9 +110,14 @@ def test_default_folder_is_profiles_networks_here(capsys, tmp_path, monkeypatch)
     assert run(capsys, "predict", "--model", "resnet50", "--gpus", "4", "--net", "ours")[0] == 0
 
 
-def test_a_folder_that_net_does_not_search_is_said(capsys, tmp_path) -> None:
-    _, out, _ = imported(capsys, own(tmp_path / "a.csv"), tmp_path / "elsewhere")
-    assert "--net finds networks in a folder named 'networks'" in out.splitlines()[-1]
+def test_a_network_in_any_folder_is_named_by_its_path(capsys, tmp_path) -> None:
+    _, out, _ = imported(capsys, own(tmp_path / "a.csv"), tmp_path / "else where")
+    command = out.splitlines()[-1]
+    assert command == (
+        "now: perfsim predict --model resnet50 --gpus 4 --net"
+        f" '{tmp_path / 'else where' / 'ours.toml'}'"
+    )
+    assert run(capsys, *shlex.split(command)[2:])[0] == 0
 
 
 def test_nccl_tests_text_and_several_files(capsys, tmp_path, nets) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from perfsim.cli.measuring import compute, network
+from perfsim.cli.measuring_kernels import kernels
 from perfsim.cli.options import Json, Profiles
 
 __all__ = ["calibrate"]
@@ -14,7 +16,7 @@ __all__ = ["calibrate"]
 REPORTS = ("short", "full")
 
 calibrate = typer.Typer(
-    help="Make network files from measurements.",
+    help="Measure a cluster, or read what was measured, into files that predictions use.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -22,7 +24,7 @@ calibrate = typer.Typer(
 
 @calibrate.callback()
 def _group() -> None:
-    """Make network files from measurements."""
+    """Measure a cluster, or read what was measured, into files that predictions use."""
 
 
 @calibrate.command(
@@ -34,16 +36,25 @@ def import_measurements(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="nccl-tests output (text, JSON, CSV), PyTorch-style CSV, or perfsim's own CSV.",
+            help=(
+                "nccl-tests output (text, JSON, CSV), PyTorch-style CSV, perfsim's own CSV; or a"
+                " trace of training: PyTorch profiler (JSON, .gz), Horovod timeline."
+            ),
         ),
     ],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The network's name.")],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The network's name; needed but for a trace."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Folder for NAME.toml and NAME.curves.csv; default: profiles/networks.",
+            help=(
+                "Folder for NAME.toml and NAME.curves.csv; default: profiles/networks. Of a trace:"
+                " folder of profiles; default: profiles."
+            ),
         ),
     ] = None,
     title: Annotated[
@@ -76,16 +87,53 @@ def import_measurements(
         str,
         typer.Option("--report", metavar="WORD", help="short, or full: with each fit behind it."),
     ] = "short",
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Of a trace: the model's name.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="Of a trace: samples a GPU.")] = None,
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision", metavar="WORD", help="Of a trace: fp32, tf32, amp-fp16, amp-bf16."
+        ),
+    ] = "fp32",
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="NAME", help="Of a trace: the GPU; default: as it says."),
+    ] = None,
+    sequence: Annotated[
+        int | None, typer.Option("--sequence", help="Of a trace: tokens a sample.")
+    ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a network of your own of that name.")
+        bool, typer.Option("--force", help="Replace a network or profile of your own.")
     ] = False,
     profiles: Profiles = None,
     json: Json = False,
 ) -> None:
-    """Fit a network file to measured collectives and print the report of the fit."""
+    """Fit a network file to measured collectives, or make a profile of a trace of training."""
     from perfsim.calibrate.importing import import_files
-    from perfsim.errors import unknown
+    from perfsim.calibrate.trace_file import is_trace
+    from perfsim.errors import RequestError, unknown
 
+    if any(is_trace(file) for file in files):
+        from perfsim.cli.importing_traces import import_one_trace
+
+        import_one_trace(
+            files,
+            model=model,
+            batch=batch,
+            precision=precision,
+            gpu=gpu,
+            sequence=sequence,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            out=out,
+            force=force,
+            json=json,
+        )
+        return
+    if name is None:
+        raise RequestError("--name: is needed, the name of the network.")
     if report not in REPORTS:
         raise unknown("--report", report, REPORTS)
     made = import_files(
@@ -114,3 +162,17 @@ def import_measurements(
         typer.echo(made.report)
         typer.echo(f"\nwritten: {made.network}, {made.curves}")
         typer.echo(made.use)
+
+
+calibrate.command(
+    "network",
+    epilog=(
+        "Example: torchrun --nnodes 4 --nproc-per-node 8 -m perfsim calibrate network"
+        " --out our-cluster.toml"
+    ),
+)(network)
+calibrate.command(
+    "compute",
+    epilog="Example: perfsim calibrate compute --model torchvision:resnet50 --batch 64",
+)(compute)
+calibrate.command("kernels", epilog="Example: perfsim calibrate kernels --out profiles")(kernels)

@@ -14,6 +14,7 @@ from perfsim.cluster.measured import LIBRARIES
 from perfsim.cluster.network_file import read_link
 from perfsim.errors import RequestError
 from perfsim.library import DEFAULT_LIBRARY
+from perfsim.limits import shown
 from perfsim.toml_file import Table, read_toml
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ KEYS = (
     "node",
 )
 CLASSES = ("inter", "intra")
+SUFFIX = ".toml"
 CURVES = ".curves.csv"
 """Measured curves lie beside the network's file, under its name."""
 NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
@@ -172,21 +174,34 @@ def _count(table: Table, key: str) -> int | None:
 
 
 def load_network(text: str, catalog: Catalog, field: str) -> Network:
-    """Return the network of a preset's name, or a link of the user's own as ``rate,latency``.
+    """Return the network of a name, of a file's path, or a link of one's own as ``rate,latency``.
+
+    A text that ends in ``.toml`` is a path; measured curves are found beside it.
 
     Raises
     ------
     RequestError
-        If there is no such preset, or the rate or latency is wrong.
+        If there is no such network or file, or the rate or latency is wrong.
     DataError
-        If the preset's file is damaged.
+        If the file is damaged.
 
     Examples
     --------
     >>> load_network("10Gbit/s,50us", Catalog(), "--net").transport
     'custom'
     """
+    if text.endswith(SUFFIX):
+        if not _there(text):
+            raise RequestError(f"{field}: there is no file {shown(text)}.")
+        return read_network(Path(text))
     if "," in text or "/" in text or NUMBER.fullmatch(text):
         link = custom_link(text, field)
         return Network(text, text, "custom", None, 1, {of: link for of in CLASSES})
     return read_network(catalog.path("networks", text, field, "networks"))
+
+
+def _there(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return False

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from perfsim.cluster.growth.chain import binomial, chain
 from perfsim.cluster.growth.choice import TunedChoice, tune
 from perfsim.cluster.growth.communicator import communicator, figures_of
-from perfsim.cluster.growth.doubling import open_mpi
+from perfsim.cluster.growth.doubling import doubling, open_mpi
 from perfsim.cluster.growth.exchange import exchange
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.ring import ROUNDS, ring
@@ -114,7 +114,11 @@ class Growth:
         """Return the time of an all_reduce, reduce_scatter or all_gather [s]."""
         last = self._shown(ranks, size_bytes)
         if last.library == "mpi" and last.collective == "all_reduce":
-            return open_mpi(last, size_bytes, ranks, nodes)
+            # Held to doubling or to a ring it is that at every size; else as its rules choose.
+            if last.algorithm == "doubling":
+                return doubling(last, size_bytes, ranks, nodes)
+            if last.algorithm != "ring":
+                return open_mpi(last, size_bytes, ranks, nodes)
         if last.algorithm == "tree" and last.nodes > 1:
             return self._levels(nodes, size_bytes)
         return ring(last, size_bytes, ranks, self.call_s)

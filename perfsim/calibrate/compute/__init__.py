@@ -1,0 +1,1 @@
+"""Measuring a model's training step on one device, layer by layer."""

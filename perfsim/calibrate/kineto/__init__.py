@@ -1,0 +1,1 @@
+"""Parts of reading what torch.profiler writes: spans, steps, layers, clocks, collectives."""

@@ -1,0 +1,165 @@
+"""The spans of a PyTorch profile that tell layers, kernels and collectives; the rest is dropped.
+
+Kineto's output (pytorch/kineto, libkineto/src/output_json.cpp) names categories cpu_op,
+user_annotation, python_function, kernel, gpu_memcpy, gpu_memset, cuda_runtime, cuda_driver;
+before PyTorch 1.12 it wrote Operator, Kernel, Memcpy, Memset, Runtime.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfsim.calibrate.trace_file import EVENTS, entries, microseconds
+from perfsim.errors import DataError
+
+__all__ = ["ACCUMULATE", "NODE", "Recording", "Span", "record"]
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+NODE = "autograd::engine::evaluate_function: "
+MODULE = "nn.Module: "
+NOTED = ("ProfilerStep#", "Optimizer.", "nccl:", "gloo:", "mpi:", "record_param_comms")
+BACKWARD = re.compile(r"^(?!aten::|autograd::engine).*Backward\d*$")
+HOST = {"cpu_op", "operator", "user_annotation"}
+DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
+LAUNCH = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime"}
+COMMUNICATION = re.compile(r"^(nccl|rccl)", re.IGNORECASE)
+KEPT = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
+ARGUMENTS = ("Input Dims", "Input dims")
+
+
+@dataclass(slots=True)
+class Span:
+    """Something that ran from ``start`` to ``end`` [us] on a thread or stream."""
+
+    name: str
+    start: float
+    end: float
+    thread: str
+    sequence: int | None = None
+    shapes: list[Any] | None = None
+    told: dict[str, Any] | None = None
+
+
+@dataclass
+class Recording:
+    """One profile's spans, each list in the order of their starts.
+
+    ``operations`` have a sequence number: forward and backward operators and autograd's nodes;
+    ``kernels`` hold (launched [us], thread that launched, span) in the order of their launches.
+    """
+
+    operations: list[Span] = field(default_factory=list)
+    accumulations: list[Span] = field(default_factory=list)
+    modules: list[Span] = field(default_factory=list)
+    notes: list[Span] = field(default_factory=list)
+    kernels: list[tuple[float, str, Span]] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    backward: bool = False
+    """Whether any autograd node ran, with a sequence number or without."""
+    other: int = 0
+    """Spans that are none of these."""
+
+    def noted(self, start: str) -> list[Span]:
+        """Return the notes whose name starts so."""
+        return [note for note in self.notes if note.name.startswith(start)]
+
+
+def record(path: Path) -> Recording:
+    """Read a profile's file.
+
+    Raises
+    ------
+    DataError
+        If it is no JSON trace, or an event lacks its time; names which.
+    """
+    made = Recording()
+    launches: dict[str, tuple[float, str]] = {}
+    worked: list[tuple[str, Span]] = []
+    count = 0
+    for key, value in entries(path):
+        if key != EVENTS:
+            made.settings[key] = value
+            continue
+        count += 1
+        if not isinstance(value, dict):
+            raise DataError(f"is a damaged trace: event {count} is no object", path=path)
+        if value.get("ph") == "X":
+            _keep(made, value, launches, worked, f"{path}: event {count}")
+    for correlation, span in worked:
+        moment, thread = launches.get(correlation, (span.start, ""))
+        made.kernels.append((moment, thread, span))
+    for spans in (made.operations, made.accumulations, made.modules, made.notes):
+        spans.sort(key=lambda span: (span.start, -span.end))
+    made.kernels.sort(key=lambda kernel: (kernel[0], kernel[2].start))
+    return made
+
+
+def _keep(
+    made: Recording,
+    event: Mapping[str, Any],
+    launches: dict[str, tuple[float, str]],
+    worked: list[tuple[str, Span]],
+    place: str,
+) -> None:
+    """Sort one event into the list that it belongs to."""
+    sort, name = str(event.get("cat", "")).lower(), str(event.get("name", ""))
+    told = event.get("args")
+    told = told if isinstance(told, dict) else {}
+    if sort in LAUNCH:
+        launches[str(told.get("correlation"))] = (microseconds(event, "ts", place), _thread(event))
+        return
+    if sort == "python_function":
+        if name.startswith(MODULE):
+            made.modules.append(_span(event, name.removeprefix(MODULE), place))
+        return
+    if sort in DEVICE:
+        span = _span(event, name, place)
+        if COMMUNICATION.match(name):
+            span.told = {key: told[key] for key in KEPT if key in told}
+        worked.append((str(told.get("correlation")), span))
+        return
+    if sort not in HOST:
+        made.other += 1
+        return
+    _keep_host(made, event, name, told, place)
+
+
+def _keep_host(
+    made: Recording, event: Mapping[str, Any], name: str, told: Mapping[str, Any], place: str
+) -> None:
+    shapes = next((told[key] for key in ARGUMENTS if isinstance(told.get(key), list)), None)
+    if name == ACCUMULATE:
+        made.backward = True
+        span = _span(event, name, place)
+        span.shapes = shapes
+        made.accumulations.append(span)
+    elif name.startswith(NOTED):
+        span = _span(event, name, place)
+        span.shapes = shapes
+        kinds = told.get("Input type")
+        span.told = {key: told[key] for key in KEPT if key in told} | {"types": kinds}
+        made.notes.append(span)
+    else:
+        node = name.startswith(NODE) or bool(BACKWARD.match(name))
+        made.backward = made.backward or node
+        sequence = told.get("Sequence number")
+        if type(sequence) is int and sequence >= 0:
+            span = _span(event, name, place)
+            span.sequence = sequence
+            made.operations.append(span)
+
+
+def _span(event: Mapping[str, Any], name: str, place: str) -> Span:
+    start = microseconds(event, "ts", place)
+    # The profiler writes a negative length where it never saw the end.
+    end = start + max(0.0, microseconds(event, "dur", place))
+    return Span(sys.intern(name), start, end, _thread(event))
+
+
+def _thread(event: Mapping[str, Any]) -> str:
+    return sys.intern(f"{event.get('pid')}/{event.get('tid')}")

@@ -1,0 +1,1 @@
+"""Measuring collectives between the ranks of a running job."""

@@ -1,0 +1,88 @@
+"""A traced step as a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from perfsim.calibrate.known_layers import as_known
+from perfsim.calibrate.profile_csv import between_moments, milliseconds, profile_csv
+from perfsim.calibrate.traced import Step
+from perfsim.errors import DataError
+from perfsim.profile_file import SCHEMA
+
+__all__ = ["profile_of_trace"]
+
+IDLE = 0.9
+"""Below this share of a busy device the passes hold launches, waits or the profiler's own work."""
+
+
+def profile_of_trace(step: Step, about: Mapping[str, str], path: Path) -> str:
+    """Return the file of the profile that a trace shows.
+
+    The iteration is that of the trace without the time in which only collectives ran: a profile
+    is of one device alone. Layers take the names of perfsim's definition of the model if it has
+    the same ones.
+
+    Parameters
+    ----------
+    step : medians of the trace
+    about : model, gpu, precision, batch, framework, source, licence, date, maybe sequence
+    path : of the trace, for the error
+
+    Raises
+    ------
+    DataError
+        If the trace does not say the gradients' shapes, and no definition does.
+    """
+    known = as_known(step, about["model"])
+    named = known or step
+    held: dict[str, list[tuple[str, tuple[int, ...], float]]] = {}
+    for layer in named.layers:
+        held[layer.name] = []
+        for tensor, shape in layer.gradients:
+            if shape is None:
+                raise DataError(
+                    "does not say the shapes of its gradients: record it with"
+                    " record_shapes=True, or give a --model that perfsim knows and whose layers"
+                    " are these",
+                    path=path,
+                )
+            held[layer.name].append((tensor, shape or (1,), named.ready_s[tensor]))
+    kinds = {layer.name: layer.kind for layer in named.layers}
+    layers = between_moments(named.begun_s, held, kinds, step.forward_s, step.backward_s)
+    passes_s = step.forward_s + step.backward_s + step.update_s
+    iteration_s = max(step.whole_s - step.waiting_s, passes_s * (1 + 1e-9))
+    told = "derived" if step.waiting_s else "measured"
+    kind = {"forward_ms": "measured", "backward_ms": "measured", "ready_ms": "measured"}
+    kind |= {"iteration_ms": told, "optimizer_ms": "measured"}
+    header = {
+        "schema": SCHEMA,
+        **{key: about[key] for key in ("model", "gpu", "precision", "batch", "framework")},
+        "iteration_ms": milliseconds(iteration_s),
+        "optimizer_ms": milliseconds(step.update_s),
+        "kind": "; ".join(f"{column}={word}" for column, word in kind.items()),
+        **{key: about[key] for key in ("source", "licence", "date")},
+        "notes": "; ".join(_notes(step, known is not None, about["model"])),
+    }
+    if "sequence" in about:
+        header["sequence"] = about["sequence"]
+    return profile_csv(header, layers)
+
+
+def _notes(step: Step, known: bool, model: str) -> list[str]:
+    notes = [f"median of {step.count} traced steps; the profiler's own cost is in all times"]
+    if known:
+        notes.append(f"layers named as in perfsim's definition of {model}")
+    else:
+        notes.append("layers and tensors named after the trace's modules or operators")
+    if step.waiting_s:
+        notes.append(
+            f"iteration without the {milliseconds(step.waiting_s)} ms in which only collectives ran"
+        )
+    if step.busy < IDLE:
+        notes.append(
+            f"the device was busy in {step.busy:.0%} of the passes: the rest is launches, waits"
+            " or the profiler"
+        )
+    return notes

@@ -1,0 +1,51 @@
+"""Reading traces of training: one format a file, found by its file name.
+
+A new file in this folder is a new format; nothing else lists it. It holds
+``matches(head) -> bool``, of the first characters of a trace, and ``read(path) -> Traced``, and a
+docstring whose first line names the format.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from perfsim.calibrate.trace_file import head
+from perfsim.calibrate.traced import Traced
+from perfsim.errors import DataError
+
+__all__ = ["formats", "read_trace"]
+
+
+@cache
+def formats() -> dict[str, ModuleType]:
+    """Return name -> module of every format.
+
+    Examples
+    --------
+    >>> list(formats())
+    ['horovod', 'kineto']
+    """
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    return {name: import_module(f"{__name__}.{name}") for name in sorted(names)}
+
+
+def read_trace(path: Path | str) -> Traced:
+    """Read a trace of any format that this folder knows, plain or gzipped.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, is damaged, of no known format, or shows no training.
+    """
+    path = Path(path)
+    text = head(path)
+    for module in formats().values():
+        if module.matches(text):
+            made: Traced = module.read(path)
+            return made
+    known = "; ".join((one.__doc__ or "").partition("\n")[0] for one in formats().values())
+    raise DataError(f"is no trace in a form that is known: {known}", path=path)

@@ -1,0 +1,39 @@
+"""Hosts for tests: made in milliseconds, skipped with a reason where they cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hosts import Hosts, why_not
+
+__all__ = ["bare_cluster", "cluster"]
+
+collect_ignore = ["engine.py", "ring_sweep.py", "schemes.py", "sleeping.py", "worker.py"]
+"""What runs on the hosts, and imports PyTorch: there are no examples in it to test."""
+
+
+@pytest.fixture(scope="session")
+def _possible() -> None:
+    """Skip what needs hosts where there can be none."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def bare_cluster(_possible: None, tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
+    """Return what makes so many hosts with links of a rate; they go when the test ends."""
+    with ExitStack() as stack:
+        yield lambda count, rate="1gbit": stack.enter_context(Hosts(count, rate, tmp_path))
+
+
+@pytest.fixture
+def cluster(bare_cluster: Callable[..., Hosts]) -> Callable[..., Hosts]:
+    """Return the same where PyTorch is there to run on the hosts."""
+    if find_spec("torch") is None:
+        pytest.skip("needs PyTorch (pip install 'perfsim[calibrate]')")
+    return bare_cluster

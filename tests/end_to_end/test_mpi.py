@@ -1,0 +1,55 @@
+"""``perfsim calibrate network --backend mpi`` under a real mpirun, on emulated hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import Hosts
+from mpi import beside, measure
+from mpirun import mpirun, no_mpi
+
+from perfsim.cluster import read_network
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.mpi,
+    pytest.mark.skipif(bool(no_mpi()), reason=no_mpi() or "Open MPI is there"),
+]
+
+SWEEP = ("-m", "perfsim", "calibrate", "network", "--backend", "mpi", "--out", "ours.toml")
+
+
+def test_all_collectives_of_open_mpi_make_a_network(
+    bare_cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    done = mpirun(bare_cluster(2), (*SWEEP, "--max-size", "1MiB", "--budget", "6s"), seconds=60)
+    assert done.returncode == 0, done.stderr
+    network = read_network(tmp_path / "ours.toml")
+    assert network.library == "mpi" and network.known is not None
+    assert {curve.collective for curve in network.known.curves} == {
+        *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"),
+        *("all_to_all", "send_recv"),
+    }
+    assert all(curve.version.startswith("Open MPI v") for curve in network.known.curves)
+
+
+def test_a_forced_algorithm_is_named_and_its_large_messages_foretell_other_hosts(
+    bare_cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    hosts = bare_cluster(4)
+    curves = measure(hosts, "ring", most="8MiB", budget="8s")
+    assert {ranks: curve.algorithm for ranks, curve in curves.items()} == {2: "ring", 4: "ring"}
+    rows = beside([curves[2]], curves[4], tmp_path)
+    # Only bytes are foretold from two hosts: a step's latency is the CPU's, which all hosts share.
+    assert abs(rows[-1].error) < 0.25, rows[-1]
+
+
+def test_an_error_on_rank_0_ends_the_job(
+    bare_cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    (tmp_path / "ours.toml").write_text("")
+    done = mpirun(bare_cluster(2), SWEEP, seconds=30)
+    assert done.returncode == 2
+    assert "--out: 'ours.toml' is there already; --force replaces it." in done.stderr

@@ -1,0 +1,236 @@
+"""``perfsim calibrate network`` on emulated hosts: what it writes, and what it says when it fails.
+
+The command runs as a user would start it, one process a rank, with gloo.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hosts import Hosts, Job
+
+from perfsim.cluster import read_network
+
+pytestmark = [pytest.mark.root, pytest.mark.torch]
+
+CALIBRATE = ("-m", "perfsim", "calibrate", "network", "--out", "ours.toml")
+SHORT = (*CALIBRATE, "--max-size", "256KiB", "--budget", "2s")
+STEADY = (*CALIBRATE, "--collectives", "all_reduce", "--max-size", "256KiB", "--tolerance", "0.01%")
+"""No point is ever so tight: each takes its share of the time, so that there is time to break."""
+
+PATCHED = """\
+import os
+import perfsim
+perfsim.__version__ = os.environ.get("FAKE_VERSION", perfsim.__version__)
+from perfsim.cli.main import run
+run()
+"""
+
+
+def points(folder: Path) -> int:
+    """Return how many points a sweep has kept; of one looked at twice the record has two lines."""
+    part = folder / "ours.part"
+    lines = part.read_text().split("\n")[1:-1] if part.exists() else []
+    keys = ("collective", "nodes", "gpus_per_node", "size_bytes")
+    return len({tuple(json.loads(line)[key] for key in keys) for line in lines})
+
+
+def wait_for(count: int, job: Job, folder: Path) -> None:
+    """Wait until a sweep has kept so many points."""
+    end = time.monotonic() + 40
+    while points(folder) < count:
+        assert time.monotonic() < end and job.processes[0].poll() is None, job.text()
+        time.sleep(0.02)
+
+
+def perfsim(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "perfsim", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def last_line(job: Job, rank: int = 0) -> str:
+    return job.text(rank).strip().splitlines()[-1]
+
+
+def nothing_written(folder: Path) -> bool:
+    return not list(folder.glob("ours.toml")) and not list(folder.glob(".ours*"))
+
+
+@pytest.mark.parametrize(("hosts", "each"), [(3, 1), (2, 2)])
+def test_a_sweep_ends_in_a_network_that_predict_takes(
+    cluster: Callable[..., Hosts], tmp_path: Path, hosts: int, each: int
+) -> None:
+    job = cluster(hosts).run(SHORT, ranks_per_host=each)
+    assert job.wait(60) == [0] * (hosts * each), job.text()
+    network = read_network(tmp_path / "ours.toml")
+    assert network.library == "gloo" and network.gpus_per_node == each
+    assert network.known is not None
+    shapes = {(curve.nodes, curve.gpus_per_node) for curve in network.known.curves}
+    assert shapes == {(2, 1), (3, 1)} if each == 1 else {(1, 2), (2, 1), (2, 2)}
+    assert f"on {hosts} hosts" in network.notes[0]
+    assert not (tmp_path / "ours.part").exists()
+    # 1 Gbit/s either way: 256 KiB between two hosts take 2.1 ms, less the burst of 128 KiB.
+    (pair,) = (
+        curve
+        for curve in network.known.curves
+        if curve.collective == "send_recv" and curve.nodes == 2
+    )
+    assert 1.0e-3 < pair.seconds[-1] < 2.6e-3
+    used = re.search(r"now: (perfsim .*)", job.text())
+    assert used is not None
+    done = perfsim(tmp_path, *used[1].split()[1:])
+    assert done.returncode == 0 and "ours" in done.stdout, done.stderr
+
+
+def test_a_rank_that_is_killed_is_told_at_once_and_the_sweep_goes_on_later(
+    cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    hosts = cluster(3)
+    job = hosts.run((*STEADY, "--budget", "5s"))
+    wait_for(12, job, tmp_path)  # beyond the 9 points of the pair, all three are in
+    job.kill(2)
+    killed = time.monotonic()
+    job.processes[0].wait(10)
+    assert time.monotonic() - killed < 5
+    kept = points(tmp_path)
+    codes = job.wait(10)
+    assert codes == [1, 1, -9]
+    assert re.search(
+        rf"perfsim: calibrate network: .*(198\.18\.0\.\d|rank 2 on host2).*; {kept} points are kept"
+        r" in ours\.part, and the same command goes on from there\.",
+        last_line(job),
+    ), job.text()
+    assert nothing_written(tmp_path)
+    again = hosts.run((*STEADY, "--budget", "1s"), label="again")
+    assert again.wait(30) == [0, 0, 0], again.text()
+    assert f"{18 - kept} of {18 - kept}: all_reduce" in again.text()
+    assert read_network(tmp_path / "ours.toml").known is not None
+    assert points(tmp_path) == 0
+
+
+def test_a_frozen_rank_is_named(cluster: Callable[..., Hosts], tmp_path: Path) -> None:
+    job = cluster(3).run((*STEADY, "--budget", "5s"))
+    wait_for(1, job, tmp_path)
+    job.processes[2].send_signal(signal.SIGSTOP)
+    frozen = time.monotonic()
+    job.processes[0].wait(20)
+    assert time.monotonic() - frozen < 12
+    assert "rank 2 on host2 is gone or frozen" in last_line(job)
+    job.processes[1].wait(10)
+    assert "rank 0 on host0 is gone or frozen" in last_line(job, 1)
+    job.kill()
+    assert job.wait(5) == [1, 1, -9]
+    assert nothing_written(tmp_path) and points(tmp_path) > 0
+
+
+@pytest.mark.parametrize(
+    ("interface", "said"),
+    [
+        ("eth9", "GLOO_SOCKET_IFNAME: host1 has no interface 'eth9'; there are lo, eth0."),
+        ("lo", "rank 1 on host1 would use the interface 'lo', which reaches no other host"),
+    ],
+)
+def test_a_wrong_interface_is_told_on_rank_0(
+    cluster: Callable[..., Hosts], tmp_path: Path, interface: str, said: str
+) -> None:
+    job = cluster(2).run(SHORT, per_rank={1: {"GLOO_SOCKET_IFNAME": interface}})
+    assert job.wait(20) == [2, 2]
+    assert said in last_line(job) and job.text().count("\n") == 1
+    assert points(tmp_path) == 0 and nothing_written(tmp_path)
+
+
+def test_hosts_that_cannot_be_reached_are_told(
+    cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    job = cluster(2).run((*SHORT, "--patience", "2s"), per_rank={1: {"MASTER_ADDR": "198.18.0.77"}})
+    assert job.wait(30) == [2, 2]
+    assert "rank 1 of 2 has not come within 2 s" in last_line(job)
+    assert "MASTER_ADDR: 198.18.0.77, port 29511, cannot be reached from host1" in last_line(job, 1)
+
+
+def test_ranks_that_run_different_things_are_refused(
+    cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    hosts = cluster(2)
+    (tmp_path / "patched.py").write_text(PATCHED)
+    job = hosts.run(("patched.py", *SHORT[2:]), per_rank={1: {"FAKE_VERSION": "0.0.1"}})
+    assert job.wait(20) == [2, 2]
+    for rank in (0, 1):
+        assert re.search(
+            r"rank 0 on host0 has perfsim \S+, rank 1 on host1 has 0\.0\.1; install the"
+            r" same everywhere\.",
+            last_line(job, rank),
+        )
+    (tmp_path / "larger.py").write_text(
+        "import os, sys\nsys.argv[1:] += ['--max-size', os.environ['LARGEST']]\n" + PATCHED
+    )
+    largest = {rank: {"LARGEST": f"{2**rank}MiB"} for rank in (0, 1)}
+    job = hosts.run(("larger.py", *CALIBRATE[2:]), per_rank=largest, label="larger")
+    assert job.wait(20) == [2, 2]
+    said = "rank 0 on host0 was asked for most_bytes 1048576, rank 1 on host1 for 2097152"
+    assert said in last_line(job)
+
+
+@contextmanager
+def disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a disk of a size on a folder."""
+    folder.mkdir()
+    options = ("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
+    tried = subprocess.run(["mount", *options], check=False, capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"no tmpfs here: {tried.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_loses_no_point(
+    cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    hosts = cluster(2)
+    with disk(tmp_path / "small", "8k") as small:
+        command = [*STEADY, "--budget", "1.5s", "--out", "small/ours.toml"]
+        job = hosts.run(command)
+        assert job.wait(20)[0] == 2
+        assert re.search(
+            r"perfsim: --out: small/ours\.part cannot be written: No space left on device; what was"
+            r" measured before stands in it, and the same command goes on from there\.",
+            last_line(job),
+        ), job.text()
+        kept = points(small)
+        assert 0 < kept < 9 and nothing_written(small)
+        for line in (small / "ours.part").read_text().splitlines()[: kept + 1]:
+            json.loads(line)
+        subprocess.run(["mount", "-o", "remount,size=1m", str(small)], check=True)
+        again = hosts.run(command, label="again")
+        assert again.wait(20) == [0, 0], again.text()
+        assert f"{9 - kept} of {9 - kept}: all_reduce" in again.text()
+        assert (small / "ours.toml").is_file()
+
+
+def test_an_interrupted_sweep_says_what_it_kept(
+    cluster: Callable[..., Hosts], tmp_path: Path
+) -> None:
+    job = cluster(2).run((*STEADY, "--budget", "4s"))
+    wait_for(3, job, tmp_path)
+    os.kill(job.processes[0].pid, signal.SIGINT)
+    codes = job.wait(10)
+    assert codes == [1, 1]
+    assert re.fullmatch(
+        r"perfsim: calibrate network: stopped by SIGINT; \d+ points are kept in ours\.part, and the"
+        r" same command goes on from there\.",
+        last_line(job),
+    )
+    assert "rank 0 says what was kept" in last_line(job, 1)
+    assert points(tmp_path) >= 3 and nothing_written(tmp_path)
