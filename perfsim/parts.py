@@ -8,7 +8,10 @@ from perfsim.kernel import FLOAT
 from perfsim.profile import Gradient
 from perfsim.stage import Send
 
-__all__ = ["MOST_PARTS", "push_pull", "split_evenly", "split_whole", "too_many"]
+__all__ = ["MOST_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
+
+PUSH_PULL = "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
+"""Bytes that a rank sends, mean over ranks, where servers stand on the nodes and beside them."""
 
 MOST_PARTS = 20_000
 """Messages of an iteration up to which a prediction takes seconds, not minutes."""

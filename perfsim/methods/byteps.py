@@ -13,6 +13,7 @@ from perfsim.host import busiest_server, cpu_sum, to_gpu, to_host
 from perfsim.kernel import FLOAT
 from perfsim.layers import Places, update_shares
 from perfsim.method import Compute, Job, Method, Point, Send, Stage, World
+from perfsim.parts import PUSH_PULL
 from perfsim.profile import Gradient
 
 PAGE_BYTES = 4096
@@ -49,9 +50,7 @@ class Byteps(Method):
         " server/server.cc, torch/cross_barrier.py; docs/best-practice.md"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = (
-        "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
-    )
+    wire: ClassVar[str] = PUSH_PULL
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "priority"

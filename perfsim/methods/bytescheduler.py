@@ -12,7 +12,7 @@ from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT
 from perfsim.layers import crossing
 from perfsim.method import Job, Method, Send, World
-from perfsim.parts import push_pull, split_evenly, too_many
+from perfsim.parts import PUSH_PULL, push_pull, split_evenly, too_many
 
 
 class Bytescheduler(Method):
@@ -43,9 +43,7 @@ class Bytescheduler(Method):
         " bytescheduler/common/bytecore.py, pytorch/horovod.py, mxnet/kvstore_task.py"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = (
-        "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
-    )
+    wire: ClassVar[str] = PUSH_PULL
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "priority"

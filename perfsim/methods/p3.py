@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.fusion.bucket import Bucket
 from perfsim.layers import crossing
 from perfsim.method import Job, Method, Send, World
-from perfsim.parts import push_pull, split_whole, too_many
+from perfsim.parts import PUSH_PULL, push_pull, split_whole, too_many
 
 
 class P3(Method):
@@ -35,9 +35,7 @@ class P3(Method):
         " ps-lite/include/ps/internal/threadsafe_queue.h"
     )
     family: ClassVar[str] = "dense"
-    wire: ClassVar[str] = (
-        "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
-    )
+    wire: ClassVar[str] = PUSH_PULL
     fusion: ClassVar[str] = "none"
     lossy: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "priority"

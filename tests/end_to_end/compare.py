@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, median, quantiles
@@ -129,7 +129,6 @@ class Setting:
     schemes: tuple[str, ...]
     seen: bool = False
     net: str = ""
-    rows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def name(self) -> str:

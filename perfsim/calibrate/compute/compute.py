@@ -15,8 +15,9 @@ from perfsim.calibrate.compute.profile_of import positions_text, profile_text
 from perfsim.calibrate.compute.ranks import find_ranks
 from perfsim.calibrate.compute.subject import find_subject, named_parts
 from perfsim.calibrate.gpu_name import device_name
+from perfsim.calibrate.torch_device import torch_device
 from perfsim.catalog import Catalog
-from perfsim.errors import RequestError, unknown
+from perfsim.errors import RequestError
 from perfsim.files import write_text
 from perfsim.profile_file import read_profile
 
@@ -24,7 +25,6 @@ __all__ = ["Profiled", "calibrate_compute"]
 
 SCHEMA = "perfsim/calibrate-compute/1"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-DEVICES = ("cuda", "cpu")
 
 
 @dataclass(frozen=True)
@@ -92,17 +92,7 @@ def calibrate_compute(
     RequestError
         If the request cannot be met; nothing is written then.
     """
-    try:
-        import torch
-    except ImportError:
-        raise RequestError(
-            "calibrate compute: PyTorch is not installed; pip install 'perfsim[calibrate]'."
-        ) from None
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in DEVICES:
-        raise unknown("--device", device, DEVICES)
-    if device == "cuda" and not torch.cuda.is_available():
-        raise RequestError("--device: cuda, but PyTorch sees no GPU here.")
+    torch, device = torch_device("calibrate compute", device)
     if batch < 1 or repeats < 3:
         raise RequestError("--batch must be at least 1 and --repeats at least 3.")
     ranks = find_ranks(os.environ)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from perfsim.calibrate.record import Record
 from perfsim.calibrate.sweep.steady import half_width
-from perfsim.errors import DataError, RequestError
 
 __all__ = ["Journal", "Point", "Stop"]
 
@@ -75,17 +73,18 @@ class Journal:
     """
 
     def __init__(self, path: Path, setting: Mapping[str, str], *, fresh: bool = False) -> None:
-        self.path, self.setting = path, dict(setting)
+        self.path = path
         self.points: list[Point] = []
         self.stops: list[Stop] = []
+        self._record = Record(path, SCHEMA, setting, what="a run", anew="--fresh begins anew")
         if not fresh and path.exists() and path.stat().st_size:
-            self._read()
+            self._record.resume(self._take)
         else:
-            self._write(json.dumps({"schema": SCHEMA, **self.setting}), "w")
+            self._record.begin()
 
     def add(self, what: Point | Stop) -> None:
         """Append a point or a stop and wait until it is on disk."""
-        self._write(json.dumps(asdict(what)), "a")
+        self._record.add(asdict(what))
         if isinstance(what, Point):
             self.points.append(what)
         else:
@@ -105,32 +104,7 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the file, once all its points stand in the file of kernels."""
-        self.path.unlink(missing_ok=True)
-
-    def _read(self) -> None:
-        try:
-            text = self.path.read_text(encoding="utf-8")
-            head, *lines = text.splitlines()
-            setting = json.loads(head)
-            if setting.get("schema") != SCHEMA:
-                raise ValueError
-            # The last line may be half a point, of a run that was killed as it wrote.
-            whole = lines if text.endswith("\n") else lines[:-1]
-            for line in map(json.loads, whole):
-                self._take(line)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            raise DataError(
-                "is no record of a run that can be gone on with; --fresh begins anew",
-                path=self.path,
-            ) from None
-        for name, given in self.setting.items():
-            if setting.get(name) != given:
-                raise RequestError(
-                    f"--out: {self.path} was begun with {name} {setting.get(name)}, now it is"
-                    f" {given}; --fresh begins anew."
-                )
-        if whole is not lines:
-            self._write("\n".join([head, *whole]), "w")
+        self._record.remove()
 
     def _take(self, line: Mapping[str, Any]) -> None:
         of = str(line["kernel"]), int(line["elements"]), int(line["width"])
@@ -139,15 +113,3 @@ class Journal:
                 self.stops.append(Stop(*of, str(line["why"]), final=True))
         else:
             self.points.append(Point(*of, tuple(map(float, line["seconds"]))))
-
-    def _write(self, line: str, mode: str) -> None:
-        try:
-            with self.path.open(mode, encoding="utf-8") as file:
-                file.write(line + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RequestError(
-                f"--out: {self.path} cannot be written: {error.strerror}; what was measured"
-                " before stands in it, and the same command goes on from there."
-            ) from None

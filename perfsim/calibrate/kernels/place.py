@@ -6,11 +6,9 @@ import os
 from typing import Any
 
 from perfsim.calibrate.compute.clock import Clock, CpuClock, CudaClock
-from perfsim.errors import RequestError, unknown
+from perfsim.calibrate.torch_device import torch_device
 
 __all__ = ["Place"]
-
-DEVICES = ("cuda", "cpu")
 
 
 class Place:
@@ -27,17 +25,7 @@ class Place:
     """
 
     def __init__(self, device: str | None = None) -> None:
-        try:
-            import torch
-        except ImportError:
-            raise RequestError(
-                "calibrate kernels: PyTorch is not installed; pip install 'perfsim[calibrate]'."
-            ) from None
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if device not in DEVICES:
-            raise unknown("--device", device, DEVICES)
-        if device == "cuda" and not torch.cuda.is_available():
-            raise RequestError("--device: cuda, but PyTorch sees no GPU here.")
+        torch, device = torch_device("calibrate kernels", device)
         self.torch, self.device, self.gpu = torch, device, device == "cuda"
         torch.backends.cuda.matmul.allow_tf32 = False
         self.clock: Clock = CudaClock() if self.gpu else CpuClock()

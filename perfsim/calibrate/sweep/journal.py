@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from perfsim.calibrate.record import Record
 from perfsim.calibrate.sweep.steady import half_width
-from perfsim.errors import DataError, RequestError
 
 __all__ = ["Journal", "Point"]
 
@@ -63,19 +61,19 @@ class Journal:
     """
 
     def __init__(self, path: Path, setting: Mapping[str, Any], *, resume: bool = True) -> None:
-        self.path, self.setting = path, dict(setting)
-        self.points: list[Point] = []
-        if not (resume and path.exists() and self._read()):
-            self._write(json.dumps({"schema": SCHEMA, **self.setting}), "w")
+        self.path, self.points = path, list[Point]()
+        self._record = Record(
+            path, SCHEMA, setting, what="a sweep", anew="delete it or name another --out"
+        )
+        if resume and _begun(path):
+            self._record.resume(lambda line: self._take(_point(line)))
+        else:
+            self._record.begin()
 
     def add(self, point: Point) -> None:
         """Append a point and wait until it is on disk."""
-        self._write(json.dumps(asdict(point)), "a")
+        self._record.add(asdict(point))
         self._take(point)
-
-    def _take(self, point: Point) -> None:
-        """Hold a point; a second look replaces the first."""
-        self.points = [one for one in self.points if one.key != point.key] + [point]
 
     def done(self) -> set[tuple[str, int, int, int]]:
         """Return what has been measured."""
@@ -83,50 +81,21 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the file, once its points stand in a network file."""
-        self.path.unlink(missing_ok=True)
+        self._record.remove()
 
-    def _read(self) -> bool:
-        """Take over what the file holds; False where its run was killed before the first line."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-            if "\n" not in text:
-                return False
-            head, *lines = text.splitlines()
-            setting = json.loads(head)
-            begun = {name: setting.get(name) for name in self.setting}
-            if setting.get("schema") != SCHEMA:
-                raise ValueError
-            # The last line may be half a point, of a run that was killed as it wrote.
-            whole = lines if text.endswith("\n") else lines[:-1]
-            for line in whole:
-                self._take(_point(json.loads(line)))
-        except (OSError, ValueError, TypeError, AttributeError):
-            raise DataError(
-                "is no record of a sweep that can be gone on with; delete it or name another --out",
-                path=self.path,
-            ) from None
-        for name, given in self.setting.items():
-            if begun[name] != given:
-                raise RequestError(
-                    f"--out: {self.path} was begun with {name} {begun[name]}, now it is {given};"
-                    " delete it or name another --out."
-                )
-        if whole is not lines:
-            # Shortened in place: writing it anew could lose all on a disk that is still full.
-            os.truncate(self.path, len(text[: text.rindex("\n") + 1].encode()))
-        return True
+    def _take(self, point: Point) -> None:
+        """Hold a point; a second look replaces the first."""
+        self.points = [one for one in self.points if one.key != point.key] + [point]
 
-    def _write(self, line: str, mode: str) -> None:
-        try:
-            with self.path.open(mode, encoding="utf-8") as file:
-                file.write(line + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RequestError(
-                f"--out: {self.path} cannot be written: {error.strerror}; what was measured"
-                " before stands in it, and the same command goes on from there."
-            ) from None
+
+def _begun(path: Path) -> bool:
+    """Say whether a file is there whose run was not killed before its first line was whole."""
+    if not path.exists():
+        return False
+    try:
+        return b"\n" in path.read_bytes()
+    except OSError:
+        return True  # what cannot be read is refused as it is, not written over
 
 
 def _point(line: Mapping[str, Any]) -> Point:
