@@ -121,7 +121,10 @@ SCHEMES = {
 
 @dataclass
 class Setting:
-    """One cluster, one model, and the schemes run there; ``net`` is what predicts it."""
+    """One cluster, one model, and the schemes run there; ``net`` is what predicts it.
+
+    ``narrower`` predicts it from a network calibrated at so many times its rate.
+    """
 
     hosts: int
     rate: str
@@ -129,6 +132,8 @@ class Setting:
     schemes: tuple[str, ...]
     seen: bool = False
     net: str = ""
+    narrower: float = 1.0
+    calibrated: str = ""
 
     @property
     def name(self) -> str:
@@ -142,6 +147,7 @@ FULL = (
     Setting(4, "1gbit", "resnet50", ("fp16", "topk", "powersgd", "acpsgd", "cpsgd", "dear")),
     Setting(8, "1gbit", "resnet50", ALL),
     Setting(4, "1gbit", "resnet18-cifar", ALL),
+    Setting(4, "500mbit", "resnet50", ALL, narrower=2.0, calibrated="1gbit"),
     Setting(4, "100mbit", "vgg16-cifar", ("ddp5", "ddp25", "topk", "powersgd", "acpsgd", "cpsgd")),
     Setting(8, "100mbit", "vgg16-cifar", ("ddp25", "topk", "powersgd", "acpsgd", "cpsgd")),
 )
@@ -226,6 +232,8 @@ class Bench:
             "net": setting.net,
             **scheme.asks,
         }
+        if setting.narrower != 1.0:
+            asked["oversubscription"] = setting.narrower
         return float(predict(make_scenario(asked), Catalog(profiles)).iteration_s)
 
     def _do(
@@ -249,8 +257,9 @@ def measure(bench: Bench, settings: Sequence[Setting]) -> Iterator[dict[str, Any
     """Run the settings and yield a row a scheme."""
     for setting in settings:
         counts = (2, 4) if setting.hosts > 2 else (2,)
-        most = "64MiB" if setting.rate == "1gbit" else "16MiB"
-        setting.net = bench.network(counts, setting.rate, most)
+        rate = setting.calibrated or setting.rate
+        most = "64MiB" if rate == "1gbit" else "16MiB"
+        setting.net = bench.network(counts, rate, most)
         profiles = bench.compute(setting.hosts, setting.rate, setting.model)
         for path in (bench.profiles / "networks").iterdir():
             shutil.copy(path, profiles / "networks")
@@ -312,7 +321,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the rows here, as JSON lines")
     parser.add_argument("--work", type=Path, help="folder to keep what was measured in")
     parser.add_argument("--blocks", type=int, default=5, help="repeats of a scheme")
-    parser.add_argument("--only", type=int, help="number of one setting, from 0")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of settings, from 0")
     given = parser.parse_args()
     reason = why_not()
     if reason:
@@ -321,7 +330,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     settings = SHORT if given.short else FULL
     if given.only is not None:
-        settings = settings[given.only : given.only + 1]
+        settings = tuple(settings[place] for place in given.only)
     rows = []
     bench = Bench(work.resolve(), 30.0 if given.short else 90.0, given.blocks)
     for row in measure(bench, settings):

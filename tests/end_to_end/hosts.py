@@ -2,7 +2,8 @@
 
 Every host has a name, a network and one interface of its own; its link to the bridge carries
 ``rate`` either way (tc tbf on both ends) and nothing else reaches it: addresses come from
-198.18.0.0/24, the range for benchmarks (RFC 2544), and no route leaves it.
+198.18.0.0/24, the range for benchmarks (RFC 2544), and no route leaves it. TCP is Reno on every
+machine, whatever its default: bandwidth estimates of BBR fall in two groups a factor 2 apart here.
 """
 
 from __future__ import annotations
@@ -186,6 +187,7 @@ class Hosts:
         _ip("-n", switch, "link", "set", port, "up")
         _ip("-n", of, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         _ip("-n", of, "link", "set", "eth0", "up")
+        _ip("netns", "exec", of, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
         self._shape(of, "eth0")
         self._shape(switch, port)
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 from engine import ring_reduce_scatter
 
 from perfsim.calibrate.sweep import torch_wire
 from perfsim.calibrate.sweep.groups import Group
+from perfsim.calibrate.sweep.torch_calls import FLOAT_BYTES, make_call
 from perfsim.cli.main import run
 
 
@@ -21,14 +23,18 @@ class RingWire(torch_wire.TorchWire):
         """Return what the emulated schemes use."""
         return ("all_reduce", "all_gather", "reduce_scatter")
 
-    def _call(self, collective: str, group: Group, size_bytes: int) -> Callable[[], Any]:
-        if collective != "reduce_scatter":
-            return super()._call(collective, group, size_bytes)
-        data = self._torch.zeros(size_bytes // torch_wire.FLOAT_BYTES)
-        return partial(ring_reduce_scatter, data, self._groups[group.ranks])
+
+def ring_call(
+    collective: str, group: Group, of: Any, rank: int, size_bytes: int, device: str
+) -> Callable[[], Any]:
+    """Return what runs a collective once, as `make_call`; a reduce-scatter is the schemes' own."""
+    if collective != "reduce_scatter":
+        return make_call(collective, group, of, rank, size_bytes, device)
+    return partial(ring_reduce_scatter, torch.zeros(size_bytes // FLOAT_BYTES), of)
 
 
 if __name__ == "__main__":
     torch_wire.TorchWire = RingWire  # type: ignore[misc]
+    torch_wire.make_call = ring_call
     sys.argv[1:1] = ["calibrate", "network"]
     run()

@@ -24,7 +24,13 @@ FIRST = 10
 
 FALLS = 1.1
 WIDE = 0.10
-"""A time so much above the next larger size's, or repeats so far apart, are looked at twice."""
+BUMP = 1.04
+"""A time so much above the next larger size's, repeats so far apart, or a time so much above the
+straight line between its neighbours' (latency, rate and a burst let through make no such bump),
+are looked at again."""
+
+LOOKS = 3
+"""Rounds of second looks: a point mended may show its neighbour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,30 +136,64 @@ def sweep(
             taken.append(_measure(wire, point, rule.share(spent, left)))
             left -= 1
             _keep(point, taken[-1], journal, tell)
-        for place in doubtful(taken):
-            again = _measure(wire, curve[place], rule)
-            # What disturbs a message only ever makes it longer.
-            if median(again) < median(taken[place]):
-                _keep(curve[place], again, journal, None)
+        _look_again(wire, curve, taken, rule, journal)
     wire.together()
 
 
-def doubtful(taken: Sequence[Sequence[float]]) -> list[int]:
-    """Return the places of a curve that are worth a second look, sizes rising.
+def _look_again(
+    wire: Wire,
+    curve: Sequence[Asked],
+    taken: list[list[float]],
+    rule: Rule,
+    journal: Journal | None,
+) -> None:
+    """Measure the doubtful points of a curve again, and keep what is shorter."""
+    lengths = [point.size_bytes for point in curve]
+    for _ in range(LOOKS):
+        mended = False
+        for place in doubtful(lengths, taken):
+            again = _measure(wire, curve[place], rule)
+            # What disturbs a message only ever makes it longer.
+            if median(again) < median(taken[place]):
+                mended = mended or median(again) * BUMP < median(taken[place])
+                taken[place] = again
+                _keep(curve[place], again, journal, None)
+        if not mended:
+            return
+
+
+def doubtful(lengths: Sequence[int], taken: Sequence[Sequence[float]]) -> list[int]:
+    """Return the places of a curve that are worth another look.
+
+    Parameters
+    ----------
+    lengths : messages [B], rising
+    taken : repeats of each [s]
 
     Examples
     --------
-    >>> doubtful([[1.0, 1.0], [9.0, 9.1], [4.0, 4.1], [8.0, 8.0]])
+    >>> doubtful([1, 2, 4, 8], [[1.0, 1.0], [9.0, 9.1], [4.0, 4.1], [8.0, 8.0]])
     [1]
-    >>> doubtful([[1.0] * 8 + [3.0] * 8, [4.0, 4.0]])
+    >>> doubtful([1, 2], [[1.0] * 8 + [3.0] * 8, [4.0, 4.0]])
     [0]
+    >>> doubtful([2, 4, 8], [[26.6], [60.0], [106.0]])
+    [1]
     """
     middles = [median(seconds) for seconds in taken]
-    falls = {
-        place for place in range(len(taken) - 1) if middles[place] > FALLS * middles[place + 1]
+    places = range(len(taken))
+    falls = {place for place in places[:-1] if middles[place] > FALLS * middles[place + 1]}
+    wide = {place for place in places if WIDE < half_width(taken[place]) < 1e9}
+    bumps = {
+        place for place in places[1:-1] if middles[place] > BUMP * _chord(lengths, middles, place)
     }
-    wide = {place for place, seconds in enumerate(taken) if WIDE < half_width(seconds) < 1e9}
-    return sorted(falls | wide)
+    return sorted(falls | wide | bumps)
+
+
+def _chord(lengths: Sequence[int], middles: Sequence[float], place: int) -> float:
+    """Return what the neighbours of a place make of it by a straight line [s]."""
+    before, after = place - 1, place + 1
+    part = (lengths[place] - lengths[before]) / (lengths[after] - lengths[before])
+    return middles[before] + part * (middles[after] - middles[before])
 
 
 def _curves(points: Sequence[Asked]) -> Iterator[list[Asked]]:
