@@ -27,6 +27,10 @@ def print_measurements(report: Report) -> None:
             f"\nranking: of {pairs} pairs of systems that measure more than 10 % apart,"
             f" {right} ({right / pairs:.0%}) are ranked right"
         )
+    if report.missed:
+        print("\noutside their limits")
+        for miss in report.missed:
+            print(f"  {miss.group}: {miss.figure} {miss.found:.1%}, limit {miss.limit:.0%}")
     reasons = report.reasons()
     if reasons:
         print(f"\n{len(report.left)} values not predicted")

@@ -11,40 +11,76 @@ from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.validate.measurements.answer import METRICS
 from perfsim.validate.measurements.case import Case
+from perfsim.validate.measurements.fields import nested, parse
 from perfsim.validate.measurements.rules import Rule
 from perfsim.validate.measurements.single import Singles, is_single
 
-__all__ = ["Asked", "ask"]
+__all__ = ["Asked", "Told", "ask", "told_of"]
 
 NEEDED = ("model", "gpu", "method")
+COMPUTATION = "calibrates computation"
+
+
+class Told(NamedTuple):
+    """What a case is for (calibration, test, excluded), why, and the fields of its scenario."""
+
+    role: str
+    reason: str
+    fields: dict[str, Any]
 
 
 class Asked(NamedTuple):
-    """The scenario of a case, or why there is none; ``role`` is test, calibration or excluded."""
+    """The scenario of a case, or why there is none."""
 
     case: Case
     role: str
     scenario: Scenario | None = None
     reason: str = ""
 
+    @property
+    def cluster(self) -> tuple[str, str]:
+        """Its networks: between nodes, where there are several, and inside a node."""
+        asked = self.scenario
+        if asked is None:
+            return "", ""
+        several = asked.gpus > (asked.gpus_per_node or asked.gpus)
+        return (asked.net or "") if several else "", asked.intra_net or ""
 
-def ask(case: Case, rules: Sequence[Rule], singles: Singles, catalog: Catalog) -> Asked:
-    """Return the scenario that predicts a case."""
+
+def told_of(case: Case, rules: Sequence[Rule]) -> Told:
+    """Return what a case is for and its fields: as its row states, else as the rules have it."""
+    if case.scenario:
+        return Told(case.role or "test", case.reason, parse(case.scenario, case.id))
+    if case.role in ("calibration", "excluded"):
+        return Told(case.role, case.reason or "its row says so", {})
     if is_single(case):
-        return Asked(case, "calibration", reason="calibrates computation")
+        return Told("calibration", COMPUTATION, {})
     fields: dict[str, Any] = {}
-    exclude = ""
+    exclude = calibrates = ""
     for rule in rules:
         if rule.fits(case):
             rule.apply(case, fields)
             exclude = rule.exclude or exclude
+            calibrates = rule.calibrates or calibrates
     if case.seen_or_memory == "MEMORY":
         exclude = "recalled, never verified"
-    if not exclude:
-        exclude = _unasked(case, fields)
     if exclude:
-        return Asked(case, "excluded", reason=exclude)
+        return Told("excluded", exclude, fields)
+    if calibrates:
+        return Told("calibration", f"calibrates {calibrates}", fields)
+    return Told("test", "", fields)
+
+
+def ask(case: Case, rules: Sequence[Rule], singles: Singles, catalog: Catalog) -> Asked:
+    """Return the scenario that predicts a case."""
     try:
+        role, reason, told = told_of(case, rules)
+        if role != "test":
+            return Asked(case, role, reason=reason)
+        fields = nested(told, catalog)
+        exclude = _unasked(case, fields)
+        if exclude:
+            return Asked(case, "excluded", reason=exclude)
         return Asked(case, "test", _with_compute(case, fields, singles, catalog))
     except RequestError as error:
         return Asked(case, "excluded", reason=str(error))
@@ -81,14 +117,7 @@ _COLUMN = {"model": "model", "gpu": "gpu", "method": "system"}
 def _with_compute(
     case: Case, fields: dict[str, Any], singles: Singles, catalog: Catalog
 ) -> Scenario:
-    nested: dict[str, Any] = {}
-    for name, value in fields.items():
-        outer, _, inner = name.partition(".")
-        if inner:
-            nested.setdefault(outer, {})[inner] = value
-        else:
-            nested[name] = value
-    scenario = make_scenario(nested, case.id)
+    scenario = make_scenario(fields, case.id)
     seconds = singles.iteration_s(case)
     if seconds is None:
         phase_s = singles.phase_s(case)
@@ -97,4 +126,4 @@ def _with_compute(
             seconds = phase_s + profile.optimizer_s
     if seconds is None:
         return scenario
-    return make_scenario(nested | {"single_gpu": f"{seconds:.9g}s"}, case.id)
+    return make_scenario(fields | {"single_gpu": f"{seconds:.9g}s"}, case.id)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from perfsim.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, unknown
 from perfsim.prediction import predict
 from perfsim.validate.measurements.answer import PHASES, answer
 from perfsim.validate.measurements.ask import Asked, ask
-from perfsim.validate.measurements.case import Case, read_cases
+from perfsim.validate.measurements.case import Case
+from perfsim.validate.measurements.limits import Miss, limits_of, misses
 from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.single import Singles
+from perfsim.validate.measurements.source import cases_of
 from perfsim.validate.score import score
 
 __all__ = ["SCHEMA", "Report", "Row", "validate_measurements"]
@@ -32,10 +34,14 @@ SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case with what is predicted for it; ``error`` is that of the time, signed."""
+    """One case with what is predicted for it; ``error`` is that of the time, signed.
+
+    ``cluster`` names its networks: the one between nodes, the one inside a node.
+    """
 
     case: Case
     method: str
+    cluster: tuple[str, str]
     predicted: float
     interval: tuple[float, float]
     error: float
@@ -52,6 +58,7 @@ class Report:
 
     rows: list[Row]
     left: list[Asked]
+    missed: list[Miss] = field(default_factory=list)
 
     @property
     def whole(self) -> list[Row]:
@@ -101,6 +108,7 @@ class Report:
                 for name, rows in sorted(named.items())
             ],
             "ranking": {"pairs": pairs, "right": right},
+            "outside_limits": [miss.as_dict() for miss in self.missed],
             "rows": [
                 {
                     "id": row.case.id,
@@ -132,37 +140,75 @@ def figures(rows: Sequence[Row]) -> dict[str, float | int | None]:
     }
 
 
-def validate_measurements(path: Path, catalog: Catalog | None = None) -> Report:
-    """Predict every case of a table that the shipped rules can ask.
+def validate_measurements(
+    path: Path | None = None,
+    catalog: Catalog | None = None,
+    *,
+    cluster: str | None = None,
+    method: str | None = None,
+) -> Report:
+    """Predict every case of a table, or of those that ship, and hold the errors to their limits.
+
+    Parameters
+    ----------
+    path : a table of cases; None: what ships
+    catalog : where profiles are
+    cluster : only cases on this network (between nodes or inside them), or of this source
+    method : only cases of this method
 
     Raises
     ------
     DataError
-        If the table or the rules are damaged.
+        If a table, the rules or the limits are damaged.
     RequestError
-        If no rules ship.
+        If no rules ship, or no case is on the cluster or of the method that is asked for.
     """
     catalog = catalog or Catalog()
-    cases = read_cases(path)
+    cases = cases_of(path, catalog)
     beside = catalog.beside("measurements", "", MAP)
     if beside is None:
         raise RequestError(f"--measurements: no measurements/{MAP} in any folder of profiles.")
     rules = read_rules(beside)
     singles = Singles(cases)
+    asked = [ask(case, rules, singles, catalog) for case in cases]
+    asked = only(asked, cluster, method)
     rows, left = [], []
-    for case in cases:
-        asked = ask(case, rules, singles, catalog)
-        if asked.scenario is None:
-            left.append(asked)
+    for one in asked:
+        if one.scenario is None:
+            left.append(one)
             continue
         try:
-            prediction = predict(asked.scenario, catalog)
+            prediction = predict(one.scenario, catalog)
         except RequestError as error:
-            left.append(Asked(case, "excluded", reason=str(error)))
+            left.append(Asked(one.case, "excluded", reason=str(error)))
             continue
-        (value, low, high), off = answer(case.metric, case.value, prediction)
-        rows.append(Row(case, asked.scenario.method, value, (low, high), off))
-    return Report(rows, left)
+        (value, low, high), off = answer(one.case.metric, one.case.value, prediction)
+        rows.append(Row(one.case, one.scenario.method, one.cluster, value, (low, high), off))
+    report = Report(rows, left)
+    found = [(row.case.id, row.case.metric, abs(row.error)) for row in rows]
+    report.missed.extend(misses(limits_of(catalog), found))
+    return report
+
+
+def only(asked: Sequence[Asked], cluster: str | None, method: str | None) -> list[Asked]:
+    """Return the cases of a cluster and a method, where these are given.
+
+    Raises
+    ------
+    RequestError
+        If there are none; the message names the nearest of those that there are.
+    """
+    for flag, wanted, names in (
+        ("--cluster", cluster, lambda one: {*one.cluster, one.case.group}),
+        ("--method", method, lambda one: {one.scenario.method} if one.scenario else set()),
+    ):
+        if wanted is None:
+            continue
+        every = {name for one in asked for name in names(one) if name}
+        if wanted not in every:
+            raise unknown(flag, wanted, every, "")
+        asked = [one for one in asked if wanted in names(one)]
+    return list(asked)
 
 
 def _setting(case: Case) -> Iterable[str]:
