@@ -6,19 +6,21 @@ the same source, the single-GPU rate is the source's own, and nothing was change
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 
 from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
-from perfsim.catalog import Catalog
-from perfsim.measurement import Measurement, load_measurements
+from perfsim.catalog import Catalog, shipped
 from perfsim.methods import load_method
 from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario, read_file
 from perfsim.schedule import schedule
 from perfsim.simulate.array import simulate
+from perfsim.validate.measurements.case import Case, read_cases
+from perfsim.validate.measurements.fields import parse
 
 LIMIT = 0.10
 
@@ -48,20 +50,29 @@ ASTRA_SIM_MS = {64: 167.44, 1024: 217.66}
 """ASTRA-sim's analytical network, by workers: end of the last all-reduce of the five buckets."""
 
 
-def held_out() -> list[tuple[str, Measurement]]:
-    """Return (scenario, measurement) of the held-out rows.
+def held_out() -> list[tuple[str, Case]]:
+    """Return (scenario, measured case) of the held-out rows.
 
     MG-WFBP's rows stand twice: merged by the network's own cost, and by the constants of the
     authors' code.
     """
-    tests = [row for row in load_measurements(Catalog()) if row.role == "test"]
-    rows = [(row.scenario, row) for row in tests]
-    rows += [
-        (row.scenario.replace("mgwfbp", "mgwfbp_authors"), row)
-        for row in tests
-        if "mgwfbp" in row.scenario
+    tests = [
+        row for row in read_cases(shipped() / "measurements" / "shi2020.csv") if row.role == "test"
     ]
-    return rows
+    rows = [(str(parse(row.scenario, row.id)["scenario"]), row) for row in tests]
+    authors = [
+        (scenario.replace("mgwfbp", "mgwfbp_authors"), row)
+        for scenario, row in rows
+        if "mgwfbp" in scenario
+    ]
+    return rows + authors
+
+
+def deviation(row: Case) -> float:
+    """Return the standard deviation that the source prints beside a value."""
+    told = re.search(r"std ([0-9.]+)", row.notes)
+    assert told, row.id
+    return float(told[1])
 
 
 def prediction(scenario: str) -> Prediction:
@@ -71,13 +82,13 @@ def prediction(scenario: str) -> Prediction:
     return predict(make_scenario(fields, scenario), catalog)
 
 
-def error(scenario: str, row: Measurement) -> tuple[float, float]:
+def error(scenario: str, row: Case) -> tuple[float, float]:
     """Return predicted samples/s and the relative error of the iteration time."""
     predicted = prediction(scenario).samples_per_s
     return predicted, row.value / predicted - 1
 
 
-def inside(scenario: str, row: Measurement) -> bool:
+def inside(scenario: str, row: Case) -> bool:
     """Tell whether the measured iteration lies inside the predicted 90 % interval."""
     found = prediction(scenario)
     samples = found.samples_per_s * found.iteration_s

@@ -19,6 +19,7 @@ from perfsim.prediction import predict
 from perfsim.report.claims import claim_rows
 from perfsim.scenario import make_scenario
 from perfsim.table import read_table
+from perfsim.validate.measurements.stored import SCHEMA as STORED
 from perfsim.validate.claims import validate_claims
 
 README = Path(__file__).parents[1] / "README.md"
@@ -77,7 +78,7 @@ def accuracy() -> str:
         predicted, off = published.error(scenario, row)
         reason = published.REASONS.get(scenario, "")
         lines.append(
-            f"| `{scenario}` | {row.value:,.0f} +-{row.deviation:.0f} |"
+            f"| `{scenario}` | {row.value:,.0f} +-{published.deviation(row):.0f} |"
             f" {predicted:,.0f} | {off:+.1%} | {reason} |"
         )
     return "\n".join(lines)
@@ -87,6 +88,22 @@ def table_of(found: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
     """Return some columns of rows as a table."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in found]
+    return "\n".join(lines)
+
+
+def validation() -> str:
+    """Return the errors of published iterations by source, from the stored summary of all rows."""
+    path = shipped() / "measurements" / "summary.csv"
+    lines = ["| source | rows | median | p90 | bias | in the 90 % interval |", "|---|---|---|---|---|---|"]
+    for _, cells in read_table(path, STORED, ("by", "name", "rows", "median", "p90")):
+        if cells["by"] not in ("all", "source"):
+            continue
+        name = "all whole iterations" if cells["by"] == "all" else cells["name"]
+        shares = (float(cells[one]) for one in ("median", "p90", "bias", "coverage"))
+        median, p90, bias, coverage = shares
+        lines.append(
+            f"| {name} | {cells['rows']} | {median:.1%} | {p90:.1%} | {bias:+.1%} | {coverage:.0%} |"
+        )
     return "\n".join(lines)
 
 
@@ -130,6 +147,7 @@ def generated() -> str:
         "picture": picture(),
         "screen": screen(),
         "published": accuracy(),
+        "validation": validation(),
         "carried": block(leave_one_out.summary(leave_one_out.errors())),
         "collectives": collectives(),
         "methods": table_of(
