@@ -74,7 +74,7 @@ class _Round:
     ) -> None:
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
-        self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
+        self.update_s = _update_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs))
         self.plan = Plan(self.graph, count=count, order=method.order)
         self.tasks = Tasks(self.plan, costs)
@@ -258,6 +258,18 @@ class _Round:
                 course.tail = (self.tasks.compute(course.name, stage, after),)
             moved = True
         return moved
+
+
+def _update_s(profile: Profile, method: Method, costs: Costs) -> float:
+    """Return the optimizer's step on what a rank keeps, no less than its launches take [s].
+
+    Those count where the host waits for what was exchanged before it issues them: then nothing is
+    queued on the GPU that hides them.
+    """
+    late = method.late_launches() if costs.cluster.gpus > 1 else 0
+    launched_s = late * len(profile.gradients) * costs.device.launch_s.value
+    share = method.kept_share(costs.cluster.gpus)["optimizer"]
+    return max(profile.optimizer_s * share, launched_s)
 
 
 def _held_here(job: Job) -> bool:

@@ -155,6 +155,13 @@ class Method(BaseModel):
         """
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
 
+    def late_launches(self) -> int:
+        """Return the kernels a tensor of an update that the host issues after it has waited.
+
+        0 where the host issues the update ahead of the GPU, as with DDP.
+        """
+        return 0
+
     def default_fusion(self) -> str:
         """Return the fusion policy used when none is asked for."""
         return self.fusion

@@ -67,6 +67,22 @@ def test_dgc_sends_vectors_dense() -> None:
     assert sends(method, bucket(gradient(64)), 4) == [("all_reduce", 256.0)]
 
 
+def test_dgc_compresses_vectors_where_the_code_does() -> None:
+    method = load_method("dgc", {"density": 0.05, "vectors": "sparse", "index_bytes": 4})
+    mixed = bucket(gradient((100, 20)), gradient(64))
+    # k = 100 of 2000 and 4 of 64 (rounded up); 4 ranks; 4 bytes a value and an index.
+    assert sends(method, mixed, 4) == [("all_gather", 4.0 * 104 * 4)] * 2
+    encodes = [
+        kernel.elements
+        for stage in method.stages(mixed, World(4), 0)
+        if isinstance(stage, Compute)
+        for kernel in stage.kernels
+        if kernel.name == "dgc_encode"
+    ]
+    assert encodes == [2000, 64]
+    assert method.message_bytes(gradient(64), 0) == 8 * 4
+
+
 def test_gaussiank_pads_to_four_thirds() -> None:
     method = load_method("gaussiank", {"density": 0.01})
     assert sends(method, bucket(gradient(3000)), 2) == [("all_gather", 4.0 * 40 * 2)] * 2

@@ -17,6 +17,9 @@ from perfsim.methods.ssgd import Ssgd
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
 
+SGD_LAUNCHES = 5
+"""Kernels a tensor of a step of SGD with momentum and weight decay, parameter by parameter."""
+
 
 class Horovod(Ssgd):
     """Sends what was pushed since the last cycle, fused up to a threshold, once all ranks agree.
@@ -36,6 +39,12 @@ class Horovod(Ssgd):
     an agreement that takes longer than a cycle delays the buffers, but not the next cycle; the
     thread's launches; the host's wait for the last buffer, in steps of 1 ms before 0.21.0.
 
+    ``update_launches``: the optimizer waits on the host until the last buffer is back
+    (``synchronize`` in its step), so that nothing is queued on the GPU when it launches the update:
+    this takes no less than its launches. PyTorch before 2.0 goes parameter by parameter: SGD with
+    momentum and weight decay clears the gradient, adds the decay, scales the momentum, adds to it
+    and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow): 0.
+
     ``message_us``: an 8-byte all-reduce of Open MPI 4.0.1 takes 84.0 us on 8 nodes of 4 (10 Gbit/s
     Ethernet, TCP), where three of its five rounds are between nodes: 28 us each; on 4 nodes of
     one process 50.4 us, 25 us each. Over InfiniBand without TCP it is 7.36 us on 16 nodes, 1.84.
@@ -48,7 +57,9 @@ class Horovod(Ssgd):
         " (ComputeResponseList, FuseResponses), response_cache.cc (sync), mpi/mpi_controller.cc,"
         " ops/nccl_operations.cc (NCCLAllreduce), ops/gpu_operations.cc, docs/mpi.rst; message_us:"
         " dexhunter/allreduce-experiments@b49158f0 data/ompi-results,"
-        " shyhuai/B-Caffe@1e8a70d8 logdata/allreduce4.log"
+        " shyhuai/B-Caffe@1e8a70d8 logdata/allreduce4.log; update_launches:"
+        " horovod/torch/optimizer.py and mpi_ops.py (synchronize), pytorch/pytorch v1.8.0"
+        " torch/optim/_functional.py (sgd)"
     )
     fusion: ClassVar[str] = "threshold"
 
@@ -56,6 +67,13 @@ class Horovod(Ssgd):
     message_us: float = Field(
         28.0, ge=0, le=1e6, description="a small message between two hosts, in microseconds"
     )
+    update_launches: int = Field(
+        SGD_LAUNCHES, ge=0, le=100, description="kernels a tensor of the update, after the wait"
+    )
+
+    def late_launches(self) -> int:
+        """Return the kernels a tensor that the optimizer launches after ``synchronize``."""
+        return self.update_launches
 
     def agreement_s(self, nodes: int) -> float:
         """Return how long the hosts take to agree on what all ranks have [s]."""
