@@ -55,6 +55,18 @@ def test_randk_with_a_shared_seed_reduces_values_only() -> None:
     assert sends(apart, one, 4) == [("all_gather", 160.0)] * 2
 
 
+def test_randk_shuffles_all_places_where_the_code_does() -> None:
+    options = {"density": 0.01, "shared_seed": False, "draw": "randperm"}
+    first = load_method("randk", options).stages(bucket(gradient(1000)), World(4), 0)[0]
+    assert isinstance(first, Compute)
+    # Copy, scale and add; clear by a mask and copy; the places of 10 values are cut, read and cast.
+    assert [(one.name, one.elements, one.launches) for one in first.kernels] == [
+        ("elementwise", 1000, 5),
+        ("randperm", 1000, 7),
+        ("elementwise", 10, 3),
+    ]
+
+
 def test_dgc_sends_vectors_dense() -> None:
     method = load_method("dgc", {"density": 0.01})
     mixed = bucket(gradient((100, 20)), gradient(64))

@@ -43,10 +43,13 @@ class Dgc(Method):
     ``value_bytes`` and ``index_bytes``: 4 and 8 are the code's defaults (fp32, int64), 2 (vectors
     too) and 4 its other settings. The paper packs values of 4 bytes and run lengths of zeros of 2,
     packing left out here: ResNet-50 and AlexNet then send its 0.35 and 0.39 MB, vectors dense.
-    ``adaptations``: thresholds tried again because too few were found (10 at most), beyond what
-    the measured encode holds. Warm-up: in epoch e the density is ``warmup_coefficient`` **
-    (e + 1), never below ``density``; 0.25 is the paper's 0.25, 0.0625, 0.016, 0.004, while the
-    code takes density ** (1 / (warmup_epochs + 1)) unless told; its ImageNet recipe has none.
+    ``bounds``: a threshold is tried again until it finds 0.7 or 0.8 to 1.3 times k ("loose": the
+    code, GRACE, MergeComp; measured so), or no fewer than k ("tight": DRAGONN, whose encode was
+    measured apart; each try waits for the GPU). ``adaptations``: thresholds tried again because too
+    few were found (10 at most), beyond what the measured encode holds. Warm-up: in epoch e the
+    density is ``warmup_coefficient`` ** (e + 1), never below ``density``; 0.25 is the paper's 0.25,
+    0.0625, 0.016, 0.004, while the code takes density ** (1 / (warmup_epochs + 1)) unless told; its
+    ImageNet recipe has none.
     ``exchange``: the code's all-gathers; "all_reduce", as the paper's Algorithm 1 and the model
     behind its speed-ups (there a worker is a node of 4 GPUs): pairs are added up on the way,
     their number doubling at every step, no place being shared; "all_reduce_union" expects as many
@@ -73,6 +76,9 @@ class Dgc(Method):
         8, description="bytes an index sent; 2 for the paper's run lengths"
     )
     adaptations: int = Field(0, ge=0, le=10, description="thresholds tried again, each tensor")
+    bounds: Literal["loose", "tight"] = Field(
+        "loose", description="how near the count found must come to k"
+    )
     vectors: Literal["dense", "sparse"] = Field(
         "dense", description="tensors of one dimension: all-reduced whole, or compressed too"
     )
@@ -100,7 +106,8 @@ class Dgc(Method):
         stages: list[Stage] = []
         if matrices:
             # Fallback: sample, compare, compact and clear read or write the data four times.
-            encodes = [Kernel("dgc_encode", n, 4.0 * FLOAT * n, launches=8) for n in matrices]
+            name = "dgc_encode" if self.bounds == "loose" else "dgc_tight_encode"
+            encodes = [Kernel(name, n, 4.0 * FLOAT * n, launches=8) for n in matrices]
             if self.adaptations:
                 encodes += [above(n, self.adaptations) for n in matrices]
             accumulate = elementwise(sum(matrices), 8, 3 * len(matrices))

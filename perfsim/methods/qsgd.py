@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, ClassVar, Literal
 
@@ -16,6 +17,10 @@ from perfsim.profile import Gradient
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
 """Reads and writes of the value's size, and launches, of the operations that the class lists."""
+
+FEEDBACK = (14, 6)
+"""Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
+residual, scales, adds, subtracts and copies."""
 
 DECODE_PASSES, DECODE_LAUNCHES = 3, 3
 """Besides reading the levels: cast (1) and scale (2), as GRACE's operations; adding to the sum
@@ -36,9 +41,10 @@ class Qsgd(Method):
     scales; the finer one is used where all ranks' values are small, which an all-reduce of a mask
     (a byte a value, for which the host waits) finds out. Form "two_step" is GRACE's all-to-all
     communicator, after the backward pass: levels and norms are shared out, each rank adds up 1/P
-    and quantises again, all-gathers bring it back, and the pieces are joined.
+    and quantises again, all-gathers bring it back, and the pieces are joined. ``feedback`` keeps
+    what is lost, as MergeComp does: the own message is decoded in the hook and subtracted.
     Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed
-    2 (P-1)/P of a byte or four a value. Memory: none.
+    2 (P-1)/P of a byte or four a value. Memory: none, or the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
     128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression
@@ -66,6 +72,9 @@ class Qsgd(Method):
     )
     group: Annotated[int, OnlyWith(exchange=("all_gather", "two_step"))] = Field(
         512, ge=1, description="values that share a norm (not in all_reduce)"
+    )
+    feedback: Annotated[bool, OnlyWith(exchange="all_gather")] = Field(
+        False, description="what is lost is kept and added (MergeComp)"
     )
     second_bits: Annotated[int, OnlyWith(exchange="all_reduce")] = Field(
         0, ge=0, le=16, description="bits of the finer of two scales (all_reduce); 0 for one scale"
@@ -99,8 +108,15 @@ class Qsgd(Method):
             last = [decode] * world.ranks + [elementwise(n, 2), elementwise(n, 2)]
             return two_step([norms, quantise], parts, 0.0, middle, last, world.ranks)
         add = elementwise(n, share + DECODE_PASSES + 3, DECODE_LAUNCHES + 1)
-        mean = [elementwise(n, 2)]
-        return gathered_from_all([norms, quantise], parts, [add], world.ranks, mean)
+        encode, mean = [norms, quantise], [elementwise(n, 2)]
+        if self.feedback:
+            own = elementwise(n, share + DECODE_PASSES, DECODE_LAUNCHES)
+            encode = [elementwise(n, *FEEDBACK), *encode, own]
+        return gathered_from_all(encode, parts, [add], world.ranks, mean)
+
+    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
+        """Return the residual, where there is one: one fp32 value a parameter."""
+        return sum(gradient.size_bytes for gradient in gradients) if self.feedback else 0.0
 
     def packed_bytes(self, elements: int) -> float:
         """Return levels and norms of ``elements`` values, packed [bytes]."""
