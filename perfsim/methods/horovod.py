@@ -68,7 +68,7 @@ class Horovod(Ssgd):
         28.0, ge=0, le=1e6, description="a small message between two hosts, in microseconds"
     )
     update_launches: int = Field(
-        SGD_LAUNCHES, ge=0, le=100, description="kernels a tensor of the update, after the wait"
+        SGD_LAUNCHES, ge=0, le=1000, description="kernels a tensor of the update, after the wait"
     )
 
     def late_launches(self) -> int:
