@@ -110,7 +110,7 @@ class Byteps(Method):
             Compute((received(count),), "decompress", stream=f"received by {who}")
             for count, who in ((pushed, "servers"), (elements, "worker"))
         )
-        between = [out, push, at_server, at_servers, pull, at_worker, back]
+        between: list[Stage] = [out, push, at_server, at_servers, pull, at_worker, back]
         return self.in_node(size_bytes, world, between)
 
     def in_node(self, size_bytes: float, world: World, between: list[Stage]) -> list[Stage]:
