@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import SET, Compute, Method, OnlyWith, Round, Send, Stage, World
+from perfsim.method import SET, SGD_LAUNCHES, Compute, Method, OnlyWith, Round, Send, Stage, World
 from perfsim.profile import Gradient
 from perfsim.sparse import (
     Decoding,
@@ -128,6 +128,10 @@ class Dgc(Method):
         warm = min(self.warmup_epochs, self.epochs)
         rest = [Round((warm,), self.epochs - warm)] if self.epochs > warm else []
         return [*(Round((epoch,)) for epoch in range(warm)), *rest] or [Round()]
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return what a rank sends for one gradient: sparse matrices, dense vectors."""

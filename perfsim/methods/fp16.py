@@ -8,8 +8,7 @@ from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import Kernel, elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
-from perfsim.methods.horovod import SGD_LAUNCHES
+from perfsim.method import SGD_LAUNCHES, Compute, Method, Send, Stage, World
 from perfsim.profile import Gradient
 
 HALF = 2

@@ -11,14 +11,11 @@ from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Send, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Job, Send, Stage, World
 from perfsim.methods.ssgd import Ssgd
 
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
-
-SGD_LAUNCHES = 5
-"""Kernels a tensor of a step of SGD with momentum and weight decay, parameter by parameter."""
 
 
 class Horovod(Ssgd):

@@ -11,7 +11,7 @@ from pydantic import Field
 from perfsim.bits import gathered_from_all, summed_levels, two_step
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 
 QUANTISE_PASSES = 24
@@ -126,6 +126,10 @@ class Qsgd(Method):
         """Return the bytes of the narrowest signed integer that NCCL sums and P levels fit in."""
         most = ranks * (2 ** (self.bits - 1) - 1)
         return 1 if most < 2**7 else 4
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return levels and norms of one gradient."""

@@ -44,6 +44,7 @@ class Randk(Method):
         " memory/dgc.py; Cupcake@799d1611 compressor/poolrandomk.py (randint)"
     )
     family: ClassVar[str] = "sparsification"
+    waits: ClassVar[bool] = True
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * k if shared_seed else (P - 1) * 8 * k"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
