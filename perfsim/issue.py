@@ -74,7 +74,8 @@ class _Round:
     ) -> None:
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
-        self.update_s = _update_s(profile, method, costs)
+        self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
+        self.launches_s = _late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs))
         self.plan = Plan(self.graph, count=count, order=method.order)
         self.tasks = Tasks(self.plan, costs)
@@ -201,7 +202,9 @@ class _Round:
         for job in awaited:
             self.wait_for(at, job, -behind)
         if rest > NOTHING or awaited:
-            self.compute(f"update {place}", "update", self.update_s * max(rest, 0.0))
+            launches_s = self.launches_s if awaited else 0.0
+            update_s = max(self.update_s * max(rest, 0.0), launches_s)
+            self.compute(f"update {place}", "update", update_s)
         self.update_end = self.graph.last = self.end
         for at, jobs in enumerate(self.jobs):
             for job in jobs:
@@ -260,16 +263,14 @@ class _Round:
         return moved
 
 
-def _update_s(profile: Profile, method: Method, costs: Costs) -> float:
-    """Return the optimizer's step on what a rank keeps, no less than its launches take [s].
+def _late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
+    """Return the least that an update takes for its launches, where the host has waited [s].
 
-    Those count where the host waits for what was exchanged before it issues them: then nothing is
-    queued on the GPU that hides them.
+    It issues them when what was exchanged is there: then nothing is queued on the GPU that hides
+    them.
     """
     late = method.late_launches() if costs.cluster.gpus > 1 else 0
-    launched_s = late * len(profile.gradients) * costs.device.launch_s.value
-    share = method.kept_share(costs.cluster.gpus)["optimizer"]
-    return max(profile.optimizer_s * share, launched_s)
+    return late * len(profile.gradients) * costs.device.launch_s.value
 
 
 def _held_here(job: Job) -> bool:
