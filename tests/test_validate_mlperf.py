@@ -99,6 +99,15 @@ def test_a_run_inside_one_node_calibrates_computation(tmp_path: Path, factor: fl
     assert single_s(found) == pytest.approx(factor * estimate_s(32), rel=1e-6)
 
 
+def test_a_compute_phase_at_another_batch_scales_the_estimate(tmp_path: Path) -> None:
+    """A phase has no update: the estimate's own stands beside it."""
+    update_s = predict(make_scenario(FIELDS | {"gpus": 1, "batch": 64})).breakdown_s["update"]
+    phase_s = 1.5 * estimate_s(64) - update_s
+    phase = ROW.format(1, "X", 8, 64, phase_s, ",,,").replace("iteration_s", "compute_s")
+    found = asked(tmp_path, phase, ROW.format(2, "S-SGD DDP", 8, 32, 0.5, ",,,"))[1]
+    assert single_s(found) == pytest.approx(1.5 * estimate_s(32), rel=1e-6)
+
+
 def test_what_calibrates_the_network_leaves_computation_alone(tmp_path: Path) -> None:
     told = f'calibration,calibrates the network (one buffer),"{NODE}",'
     rows = [ROW.format(1, "X", 4, 64, 9.0, told)]
@@ -117,6 +126,14 @@ def _sent(method: str, gradients: str) -> float:
     fields = {"model": "resnet50", "gpus": 8, "gpus_per_node": 4, "method": method}
     found: Prediction = predict(make_scenario(fields | {"options": {"gradients": gradients}}))
     return float(found.communication["bytes_per_gpu"])
+
+
+def test_a_group_waits_for_the_thread_to_wake() -> None:
+    gradients = [Gradient(str(number), (1,), number * 1e-3, number) for number in range(4)]
+    options = {"count": "2", "cycle_time": "0.7ms"}
+    context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda size: size, options)
+    ready = [bucket.ready_s for bucket in fusion.load("groups").fuse(gradients, context)]
+    assert ready == pytest.approx([1.4e-3, 3.5e-3])
 
 
 def grouped(tensors: int, **options: str) -> list[int]:
@@ -143,6 +160,7 @@ def test_groups_are_cut_by_count_as_horovod_cuts_them() -> None:
     ("options", "words"),
     [
         ({"count": "0"}, "fusion.count: '0' is not a whole number above zero"),
+        ({"cycle_time": "fast"}, "fusion.cycle_time"),
         ({"sizes": "3/x"}, "fusion.sizes: 'x' is not a whole number above zero"),
         ({"sizes": "3", "count": "2"}, "fusion.sizes: leave out fusion.count"),
     ],
