@@ -18,6 +18,10 @@ from perfsim.validate.measurements.case import Case
 
 __all__ = ["PHASES", "Singles", "is_single"]
 
+ADDED = "compress_plus_comm_s"
+"""What a method adds to an iteration, on one GPU its kernels alone: taken off the iteration of the
+same run, so that what is left is the computation that every method shares."""
+
 PHASES = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
 """Metrics that are the time of forward and backward, without what communication adds."""
 
@@ -32,7 +36,7 @@ Known = dict[Key, list[tuple[str, float]]]
 def is_single(case: Case) -> bool:
     """Tell whether a case calibrates the computation of others."""
     return case.metric in PHASES or (
-        case.gpus == "1" and case.metric in ("throughput", "iteration_s")
+        case.gpus == "1" and case.metric in ("throughput", "iteration_s", ADDED)
     )
 
 
@@ -42,6 +46,7 @@ class Singles:
     def __init__(self, cases: Sequence[Case]) -> None:
         self._whole: Known = defaultdict(list)
         self._phase: Known = defaultdict(list)
+        added = {_run(case): case.value for case in cases if case.metric == ADDED}
         for case in cases:
             batch = case.whole("batch_per_gpu")
             told = TOLD.search(case.notes)
@@ -52,8 +57,9 @@ class Singles:
                     self._phase[key].append((case.provenance, case.value))
                 elif is_single(case) and case.value > 0:
                     if case.metric == "iteration_s":
-                        self._whole[key].append((case.provenance, case.value))
-                    elif batch:
+                        seconds = case.value - added.get(_run(case), 0.0)
+                        self._whole[key].append((case.provenance, seconds))
+                    elif batch and case.metric == "throughput":
                         self._whole[key].append((case.provenance, batch / case.value))
 
     def iteration_s(self, case: Case) -> float | None:
@@ -73,6 +79,11 @@ class Singles:
         return median(
             value for (_, value), length in zip(known[key], shared, strict=True) if length == near
         )
+
+
+def _run(case: Case) -> Key:
+    what = (case.system, case.model, case.gpu, case.gpus, case.network, case.batch_per_gpu)
+    return (case.group, case.provenance, *what, case.fusion, case.rank_or_density)
 
 
 def _keys(case: Case) -> list[Key]:
