@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,11 @@ def test_what_a_method_adds_on_one_gpu_is_no_computation(tmp_path: Path) -> None
     head = ",".join(["id", "source", "provenance", "seen_or_memory", *COLUMNS[1:]])
     path.write_text("\n".join([head, *rows]) + "\n")
     cases = read_cases(path)
-    assert Singles(cases).iteration_s(cases[3]) == pytest.approx(0.13)
+    singles = Singles(cases)
+    assert singles.iteration_s(cases[3]) == pytest.approx(0.13)
+    # That of the nearer run; only of the same system.
+    assert singles.kernels_s(cases[3]) == pytest.approx(0.02)
+    assert singles.kernels_s(replace(cases[3], system="Top-k")) is None
     assert [is_single(case) for case in cases] == [True, True, True, False]
 
 

@@ -19,8 +19,9 @@ from perfsim.validate.measurements.case import Case
 __all__ = ["PHASES", "Singles", "is_single"]
 
 ADDED = "compress_plus_comm_s"
-"""What a method adds to an iteration, on one GPU its kernels alone: taken off the iteration of the
-same run, so that what is left is the computation that every method shares."""
+"""What a method adds to an iteration, on one GPU its kernels alone: what these cost in the
+source's other cases of the same system, and taken off the iteration of the same run, so that what
+is left is the computation that every method shares."""
 
 PHASES = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
 """Metrics that are the time of forward and backward, without what communication adds."""
@@ -46,10 +47,13 @@ class Singles:
     def __init__(self, cases: Sequence[Case]) -> None:
         self._whole: Known = defaultdict(list)
         self._phase: Known = defaultdict(list)
+        self._added: Known = defaultdict(list)
         added = {_run(case): case.value for case in cases if case.metric == ADDED}
         for case in cases:
             batch = case.whole("batch_per_gpu")
             told = TOLD.search(case.notes)
+            if case.metric == ADDED and case.gpus == "1" and case.value > 0:
+                self._added[_program(case)].append((case.provenance, case.value))
             for key in _keys(case):
                 if told and batch:
                     self._whole[key].append((case.provenance, batch / float(told[1])))
@@ -64,14 +68,18 @@ class Singles:
 
     def iteration_s(self, case: Case) -> float | None:
         """Return the source's iteration on one GPU [s], the median of several."""
-        return self._nearest(self._whole, case)
+        return self._nearest(self._whole, case, _keys(case))
 
     def phase_s(self, case: Case) -> float | None:
         """Return the source's forward and backward [s], the median of several."""
-        return self._nearest(self._phase, case)
+        return self._nearest(self._phase, case, _keys(case))
 
-    def _nearest(self, known: Known, case: Case) -> float | None:
-        key = next((key for key in _keys(case) if key in known), None)
+    def kernels_s(self, case: Case) -> float | None:
+        """Return what the same system added to an iteration on one GPU [s], the median."""
+        return self._nearest(self._added, case, [_program(case)])
+
+    def _nearest(self, known: Known, case: Case, keys: Sequence[Key]) -> float | None:
+        key = next((key for key in keys if key in known), None)
         if key is None:
             return None
         shared = [_alike(case.provenance, where) for where, _ in known[key]]
@@ -81,9 +89,13 @@ class Singles:
         )
 
 
+def _program(case: Case) -> Key:
+    what = (case.group, case.system, case.model, case.gpu, case.batch_per_gpu)
+    return (*what, case.fusion, case.rank_or_density)
+
+
 def _run(case: Case) -> Key:
-    what = (case.system, case.model, case.gpu, case.gpus, case.network, case.batch_per_gpu)
-    return (case.group, case.provenance, *what, case.fusion, case.rank_or_density)
+    return (*_program(case), case.provenance, case.gpus, case.network)
 
 
 def _keys(case: Case) -> list[Key]:
