@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import gradient, hand_device, profile, ring_cluster
+from builders import bucket, gradient, hand_device, profile, ring_cluster
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ from perfsim.errors import RequestError
 from perfsim.fusion.bucket import FusionContext
 from perfsim.kernel import elementwise
 from perfsim.levels import in_rows_and_columns
-from perfsim.method import Send
+from perfsim.method import Compute, Send, World
 from perfsim.methods import load_method
 from perfsim.methods.horovod import Horovod
 from perfsim.plan import Plan, run
@@ -89,6 +89,21 @@ def test_bsp_overlaps_nothing_however_it_is_fused() -> None:
     plan = planned("bsp", fused="none")
     assert plan.calls == 2
     assert took_ms(plan) == pytest.approx(10 + 30 + 2 * 7.5 + 2)
+
+
+def test_bsp_writes_its_buffer_back_while_it_sends() -> None:
+    # Six launches and eight views of a second each, of which an all-reduce of 2 s hides 2 / 14.
+    world = World(
+        4,
+        collective_s=lambda *_: 2.0,
+        kernel_s=lambda kernel: float(kernel.elements) if "eager" in kernel.name else 0.0,
+    )
+    one = bucket(gradient(500), gradient(300))
+    pack, _, back = load_method("bsp", {"write_back": True}).stages(one, world, 0)
+    assert isinstance(pack, Compute) and isinstance(back, Compute)
+    calls = [[(one.name, one.elements) for one in part.kernels] for part in (pack, back)]
+    assert calls[0] == [("eager_launch", 1), ("eager_view", 2), ("elementwise", 800)]
+    assert calls[1] == [("eager_launch", 5), ("eager_view", 7)]
 
 
 def test_wfbp_sends_each_tensor_when_it_is_ready() -> None:

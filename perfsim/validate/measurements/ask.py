@@ -14,7 +14,7 @@ from perfsim.validate.measurements.answer import METRICS, answer
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.fields import nested, parse
 from perfsim.validate.measurements.rules import Rule
-from perfsim.validate.measurements.single import PHASES, Singles, is_single
+from perfsim.validate.measurements.single import ADDED, PHASES, Singles, is_single
 
 __all__ = ["Asked", "Told", "ask", "scenario_of", "singles_of", "told_of"]
 
@@ -153,9 +153,9 @@ def _with_compute(
         ratio = singles.ratio(case, lambda one: _ratio(one, rules, catalog))
         if ratio is not None:
             seconds = ratio * resolve(scenario, catalog).profile.iteration_s
-    if seconds is None:
-        return scenario
-    return make_scenario(fields | {"single_gpu": f"{seconds:.9g}s"}, case.id)
+    told = {"single_gpu": seconds, "single_gpu_kernels": singles.kernels_s(case)}
+    given = {name: f"{value:.9g}s" for name, value in told.items() if value is not None}
+    return make_scenario(fields | given, case.id) if given else scenario
 
 
 def _ratio(case: Case, rules: Sequence[Rule], catalog: Catalog) -> float | None:
@@ -179,6 +179,8 @@ def _ratio(case: Case, rules: Sequence[Rule], catalog: Catalog) -> float | None:
 
 
 def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalog) -> float | None:
+    if case.metric == ADDED:
+        return None
     if is_single(case):
         kept = {name: fields[name] for name in ("model", "gpu", "precision") if name in fields}
         batch = case.whole("batch_per_gpu")

@@ -22,7 +22,12 @@ from statistics import median
 
 from perfsim.validate.measurements.case import Case
 
-__all__ = ["PHASES", "Singles", "is_single"]
+__all__ = ["ADDED", "PHASES", "Singles", "is_single"]
+
+ADDED = "compress_plus_comm_s"
+"""What a method adds to an iteration, on one GPU its kernels alone: what these cost in the
+source's other cases of the same system, and taken off the iteration of the same run, so that what
+is left is the computation that every method shares."""
 
 PHASES = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
 """Metrics that are the time of forward and backward, without what communication adds."""
@@ -41,7 +46,7 @@ Known = dict[Key, list[tuple[str, float]]]
 def is_single(case: Case) -> bool:
     """Tell whether a case calibrates the computation of others."""
     return case.metric in PHASES or (
-        case.gpus == "1" and case.metric in ("throughput", "iteration_s")
+        case.gpus == "1" and case.metric in ("throughput", "iteration_s", ADDED)
     )
 
 
@@ -60,10 +65,14 @@ class Singles:
         self._phase: Known = defaultdict(list)
         self._alike: dict[Key, list[Case]] = defaultdict(list)
         self._ratios: dict[str, float | None] = {}
+        self._added: Known = defaultdict(list)
+        added = {_run(case): case.value for case in cases if case.metric == ADDED}
         for case in cases:
             self._alike[_what(case)].append(case)
             batch = case.whole("batch_per_gpu")
             told = TOLD.search(case.notes)
+            if case.metric == ADDED and case.gpus == "1" and case.value > 0:
+                self._added[_program(case)].append((case.provenance, case.value))
             for key in _keys(case):
                 if told and batch:
                     self._whole[key].append((case.provenance, batch / float(told[1])))
@@ -71,18 +80,19 @@ class Singles:
                     self._phase[key].append((case.provenance, case.value))
                 elif is_single(case) and case.value > 0:
                     if case.metric == "iteration_s":
-                        self._whole[key].append((case.provenance, case.value))
-                    elif batch:
+                        seconds = case.value - added.get(_run(case), 0.0)
+                        self._whole[key].append((case.provenance, seconds))
+                    elif batch and case.metric == "throughput":
                         self._whole[key].append((case.provenance, batch / case.value))
 
     def iteration_s(self, case: Case) -> float | None:
         """Return the source's iteration without communication [s], the median of several."""
-        found = self._nearest(self._without, case)
-        return self._nearest(self._whole, case) if found is None else found
+        found = self._nearest(self._without, case, _keys(case))
+        return self._nearest(self._whole, case, _keys(case)) if found is None else found
 
     def phase_s(self, case: Case) -> float | None:
         """Return the source's forward and backward [s], the median of several."""
-        return self._nearest(self._phase, case)
+        return self._nearest(self._phase, case, _keys(case))
 
     def ratio(self, case: Case, ratio_of: Callable[[Case], float | None]) -> float | None:
         """Return measured over predicted time of the source's computation, at the nearest batch.
@@ -115,8 +125,12 @@ class Singles:
             self._ratios[case.id] = ratio_of(case) if whole else None
         return self._ratios[case.id]
 
-    def _nearest(self, known: Known, case: Case) -> float | None:
-        key = next((key for key in _keys(case) if key in known), None)
+    def kernels_s(self, case: Case) -> float | None:
+        """Return what the same system added to an iteration on one GPU [s], the median."""
+        return self._nearest(self._added, case, [_program(case)])
+
+    def _nearest(self, known: Known, case: Case, keys: Sequence[Key]) -> float | None:
+        key = next((key for key in keys if key in known), None)
         if key is None:
             return None
         shared = [_alike(case.provenance, where) for where, _ in known[key]]
@@ -151,6 +165,11 @@ def _run(case: Case) -> Key:
         *(case.provenance, case.system, case.model, case.gpu, case.gpus, case.gpus_per_node),
         *(case.network, case.batch_per_gpu, case.fusion, case.rank_or_density),
     )
+
+
+def _program(case: Case) -> Key:
+    what = (case.group, case.system, case.model, case.gpu, case.batch_per_gpu)
+    return (*what, case.fusion, case.rank_or_density)
 
 
 def _keys(case: Case) -> list[Key]:
