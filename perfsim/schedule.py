@@ -67,6 +67,7 @@ def schedule(
             message_bytes=message_bytes,
             all_reduce_s=lambda size: costs.collective("all_reduce", size).seconds,
             options=fusion_options or {},
+            agreement_s=lambda tensors: method.agreement_s(tensors, world),
         )
         return list(fuse(gradients, context))
 

@@ -262,6 +262,7 @@ def test_every_number_has_an_origin(name: str) -> None:
 
 def test_the_names_that_users_type_are_there() -> None:
     wanted = {"1gbe", "10gbe", "25gbe", "40gbe", "50gbe", "100gbe", "ib100", "ib200", "ib400"}
+    wanted |= {"ib100-gdr"}
     wanted |= {"efa100", "efa400", "pcie3", "pcie4", "nvlink-v100", "nvlink-a100", "nvlink-h100"}
     assert wanted <= set(Catalog().files("networks"))
 
@@ -273,7 +274,7 @@ def test_faster_names_are_faster() -> None:
     """
     pcie = NETWORKS["pcie5"].links["intra"]
     tcp = ("1gbe", "10gbe", "25gbe", "40gbe", "100gbe")
-    for family in (tcp, ("ib100", "ib200", "ib400")):
+    for family in (tcp, ("ib100", "ib100-gdr", "ib200", "ib400")):
         there = [Cluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family]
         times = [one.cost("all_reduce", 1e8).seconds for one in there]
         assert times == sorted(times, reverse=True), family
