@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from perfsim.costs import Costs
 from perfsim.course import Course, Late
+from perfsim.kernel import Kernel
 from perfsim.method import Method
 from perfsim.plan import WAIT, Plan
 from perfsim.profile import Profile
@@ -270,7 +271,10 @@ def _late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     them.
     """
     late = method.late_launches() if costs.cluster.gpus > 1 else 0
-    return late * len(profile.gradients) * costs.device.launch_s.value
+    launches = late * len(profile.gradients)
+    if not launches:
+        return 0.0
+    return costs.kernel(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
 
 
 def _held_here(job: Job) -> bool:

@@ -145,6 +145,10 @@ class Method(BaseModel):
         """Return the bytes that a rank puts into the bucket's message for one gradient."""
         return gradient.size_bytes
 
+    def agreement_s(self, tensors: int, world: World) -> float:
+        """Return how long the ranks agree on some tensors before these may be sent [s]."""
+        return 0.0
+
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the extra memory that a rank keeps from one iteration to the next."""
         return 0.0

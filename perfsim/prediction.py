@@ -172,6 +172,7 @@ def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
         overlap_slowdown=scenario.overlap_slowdown,
         limit_bytes=resolved.limit_bytes,
         fusion_options=scenario.fusion_options,
+        kernels_s=resolved.kernels_s,
     )
 
 

@@ -23,7 +23,7 @@ from perfsim.positions import BESIDE, read_positions, registered
 from perfsim.profile import Profile
 from perfsim.profile_file import read_profile
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
-from perfsim.units import parse_bytes, parse_iteration
+from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 __all__ = ["Resolved", "find_profile", "model_names", "resolve"]
 
@@ -46,6 +46,12 @@ class Resolved:
     policy: fusion.Policy
     limit_bytes: float | None
     notes: list[str]
+
+    @property
+    def kernels_s(self) -> float | None:
+        """What the method's kernels take in an iteration on one GPU, where that was given [s]."""
+        given = self.scenario.single_gpu_kernels
+        return None if given is None else parse_seconds(given, "--single-gpu-kernels")
 
     @property
     def profile(self) -> Profile:
@@ -79,6 +85,7 @@ class Resolved:
             "overlap": scenario.overlap,
             "overlap_slowdown": scenario.overlap_slowdown,
             "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
+            "single_gpu_kernels_s": self.kernels_s,
             "profile": Path(self.profile.path).name,
         }
 

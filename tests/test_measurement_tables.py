@@ -249,5 +249,5 @@ def test_names_change_no_prediction(tmp_path: Path) -> None:
 
 
 def test_roles_by_the_rules_need_no_scenario() -> None:
-    [case] = [case for case in read_cases(FOLDER / "shi2020.csv") if case.id == "ddlb-001"]
+    [case] = [case for case in read_cases(FOLDER / "shi2020.csv") if case.id == "ddlb-253"]
     assert told_of(case, []).role == "calibration"

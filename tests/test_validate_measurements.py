@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.measurements.answer import answer
+from perfsim.validate.measurements.ask import singles_of
 from perfsim.validate.measurements.case import COLUMNS, read_cases
 from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.single import Singles
+from perfsim.validate.measurements.single import Singles, is_single
 
 HEAD = ",".join(["id", "source", "seen_or_memory", *COLUMNS[1:]])
 
@@ -82,6 +84,47 @@ def test_a_rate_of_the_same_system_comes_first(tmp_path: Path) -> None:
     path.write_text("\n".join([HEAD, *rows]) + "\n")
     cases = read_cases(path)
     assert Singles(cases).iteration_s(cases[2]) == pytest.approx(0.1)
+
+
+def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "p-{0},DDP,ResNet-50,A100,{1},8,NVLink,{2},,,{3},{4},,{5}"
+    rows = [
+        row.format(1, 1, 64, "iteration_s", 0.3, ""),
+        row.format(2, 2, 64, "iteration_s", 0.25, "calibration"),
+        row.format(3, 2, 64, "exposed_comm_s", 0.05, "calibration"),
+        row.format(4, 8, 64, "iteration_s", 0.4, ""),
+        # Of batch 128 only one half of the pair is marked: one GPU tells.
+        row.format(5, 1, 128, "iteration_s", 0.6, ""),
+        row.format(6, 2, 128, "iteration_s", 0.5, "calibration"),
+        row.format(7, 2, 128, "exposed_comm_s", 0.05, ""),
+        row.format(8, 8, 128, "iteration_s", 0.8, ""),
+    ]
+    path.write_text("\n".join([",".join([*COLUMNS, "role"]), *rows]) + "\n")
+    cases = read_cases(path)
+    singles = singles_of(cases, [])
+    assert singles.iteration_s(cases[3]) == pytest.approx(0.2)
+    assert singles.iteration_s(cases[7]) == pytest.approx(0.6)
+
+
+def test_what_a_method_adds_on_one_gpu_is_no_computation(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "n-{0},N,{1},SEEN,QSGD,ResNet-50,A100,{2},8,NVLink,256,,8 bits,{3},{4},"
+    rows = [
+        row.format(1, "a", 1, "iteration_s", 0.15),
+        row.format(2, "a", 1, "compress_plus_comm_s", 0.02),
+        row.format(3, "b", 1, "compress_plus_comm_s", 0.09),
+        row.format(4, "a", 8, "iteration_s", 0.2),
+    ]
+    head = ",".join(["id", "source", "provenance", "seen_or_memory", *COLUMNS[1:]])
+    path.write_text("\n".join([head, *rows]) + "\n")
+    cases = read_cases(path)
+    singles = Singles(cases)
+    assert singles.iteration_s(cases[3]) == pytest.approx(0.13)
+    # That of the nearer run; only of the same system.
+    assert singles.kernels_s(cases[3]) == pytest.approx(0.02)
+    assert singles.kernels_s(replace(cases[3], system="Top-k")) is None
+    assert [is_single(case) for case in cases] == [True, True, True, False]
 
 
 def test_errors_of_time_and_rate_have_one_sign() -> None:

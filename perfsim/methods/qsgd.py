@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from perfsim.bits import gathered_from_all, summed_levels, two_step
+from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
 from perfsim.method import SGD_LAUNCHES, Compute, Method, OnlyWith, Send, Stage, World
@@ -21,6 +22,10 @@ QUANTISE_LAUNCHES = 11
 FEEDBACK = (14, 6)
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
 residual, scales, adds, subtracts and copies."""
+
+LEVEL_PASSES, LEVEL_LAUNCHES = 27.5, 13
+"""The same of the max-norm form: sign, its cast, magnitude, two scalings, floor, difference, clamp,
+draw, sum, cast, product, cast: 4 bytes an element but for the casts to and from one."""
 
 DECODE_PASSES, DECODE_LAUNCHES = 3, 3
 """Besides reading the levels: cast (1) and scale (2), as GRACE's operations; adding to the sum
@@ -35,21 +40,24 @@ class Qsgd(Method):
     add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels
     and its norms are gathered, and after the backward pass a loop unpacks the P messages and adds
     them up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes).
-    Form "all_reduce": the largest norm is agreed first (a tiny all-reduce, for which the host
-    waits), then levels are summed as integers of 8 bits if these hold P of them, else of 32 (NCCL
-    sums no 16-bit integers), and unpacked once. With ``second_bits`` values are drawn at two
-    scales; the finer one is used where all ranks' values are small, which an all-reduce of a mask
-    (a byte a value, for which the host waits) finds out. Form "two_step" is GRACE's all-to-all
-    communicator, after the backward pass: levels and norms are shared out, each rank adds up 1/P
-    and quantises again, all-gathers bring it back, and the pieces are joined. ``feedback`` keeps
-    what is lost, as MergeComp does: the own message is decoded in the hook and subtracted.
+    Form "all_reduce", after the backward pass: the gradients are packed into one buffer; the
+    largest magnitude (3 passes) is agreed first (a tiny all-reduce, for which the host waits),
+    values are drawn (27.5 passes in 13 launches), then levels are summed as integers of 8 bits if
+    these hold P of them, else of 32 (NCCL sums no 16-bit integers), unpacked once, and every
+    gradient is cleared and gets its piece of the buffer added, which keeps the host busy longer
+    than the GPU. With ``second_bits`` values are drawn at two scales; the finer one is used where
+    all ranks' values are small, which an all-reduce of a mask (a byte a value, for which the host
+    waits) finds out. Form "two_step" is GRACE's all-to-all communicator, after the backward pass:
+    levels and norms are shared out, each rank adds up 1/P and quantises again, all-gathers bring
+    it back, and the pieces are joined. ``feedback`` keeps what is lost, as MergeComp does: the own
+    message is decoded in the hook and subtracted.
     Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed
     2 (P-1)/P of a byte or four a value. Memory: none, or the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
     128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression
     runs it; compare with other methods at one ``--fusion``. Left out: the paper's Elias coding,
-    which GPU implementations do not use, and packing and write-back of that buffer.
+    which GPU implementations do not use.
     """
 
     summary: ClassVar[str] = "stochastic quantisation to a few bits a value (QSGD)"
@@ -90,12 +98,7 @@ class Qsgd(Method):
         share = self.bits / 8 / FLOAT
         norms, quantise = elementwise(n, 1, 2), elementwise(n, QUANTISE_PASSES, QUANTISE_LAUNCHES)
         if self.exchange == "all_reduce":
-            width = self.sum_bytes(world.ranks)
-            return [
-                Compute((norms,), "compress"),
-                Send("all_reduce", float(FLOAT)),
-                *summed_levels(n, width, quantise, bool(self.second_bits)),
-            ]
+            return self._summed(bucket, world)
         values = float(ceil(n * self.bits / 8))
         parts = [values, self.packed_bytes(n) - values]
         if self.exchange == "two_step":
@@ -117,6 +120,18 @@ class Qsgd(Method):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the residual, where there is one: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients) if self.feedback else 0.0
+
+    def _summed(self, bucket: Bucket, world: World) -> list[Stage]:
+        n, tensors = bucket.elements, len(bucket.gradients)
+        levels = elementwise(n, LEVEL_PASSES, LEVEL_LAUNCHES)
+        width = self.sum_bytes(world.ranks)
+        norms = (*packed(n, tensors), elementwise(n, 3, 2))
+        return [
+            Compute(norms, "compress", earliest="backward"),
+            Send("all_reduce", float(FLOAT)),
+            *summed_levels(n, width, levels, bool(self.second_bits)),
+            Compute(written_back(n, tensors, world), "decompress", earliest="backward"),
+        ]
 
     def packed_bytes(self, elements: int) -> float:
         """Return levels and norms of ``elements`` values, packed [bytes]."""

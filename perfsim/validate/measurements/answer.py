@@ -76,6 +76,7 @@ METRICS: dict[str, tuple[bool, Callable[[Prediction], Answer]]] = {
     "breakdown_exposed_inverse_comm_s": (False, _phase(5, 5)),
     "inverse_total_s": (False, _phase(4, 5)),
     "eigendecomp_s": (False, _busy("inverses")),
+    "factor_comm_s": (False, _busy("factors sent")),
     "bcast_eigen_s": (False, _busy("inverses sent")),
     "precondition_s": (False, _busy("preconditioning")),
     "bcast_gradient_s": (False, _busy("gradients sent")),

@@ -14,11 +14,10 @@ from perfsim.catalog import Catalog
 from perfsim.errors import RequestError, unknown
 from perfsim.prediction import predict
 from perfsim.validate.measurements.answer import PHASES, answer
-from perfsim.validate.measurements.ask import Asked, ask
+from perfsim.validate.measurements.ask import Asked, ask, singles_of
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.limits import Miss, limits_of, misses
 from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.single import Singles
 from perfsim.validate.measurements.source import cases_of
 from perfsim.validate.score import score
 
@@ -65,6 +64,13 @@ class Report:
         """The rows that are whole iterations, whatever the metric."""
         return [row for row in self.rows if row.case.metric not in PHASES]
 
+    @property
+    def notices(self) -> list[str]:
+        """What is said of the rows wherever they are shown, with the sources it is said of."""
+        cases = [*(row.case for row in self.rows), *(asked.case for asked in self.left)]
+        told = sorted({(one.group, one.notice) for one in cases if one.notice})
+        return [f"{group}: {notice}" for group, notice in told]
+
     def groups(self) -> dict[str, dict[str, list[Row]]]:
         """Return the rows by what they are grouped by, and by name; phases apart by metric."""
         keys: dict[str, Callable[[Row], str]] = {
@@ -108,6 +114,7 @@ class Report:
                 for name, rows in sorted(named.items())
             ],
             "ranking": {"pairs": pairs, "right": right},
+            "notices": self.notices,
             "outside_limits": [miss.as_dict() for miss in self.missed],
             "rows": [
                 {
@@ -169,7 +176,7 @@ def validate_measurements(
     if beside is None:
         raise RequestError(f"--measurements: no measurements/{MAP} in any folder of profiles.")
     rules = read_rules(beside)
-    singles = Singles(cases)
+    singles = singles_of(cases, rules)
     asked = [ask(case, rules, singles, catalog) for case in cases]
     asked = only(asked, cluster, method)
     rows, left = [], []
