@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import hypot
+from math import hypot, log1p, log2, sqrt
 
 from perfsim.plan import Charge, Plan, run
+from perfsim.quantity import Grade
 from perfsim.simulate.timeline import Timeline
 
-__all__ = ["BOTTLENECKS", "bottleneck", "changed", "halved", "interval", "steady_s"]
+__all__ = ["BOTTLENECKS", "bottleneck", "changed", "halved", "interval", "moves", "steady_s"]
 
 BOTTLENECKS = ("compute", "bandwidth", "latency", "compression", "second_order")
 """The causes that can hold an iteration back."""
+
+
+PART_OF = {
+    "compute": "compute",
+    "network": "network",
+    "compression": "kernels",
+    "second_order": "kernels",
+}
+"""What a task is charged to, and the part of the uncertainty that it belongs to."""
 
 
 Change = Callable[[float, Charge], float]
@@ -68,7 +78,7 @@ def bottleneck(plans: Sequence[Plan], iteration_s: float) -> tuple[str, dict[str
 def interval(
     plans: Sequence[Plan], iteration_s: float, compute_spread: float | None
 ) -> tuple[float, float]:
-    """Return the 90 % interval that the spreads of the plans' costs give [s].
+    """Return the interval that the spreads of the plans' costs give [s], where no record tells.
 
     Computation, network and kernels are moved by their spread one at a time, all tasks of a
     cause together, and the deviations add in quadrature, each side by itself.
@@ -85,6 +95,59 @@ def interval(
         below = hypot(below, max(0.0, iteration_s - min(ends)))
         above = hypot(above, max(0.0, max(ends) - iteration_s))
     return max(0.0, iteration_s - below), iteration_s + above
+
+
+def moves(
+    plans: Sequence[Plan],
+    iteration_s: float,
+    worth: Mapping[str, float],
+    compute: Grade,
+    hidden_s: float,
+) -> dict[str, tuple[float, float]]:
+    """Return how far an iteration moves with each part that it rests on (see ``Moves``).
+
+    All tasks of a cause are taken half and twice as long; what the iteration loses or gains, in
+    powers of two, is divided among the grades of evidence by time, as variances are.
+
+    Parameters
+    ----------
+    worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
+    compute : what computation rests on
+    hidden_s : communication beside computation; the iteration is longer by it where it shows
+    """
+    found = {"other": (1.0, 1.0), "hidden": (0.0, log1p(hidden_s / iteration_s))}
+    for cause, name in PART_OF.items():
+        parts = _seconds(plans, cause, compute)
+        total_s = sum(parts.values())
+        if not total_s:
+            continue
+        saved = worth.get(cause)
+        if saved is None:
+            saved = 1.0 - steady_s(plans, _stretched(cause, 0.5)) / iteration_s
+        longer = steady_s(plans, _stretched(cause, 2.0)) / iteration_s
+        for grade, part_s in parts.items():
+            share = sqrt(part_s / total_s)
+            faster, slower = found.get(f"{name}_{grade}", (0.0, 0.0))
+            found[f"{name}_{grade}"] = (
+                hypot(faster, share * max(0.0, -log2(1.0 - saved))),
+                hypot(slower, share * max(0.0, log2(longer))),
+            )
+    return found
+
+
+def _stretched(cause: str, factor: float) -> Change:
+    return lambda duration_s, charge: duration_s * (factor if charge.cause == cause else 1.0)
+
+
+def _seconds(plans: Sequence[Plan], cause: str, compute: Grade) -> dict[str, float]:
+    """Return how long the tasks of a cause take, by what that rests on [s]."""
+    found: dict[str, float] = {}
+    for plan in plans:
+        for task, charge in zip(plan.graph.tasks, plan.charges, strict=True):
+            if charge.cause == cause:
+                grade = compute if cause == "compute" else charge.grade
+                found[grade] = found.get(grade, 0.0) + plan.count * float(task.duration_s)
+    return found
 
 
 def _moved(cause: str, sign: float, compute_spread: float | None) -> Change:

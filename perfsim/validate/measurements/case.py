@@ -65,6 +65,11 @@ class Case:
         """The source in short: what stands before the id's last hyphen."""
         return self.id.rpartition("-")[0] or self.id
 
+    @property
+    def origin(self) -> str:
+        """The source with all its parts: what stands before the id's first hyphen."""
+        return self.id.partition("-")[0]
+
     def whole(self, column: str) -> int | None:
         """Return a cell as a whole number above zero, None where it is none."""
         text = getattr(self, column)
