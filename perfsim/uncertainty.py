@@ -17,7 +17,18 @@ from perfsim.catalog import Catalog
 from perfsim.limits import Limit
 from perfsim.table import number, read_table
 
-__all__ = ["FILE", "GRADES", "NONE", "PARTS", "Moves", "Uncertainty", "of_ratio", "uncertainties"]
+__all__ = [
+    "COLUMNS",
+    "FILE",
+    "GRADES",
+    "NONE",
+    "PARTS",
+    "SCHEMA",
+    "Moves",
+    "Uncertainty",
+    "of_ratio",
+    "uncertainties",
+]
 
 SCHEMA = "perfsim/uncertainty/1"
 FILE = "uncertainty.csv"
@@ -43,7 +54,7 @@ PARTS = (
 what moves every iteration and no cause explains."""
 
 WHOLE = ("rows", "sources")
-COLUMNS = ("left_out", *WHOLE, *PARTS, "below", "above")
+COLUMNS = ("left_out", *WHOLE, *PARTS)
 SIZE = Limit(0.0, 10.0, "0 to 10")
 
 Moves = Mapping[str, tuple[float, float]]
@@ -52,22 +63,19 @@ Moves = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """How far off each part has been, and the multiples that make the 90 % interval.
+    """How far off each part that iterations rest on has been.
 
     Parameters
     ----------
     left_out : what the ids of the source begin with that it was fitted without; ``none``
     rows, sources : what it was fitted on
-    sizes : by part, a typical deviation, in natural logarithm
-    below, above : how many such deviations the interval reaches to either side
+    sizes : by part, half its 90 % interval, in natural logarithm
     """
 
     left_out: str
     rows: int
     sources: int
     sizes: Mapping[str, float]
-    below: float
-    above: float
 
     def interval(self, moves: Moves, iteration_s: float) -> tuple[float, float]:
         """Return the 90 % interval of an iteration [s].
@@ -76,22 +84,24 @@ class Uncertainty:
 
         Examples
         --------
-        >>> known = Uncertainty("none", 1, 1, {"compute_given": 0.03, "other": 0.04}, 1.0, 2.0)
-        >>> low, high = known.interval({"compute_given": (1.0, 1.0), "other": (1.0, 1.0)}, 1.0)
+        >>> known = Uncertainty("none", 1, 1, {"compute_given": 0.03, "other": 0.04})
+        >>> low, high = known.interval({"compute_given": (1.0, 2.0), "other": (1.0, 1.0)}, 1.0)
         >>> round(low, 4), round(high, 4)
-        (0.9512, 1.1052)
+        (0.9512, 1.0748)
         """
         faster, slower = (
-            sqrt(fsum((move[side] * self.sizes.get(part, 0.0)) ** 2 for part, move in moves.items()))
+            sqrt(
+                fsum((move[side] * self.sizes.get(part, 0.0)) ** 2 for part, move in moves.items())
+            )
             for side in (0, 1)
         )
-        return iteration_s * exp(-self.below * faster), iteration_s * exp(self.above * slower)
+        return iteration_s * exp(-faster), iteration_s * exp(slower)
 
     def words(self) -> str:
         """Return in words what the interval comes from."""
         return (
-            f"The interval holds 90 % of {self.rows} published iterations of {self.sources} sources,"
-            " by what this one rests on (measurements/uncertainty.csv)."
+            f"The interval is that of {self.rows} published iterations of {self.sources} sources, 90 %"
+            f" of which lie inside, by what this one rests on (measurements/{FILE})."
         )
 
 
@@ -133,9 +143,6 @@ def _read(path: Path) -> Mapping[str, Uncertainty]:
             int(number(cells[name], name, path, row, positive=True, whole=True)) for name in WHOLE
         ]
         sizes = {part: number(cells[part], part, path, row, within=SIZE) for part in PARTS}
-        below, above = (
-            number(cells[name], name, path, row, within=SIZE) for name in ("below", "above")
-        )
         for name in cells["left_out"].split():
-            found[name] = Uncertainty(name, *counts, sizes, below, above)
+            found[name] = Uncertainty(name, *counts, sizes)
     return found

@@ -53,7 +53,7 @@ def _sources(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def text_of(residuals: Sequence[Residual], date: str) -> str:
-    """Return residuals as the text of a file, so that a fit can be made again without predicting."""
+    """Return residuals as the text of a file: what a fit needs, without predicting again."""
     out = io.StringIO()
     out.write(f"# schema: {SCHEMA}\n# date: {date}\n")
     writer = csv.writer(out, lineterminator="\n")

@@ -1,9 +1,9 @@
-"""The record that prediction intervals are made of, fitted on published iterations.
+r"""The record that prediction intervals are made of, fitted on published iterations.
 
 The maintainers' command, to be run again whenever predictions or rows change (the file it writes
 is not read for it)::
 
-    python -m perfsim.validate.measurements.uncertainty --measurements FILE [FILE ...] \\
+    python -m perfsim.validate.measurements.uncertainty --measurements FILE [FILE ...] \
         --out profiles/measurements/uncertainty.csv --date DATE [--residuals FILE]
 
 Without ``--measurements`` the tables that ship serve. Every row is predicted once;
@@ -18,6 +18,7 @@ import argparse
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import exp
 from pathlib import Path
 from statistics import mean, median
@@ -44,8 +45,8 @@ def text_of(found: Mapping[str, Uncertainty], date: str) -> str:
     out.write(
         f"# schema: {SCHEMA}\n"
         "# title: How far measured iterations lie from predicted ones, by what moves these\n"
-        "# unit: deviations are natural logarithms of measured over predicted time (0.1: 10 %);"
-        " below and above are multiples of the root of the sum of their squares\n"
+        "# unit: natural logarithm of measured over predicted time (0.1: about 10 %), half of the"
+        " 90 % interval of an iteration that moves with that part alone\n"
         "# source: python -m perfsim.validate.measurements.uncertainty;"
         f" {every.rows} iterations of {every.sources} sources\n"
         f"# date: {date}\n"
@@ -54,9 +55,7 @@ def text_of(found: Mapping[str, Uncertainty], date: str) -> str:
     writer.writerow(COLUMNS)
     for name, one in found.items():
         sizes = [f"{one.sizes[part]:.4f}" for part in PARTS]
-        writer.writerow(
-            [name, one.rows, one.sources, *sizes, f"{one.below:.4f}", f"{one.above:.4f}"]
-        )
+        writer.writerow([name, one.rows, one.sources, *sizes])
     return out.getvalue()
 
 
@@ -64,26 +63,25 @@ def held_out(
     residuals: Sequence[Residual], found: Mapping[str, Uncertainty]
 ) -> list[dict[str, str]]:
     """Return, by source, the share of rows inside the intervals fitted without it."""
-    inside: dict[str, list[bool]] = {}
+    inside: dict[str, list[float]] = {}
     widths: dict[str, list[float]] = {}
     for one in residuals:
         low, high = found[one.source].interval(one.moves, 1.0)
-        inside.setdefault(one.source, []).append(low <= exp(one.log) <= high)
-        widths.setdefault(one.source, []).append((high - low) / 2)
-    every = [("all rows", sum(inside.values(), []), sum(widths.values(), []))]
+        inside.setdefault(one.source, []).append(float(low <= exp(one.log) <= high))
+        widths.setdefault(one.source, []).append((high - low) / 2.0)
+    lines = {
+        "all rows": ([*chain(*inside.values())], [*chain(*widths.values())]),
+        "sources alike": ([mean(one) for one in inside.values()], [*map(median, widths.values())]),
+        **{name: (inside[name], widths[name]) for name in sorted(inside)},
+    }
     return [
         {
             "source": name,
-            "rows": str(len(held)),
+            "count": str(len(held)),
             "coverage": f"{mean(held):.1%}",
             "half width": f"{median(wide):.1%}",
         }
-        for name, held, wide in [
-            *every,
-            ("sources alike", [mean(one) for one in inside.values()], *[
-                [median(one) for one in widths.values()]]),
-            *((name, inside[name], widths[name]) for name in sorted(inside)),
-        ]
+        for name, (held, wide) in lines.items()
     ]
 
 
