@@ -19,14 +19,16 @@ from perfsim.prediction import predict
 from perfsim.report.claims import claim_rows
 from perfsim.scenario import make_scenario
 from perfsim.table import read_table
-from perfsim.validate.measurements.stored import SCHEMA as STORED
 from perfsim.validate.claims import validate_claims
+from perfsim.validate.measurements.stored import SCHEMA as STORED
 
 README = Path(__file__).parents[1] / "README.md"
 MAIN = "predict --model resnet50 --gpus 64 --net 1gbe --method dgc"
 SHOWN = ("ssgd", "signsgd", "topk", "dgc", "powersgd", "acpsgd")
 NETWORKS = ("1gbe", "10gbe", "ib100")
 BAR = 40
+FORMS = ("{:.1%}", "{:.1%}", "{:+.1%}", "{:.0%}")
+"""Of median, p90, bias and coverage."""
 
 
 def picture() -> str:
@@ -94,16 +96,17 @@ def table_of(found: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
 def validation() -> str:
     """Return the errors of published iterations by source, from the stored summary of all rows."""
     path = shipped() / "measurements" / "summary.csv"
-    lines = ["| source | rows | median | p90 | bias | in the 90 % interval |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| source | rows | median | p90 | bias | in the 90 % interval |",
+        "|---|---|---|---|---|---|",
+    ]
     for _, cells in read_table(path, STORED, ("by", "name", "rows", "median", "p90")):
         if cells["by"] not in ("all", "source"):
             continue
         name = "all whole iterations" if cells["by"] == "all" else cells["name"]
-        shares = (float(cells[one]) for one in ("median", "p90", "bias", "coverage"))
-        median, p90, bias, coverage = shares
-        lines.append(
-            f"| {name} | {cells['rows']} | {median:.1%} | {p90:.1%} | {bias:+.1%} | {coverage:.0%} |"
-        )
+        shares = [float(cells[one]) for one in ("median", "p90", "bias", "coverage")]
+        told = [form.format(one) for form, one in zip(FORMS, shares, strict=True)]
+        lines.append(f"| {name} | {cells['rows']} | {' | '.join(told)} |")
     return "\n".join(lines)
 
 

@@ -17,6 +17,9 @@ MODELS_FOLDER = PACKAGE / "models"
 DEFAULTS = {"10gbe", "pcie3", "v100"}
 """Defaults of the command line (DESIGN.md section 6)."""
 
+WORDS = {"lstm", "gpt2", "slingshot"}
+"""Names that are also a kind of layer, Hugging Face's word for a family, and a transport."""
+
 ID = re.compile(r"^[a-z][a-z0-9]{1,6}(-[a-z]+)*-\d{3}$")
 
 
@@ -50,6 +53,6 @@ def test_code_names_no_measured_case_cluster_or_model() -> None:
         found += [
             f"{path.relative_to(PACKAGE)}:{line}: {text!r}"
             for line, text in texts(path)
-            if text in names or ID.match(text)
+            if text in names - WORDS or ID.match(text)
         ]
     assert not found, found

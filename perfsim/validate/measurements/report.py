@@ -228,17 +228,22 @@ def only(asked: Sequence[Asked], cluster: str | None, method: str | None) -> lis
     RequestError
         If there are none; the message names the nearest of those that there are.
     """
-    for flag, wanted, names in (
-        ("--cluster", cluster, lambda one: {*one.cluster, one.case.group}),
-        ("--method", method, lambda one: {one.scenario.method} if one.scenario else set()),
-    ):
+    for flag, wanted, names in (("--cluster", cluster, _clusters), ("--method", method, _methods)):
         if wanted is None:
             continue
         every = {name for one in asked for name in names(one) if name}
         if wanted not in every:
-            raise unknown(flag, wanted, every, "")
+            raise unknown(flag, wanted, every)
         asked = [one for one in asked if wanted in names(one)]
     return list(asked)
+
+
+def _clusters(asked: Asked) -> set[str]:
+    return {*asked.cluster, asked.case.group}
+
+
+def _methods(asked: Asked) -> set[str]:
+    return {asked.scenario.method} if asked.scenario else set()
 
 
 def _setting(case: Case) -> Iterable[str]:
