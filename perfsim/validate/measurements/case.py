@@ -65,15 +65,15 @@ class Case:
         """The source in short: what stands before the id's last hyphen."""
         return self.id.rpartition("-")[0] or self.id
 
-    @property
-    def origin(self) -> str:
-        """The source with all its parts: what stands before the id's first hyphen."""
-        return self.id.partition("-")[0]
-
     def whole(self, column: str) -> int | None:
         """Return a cell as a whole number above zero, None where it is none."""
         text = getattr(self, column)
         return int(text) if text.isdecimal() and int(text) > 0 else None
+
+    @property
+    def origin(self) -> str:
+        """The source with all its parts: what stands before the id's first hyphen."""
+        return self.id.partition("-")[0]
 
 
 TEXTS = tuple(field.name for field in fields(Case) if field.name != "value")
