@@ -100,8 +100,8 @@ class Uncertainty:
     def words(self) -> str:
         """Return in words what the interval comes from."""
         return (
-            f"The interval is that of {self.rows} published iterations of {self.sources} sources, 90 %"
-            f" of which lie inside, by what this one rests on (measurements/{FILE})."
+            f"The interval is such that it holds 90 % of {self.rows} published iterations of"
+            f" {self.sources} sources, by what each rests on (measurements/{FILE})."
         )
 
 
@@ -139,10 +139,10 @@ def uncertainties(catalog: Catalog) -> Mapping[str, Uncertainty]:
 def _read(path: Path) -> Mapping[str, Uncertainty]:
     found = {}
     for row, cells in read_table(path, SCHEMA, COLUMNS):
-        counts = [
+        rows, sources = (
             int(number(cells[name], name, path, row, positive=True, whole=True)) for name in WHOLE
-        ]
+        )
         sizes = {part: number(cells[part], part, path, row, within=SIZE) for part in PARTS}
         for name in cells["left_out"].split():
-            found[name] = Uncertainty(name, *counts, sizes)
+            found[name] = Uncertainty(name, rows, sources, sizes)
     return found
