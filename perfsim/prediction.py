@@ -20,7 +20,7 @@ from perfsim.schedule import schedule
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
-from perfsim.whatif import bottleneck, interval, moves, steady_s
+from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 
 __all__ = ["SCHEMA", "Prediction", "predict"]
 
@@ -99,7 +99,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     resolved = resolve(scenario, catalog)
     plans = _plans(resolved, resolved.method)
     timelines = [run(plan) for plan in plans]
-    iteration_s = steady_s(plans)
+    iteration_s = mean_s(plans, timelines)
     profile = resolved.profile
     memory_bytes, terms = _memory(resolved, plans), _terms(plans)
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]

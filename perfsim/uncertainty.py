@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import exp, fsum, sqrt
+from math import exp, expm1, fsum, sqrt
 from pathlib import Path
 
 from perfsim.catalog import Catalog
@@ -96,6 +96,26 @@ class Uncertainty:
             for side in (0, 1)
         )
         return iteration_s * exp(-faster), iteration_s * exp(slower)
+
+    def reach(self, moves: Moves, other: Moves) -> float:
+        """Return how much longer the other may be predicted and still be as fast, a fraction.
+
+        Both rest on the same parts, which deviate for both at once: what counts is how much more
+        they move one than the other, and what moves every iteration here moves both.
+
+        Examples
+        --------
+        >>> known = Uncertainty("none", 1, 1, {"network_modelled": 0.5, "other": 0.1})
+        >>> one = {"network_modelled": (0.2, 0.2), "other": (1.0, 1.0)}
+        >>> many = {"network_modelled": (0.8, 0.8), "other": (1.0, 1.0)}
+        >>> round(known.reach(one, many), 3), known.reach(one, one)
+        (0.35, 0.0)
+        """
+        sums = 0.0
+        for part, size in self.sizes.items():
+            own, its = moves.get(part, (0.0, 0.0)), other.get(part, (0.0, 0.0))
+            sums += (size * max(own[1] - its[1], its[0] - own[0], 0.0)) ** 2
+        return expm1(sqrt(sums))
 
     def words(self) -> str:
         """Return in words what the interval comes from."""

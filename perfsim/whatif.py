@@ -10,7 +10,16 @@ from perfsim.plan import Charge, Plan, run
 from perfsim.quantity import Grade
 from perfsim.simulate.timeline import Timeline
 
-__all__ = ["BOTTLENECKS", "bottleneck", "changed", "halved", "interval", "moves", "steady_s"]
+__all__ = [
+    "BOTTLENECKS",
+    "bottleneck",
+    "changed",
+    "halved",
+    "interval",
+    "mean_s",
+    "moves",
+    "steady_s",
+]
 
 BOTTLENECKS = ("compute", "bandwidth", "latency", "compression", "second_order")
 """The causes that can hold an iteration back."""
@@ -31,10 +40,16 @@ Change = Callable[[float, Charge], float]
 
 def steady_s(plans: Sequence[Plan], change: Change | None = None) -> float:
     """Return the mean iteration of all rounds [s], with the tasks' durations changed if asked."""
-    total_s = 0.0
-    for plan in plans:
-        timeline = run(plan) if change is None else _run_changed(plan, change)
-        total_s += plan.count * float(timeline.period_s)
+    timelines = [run(plan) if change is None else _run_changed(plan, change) for plan in plans]
+    return mean_s(plans, timelines)
+
+
+def mean_s(plans: Sequence[Plan], timelines: Sequence[Timeline]) -> float:
+    """Return the mean iteration of all rounds [s], from the timeline of each."""
+    total_s = sum(
+        plan.count * float(timeline.period_s)
+        for plan, timeline in zip(plans, timelines, strict=True)
+    )
     return total_s / sum(plan.iterations for plan in plans)
 
 
@@ -71,8 +86,17 @@ def bottleneck(plans: Sequence[Plan], iteration_s: float) -> tuple[str, dict[str
     The worth of a cause is the share of the iteration that would be saved if it were twice as
     fast; the bottleneck is the cause worth most.
     """
-    worth = {cause: 1.0 - steady_s(plans, halved(cause)) / iteration_s for cause in BOTTLENECKS}
+    worth = {
+        cause: 1.0 - steady_s(plans, halved(cause)) / iteration_s if _charged(plans, cause) else 0.0
+        for cause in BOTTLENECKS
+    }
     return max(worth, key=lambda cause: worth[cause]), worth
+
+
+def _charged(plans: Sequence[Plan], cause: str) -> bool:
+    """Say whether any task is charged to a cause: halving another changes nothing."""
+    of = "network" if cause in ("bandwidth", "latency") else cause
+    return any(charge.cause == of for plan in plans for charge in plan.charges)
 
 
 def interval(
