@@ -162,7 +162,7 @@ def _measurements(catalog: Catalog) -> list[dict[str, Any]]:
             "metric": one.metric,
             "value": f"{one.value:g}",
             "scenario": one.scenario,
-            "note": one.reason or one.notes,
+            "note": "; ".join(filter(None, (one.reason or one.notes, one.notice))),
         }
         for one in shipped_cases(catalog)
     ]

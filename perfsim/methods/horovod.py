@@ -12,7 +12,7 @@ from pydantic import Field
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
 from perfsim.method import Compute, Job, Send, Stage, World
-from perfsim.methods.ssgd import Ssgd
+from perfsim.methods.ssgd import SHARE, Ssgd
 
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
@@ -31,10 +31,11 @@ class Horovod(Ssgd):
     was not there yet is agreed on by then. The thread hands buffers to NCCL without waiting for
     it. Kernels: the gradients of a buffer are copied in and out again around the all-reduce, on
     its stream (2 passes each, a launch for 160 tensors); a tensor alone goes from where it is.
-    Bytes a rank: 2 (P-1)/P x 4 a parameter (ring). Memory: one fusion buffer of the threshold,
-    none from one iteration to the next. Left out: the coordinator's own work on what it gathers;
-    an agreement that takes longer than a cycle delays the buffers, but not the next cycle; the
-    thread's launches; the host's wait for the last buffer, in steps of 1 ms before 0.21.0.
+    Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where the ``gradients`` are fp16
+    (`ssgd`). Memory: one fusion buffer of the threshold, none from one iteration to the next. Left
+    out: the coordinator's own work on what it gathers; an agreement that takes longer than a cycle
+    delays the buffers, but not the next cycle; the thread's launches; the host's wait for the last
+    buffer, in steps of 1 ms before 0.21.0.
 
     ``message_us``: an 8-byte all-reduce of Open MPI 4.0.1 takes 84.0 us on 8 nodes of 4 (10 Gbit/s
     Ethernet, TCP), where three of its five rounds are between nodes: 28 us each; on 4 nodes of
@@ -66,11 +67,12 @@ class Horovod(Ssgd):
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return the all-reduce, between copies where it is of several gradients."""
-        send = Send("all_reduce", bucket.size_bytes)
+        send = Send("all_reduce", self.dense_bytes(bucket))
         tensors = len(bucket.gradients)
         if tensors == 1:
             return [send]
-        copy = (elementwise(bucket.elements, 2, ceil(tensors / COPIED)),)
+        passes = 2 * SHARE[self.gradients]
+        copy = (elementwise(bucket.elements, passes, ceil(tensors / COPIED)),)
         stream = "communication"
         return [Compute(copy, "compress", stream), send, Compute(copy, "decompress", stream)]
 

@@ -39,6 +39,10 @@ def print_measurements(report: Report) -> None:
             print(f"  {count:4} {short}")
         if len(reasons) > SHOWN_REASONS:
             print(f"  and {len(reasons) - SHOWN_REASONS} more reasons (--json lists all)")
+    if report.notices:
+        print()
+    for notice in report.notices:
+        print(notice)
 
 
 def _line(name: str, rows: list[Row]) -> dict[str, str]:

@@ -57,6 +57,7 @@ pairs of systems that measure more than 10 % apart, {right} are ranked right.</p
 {f"<h2>Outside their limits</h2><ul>{missed}</ul>" if missed else ""}
 {_picture(report.whole)}
 {chr(10).join(tables)}
+{chr(10).join(f"<p>{_plain(notice)}</p>" for notice in report.notices)}
 </body>
 </html>
 """

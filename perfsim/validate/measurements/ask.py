@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.prediction import predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario
-from perfsim.validate.measurements.answer import METRICS
+from perfsim.validate.measurements.answer import METRICS, answer
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.fields import nested, parse
 from perfsim.validate.measurements.rules import Rule
-from perfsim.validate.measurements.single import Singles, is_single
+from perfsim.validate.measurements.single import PHASES, Singles, is_single
 
 __all__ = ["Asked", "Told", "ask", "told_of"]
 
@@ -81,7 +82,7 @@ def ask(case: Case, rules: Sequence[Rule], singles: Singles, catalog: Catalog) -
         exclude = _unasked(case, fields)
         if exclude:
             return Asked(case, "excluded", reason=exclude)
-        return Asked(case, "test", _with_compute(case, fields, singles, catalog))
+        return Asked(case, "test", _with_compute(case, fields, rules, singles, catalog))
     except RequestError as error:
         return Asked(case, "excluded", reason=str(error))
 
@@ -115,7 +116,7 @@ _COLUMN = {"model": "model", "gpu": "gpu", "method": "system"}
 
 
 def _with_compute(
-    case: Case, fields: dict[str, Any], singles: Singles, catalog: Catalog
+    case: Case, fields: dict[str, Any], rules: Sequence[Rule], singles: Singles, catalog: Catalog
 ) -> Scenario:
     scenario = make_scenario(fields, case.id)
     seconds = singles.iteration_s(case)
@@ -124,6 +125,47 @@ def _with_compute(
         if phase_s is not None:
             profile = resolve(scenario, catalog).profile
             seconds = phase_s + profile.optimizer_s
+    if seconds is None and scenario.single_gpu is None:
+        ratio = singles.ratio(case, lambda one: _ratio(one, rules, catalog))
+        if ratio is not None:
+            seconds = ratio * resolve(scenario, catalog).profile.iteration_s
     if seconds is None:
         return scenario
     return make_scenario(fields | {"single_gpu": f"{seconds:.9g}s"}, case.id)
+
+
+def _ratio(case: Case, rules: Sequence[Rule], catalog: Catalog) -> float | None:
+    """Return measured over predicted time of a case that calibrates computation, else None.
+
+    A rate of one GPU and a compute phase are held against the estimate of one GPU; a run of
+    several, as those inside one node, against its own prediction.
+    """
+    role, reason, told = told_of(case, rules)
+    if role != "calibration" or not reason.startswith(COMPUTATION):
+        return None
+    if not case.scenario:
+        told = {}
+        for rule in rules:
+            if rule.fits(case):
+                rule.apply(case, told)
+    try:
+        return _measured_over_predicted(case, nested(told, catalog), catalog)
+    except RequestError:
+        return None
+
+
+def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalog) -> float | None:
+    if is_single(case):
+        kept = {name: fields[name] for name in ("model", "gpu", "precision") if name in fields}
+        batch = case.whole("batch_per_gpu")
+        if len({"model", "gpu"} & set(kept)) < 2 or batch is None or case.value <= 0:
+            return None
+        alone = make_scenario(kept | {"gpus": 1, "batch": batch}, case.id)
+        profile = resolve(alone, catalog).profile
+        seconds = batch / case.value if case.metric == "throughput" else case.value
+        own_s = profile.optimizer_s if case.metric in PHASES else 0.0
+        return (seconds + own_s) / profile.iteration_s
+    if _unasked(case, fields) or "single_gpu" in fields:
+        return None
+    prediction = predict(make_scenario(fields, case.id), catalog)
+    return 1.0 / (1.0 + answer(case.metric, case.value, prediction)[1])

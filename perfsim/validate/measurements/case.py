@@ -35,6 +35,9 @@ OPTIONAL = ("source", "provenance", "seen_or_memory", "role", "reason", "scenari
 """What it may hold: where a row stands, whether it was seen or only recalled, what it is for and
 why, and the scenario that predicts it. Other columns are ignored."""
 
+UNVERIFIED = "not verified by"
+"""A source that says so of its figures is quoted wherever they are shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -64,6 +67,11 @@ class Case:
     def group(self) -> str:
         """The source in short: what stands before the id's last hyphen."""
         return self.id.rpartition("-")[0] or self.id
+
+    @property
+    def notice(self) -> str:
+        """What is said wherever the row is shown: that its publisher did not verify it, or ""."""
+        return self.source.partition(":")[0].strip() if UNVERIFIED in self.source else ""
 
     def whole(self, column: str) -> int | None:
         """Return a cell as a whole number above zero, None where it is none."""

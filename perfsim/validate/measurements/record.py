@@ -66,6 +66,7 @@ def text_of(report: Report, date: str) -> str:
         "# title: Errors of predicted whole iterations by method, |predicted / measured - 1|",
         "# source: published results of many papers and logs; `perfsim validate measurements`",
         f"# date: {date}",
+        *(f"# notice: {notice}" for notice in report.notices),
         ",".join(COLUMNS),
     ]
     for method, rows in sorted(report.groups()["method"].items()):

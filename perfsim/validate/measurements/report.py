@@ -75,6 +75,13 @@ class Report:
         """The rows that are whole iterations, whatever the metric."""
         return [row for row in self.rows if row.case.metric not in PHASES]
 
+    @property
+    def notices(self) -> list[str]:
+        """What is said of the rows wherever they are shown, with the sources it is said of."""
+        cases = [*(row.case for row in self.rows), *(asked.case for asked in self.left)]
+        told = sorted({(one.group, one.notice) for one in cases if one.notice})
+        return [f"{group}: {notice}" for group, notice in told]
+
     def groups(self) -> dict[str, dict[str, list[Row]]]:
         """Return the rows by what they are grouped by, and by name; phases apart by metric."""
         keys: dict[str, Callable[[Row], str]] = {
@@ -118,6 +125,7 @@ class Report:
                 for name, rows in sorted(named.items())
             ],
             "ranking": {"pairs": pairs, "right": right},
+            "notices": self.notices,
             "outside_limits": [miss.as_dict() for miss in self.missed],
             "rows": [
                 {

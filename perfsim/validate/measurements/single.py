@@ -5,13 +5,18 @@ as a test. The nearest one serves: of the same ranks and network, else of the sa
 the same model, GPU and batch; of several, those that stand nearest in the source (the longest
 common beginning of their ``provenance``: the same folder, the same session). A rate of one GPU
 comes before a compute phase.
+
+Where the source calibrates computation at other batches only, perfsim's own estimate carries it:
+by as much as the source took longer there than predicted (``Singles.ratio``), it takes longer at
+the batch that is asked.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import log
 from statistics import median
 
 from perfsim.validate.measurements.case import Case
@@ -42,7 +47,10 @@ class Singles:
     def __init__(self, cases: Sequence[Case]) -> None:
         self._whole: Known = defaultdict(list)
         self._phase: Known = defaultdict(list)
+        self._alike: dict[Key, list[Case]] = defaultdict(list)
+        self._ratios: dict[str, float | None] = {}
         for case in cases:
+            self._alike[_what(case)].append(case)
             batch = case.whole("batch_per_gpu")
             told = TOLD.search(case.notes)
             for key in _keys(case):
@@ -64,6 +72,37 @@ class Singles:
         """Return the source's forward and backward [s], the median of several."""
         return self._nearest(self._phase, case)
 
+    def ratio(self, case: Case, ratio_of: Callable[[Case], float | None]) -> float | None:
+        """Return measured over predicted time of the source's computation, at the nearest batch.
+
+        Of the same system if any, else of the same model and GPU; of several at that batch, the
+        median of those that stand nearest. None where the source does not calibrate it.
+
+        Parameters
+        ----------
+        ratio_of : measured over predicted time of a case that calibrates computation, else None
+        """
+        batch = case.whole("batch_per_gpu")
+        if batch is None:
+            return None
+        known = [one for one in self._alike[_what(case)] if self._ratio(one, ratio_of)]
+        known = [one for one in known if one.system == case.system] or known
+        if not known:
+            return None
+
+        def place(one: Case) -> tuple[float, int]:
+            own = one.whole("batch_per_gpu") or batch
+            return abs(log(own / batch)), -_alike(case.provenance, one.provenance)
+
+        least = min(map(place, known))
+        return median(self._ratio(one, ratio_of) or 1.0 for one in known if place(one) == least)
+
+    def _ratio(self, case: Case, ratio_of: Callable[[Case], float | None]) -> float | None:
+        if case.id not in self._ratios:
+            whole = case.whole("batch_per_gpu")
+            self._ratios[case.id] = ratio_of(case) if whole else None
+        return self._ratios[case.id]
+
     def _nearest(self, known: Known, case: Case) -> float | None:
         key = next((key for key in _keys(case) if key in known), None)
         if key is None:
@@ -73,6 +112,10 @@ class Singles:
         return median(
             value for (_, value), length in zip(known[key], shared, strict=True) if length == near
         )
+
+
+def _what(case: Case) -> Key:
+    return case.group, case.model, case.gpu
 
 
 def _keys(case: Case) -> list[Key]:

@@ -57,6 +57,7 @@ def text_of(report: Report, date: str) -> str:
         f"# ranking: {right} of {pairs} pairs right",
         f"# source: perfsim validate; {len(report.rows)} values predicted, {len(report.left)} not",
         f"# date: {date}",
+        *(f"# notice: {notice}" for notice in report.notices),
         ",".join(COLUMNS),
     ]
     for by, name, found in lines_of(report):
