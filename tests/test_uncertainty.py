@@ -248,19 +248,26 @@ def test_two_sources_are_too_few() -> None:
         left_out(made(2, 5))
 
 
-def case(name: str, source: str) -> Case:
-    """Return a case of an id and a source."""
+def case(name: str, source: str, provenance: str = "") -> Case:
+    """Return a case of an id and where it stands."""
     texts = {column: "" for column in CASE_COLUMNS if column not in ("id", "value")}
-    return Case(id=name, value=1.0, source=source, **(texts | {"metric": "iteration_s"}))
+    return Case(
+        id=name,
+        value=1.0,
+        source=source,
+        provenance=provenance,
+        **(texts | {"metric": "iteration_s"}),
+    )
 
 
-def test_origins_of_one_citation_are_one_source() -> None:
+def test_origins_of_one_citation_or_owner_are_one_source() -> None:
     cases = [case("a-x-1", "A"), case("a-y-1", "B"), case("b-1", "B"), case("c-1", "C")]
+    cases += [case("d-1", "D", "Owner/one@12ab:x"), case("e-1", "E", "owner/other branch y@3:z")]
     rows = [Row(one, "ssgd", ("", ""), 0.5, (0.4, 0.7), -0.5) for one in cases]
     found = residuals_of(rows)
-    assert [one.source for one in found] == ["a b", "a b", "a b", "c"]
+    assert [one.source for one in found] == ["a b", "a b", "a b", "c", "d e", "d e"]
     # Predicted half of what was measured.
-    assert [one.log for one in found] == pytest.approx([log(2.0)] * 4)
+    assert [one.log for one in found] == pytest.approx([log(2.0)] * 6)
 
 
 # The files

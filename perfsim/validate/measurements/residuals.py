@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from math import log1p
 from pathlib import Path
@@ -19,6 +20,9 @@ __all__ = ["Residual", "read_residuals", "residuals_of", "text_of"]
 SCHEMA = "perfsim/residuals/1"
 SIDES = ("faster", "slower")
 COLUMNS = ("id", "source", "residual", *(f"{part}_{side}" for part in PARTS for side in SIDES))
+
+OWNER = re.compile(r"([\w.-]+)/[\w.-]+(?:@| branch )")
+"""Who owns the repository that a row's provenance begins with."""
 
 
 class Residual(NamedTuple):
@@ -41,12 +45,19 @@ def residuals_of(rows: Iterable[Row]) -> list[Residual]:
 
 
 def _sources(cases: Sequence[Case]) -> dict[str, str]:
-    """Return each origin's source: all that origins with one citation begin with."""
-    cited: dict[str, set[str]] = {}
+    """Return each origin's source: all origins that share a citation or an owner of repositories.
+
+    The same people measure on the same clusters with the same code, so that one of their papers
+    tells of the other's errors.
+    """
+    shared: dict[str, set[str]] = {}
     for case in cases:
-        cited.setdefault(case.source or case.origin, set()).add(case.origin)
+        owner = OWNER.match(case.provenance)
+        for key in (case.source or case.origin, owner[1].lower() + "/" if owner else ""):
+            if key:
+                shared.setdefault(key, set()).add(case.origin)
     groups: list[set[str]] = []
-    for origins in cited.values():
+    for origins in shared.values():
         apart = [group for group in groups if not group & origins]
         groups = [*apart, origins.union(*(group for group in groups if group & origins))]
     return {origin: " ".join(sorted(group)) for group in groups for origin in group}

@@ -3,7 +3,7 @@
 Row i: its residual r_i (log of measured over predicted time) has a two-piece Student t distribution
 of scale s_i = sqrt(sum over parts of (move x deviation)^2) on the side where it lies; parts such as
 hidden communication move an iteration up but not down. Deviations are fitted by maximum likelihood.
-Every source has the same weight, however many rows; a tenth of a source more says of each part that
+Every source has the same weight, however many rows; a third of a source more says of each part that
 it is as far off as all rows are together, so that what few sources show is not taken for sure.
 Weaker evidence adds a deviation of its own to that of stronger evidence. All are then multiplied by
 the least number that has 90 % of the rows inside, each row measured by a fit without its source.
@@ -38,7 +38,7 @@ FREEDOM = 10.0
 ROUNDS = 200
 LEAST = 1e-4
 """Least deviation: a hundredth of a per cent, below any measurement's own."""
-TENTH = 0.1
+UNSEEN = 1.0 / 3.0
 """Weight, in sources, of what is said of every part without a look at rows that show it."""
 FEWEST = 3
 """Fewest sources: one left out, one to hold the scale against, one to fit it on."""
@@ -99,7 +99,7 @@ def fit(table: Table) -> Array:
     squares, weights = table.log**2, table.weights
     whole = max(LEAST**2, float(weights @ squares))
     told = np.zeros(len(PARTS))
-    told[STRONGEST] = TENTH / len(table.names)
+    told[STRONGEST] = UNSEEN / len(table.names)
     variances = np.full(len(PARTS), whole)
     for _ in range(ROUNDS):
         ups, downs = np.sqrt(slower @ variances), np.sqrt(faster @ variances)
