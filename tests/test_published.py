@@ -16,9 +16,7 @@ from perfsim.validate.measurements.case import Case
     published.held_out(),
     ids=[scenario for scenario, _ in published.held_out()],
 )
-def test_held_out_rows_within_ten_per_cent_or_with_the_reason(
-    scenario: str, row: Case
-) -> None:
+def test_held_out_rows_within_ten_per_cent_or_with_the_reason(scenario: str, row: Case) -> None:
     # A row that is missed says why, and says so only as long as it is missed.
     _, off = published.error(scenario, row)
     assert (abs(off) > published.LIMIT) == (scenario in published.REASONS)

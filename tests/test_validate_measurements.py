@@ -16,6 +16,7 @@ from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.measurements.answer import answer
+from perfsim.validate.measurements.ask import singles_of
 from perfsim.validate.measurements.case import COLUMNS, read_cases
 from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.single import Singles
@@ -82,6 +83,27 @@ def test_a_rate_of_the_same_system_comes_first(tmp_path: Path) -> None:
     path.write_text("\n".join([HEAD, *rows]) + "\n")
     cases = read_cases(path)
     assert Singles(cases).iteration_s(cases[2]) == pytest.approx(0.1)
+
+
+def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "p-{0},DDP,ResNet-50,A100,{1},8,NVLink,{2},,,{3},{4},,{5}"
+    rows = [
+        row.format(1, 1, 64, "iteration_s", 0.3, ""),
+        row.format(2, 2, 64, "iteration_s", 0.25, "calibration"),
+        row.format(3, 2, 64, "exposed_comm_s", 0.05, "calibration"),
+        row.format(4, 8, 64, "iteration_s", 0.4, ""),
+        # Of batch 128 only one half of the pair is marked: one GPU tells.
+        row.format(5, 1, 128, "iteration_s", 0.6, ""),
+        row.format(6, 2, 128, "iteration_s", 0.5, "calibration"),
+        row.format(7, 2, 128, "exposed_comm_s", 0.05, ""),
+        row.format(8, 8, 128, "iteration_s", 0.8, ""),
+    ]
+    path.write_text("\n".join([",".join([*COLUMNS, "role"]), *rows]) + "\n")
+    cases = read_cases(path)
+    singles = singles_of(cases, [])
+    assert singles.iteration_s(cases[3]) == pytest.approx(0.2)
+    assert singles.iteration_s(cases[7]) == pytest.approx(0.6)
 
 
 def test_errors_of_time_and_rate_have_one_sign() -> None:

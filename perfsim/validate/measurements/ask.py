@@ -16,7 +16,7 @@ from perfsim.validate.measurements.fields import nested, parse
 from perfsim.validate.measurements.rules import Rule
 from perfsim.validate.measurements.single import PHASES, Singles, is_single
 
-__all__ = ["Asked", "Told", "ask", "told_of"]
+__all__ = ["Asked", "Told", "ask", "scenario_of", "singles_of", "told_of"]
 
 NEEDED = ("model", "gpu", "method")
 COMPUTATION = "calibrates computation"
@@ -72,19 +72,43 @@ def told_of(case: Case, rules: Sequence[Rule]) -> Told:
     return Told("test", "", fields)
 
 
+def singles_of(cases: Sequence[Case], rules: Sequence[Rule]) -> Singles:
+    """Return what the cases tell of computation, with those that their rows or the rules mark."""
+    marked = {case.id for case in cases if _calibrates(case, rules)}
+    return Singles(cases, marked)
+
+
+def _calibrates(case: Case, rules: Sequence[Rule]) -> bool:
+    role = case.role if case.scenario else told_of(case, rules).role
+    return role == "calibration"
+
+
 def ask(case: Case, rules: Sequence[Rule], singles: Singles, catalog: Catalog) -> Asked:
     """Return the scenario that predicts a case."""
     try:
-        role, reason, told = told_of(case, rules)
-        if role != "test":
-            return Asked(case, role, reason=reason)
-        fields = nested(told, catalog)
-        exclude = _unasked(case, fields)
-        if exclude:
-            return Asked(case, "excluded", reason=exclude)
-        return Asked(case, "test", _with_compute(case, fields, rules, singles, catalog))
+        told = told_of(case, rules)
+        if told.role != "test":
+            return Asked(case, told.role, reason=told.reason)
+        return Asked(case, "test", scenario_of(case, told, rules, singles, catalog))
     except RequestError as error:
         return Asked(case, "excluded", reason=str(error))
+
+
+def scenario_of(
+    case: Case, told: Told, rules: Sequence[Rule], singles: Singles, catalog: Catalog
+) -> Scenario:
+    """Return the scenario of a case, whatever it is for.
+
+    Raises
+    ------
+    RequestError
+        If the case cannot be asked; the message says why.
+    """
+    fields = nested(told.fields, catalog)
+    lacking = _unasked(case, fields)
+    if lacking:
+        raise RequestError(lacking)
+    return _with_compute(case, fields, rules, singles, catalog)
 
 
 def _unasked(case: Case, fields: dict[str, Any]) -> str:

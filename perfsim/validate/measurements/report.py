@@ -16,11 +16,10 @@ from perfsim.prediction import predict
 from perfsim.scenario import Scenario
 from perfsim.uncertainty import NONE, Moves, Uncertainty, of_ratio, uncertainties
 from perfsim.validate.measurements.answer import PHASES, RATIOS, answer
-from perfsim.validate.measurements.ask import Asked, ask
+from perfsim.validate.measurements.ask import Asked, ask, singles_of
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.limits import Miss, limits_of, misses
 from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.single import Singles
 from perfsim.validate.measurements.source import cases_of
 from perfsim.validate.score import score
 
@@ -192,7 +191,7 @@ def validate_measurements(
     if beside is None:
         raise RequestError(f"--measurements: no measurements/{MAP} in any folder of profiles.")
     rules = read_rules(beside)
-    singles = Singles(cases)
+    singles = singles_of(cases, rules)
     asked = [ask(case, rules, singles, catalog) for case in cases]
     asked = only(asked, cluster, method)
     rows, left, known = [], [], uncertainties(catalog)

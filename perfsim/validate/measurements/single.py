@@ -4,7 +4,8 @@ Such a case calibrates: it fixes the computation of the source's other cases, an
 as a test. The nearest one serves: of the same ranks and network, else of the same system, else of
 the same model, GPU and batch; of several, those that stand nearest in the source (the longest
 common beginning of their ``provenance``: the same folder, the same session). A rate of one GPU
-comes before a compute phase.
+comes before a compute phase; before both a step on several GPUs less its exposed communication,
+where both rows of it are marked as calibration: what several GPUs do one GPU need not.
 
 Where the source calibrates computation at other batches only, perfsim's own estimate carries it:
 by as much as the source took longer there than predicted (``Singles.ratio``), it takes longer at
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import log
 from statistics import median
 
@@ -25,6 +26,9 @@ __all__ = ["PHASES", "Singles", "is_single"]
 
 PHASES = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
 """Metrics that are the time of forward and backward, without what communication adds."""
+
+STEP, EXPOSED = "iteration_s", "exposed_comm_s"
+"""Metrics of one run that together tell its step without communication."""
 
 TOLD = re.compile(r"single-GPU value is (\d+(?:\.\d+)?)")
 """A rate on one GPU [samples/s] in a case's notes."""
@@ -42,9 +46,16 @@ def is_single(case: Case) -> bool:
 
 
 class Singles:
-    """The calibrating cases of a table, by what they hold for."""
+    """The calibrating cases of a table, by what they hold for.
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    Parameters
+    ----------
+    cases : all cases of the table
+    marked : ids of those that their row or a rule marks as calibration
+    """
+
+    def __init__(self, cases: Sequence[Case], marked: Collection[str] = ()) -> None:
+        self._without = _without_communication([case for case in cases if case.id in marked])
         self._whole: Known = defaultdict(list)
         self._phase: Known = defaultdict(list)
         self._alike: dict[Key, list[Case]] = defaultdict(list)
@@ -65,8 +76,9 @@ class Singles:
                         self._whole[key].append((case.provenance, batch / case.value))
 
     def iteration_s(self, case: Case) -> float | None:
-        """Return the source's iteration on one GPU [s], the median of several."""
-        return self._nearest(self._whole, case)
+        """Return the source's iteration without communication [s], the median of several."""
+        found = self._nearest(self._without, case)
+        return self._nearest(self._whole, case) if found is None else found
 
     def phase_s(self, case: Case) -> float | None:
         """Return the source's forward and backward [s], the median of several."""
@@ -116,6 +128,29 @@ class Singles:
 
 def _what(case: Case) -> Key:
     return case.group, case.model, case.gpu
+
+
+def _without_communication(cases: Sequence[Case]) -> Known:
+    """Return steps on several GPUs less their exposed communication, where both were measured."""
+    runs: dict[Key, dict[str, Case]] = defaultdict(dict)
+    for case in cases:
+        if case.metric in (STEP, EXPOSED) and case.gpus != "1":
+            runs[_run(case)][case.metric] = case
+    known: Known = defaultdict(list)
+    for told in runs.values():
+        if len(told) == 2 and told[STEP].value > told[EXPOSED].value:
+            for key in _keys(told[STEP]):
+                seconds = told[STEP].value - told[EXPOSED].value
+                known[key].append((told[STEP].provenance, seconds))
+    return known
+
+
+def _run(case: Case) -> Key:
+    """Return what cases of one run share."""
+    return (
+        *(case.provenance, case.system, case.model, case.gpu, case.gpus, case.gpus_per_node),
+        *(case.network, case.batch_per_gpu, case.fusion, case.rank_or_density),
+    )
 
 
 def _keys(case: Case) -> list[Key]:

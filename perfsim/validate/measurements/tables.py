@@ -16,11 +16,10 @@ from pathlib import Path
 from perfsim.catalog import Catalog
 from perfsim.files import write_text
 from perfsim.table import read_table
-from perfsim.validate.measurements.ask import ask, told_of
+from perfsim.validate.measurements.ask import ask, singles_of, told_of
 from perfsim.validate.measurements.case import COLUMNS, SCHEMA, Case, read_cases
 from perfsim.validate.measurements.fields import text_of
 from perfsim.validate.measurements.rules import Rule, read_rules
-from perfsim.validate.measurements.single import Singles
 
 __all__ = ["SOURCES", "SOURCE_COLUMNS", "SOURCE_SCHEMA", "table_of"]
 
@@ -47,7 +46,7 @@ def table_of(told: dict[str, str], cases: list[Case], rules: list[Rule]) -> str:
             out.write(f"# {key}: {told[key]}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(SHIPPED)
-    singles, catalog = Singles(cases), Catalog()
+    singles, catalog = singles_of(cases, rules), Catalog()
     for case in cases:
         asked = ask(case, rules, singles, catalog)
         own = {"role": asked.role, "reason": asked.reason}
