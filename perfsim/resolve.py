@@ -22,6 +22,7 @@ from perfsim.methods import load_method, method_name
 from perfsim.positions import BESIDE, read_positions, registered
 from perfsim.profile import Profile
 from perfsim.profile_file import read_profile
+from perfsim.quantity import Grade
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
@@ -57,6 +58,14 @@ class Resolved:
     def profile(self) -> Profile:
         """The profile as it is on this GPU at this batch size and precision."""
         return self.carried.profile
+
+    @property
+    def grade(self) -> Grade:
+        """What computation rests on: given, measured on this GPU at this batch, or carried."""
+        if self.scenario.single_gpu:
+            return "given"
+        known = self.carried.quantity.kind in ("measured", "published")
+        return "measured" if known and not self.carried.extrapolated else "carried"
 
     def fields(self) -> dict[str, Any]:
         """Return the scenario with every default filled in, as --json prints it."""

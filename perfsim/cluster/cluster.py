@@ -223,6 +223,7 @@ class Cluster(Layout):
             seconds=found.seconds * ratio,
             latency_s=found.latency_s * ratio,
             terms=(replace(term, quantity=quantity, extrapolated=True),),
+            grade="carried",
         )
 
 

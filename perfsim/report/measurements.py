@@ -47,9 +47,12 @@ def print_measurements(report: Report) -> None:
 
 def _line(name: str, rows: list[Row]) -> dict[str, str]:
     found = figures(rows)
-    shares = ("median", "p90", "worst", "bias", "coverage")
+    shares = ("median", "p90", "worst", "bias", "coverage", "half_width")
     return {
         "group": name,
         "rows": str(found["count"]),
-        **{share: "-" if found[share] is None else f"{found[share]:.1%}" for share in shares},
+        **{
+            share.replace("_", " "): "-" if found[share] is None else f"{found[share]:.1%}"
+            for share in shares
+        },
     }

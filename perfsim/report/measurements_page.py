@@ -29,7 +29,7 @@ table { border-collapse: collapse; margin: 1em 0; } th, td { padding: 2px 10px; 
 caption { text-align: left; font-weight: 600; padding: 4px 0; }
 .miss { font-weight: 600; }
 """
-SHARES = ("median", "p90", "worst", "bias", "coverage")
+SHARES = ("median", "p90", "worst", "bias", "coverage", "half_width")
 
 
 def measurements_page(report: Report) -> str:
@@ -64,7 +64,8 @@ pairs of systems that measure more than 10 % apart, {right} are ranked right.</p
 
 
 def _table(title: str, named: dict[str, list[Row]]) -> str:
-    head = "".join(f'<th scope="col">{word}</th>' for word in ("group", "rows", *SHARES))
+    words = ("group", "rows", *(share.replace("_", " ") for share in SHARES))
+    head = "".join(f'<th scope="col">{word}</th>' for word in words)
     lines = []
     for name, rows in sorted(named.items()):
         found = figures(rows)

@@ -78,6 +78,11 @@ class Case:
         text = getattr(self, column)
         return int(text) if text.isdecimal() and int(text) > 0 else None
 
+    @property
+    def origin(self) -> str:
+        """The source with all its parts: what stands before the id's first hyphen."""
+        return self.id.partition("-")[0]
+
 
 TEXTS = tuple(field.name for field in fields(Case) if field.name != "value")
 

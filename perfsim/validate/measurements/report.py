@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError, unknown
 from perfsim.prediction import predict
-from perfsim.validate.measurements.answer import PHASES, answer
+from perfsim.scenario import Scenario
+from perfsim.uncertainty import NONE, Moves, Uncertainty, of_ratio, uncertainties
+from perfsim.validate.measurements.answer import PHASES, RATIOS, answer
 from perfsim.validate.measurements.ask import Asked, ask, singles_of
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.limits import Miss, limits_of, misses
@@ -35,7 +37,8 @@ SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
 class Row:
     """One case with what is predicted for it; ``error`` is that of the time, signed.
 
-    ``cluster`` names its networks: the one between nodes, the one inside a node.
+    ``cluster`` names its networks: the one between nodes, the one inside a node; ``moves`` is how
+    far what is predicted moves with each part that it rests on.
     """
 
     case: Case
@@ -44,11 +47,18 @@ class Row:
     predicted: float
     interval: tuple[float, float]
     error: float
+    moves: Moves = field(default_factory=dict)
 
     @property
     def inside(self) -> bool:
         """Whether the measured value lies inside the predicted 90 % interval."""
         return self.interval[0] <= self.case.value <= self.interval[1]
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval, as a part of what is predicted; zero where none is known."""
+        low, high = self.interval
+        return (high - low) / 2 / self.predicted if self.predicted else 0.0
 
 
 @dataclass(frozen=True)
@@ -139,11 +149,16 @@ class Report:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float | int | None]:
-    """Return count, median, p90 and worst absolute error, signed bias, and coverage."""
+    """Return count, median, p90 and worst absolute error, signed bias, coverage and half-width.
+
+    Coverage and the median half-width of the interval are those of rows that have one.
+    """
+    known = [row for row in rows if row.half_width > 0]
     return {
         **score(abs(row.error) for row in rows).as_dict(),
         "bias": mean(row.error for row in rows) if rows else None,
-        "coverage": mean(row.inside for row in rows) if rows else None,
+        "coverage": mean(row.inside for row in known) if known else None,
+        "half_width": median(row.half_width for row in known) if known else None,
     }
 
 
@@ -179,22 +194,37 @@ def validate_measurements(
     singles = singles_of(cases, rules)
     asked = [ask(case, rules, singles, catalog) for case in cases]
     asked = only(asked, cluster, method)
-    rows, left = [], []
+    rows, left, known = [], [], uncertainties(catalog)
     for one in asked:
         if one.scenario is None:
             left.append(one)
             continue
         try:
-            prediction = predict(one.scenario, catalog)
+            rows.append(_row(one.case, one.cluster, one.scenario, catalog, known))
         except RequestError as error:
             left.append(Asked(one.case, "excluded", reason=str(error)))
-            continue
-        (value, low, high), off = answer(one.case.metric, one.case.value, prediction)
-        rows.append(Row(one.case, one.scenario.method, one.cluster, value, (low, high), off))
     report = Report(rows, left)
     found = [(row.case.id, row.case.metric, abs(row.error)) for row in rows]
     report.missed.extend(misses(limits_of(catalog), found))
     return report
+
+
+def _row(
+    case: Case,
+    cluster: tuple[str, str],
+    scenario: Scenario,
+    catalog: Catalog,
+    known: Mapping[str, Uncertainty],
+) -> Row:
+    """Return a case with its prediction, whose interval its own source had no part in."""
+    prediction = predict(scenario, catalog)
+    moves = of_ratio(prediction.moves) if case.metric in RATIOS else prediction.moves
+    own = known.get(case.origin, known.get(NONE))
+    if own is not None:
+        interval = own.interval(moves, prediction.iteration_s)
+        prediction = replace(prediction, iteration_s_interval=interval)
+    (value, low, high), off = answer(case.metric, case.value, prediction)
+    return Row(case, scenario.method, cluster, value, (low, high), off, moves)
 
 
 def only(asked: Sequence[Asked], cluster: str | None, method: str | None) -> list[Asked]:

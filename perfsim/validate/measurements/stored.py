@@ -19,7 +19,7 @@ __all__ = ["RECORD", "Stored", "read_stored", "text_of", "worse"]
 
 SCHEMA = "perfsim/validation-record/1"
 RECORD = "record.csv"
-COLUMNS = ("by", "name", "rows", "median", "p90", "worst", "bias", "coverage")
+COLUMNS = ("by", "name", "rows", "median", "p90", "worst", "bias", "coverage", "half_width")
 POINT = 0.01
 """A group that is worse by more than this has become worse."""
 
