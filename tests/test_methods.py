@@ -210,7 +210,7 @@ def test_topk_keeps_at_least_one() -> None:
         ("powersgd", {"rank": "0"}, ["--set rank", "at least 1"]),
         ("acpsgd", {"rank": "1.5"}, ["--set rank", "'1.5'", "whole number"]),
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
-        ("bsp", {"rank": "4"}, ["no 'rank'", "none"]),
+        ("bsp", {"rank": "4"}, ["no 'rank'", "write_back"]),
         ("topk", {"kernel": "fast"}, ["--set kernel", "'old' or 'new'"]),
         ("dcg", {}, ["--method", "'dcg'", "did you mean 'dgc'"]),
     ],
