@@ -40,8 +40,8 @@ class Horovod(Ssgd):
     (``synchronize`` in its step), so that nothing is queued on the GPU when it launches the update:
     this takes no less than its launches. PyTorch before 2.0 goes parameter by parameter: SGD with
     momentum and weight decay clears the gradient, adds the decay, scales the momentum, adds to it
-    and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow), or an engine
-    that takes the reductions among its own operations (MXNet): 0.
+    and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow), or an
+    engine that takes the reductions among its own operations (MXNet): 0.
 
     ``message_us`` and the coordinator's work: `perfsim.agreement`.
     """

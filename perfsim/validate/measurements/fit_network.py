@@ -5,8 +5,8 @@ NETWORK.toml --out profiles/networks`` is the maintainers' command. The rows are
 rules mark ``calibrates = "the network ..."``: exposed communication at the smallest batch. First
 the rate inside a node is searched on the rows of one node, then the rate between nodes on the
 others, each for the least absolute deviations of the time (robust: one run that was disturbed does
-not pull it), with `predict` as the model. Latencies stay those
-of the start; the tree's rate keeps its ratio to the ring's.
+not pull it), with `predict` as the model. Latencies stay those of the start; the tree's rate keeps
+its ratio to the ring's.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def _fitted(table: Table, of: str, rows: Sequence[Row], path: Path, source: str)
         "range": [f"{sizes[0]:.0f}B", f"{sizes[-1]:.0f}B"],
         "residual": f"{min(3.0, off[math.ceil(0.9 * len(off)) - 1]):.1%}",
         "source": f"exposed communication of {source}, rows {names}; least absolute"
-        " deviations of the time predicted; residual: 90th percentile of |predicted - measured| over all communication",
+        " deviations of the time predicted; residual: 90th percentile of |predicted - measured|"
+        " over all communication",
     }
     fitted = _with_rate(table, of, rate)
     for link in fitted["link"]:
