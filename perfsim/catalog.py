@@ -17,8 +17,9 @@ BESIDE = {
     "models": (".positions.csv",),
     "devices": (".kernels.csv", ".anchors.csv"),
     "networks": (".curves.csv",),
+    "measurements": ("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),
 }
-"""What may lie beside a file of the same name."""
+"""What may lie beside a file of the same name, and in the folder of measurements beside tables."""
 
 
 def shipped(folder: str = "profiles") -> Path:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfsim.cluster.cluster import Cluster
 from perfsim.device import Device
+from perfsim.errors import RequestError
 from perfsim.kernel import Kernel
 from perfsim.library import AUTO
 from perfsim.profile import Profile
-from perfsim.quantity import Cost
-from perfsim.stage import Group, Send
+from perfsim.quantity import Cost, Quantity, Term
+from perfsim.stage import Compute, Group, Job, Send
 from perfsim.world import World
 
 __all__ = ["Costs"]
@@ -29,20 +30,48 @@ class Costs:
     ----------
     algorithm : of all-reduces among all ranks that name none themselves
     protocol : of everything that is sent
+    kernel_factor : on every kernel's cost
     """
 
     device: Device
     cluster: Cluster
     algorithm: str = AUTO
     protocol: str = AUTO
+    kernel_factor: float = 1.0
     _kernels: dict[Kernel, Cost] = field(default_factory=dict, repr=False)
 
     def kernel(self, kernel: Kernel) -> Cost:
         """Return what a kernel costs."""
         cost = self._kernels.get(kernel)
         if cost is None:
-            cost = self._kernels[kernel] = self.device.cost(kernel)
+            cost = self._kernels[kernel] = self._scaled(self.device.cost(kernel))
         return cost
+
+    def held(self, seconds: float, jobs: Iterable[Job]) -> Costs:
+        """Return these costs with kernels such that those of ``jobs`` take ``seconds`` in all.
+
+        Raises
+        ------
+        RequestError
+            If the jobs run no kernel.
+        """
+        parts = [part for job in jobs for part in (*job.stages, *job.after)]
+        kernels = [one for part in parts if isinstance(part, Compute) for one in part.kernels]
+        modelled_s = sum(self.kernel(kernel).seconds for kernel in kernels)
+        if modelled_s <= 0:
+            raise RequestError(
+                "--single-gpu-kernels: the method runs no kernels of its own here; leave it out."
+            )
+        return replace(self, kernel_factor=seconds / modelled_s, _kernels={})
+
+    def _scaled(self, cost: Cost) -> Cost:
+        factor = self.kernel_factor
+        if factor == 1.0:
+            return cost
+        given = "given with the scenario (single_gpu_kernels) over what device files say"
+        term = Term("kernels of the method, times", Quantity(factor, "", "measured", given))
+        seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
+        return replace(cost, seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
 
     def kernels(self, kernels: Iterable[Kernel]) -> list[tuple[Kernel, int, Cost]]:
         """Return each different kernel, how often it runs, and what it costs once."""

@@ -17,7 +17,7 @@ from perfsim.curve import ANY, Curve, read_kernels, read_off
 from perfsim.device_file import read_device_file
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.kernel import Kernel
-from perfsim.quantity import Cost, Quantity, Term, weakest
+from perfsim.quantity import Cost, Grade, Quantity, Term, weakest
 from perfsim.units import format_bytes, format_count, format_rate, format_seconds
 
 __all__ = ["Device", "load_device", "read_device"]
@@ -93,7 +93,9 @@ class Device:
                 return self._built(kernel, latency_s)
             seconds, quantity, outside = self._scaled(kernel, source)
         term = Term(f"kernel {kernel.name} at {kernel.elements:,} elements", quantity, outside)
-        return Cost(seconds, min(latency_s, seconds), spread=quantity.spread, terms=(term,))
+        grade: Grade = "measured" if kernel.name in self.points and not outside else "modelled"
+        latency_s = min(latency_s, seconds)
+        return Cost(seconds, latency_s, spread=quantity.spread, terms=(term,), grade=grade)
 
     def describe(self) -> dict[str, str]:
         """Return what is known of this GPU, in words with units."""

@@ -10,6 +10,7 @@ from perfsim.plan import Plan
 from perfsim.quantity import Term
 from perfsim.resolve import Resolved
 from perfsim.simulate.timeline import Timeline
+from perfsim.uncertainty import Uncertainty
 from perfsim.units import format_bytes, format_rate
 
 __all__ = ["notes_of"]
@@ -21,11 +22,12 @@ def notes_of(
     timelines: Sequence[Timeline],
     outside: Iterable[Term],
     held_bytes: float,
+    known: Uncertainty | None,
 ) -> list[str]:
     """Return the notes of a prediction.
 
     ``outside`` are the numbers used beyond the range that they were measured in, ``held_bytes``
-    what a GPU holds.
+    what a GPU holds, ``known`` the record that the interval is made of, if any.
     """
     cluster = resolved.cluster
     notes = list(resolved.notes)
@@ -55,7 +57,8 @@ def notes_of(
             f"Backward is taken {resolved.scenario.overlap_slowdown:g} times as long beside"
             " communication (overlap_slowdown)."
         )
-    return [*notes, *_network_notes(resolved), _interval_note(resolved, plans)]
+    interval = known.words() if known else _interval_note(resolved, plans)
+    return [*notes, *_network_notes(resolved), interval]
 
 
 def _network_notes(resolved: Resolved) -> list[str]:
@@ -111,7 +114,7 @@ def _asked_notes(resolved: Resolved) -> list[str]:
 
 
 def _interval_note(resolved: Resolved, plans: Sequence[Plan]) -> str:
-    """Return what the interval comes from, and which costs add nothing to it."""
+    """Return what the interval comes from without a record, and which costs add nothing to it."""
     known = resolved.carried.quantity.spread is not None
     missing = [] if known else ["the single-GPU iteration"]
     unknown = {

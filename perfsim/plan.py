@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfsim.quantity import Term
+from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
 
@@ -17,12 +17,14 @@ class Charge:
     """What one task's duration is made of, for what-ifs and intervals.
 
     ``cause`` is compute, network, compression, second_order or waiting; ``latency_s`` is the part
-    that no bandwidth shrinks; ``spread`` the relative 90 % half-width of the duration.
+    that no bandwidth shrinks; ``spread`` the relative 90 % half-width of the duration; ``grade``
+    whether such a cost was measured, carried or modelled (see ``Cost``).
     """
 
     cause: str
     latency_s: float = 0.0
     spread: float | None = None
+    grade: Grade = "modelled"
 
 
 WORK = Charge("compute")

@@ -19,7 +19,8 @@ from perfsim.scenario import Scenario
 from perfsim.schedule import schedule
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
-from perfsim.whatif import bottleneck, interval, steady_s
+from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
+from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 
 __all__ = ["SCHEMA", "Prediction", "predict"]
 
@@ -34,7 +35,8 @@ class Prediction:
     """What perfsim answers; `to_dict` is the object that ``predict --json`` prints.
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast;
-    ``timelines`` has one for each round of the method's period.
+    ``timelines`` has one for each round of the method's period; ``moves`` is how far the iteration
+    moves with each part that it rests on.
     """
 
     scenario: dict[str, Any]
@@ -51,6 +53,7 @@ class Prediction:
     notes: list[str]
     terms: list[Term]
     timelines: list[Timeline]
+    moves: Moves
 
     @property
     def speedup(self) -> float:
@@ -92,22 +95,26 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     DataError
         If a data file is damaged.
     """
-    resolved = resolve(scenario, catalog or Catalog())
+    catalog = catalog or Catalog()
+    resolved = resolve(scenario, catalog)
     plans = _plans(resolved, resolved.method)
     timelines = [run(plan) for plan in plans]
-    iteration_s = steady_s(plans)
-    carried, profile = resolved.carried, resolved.profile
+    iteration_s = mean_s(plans, timelines)
+    profile = resolved.profile
     memory_bytes, terms = _memory(resolved, plans), _terms(plans)
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
     baseline_s = steady_s(_plans(resolved, None))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
+    communication = _mean(plans, [timeline.communication() for timeline in timelines])
+    moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
+    known = uncertainties(catalog).get(NONE)
     alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
     return Prediction(
         scenario=resolved.fields(),
         iteration_s=iteration_s,
-        iteration_s_interval=interval(plans, iteration_s, carried.quantity.spread),
+        iteration_s_interval=_interval(known, resolved, plans, iteration_s, moved),
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
         baseline_s=baseline_s,
@@ -115,15 +122,29 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         communication={
             "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
             "calls": sum(plan.count * plan.calls for plan in plans) / period,
-            **_mean(plans, [timeline.communication() for timeline in timelines]),
+            **communication,
         },
         memory_bytes=memory_bytes,
         bottleneck=held_back,
         worth=worth,
-        notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values())),
+        notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known),
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
         timelines=timelines,
+        moves=moved,
     )
+
+
+def _interval(
+    known: Uncertainty | None,
+    resolved: Resolved,
+    plans: Sequence[Plan],
+    iteration_s: float,
+    moved: Moves,
+) -> tuple[float, float]:
+    """Return the 90 % interval as the record has it; without one, as costs scatter [s]."""
+    if known is None:
+        return interval(plans, iteration_s, resolved.carried.quantity.spread)
+    return known.interval(moved, iteration_s)
 
 
 def _mean(plans: Sequence[Plan], parts: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -172,6 +193,7 @@ def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
         overlap_slowdown=scenario.overlap_slowdown,
         limit_bytes=resolved.limit_bytes,
         fusion_options=scenario.fusion_options,
+        kernels_s=resolved.kernels_s,
     )
 
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from perfsim.units import format_rate, format_seconds
 
-__all__ = ["KINDS", "Cost", "Kind", "Quantity", "Term", "weakest"]
+__all__ = ["KINDS", "Cost", "Grade", "Kind", "Quantity", "Term", "weakest"]
 
 Kind = Literal["measured", "published", "fitted", "derived"]
+Grade = Literal["given", "measured", "carried", "modelled"]
 
 KINDS: tuple[Kind, ...] = ("measured", "published", "fitted", "derived")
 """From the strongest to the weakest ground for a number."""
@@ -67,7 +68,8 @@ class Cost:
 
     ``latency_s`` is the part that does not shrink when bandwidth grows; ``sent_bytes`` is what
     one GPU sends. ``terms`` names the quantities used; ``spread`` is the relative 90 %
-    half-width of ``seconds``, None where unknown.
+    half-width of ``seconds``, None where unknown; ``grade`` says whether such a cost was measured
+    here, carried from where it was, or made of the parts of a model.
     """
 
     seconds: float
@@ -75,6 +77,7 @@ class Cost:
     sent_bytes: float = 0.0
     spread: float | None = None
     terms: tuple[Term, ...] = ()
+    grade: Grade = "modelled"
 
 
 def weakest(kinds: list[Kind]) -> Kind:

@@ -12,6 +12,7 @@ from perfsim.methods import method_class, method_names
 from perfsim.own_fusion import WHY_KEPT, check_fusion_options, for_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import Scenario
+from perfsim.uncertainty import NONE, Uncertainty, uncertainties
 
 __all__ = ["CAVEAT", "SCHEMA", "Ranking", "rank"]
 
@@ -31,13 +32,15 @@ class Ranking:
     """Predictions of all methods that apply, fastest first, and why the others do not.
 
     ``errors`` is the recorded median error of each method, as a fraction; ``kept`` has, by flag of
-    fusion, the methods to which it does not apply, which keep their own.
+    fusion, the methods to which it does not apply, which keep their own; ``known`` the record of
+    what predictions rest on.
     """
 
     predictions: dict[str, Prediction]
     refused: dict[str, str]
     errors: dict[str, float] = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
+    known: Uncertainty | None = None
 
     @property
     def winner(self) -> str:
@@ -53,19 +56,27 @@ class Ranking:
     def undecided(self) -> list[str]:
         """Return the methods that may be as fast as the winner.
 
-        Their 90 % interval reaches into the winner's, or they are behind by no more than such
-        predictions have been wrong: the median error of the record of either method, that of all
-        methods where one has none.
+        They are behind by no more than what both rest on may be off (see ``reach``; without a
+        record, their 90 % interval reaches into the winner's), or by no more than such predictions
+        have been wrong: the median error of the record of either method, that of all methods where
+        one has none.
         """
-        first, *others = self.predictions.items()
-        high = first[1].iteration_s_interval[1]
+        first, *others = self.predictions
         found = []
-        for name, one in others:
-            behind = one.iteration_s / first[1].iteration_s - 1.0
-            near = behind <= max(self.known_error(first[0]), self.known_error(name))
-            if near or one.iteration_s_interval[0] <= high:
+        for name in others:
+            near = self._behind(name) <= max(self.known_error(first), self.known_error(name))
+            if near or self._within_reach(name):
                 found.append(name)
         return found
+
+    def _behind(self, name: str) -> float:
+        return self.predictions[name].iteration_s / self.predictions[self.winner].iteration_s - 1.0
+
+    def _within_reach(self, name: str) -> bool:
+        one, first = self.predictions[name], self.predictions[self.winner]
+        if self.known is None:
+            return one.iteration_s_interval[0] <= first.iteration_s_interval[1]
+        return self._behind(name) <= self.known.reach(first.moves, one.moves)
 
     def known_error(self, method: str) -> float:
         """Return the recorded median error of a method; that of all where it has no record."""
@@ -99,12 +110,12 @@ class Ranking:
         close = self.undecided()
         if close:
             return (
-                f"{text}; not decided: {', '.join(close)} may be as fast, by their intervals or by"
-                f" how wrong such predictions have been.{left}"
+                f"{text}; not decided: {', '.join(close)} may be as fast, by what both rest on or"
+                f" by how wrong such predictions have been.{left}"
             )
         return (
             f"{text}; further than such predictions have been wrong in the median"
-            f" ({self.known_error(self.winner):.0%}), and the 90 % intervals do not overlap.{left}"
+            f" ({self.known_error(self.winner):.0%}), and than what both rest on may be off.{left}"
         )
 
     def left_out(self) -> dict[str, list[str]]:
@@ -196,7 +207,7 @@ def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
     path = catalog.beside("methods", "", RECORD)
     errors = {line.method: line.median_error for line in read_record(path)} if path else {}
     ranked = {name: found[name] for name in sorted(found, key=place)}
-    return Ranking(ranked, refused, errors, kept)
+    return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NONE))
 
 
 def _short(name: str, reason: str) -> str:

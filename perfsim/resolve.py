@@ -22,8 +22,9 @@ from perfsim.methods import load_method, method_name
 from perfsim.positions import BESIDE, read_positions, registered
 from perfsim.profile import Profile
 from perfsim.profile_file import read_profile
+from perfsim.quantity import Grade
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
-from perfsim.units import parse_bytes, parse_iteration
+from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 __all__ = ["Resolved", "find_profile", "model_names", "resolve"]
 
@@ -48,9 +49,23 @@ class Resolved:
     notes: list[str]
 
     @property
+    def kernels_s(self) -> float | None:
+        """What the method's kernels take in an iteration on one GPU, where that was given [s]."""
+        given = self.scenario.single_gpu_kernels
+        return None if given is None else parse_seconds(given, "--single-gpu-kernels")
+
+    @property
     def profile(self) -> Profile:
         """The profile as it is on this GPU at this batch size and precision."""
         return self.carried.profile
+
+    @property
+    def grade(self) -> Grade:
+        """What computation rests on: given, measured on this GPU at this batch, or carried."""
+        if self.scenario.single_gpu:
+            return "given"
+        known = self.carried.quantity.kind in ("measured", "published")
+        return "measured" if known and not self.carried.extrapolated else "carried"
 
     def fields(self) -> dict[str, Any]:
         """Return the scenario with every default filled in, as --json prints it."""
@@ -79,6 +94,7 @@ class Resolved:
             "overlap": scenario.overlap,
             "overlap_slowdown": scenario.overlap_slowdown,
             "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
+            "single_gpu_kernels_s": self.kernels_s,
             "profile": Path(self.profile.path).name,
         }
 

@@ -13,7 +13,7 @@ from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
 from perfsim.toml_file import read_toml
-from perfsim.units import parse_bytes, parse_iteration
+from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 __all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
 
@@ -29,7 +29,8 @@ class Scenario(BaseModel):
     ``perfsim.prediction`` resolves them and says so. ``options`` are the method's own;
     ``fusion_options`` the fusion policy's. ``single_gpu`` is the iteration on one GPU as the user
     measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
-    say.
+    say; ``single_gpu_kernels`` is how long the method's kernels take there, which device files say
+    else.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +54,7 @@ class Scenario(BaseModel):
     overlap: bool = True
     overlap_slowdown: float = Field(1.0, ge=1, le=10)
     single_gpu: str | None = None
+    single_gpu_kernels: str | None = None
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     fusion_options: dict[str, str] = Field(default_factory=dict)
 
@@ -101,6 +103,14 @@ class Scenario(BaseModel):
     def _timed_single_gpu(cls, value: str | None) -> str | None:
         if value is not None and not TIME.holds(parse_iteration(value, 1, "--single-gpu")):
             raise RequestError(f"--single-gpu: {shown(value)} is outside {TIME.words}.")
+        return value
+
+    @field_validator("single_gpu_kernels")
+    @classmethod
+    def _timed_kernels(cls, value: str | None) -> str | None:
+        flag = "--single-gpu-kernels"
+        if value is not None and not TIME.holds(parse_seconds(value, flag)):
+            raise RequestError(f"{flag}: {shown(value)} is outside {TIME.words}.")
         return value
 
     @model_validator(mode="after")

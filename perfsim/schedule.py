@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from perfsim.cluster.cluster import Cluster
 from perfsim.costs import Costs
 from perfsim.device import Device
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import FusionContext, FusionPolicy
+from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
 from perfsim.issue import issue
 from perfsim.method import Method
 from perfsim.plan import Plan
@@ -31,6 +32,7 @@ def schedule(
     overlap_slowdown: float = 1.0,
     limit_bytes: float | None = None,
     fusion_options: Mapping[str, str] | None = None,
+    kernels_s: float | None = None,
 ) -> list[Plan]:
     """Return a plan for each round of ``method``'s period on ``cluster``.
 
@@ -40,6 +42,8 @@ def schedule(
     overlap_slowdown : factor on backward tasks when communication runs beside them (the gamma
         of Agarwal et al. 2022, arXiv 2103.00543, section 4)
     limit_bytes : bucket size asked for, None for the policy's own default
+    kernels_s : what the method's kernels take in an iteration that exchanges, on one GPU, where
+        that was measured: kernels here cost as much longer as these
 
     Raises
     ------
@@ -53,10 +57,7 @@ def schedule(
         raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
     gradients = profile.in_ready_order()
 
-    def jobs(iteration: int) -> list[Job]:
-        if cluster.gpus == 1 or iteration == LOCAL:
-            return []
-
+    def fused(iteration: int) -> list[Bucket]:
         def message_bytes(gradient: Gradient) -> float:
             return method.message_bytes(gradient, iteration)
 
@@ -66,9 +67,21 @@ def schedule(
             message_bytes=message_bytes,
             all_reduce_s=lambda size: costs.collective("all_reduce", size).seconds,
             options=fusion_options or {},
+            agreement_s=lambda tensors: method.agreement_s(tensors, world),
         )
-        return method.jobs(fuse(gradients, context), world, iteration)
+        return list(fuse(gradients, context))
 
+    def jobs(iteration: int) -> list[Job]:
+        if cluster.gpus == 1 or iteration == LOCAL:
+            return []
+        return method.jobs(fused(iteration), world, iteration)
+
+    if kernels_s is not None and cluster.gpus > 1:
+        exchanging = (one for part in method.rounds() for one in part.iterations if one != LOCAL)
+        first = next(exchanging)
+        alone = replace(world, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0)
+        costs = costs.held(kernels_s, method.jobs(fused(first), alone, first))
+        world = costs.world(profile)
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     return [
         issue(

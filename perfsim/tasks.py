@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfsim.costs import Costs
 from perfsim.course import Course, Late
 from perfsim.plan import WORK, Charge, Plan
+from perfsim.quantity import Grade
 from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 from perfsim.stage import Compute, Send
 
@@ -73,7 +74,7 @@ class Tasks:
             if stage.collective == "all_gather":
                 self.plan.gathered_bytes += stage.size_bytes
         self.plan.note(cost.terms, stage.size_bytes)
-        charge = Charge("network", cost.latency_s, cost.spread)
+        charge = Charge("network", cost.latency_s, cost.spread, cost.grade)
         ahead = stage.credit_bytes
         return self.add(
             f"{stage.collective} {name}",
@@ -89,14 +90,16 @@ class Tasks:
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:
         """Add the kernels of a stage as one task."""
-        seconds = latency_s = spread_s = 0.0
+        seconds = latency_s = spread_s = known_s = 0.0
         for kernel, count, cost in self.costs.kernels(stage.kernels):
             self.plan.note(cost.terms, kernel.elements)
             seconds += count * cost.seconds
             latency_s += count * cost.latency_s
             spread_s += count * cost.seconds * (cost.spread or 0.0)
+            known_s += count * cost.seconds * (cost.grade == "measured")
         cause = "second_order" if stage.kind == "second_order" else "compression"
-        charge = Charge(cause, latency_s, spread_s / seconds if spread_s else None)
+        grade: Grade = "measured" if known_s > seconds / 2 else "modelled"
+        charge = Charge(cause, latency_s, spread_s / seconds if spread_s else None, grade)
         return self.add(f"{stage.kind} {name}", stage.stream, stage.kind, seconds, after, charge)
 
     def close(self, done: Sequence[Mapping[str, Course]]) -> None:

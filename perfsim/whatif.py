@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import hypot
+from math import hypot, log1p, log2, sqrt
 
 from perfsim.plan import Charge, Plan, run
+from perfsim.quantity import Grade
 from perfsim.simulate.timeline import Timeline
 
-__all__ = ["BOTTLENECKS", "bottleneck", "changed", "halved", "interval", "steady_s"]
+__all__ = [
+    "BOTTLENECKS",
+    "bottleneck",
+    "changed",
+    "halved",
+    "interval",
+    "mean_s",
+    "moves",
+    "steady_s",
+]
 
 BOTTLENECKS = ("compute", "bandwidth", "latency", "compression", "second_order")
 """The causes that can hold an iteration back."""
+
+
+PART_OF = {
+    "compute": "compute",
+    "network": "network",
+    "compression": "kernels",
+    "second_order": "kernels",
+}
+"""What a task is charged to, and the part of the uncertainty that it belongs to."""
 
 
 Change = Callable[[float, Charge], float]
@@ -21,10 +40,16 @@ Change = Callable[[float, Charge], float]
 
 def steady_s(plans: Sequence[Plan], change: Change | None = None) -> float:
     """Return the mean iteration of all rounds [s], with the tasks' durations changed if asked."""
-    total_s = 0.0
-    for plan in plans:
-        timeline = run(plan) if change is None else _run_changed(plan, change)
-        total_s += plan.count * float(timeline.period_s)
+    timelines = [run(plan) if change is None else _run_changed(plan, change) for plan in plans]
+    return mean_s(plans, timelines)
+
+
+def mean_s(plans: Sequence[Plan], timelines: Sequence[Timeline]) -> float:
+    """Return the mean iteration of all rounds [s], from the timeline of each."""
+    total_s = sum(
+        plan.count * float(timeline.period_s)
+        for plan, timeline in zip(plans, timelines, strict=True)
+    )
     return total_s / sum(plan.iterations for plan in plans)
 
 
@@ -61,14 +86,23 @@ def bottleneck(plans: Sequence[Plan], iteration_s: float) -> tuple[str, dict[str
     The worth of a cause is the share of the iteration that would be saved if it were twice as
     fast; the bottleneck is the cause worth most.
     """
-    worth = {cause: 1.0 - steady_s(plans, halved(cause)) / iteration_s for cause in BOTTLENECKS}
+    worth = {
+        cause: 1.0 - steady_s(plans, halved(cause)) / iteration_s if _charged(plans, cause) else 0.0
+        for cause in BOTTLENECKS
+    }
     return max(worth, key=lambda cause: worth[cause]), worth
+
+
+def _charged(plans: Sequence[Plan], cause: str) -> bool:
+    """Say whether any task is charged to a cause: halving another changes nothing."""
+    of = "network" if cause in ("bandwidth", "latency") else cause
+    return any(charge.cause == of for plan in plans for charge in plan.charges)
 
 
 def interval(
     plans: Sequence[Plan], iteration_s: float, compute_spread: float | None
 ) -> tuple[float, float]:
-    """Return the 90 % interval that the spreads of the plans' costs give [s].
+    """Return the interval that the spreads of the plans' costs give [s], where no record tells.
 
     Computation, network and kernels are moved by their spread one at a time, all tasks of a
     cause together, and the deviations add in quadrature, each side by itself.
@@ -85,6 +119,59 @@ def interval(
         below = hypot(below, max(0.0, iteration_s - min(ends)))
         above = hypot(above, max(0.0, max(ends) - iteration_s))
     return max(0.0, iteration_s - below), iteration_s + above
+
+
+def moves(
+    plans: Sequence[Plan],
+    iteration_s: float,
+    worth: Mapping[str, float],
+    compute: Grade,
+    hidden_s: float,
+) -> dict[str, tuple[float, float]]:
+    """Return how far an iteration moves with each part that it rests on (see ``Moves``).
+
+    All tasks of a cause are taken half and twice as long; what the iteration loses or gains, in
+    powers of two, is divided among the grades of evidence by time, as variances are.
+
+    Parameters
+    ----------
+    worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
+    compute : what computation rests on
+    hidden_s : communication beside computation; the iteration is longer by it where it shows
+    """
+    found = {"other": (1.0, 1.0), "hidden": (0.0, log1p(hidden_s / iteration_s))}
+    for cause, name in PART_OF.items():
+        parts = _seconds(plans, cause, compute)
+        total_s = sum(parts.values())
+        if not total_s:
+            continue
+        saved = worth.get(cause)
+        if saved is None:
+            saved = 1.0 - steady_s(plans, _stretched(cause, 0.5)) / iteration_s
+        longer = steady_s(plans, _stretched(cause, 2.0)) / iteration_s
+        for grade, part_s in parts.items():
+            share = sqrt(part_s / total_s)
+            faster, slower = found.get(f"{name}_{grade}", (0.0, 0.0))
+            found[f"{name}_{grade}"] = (
+                hypot(faster, share * max(0.0, -log2(1.0 - saved))),
+                hypot(slower, share * max(0.0, log2(longer))),
+            )
+    return found
+
+
+def _stretched(cause: str, factor: float) -> Change:
+    return lambda duration_s, charge: duration_s * (factor if charge.cause == cause else 1.0)
+
+
+def _seconds(plans: Sequence[Plan], cause: str, compute: Grade) -> dict[str, float]:
+    """Return how long the tasks of a cause take, by what that rests on [s]."""
+    found: dict[str, float] = {}
+    for plan in plans:
+        for task, charge in zip(plan.graph.tasks, plan.charges, strict=True):
+            if charge.cause == cause:
+                grade = compute if cause == "compute" else charge.grade
+                found[grade] = found.get(grade, 0.0) + plan.count * float(task.duration_s)
+    return found
 
 
 def _moved(cause: str, sign: float, compute_spread: float | None) -> Change:

@@ -20,12 +20,15 @@ from perfsim.report.claims import claim_rows
 from perfsim.scenario import make_scenario
 from perfsim.table import read_table
 from perfsim.validate.claims import validate_claims
+from perfsim.validate.measurements.stored import SCHEMA as STORED
 
 README = Path(__file__).parents[1] / "README.md"
 MAIN = "predict --model resnet50 --gpus 64 --net 1gbe --method dgc"
 SHOWN = ("ssgd", "signsgd", "topk", "dgc", "powersgd", "acpsgd")
 NETWORKS = ("1gbe", "10gbe", "ib100")
 BAR = 40
+FORMS = ("{:.1%}", "{:.1%}", "{:+.1%}", "{:.0%}")
+"""Of median, p90, bias and coverage."""
 
 
 def picture() -> str:
@@ -77,7 +80,7 @@ def accuracy() -> str:
         predicted, off = published.error(scenario, row)
         reason = published.REASONS.get(scenario, "")
         lines.append(
-            f"| `{scenario}` | {row.value:,.0f} +-{row.deviation:.0f} |"
+            f"| `{scenario}` | {row.value:,.0f} +-{published.deviation(row):.0f} |"
             f" {predicted:,.0f} | {off:+.1%} | {reason} |"
         )
     return "\n".join(lines)
@@ -87,6 +90,23 @@ def table_of(found: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
     """Return some columns of rows as a table."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in found]
+    return "\n".join(lines)
+
+
+def validation() -> str:
+    """Return the errors of published iterations by source, from the stored summary of all rows."""
+    path = shipped() / "measurements" / "summary.csv"
+    lines = [
+        "| source | rows | median | p90 | bias | in the 90 % interval |",
+        "|---|---|---|---|---|---|",
+    ]
+    for _, cells in read_table(path, STORED, ("by", "name", "rows", "median", "p90")):
+        if cells["by"] not in ("all", "source"):
+            continue
+        name = "all whole iterations" if cells["by"] == "all" else cells["name"]
+        shares = [float(cells[one]) for one in ("median", "p90", "bias", "coverage")]
+        told = [form.format(one) for form, one in zip(FORMS, shares, strict=True)]
+        lines.append(f"| {name} | {cells['rows']} | {' | '.join(told)} |")
     return "\n".join(lines)
 
 
@@ -130,6 +150,7 @@ def generated() -> str:
         "picture": picture(),
         "screen": screen(),
         "published": accuracy(),
+        "validation": validation(),
         "carried": block(leave_one_out.summary(leave_one_out.errors())),
         "collectives": collectives(),
         "methods": table_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import gradient, hand_device, profile, ring_cluster
+from builders import bucket, gradient, hand_device, profile, ring_cluster
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +18,8 @@ from perfsim.errors import RequestError
 from perfsim.fusion.bucket import FusionContext
 from perfsim.kernel import elementwise
 from perfsim.levels import in_rows_and_columns
-from perfsim.method import Send
+from perfsim.method import Compute, Send, World
 from perfsim.methods import load_method
-from perfsim.methods.horovod import Horovod
 from perfsim.plan import Plan, run
 from perfsim.schedule import schedule
 from perfsim.simulate.bounds import wait_free_chain
@@ -91,6 +90,21 @@ def test_bsp_overlaps_nothing_however_it_is_fused() -> None:
     assert took_ms(plan) == pytest.approx(10 + 30 + 2 * 7.5 + 2)
 
 
+def test_bsp_writes_its_buffer_back_while_it_sends() -> None:
+    # Six launches and eight views of a second each, of which an all-reduce of 2 s hides 2 / 14.
+    world = World(
+        4,
+        collective_s=lambda *_: 2.0,
+        kernel_s=lambda kernel: float(kernel.elements) if "eager" in kernel.name else 0.0,
+    )
+    one = bucket(gradient(500), gradient(300))
+    pack, _, back = load_method("bsp", {"write_back": True}).stages(one, world, 0)
+    assert isinstance(pack, Compute) and isinstance(back, Compute)
+    calls = [[(one.name, one.elements) for one in part.kernels] for part in (pack, back)]
+    assert calls[0] == [("eager_launch", 1), ("eager_view", 2), ("elementwise", 800)]
+    assert calls[1] == [("eager_launch", 5), ("eager_view", 7)]
+
+
 def test_wfbp_sends_each_tensor_when_it_is_ready() -> None:
     plan = planned("wfbp", ready_ms=(10, 10.5, 30))
     assert plan.calls == 3
@@ -135,9 +149,9 @@ def test_horovod_agrees_while_the_gpu_computes() -> None:
     ("options", "waits_us"),
     [
         ({"message_us": 100.0}, 200),
-        # A gather, two broadcasts of two messages each, and one that takes one message.
-        ({"cache": False}, 7 * 28),
-        ({"cache": False, "message_us": 0.0}, 0),
+        # A gather, two broadcasts of two messages each, one that takes one; four ranks' requests.
+        ({"cache": False}, 7 * 28 + 4 * 0.35),
+        ({"cache": False, "message_us": 0.0}, 4 * 0.35),
     ],
 )
 def test_horovod_agrees_over_the_control_network(options: dict[str, Any], waits_us: float) -> None:
@@ -145,11 +159,15 @@ def test_horovod_agrees_over_the_control_network(options: dict[str, Any], waits_
     assert took_ms(plan) == pytest.approx(10 + 30 + waits_us / 1000 + 7.5 + 2)
 
 
-def test_horovod_agrees_in_the_logarithm_of_nodes() -> None:
-    cached = Horovod()
-    asked = [cached.agreement_s(nodes) for nodes in (1, 2, 5, 8, 9)]
-    assert asked == pytest.approx([0, 28e-6, 84e-6, 84e-6, 112e-6])
-    assert Horovod(cache=False).agreement_s(1) == 0
+@pytest.mark.parametrize(("launches", "update_ms"), [(0, 2.0), (150, 2.0), (500, 5.0)])
+def test_horovod_launches_its_update_after_the_wait(launches: int, update_ms: float) -> None:
+    # One tensor, 10 us a launch; the step of the profile takes 2 ms.
+    plan = in_step("horovod", {"update_launches": launches}, ready_ms=(29.4,))
+    assert took_ms(plan) == pytest.approx(10 + 30 + 0.056 + 7.5 + update_ms)
+    # Alone there is nothing to wait for.
+    alone = Cluster(1, (1,), None, None)
+    plan = in_step("horovod", {"update_launches": launches}, ready_ms=(30,), cluster=alone)
+    assert took_ms(plan) == pytest.approx(10 + 30 + 2)
 
 
 def test_mgwfbp_waits_for_less_than_a_latency_and_asc_does_not() -> None:

@@ -214,15 +214,35 @@ def test_1gbe_latency_is_that_of_small_messages(
 
 
 @pytest.mark.parametrize(
-    ("gpus", "samples_per_s"), [(4, 925.02), (8, 1282.28), (16, 2485.12), (32, 4920.82)]
+    ("name", "gpus", "resnet50", "bert_base", "bert_large"),
+    [
+        ("10gbe", 4, 925.02, 555.52, 53.04),
+        ("10gbe", 8, 1282.28, 518.94, 28.96),
+        ("10gbe", 32, 4920.82, 1926.64, 105.1),
+        ("ib100", 16, 3602.9, 2112.96, 191.64),
+        ("ib100", 32, 7126.52, 4184.38, 375.22),
+        ("100gbe-ip", 8, 1601.36, 804.62, 55.8),
+        ("100gbe-ip", 16, 3087.16, 1504.62, 103.34),
+    ],
 )
-def test_hkbu_one_buffer_rows_come_back(gpus: int, samples_per_s: float) -> None:
-    """By published value, arXiv 2005.13247: ResNet-50 batch 64, compute and then one all-reduce."""
-    net = NETWORKS["hkbu-v100-10gbe"]
-    nodes = (4,) * (gpus // 4)
-    there = Cluster(gpus, nodes, net.links["inter"], net.links["intra"])
+def test_hkbu_one_buffer_rows_come_back(
+    name: str, gpus: int, resnet50: float, bert_base: float, bert_large: float
+) -> None:
+    """By published value, arXiv 2005.13247: compute and then one all-reduce.
+
+    BERT-Large less BERT-Base is what the rate was fitted on. ResNet-50 took no part: beside its
+    single-GPU rate the many-GPU runs are 3 to 8 ms faster, of 253.
+    """
+    net = NETWORKS[f"hkbu-v100-{name}"]
+    there = Cluster(gpus, (4,) * (gpus // 4), net.links["inter"], net.links["intra"])
+    large_s, base_s = (
+        batch * gpus / rate - batch / alone
+        for batch, rate, alone in ((8, bert_large, 49.0), (64, bert_base, 212.8))
+    )
+    predicted_s = (there.cost("all_reduce", n).seconds for n in (1_344_904_432, 440_425_712))
+    assert next(predicted_s) - next(predicted_s) == pytest.approx(large_s - base_s, rel=0.01)
     iteration_s = 64 / 253.1 + there.cost("all_reduce", 102_228_128).seconds
-    assert 64 * gpus / iteration_s == pytest.approx(samples_per_s, rel=0.005)
+    assert 64 * gpus / iteration_s == pytest.approx(resnet50, rel=0.03)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -242,6 +262,7 @@ def test_every_number_has_an_origin(name: str) -> None:
 
 def test_the_names_that_users_type_are_there() -> None:
     wanted = {"1gbe", "10gbe", "25gbe", "40gbe", "50gbe", "100gbe", "ib100", "ib200", "ib400"}
+    wanted |= {"ib100-gdr"}
     wanted |= {"efa100", "efa400", "pcie3", "pcie4", "nvlink-v100", "nvlink-a100", "nvlink-h100"}
     assert wanted <= set(Catalog().files("networks"))
 
@@ -253,7 +274,7 @@ def test_faster_names_are_faster() -> None:
     """
     pcie = NETWORKS["pcie5"].links["intra"]
     tcp = ("1gbe", "10gbe", "25gbe", "40gbe", "100gbe")
-    for family in (tcp, ("ib100", "ib200", "ib400")):
+    for family in (tcp, ("ib100", "ib100-gdr", "ib200", "ib400")):
         there = [Cluster(16, (4,) * 4, NETWORKS[name].links["inter"], pcie) for name in family]
         times = [one.cost("all_reduce", 1e8).seconds for one in there]
         assert times == sorted(times, reverse=True), family

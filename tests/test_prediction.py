@@ -97,11 +97,11 @@ def test_a_bigger_batch_takes_longer_and_scales_better() -> None:
     assert small.scaling_efficiency < large.scaling_efficiency
 
 
-def test_notes_name_what_was_scaled_and_what_has_no_spread() -> None:
+def test_notes_name_what_was_scaled_and_what_the_interval_holds() -> None:
     found = ask(gpu="titan-xp", batch=24, method="dgc", net="10Gbit/s,50us")
     notes = " ".join(found.notes)
     assert "titan-xp" in notes
-    assert "interval comes from fit residuals" in notes
+    assert "published iterations" in notes
     assert "lossy" in notes
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import published
 import pytest
 
-from perfsim.measurement import Measurement
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain
 from perfsim.simulate.event import simulate_events
+from perfsim.validate.measurements.case import Case
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,7 @@ from perfsim.simulate.event import simulate_events
     published.held_out(),
     ids=[scenario for scenario, _ in published.held_out()],
 )
-def test_held_out_rows_within_ten_per_cent_or_with_the_reason(
-    scenario: str, row: Measurement
-) -> None:
+def test_held_out_rows_within_ten_per_cent_or_with_the_reason(scenario: str, row: Case) -> None:
     # A row that is missed says why, and says so only as long as it is missed.
     _, off = published.error(scenario, row)
     assert (abs(off) > published.LIMIT) == (scenario in published.REASONS)

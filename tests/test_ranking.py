@@ -48,12 +48,28 @@ def test_the_fastest_of_those_that_learn_as_ssgd_is_named() -> None:
     assert f"Of those that learn as ssgd: {same[0]}" in ranking.verdict()
 
 
-def test_undecided_methods_reach_into_the_winners_interval() -> None:
-    ranking = ranked()
+def test_without_a_record_undecided_methods_reach_into_the_winners_interval() -> None:
+    ranking = replace(ranked(), known=None)
     first = ranking.predictions[ranking.winner]
     for name, one in ranking.predictions.items():
         if name != ranking.winner and one.iteration_s_interval[0] <= first.iteration_s_interval[1]:
             assert name in ranking.undecided()
+
+
+def test_what_moves_both_decides_nothing_between_them() -> None:
+    ranking = replace(ranked(), errors=dict.fromkeys(method_names(), 0.0))
+    second = list(ranking.predictions)[1]
+    first = ranking.predictions[ranking.winner]
+    twin = replace(
+        ranking.predictions[second], iteration_s=1.01 * first.iteration_s, moves=first.moves
+    )
+    alike = replace(ranking, predictions={ranking.winner: first, second: twin})
+    assert alike.undecided() == []
+    # The winner waits for its network all the time, the other never.
+    network = {"network_modelled": (1.0, 1.0)}
+    waits, computes = replace(first, moves=network), replace(twin, moves={})
+    unlike = replace(alike, predictions={ranking.winner: waits, second: computes})
+    assert unlike.undecided() == [second]
 
 
 def test_what_is_within_the_known_error_is_not_decided() -> None:

@@ -43,6 +43,11 @@ def test_placement_as_text_or_list(given: object) -> None:
         ({"model": "m", "gpus": 8, "single_gpu": "253"}, ["--single-gpu", "a bare number"]),
         ({"model": "m", "gpus": 8, "single_gpu": "5GB/s"}, ["--single-gpu", "samples/s"]),
         ({"model": "m", "gpus": 8, "single_gpu": "0samples/s"}, ["--single-gpu", "outside"]),
+        ({"model": "m", "gpus": 8, "single_gpu_kernels": "10"}, ["--single-gpu-kernels", "bare"]),
+        (
+            {"model": "m", "gpus": 8, "single_gpu_kernels": "0s"},
+            ["--single-gpu-kernels", "outside"],
+        ),
         ({"model": "m", "gpus": 8, "bucket": 25}, ["--bucket", "25"]),
         ({"model": "m", "gpus": 8, "overlap": "perhaps"}, ["--overlap", "'perhaps'"]),
         ({"model": "m", "gpus": 8, "overlap_slowdown": 0.5}, ["overlap_slowdown", "0.5"]),

@@ -13,7 +13,7 @@ from perfsim.errors import RequestError
 if TYPE_CHECKING:
     from perfsim.catalog import Catalog
 
-__all__ = ["Json", "Out", "Profiles", "answer", "scenario_fields", "settings"]
+__all__ = ["Html", "Json", "Out", "Profiles", "answer", "scenario_fields", "settings"]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Profiles: TypeAlias = Annotated[
@@ -24,6 +24,10 @@ Profiles: TypeAlias = Annotated[
 ]
 Out: TypeAlias = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Also write the JSON object here.")
+]
+Html: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write a page that opens in any browser."),
 ]
 
 

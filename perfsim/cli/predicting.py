@@ -78,6 +78,14 @@ def predict_command(
             show_default="what profile and measured iterations say",
         ),
     ] = None,
+    single_gpu_kernels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="What the method's kernels add to it on one GPU, as you measured it: 10ms.",
+            show_default="what device files say",
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -171,6 +179,7 @@ def predict_command(
         "batch": batch,
         "precision": precision,
         "single_gpu": single_gpu,
+        "single_gpu_kernels": single_gpu_kernels,
         "fusion": fusion,
         "bucket": bucket,
         "algorithm": algorithm,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
-from perfsim.cli.options import Json, Out, Profiles, answer
+from perfsim.cli.options import Html, Json, Out, Profiles, answer
 
 __all__ = ["validate"]
 
@@ -16,14 +16,47 @@ OUTSIDE = 4
 
 validate = typer.Typer(
     help="Hold predictions against what was measured.",
-    no_args_is_help=True,
+    invoke_without_command=True,
+    epilog=(
+        "Example: perfsim validate --method dgc (exit code 4: a group's error is outside its limit)"
+    ),
     rich_markup_mode=None,
 )
 
+Measurements: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--measurements",
+        metavar="FILE",
+        help="Table of measured runs (id, system, model, gpu, gpus, network, metric, value, ...);"
+        " default: what ships.",
+    ),
+]
+Cluster: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", metavar="NAME", help="Only what ran on this network, or of this source."
+    ),
+]
+Method: TypeAlias = Annotated[
+    str | None, typer.Option("--method", metavar="NAME", help="Only this method.")
+]
+
 
 @validate.callback()
-def _group() -> None:
-    """Hold predictions against what was measured."""
+def validate_shipped(
+    context: typer.Context,
+    measurements: Measurements = None,
+    cluster: Cluster = None,
+    method: Method = None,
+    profiles: Profiles = None,
+    out: Out = None,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Predict what others measured of whole training runs, and show the errors."""
+    if context.invoked_subcommand is None:
+        _validate(measurements, cluster, method, profiles, out, html, json)
 
 
 @validate.command(
@@ -78,31 +111,46 @@ def validate_collectives(
     epilog="Example: perfsim validate measurements --measurements cases.csv --json",
 )
 def validate_cases(
-    measurements: Annotated[
-        Path,
-        typer.Option(
-            "--measurements",
-            metavar="FILE",
-            help="Table of published results (id, system, model, gpu, gpus, network, metric,"
-            " value, ...).",
-        ),
-    ],
+    measurements: Measurements = None,
+    cluster: Cluster = None,
+    method: Method = None,
     profiles: Profiles = None,
     out: Out = None,
+    html: Html = None,
     json: Json = False,
 ) -> None:
     """Predict what others measured of whole training runs, and show the errors."""
+    _validate(measurements, cluster, method, profiles, out, html, json)
+
+
+def _validate(
+    measurements: Path | None,
+    cluster: str | None,
+    method: str | None,
+    profiles: str | None,
+    out: Path | None,
+    html: Path | None,
+    json: bool,
+) -> None:
     from perfsim.catalog import Catalog
     from perfsim.validate.measurements import validate_measurements
 
-    report = validate_measurements(measurements, Catalog(profiles))
+    catalog = Catalog(profiles)
+    report = validate_measurements(measurements, catalog, cluster=cluster, method=method)
 
     def show() -> None:
         from perfsim.report.measurements import print_measurements
 
         print_measurements(report)
 
+    if html is not None:
+        from perfsim.report.files import write_text
+        from perfsim.report.measurements_page import measurements_page
+
+        write_text(html, measurements_page(report))
     answer(report.as_dict(), out, json, show)
+    if report.missed:
+        raise typer.Exit(OUTSIDE)
 
 
 @validate.command("claims", epilog="Example: perfsim validate claims")

@@ -20,7 +20,7 @@ from perfsim.cluster.growth.sibling import (
 from perfsim.cluster.measured import Curve
 from perfsim.collectives import Hops, algorithm
 from perfsim.library import AUTO
-from perfsim.quantity import Cost, Kind, Quantity, Term
+from perfsim.quantity import Cost, Grade, Kind, Quantity, Term
 from perfsim.units import format_bytes
 
 __all__ = ["Known"]
@@ -223,4 +223,6 @@ def _cost(
     )
     name = f"{place.collective} on {place.ranks} GPUs at {format_bytes(place.size_bytes, 3)}"
     latency_s = max(0.0, seconds - wire_s)
-    return Cost(seconds, latency_s, sent, spread, (Term(name, quantity, extrapolated),))
+    terms = (Term(name, quantity, extrapolated),)
+    grade: Grade = "carried" if extrapolated else "measured"
+    return Cost(seconds, latency_s, sent, spread, terms, grade)

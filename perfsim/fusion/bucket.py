@@ -33,14 +33,20 @@ class Bucket:
         return 4.0 * self.elements
 
 
+def _at_once(tensors: int) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class FusionContext:
     """What a policy may look at besides the gradients.
 
     ``limit_bytes`` is the bucket size asked for (None: the policy's own default).
     ``message_bytes`` gives what the method sends for a gradient; ``all_reduce_s`` gives the time
-    of one all-reduce of a size; ``backward_s`` is the length of the backward pass. ``options``
-    are the policy's own, from ``--set`` (texts with units; the policy parses them).
+    of one all-reduce of a size; ``backward_s`` is the length of the backward pass.
+    ``agreement_s`` gives how long the ranks take to agree on a number of tensors before these are
+    sent. ``options`` are the policy's own, from ``--set`` (texts with units; the policy parses
+    them).
     """
 
     limit_bytes: float | None
@@ -48,6 +54,7 @@ class FusionContext:
     message_bytes: Callable[[Gradient], float]
     all_reduce_s: Callable[[float], float]
     options: Mapping[str, str] = field(default_factory=dict)
+    agreement_s: Callable[[int], float] = _at_once
 
 
 FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]

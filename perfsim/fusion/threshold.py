@@ -1,11 +1,12 @@
 """Horovod's tensor fusion: a background thread takes what was pushed, a cycle at a time.
 
 A cycle starts ``cycle_time`` after the one before, or when that one is over. It takes the tensors
-whose hooks have run, fuses them in order into buffers that never exceed the threshold
-(``--bucket``; a tensor larger than the threshold goes alone), and, buffer by buffer, waits until
-the GPU has the last of its gradients before it hands the buffer to NCCL. It does not wait for
-NCCL, so that a slow network does not make buffers larger; gradients that are not there yet do,
-since nothing is taken meanwhile. A bucket is ready when it is handed over. Sizes are those of what
+whose hooks have run, waits until all ranks agree on them (``agreement_s`` of the method), fuses
+them in order into buffers that never exceed the threshold (``--bucket``; a tensor larger than the
+threshold goes alone), and, buffer by buffer, waits until the GPU has the last of its gradients
+before it hands the buffer to NCCL. It does not wait for NCCL, so that a slow network does not make
+buffers larger; gradients that are not there yet and a long agreement do, since nothing is taken
+meanwhile. A bucket is ready when it is handed over. Sizes are those of what
 is sent, since Horovod compresses before it fuses.
 
 A hook runs when the host issues that part of the backward pass, which may be long before the GPU
@@ -84,7 +85,7 @@ def fuse(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
         stop = first + 1
         while stop < len(gradients) and pushed_s[stop] <= start_s + ROUNDING * cycle_s:
             stop += 1
-        end_s = start_s
+        end_s = start_s + context.agreement_s(stop - first)
         for bucket in fill(gradients[first:stop], context.message_bytes, limit):
             end_s = max(end_s, bucket.ready_s)
             buckets.append(Bucket(bucket.gradients, end_s))

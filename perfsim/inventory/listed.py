@@ -149,21 +149,22 @@ def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _measurements(catalog: Catalog) -> list[dict[str, Any]]:
-    from perfsim.measurement import load_measurements
+    from perfsim.validate.measurements.source import shipped_cases
 
     return [
         {
             "id": one.id,
             "role": one.role,
+            "system": one.system,
             "model": one.model,
             "gpus": f"{one.gpus} x {one.gpu}",
             "network": one.network,
-            "value": f"{one.value:g} {one.unit}"
-            + (f" +-{one.deviation:g}" if one.deviation is not None else ""),
+            "metric": one.metric,
+            "value": f"{one.value:g}",
             "scenario": one.scenario,
-            "note": one.note,
+            "note": "; ".join(filter(None, (one.reason or one.notes, one.notice))),
         }
-        for one in load_measurements(catalog)
+        for one in shipped_cases(catalog)
     ]
 
 

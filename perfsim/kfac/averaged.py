@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from perfsim.agreement import MESSAGE_US, agreement_s
 from perfsim.kernel import FLOAT, Kernel
 from perfsim.kfac.factors import Factored, factor_sides, factored
 from perfsim.kfac.kernels import HKBU, preconditioned, rescaled
@@ -30,6 +31,7 @@ class Averaged(Preconditioner):
         False, description="build and send factors in the passes' hooks, else after the backward"
     )
 
+    cache: bool = Field(True, description="whether Horovod caches responses")
     symmetric: bool = Field(
         True, description="send upper triangles of factors and inverses only, else whole matrices"
     )
@@ -43,6 +45,11 @@ class Averaged(Preconditioner):
     def unpacked_inverses(self, factors: list[Product], world: World) -> tuple[Kernel, ...]:
         """Return what takes received inverses out of their messages."""
         return ()
+
+    def agreement_s(self, tensors: int, world: World) -> float:
+        """Return how long a cycle of Horovod takes to agree on its tensors [s]."""
+        message_s = 1e-6 * MESSAGE_US
+        return agreement_s(tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s)
 
     def layers(self, profile: Profile) -> list[Factored]:
         """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""

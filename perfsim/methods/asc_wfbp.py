@@ -57,7 +57,7 @@ class AscWfbp(Ssgd):
                 (
                     Send(
                         "all_reduce",
-                        bucket.size_bytes,
+                        self.dense_bytes(bucket),
                         stream=f"communication {number % self.streams}",
                         shares=network,
                     ),

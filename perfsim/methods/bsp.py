@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
+from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Method, Send, Stage, World
+from perfsim.method import Compute, Method, Send, Stage, World
 
 
 class Bsp(Method):
@@ -16,20 +19,40 @@ class Bsp(Method):
     still go after the backward pass, in backward order. No kernels of its own. Bytes a rank:
     2 (P-1)/P x 4 a parameter (ring). Memory: none from one iteration to the next; the buffer, as
     large as the gradients, takes their place. Left out: the copy of each gradient into the buffer
-    (2 passes, a launch a tensor), and the host's wait for the compute stream before it sends.
+    in its hook (2 passes, a launch a tensor), and the host's wait for the compute stream before it
+    sends.
+
+    ``write_back``: as Gradient-Compression does, the gradients are concatenated after the backward
+    pass (2 passes), and each is cleared and gets its piece of the sum added (4 passes). The host
+    goes through the tensors while the all-reduce runs; what it has left then is waited for.
     """
 
     summary: ClassVar[str] = "one dense all-reduce after the backward pass, no overlap (BSP)"
     citation: ClassVar[str] = (
         "Shi et al. 2020, arXiv 2005.13247 (BSP); the same as SyncEASGD in Shi, Chu & Li 2019,"
         " MG-WFBP, INFOCOM, section III; code HKBU-HPML/ddl-benchmarks@30de09bc benchmarks.py"
-        " (bspa2a), mgwfbp/hv_distributed_optimizer.py"
+        " (bspa2a), mgwfbp/hv_distributed_optimizer.py; written back:"
+        " vineeths96/Gradient-Compression@e5b61b1e reducer.py (NoneAllReducer)"
     )
     family: ClassVar[str] = "dense"
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
     fusion: ClassVar[str] = "whole"
     lossy: ClassVar[bool] = False
 
+    write_back: bool = Field(
+        False, description="the buffer is filled after the backward pass and copied back"
+    )
+
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
-        """Return the one all-reduce."""
-        return [Send("all_reduce", bucket.size_bytes, earliest="backward")]
+        """Return the one all-reduce, or what is done to its buffer before and after it."""
+        send = Send("all_reduce", bucket.size_bytes, earliest="backward")
+        if not self.write_back:
+            return [send]
+        n, tensors = bucket.elements, len(bucket.gradients)
+        sent_s = world.collective_s("all_reduce", bucket.size_bytes, "all")
+        back = written_back(n, tensors, world, sent_s)
+        return [
+            Compute(packed(n, tensors), "compress", earliest="backward"),
+            send,
+            Compute(back, "decompress", earliest="backward"),
+        ]

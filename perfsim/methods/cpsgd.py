@@ -8,11 +8,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from perfsim.averaging import averages, periodic
+from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, OnlyWith, Round, Send, Stage, World
+from perfsim.method import Compute, Job, Method, OnlyWith, Round, Stage, World
+from perfsim.methods.bsp import Bsp
 from perfsim.methods.qsgd import Qsgd
 from perfsim.methods.randk import Randk
+from perfsim.methods.randk_maxnorm import RandkMaxnorm
 
 
 class Cpsgd(Method):
@@ -21,9 +23,10 @@ class Cpsgd(Method):
     ``exchange`` "parameters" averages the models: after the update they are concatenated and
     divided by P (4 passes, 2 launches), all-reduced as one buffer, and the next forward pass
     waits. "gradients" is what vineeths96's code calls local steps: in every interval's last
-    iteration the gradients are packed (4 passes), all-reduced and added to the cleared ones (4
+    iteration the gradients are packed (2 passes), all-reduced and added to the cleared ones (4
     passes) after the backward pass, and the update waits; ``compress`` then sends them by QSGD's
-    max-norm all-reduce or by Rand-k with a shared seed, with those methods' kernels.
+    max-norm all-reduce, by Rand-k with a shared seed or by Rand-k max-norm, with those methods'
+    kernels.
     ``--fusion none`` averages tensor by tensor. Bytes a rank: 2 (P-1)/P x 4 / interval a
     parameter. Memory: none from one iteration to the next; a copy of the model while averaging.
     Left out: averaging of batch-norm statistics; Rand-k's places, which that code looks up on
@@ -44,11 +47,20 @@ class Cpsgd(Method):
     exchange: Literal["parameters", "gradients"] = Field(
         "parameters", description="what is averaged"
     )
-    compress: Literal["none", "qsgd", "randk"] = Field(
+    compress: Literal["none", "qsgd", "randk", "randk_maxnorm"] = Field(
         "none", description="how exchanged gradients are compressed"
     )
     bits: Annotated[int, OnlyWith(compress="qsgd")] = Field(
         8, ge=2, le=16, description="bits a value of qsgd, sign included"
+    )
+    second_bits: Annotated[int, OnlyWith(compress="qsgd")] = Field(
+        0, ge=0, le=16, description="bits of the finer of two scales of qsgd; 0 for one scale"
+    )
+    values: Annotated[int, OnlyWith(compress="randk_maxnorm")] = Field(
+        10000, ge=1, description="values that randk_maxnorm sends"
+    )
+    two_scale: Annotated[bool, OnlyWith(compress="randk_maxnorm")] = Field(
+        False, description="two scales and a mask that says which (randk_maxnorm)"
     )
     density: Annotated[float, OnlyWith(compress="randk")] = Field(
         0.001, gt=0, le=1, description="share of values that randk keeps"
@@ -68,19 +80,21 @@ class Cpsgd(Method):
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return packing, the exchange of gradients, and unpacking."""
-        tensors, n = len(bucket.gradients), bucket.elements
-        exchange: list[Stage] = [Send("all_reduce", bucket.size_bytes)]
+        if self.compress == "none":
+            return Bsp.model_validate({"write_back": True}).stages(bucket, world, iteration)
         if self.compress == "qsgd":
-            levels = Qsgd.model_validate({"bits": self.bits, "exchange": "all_reduce"})
-            exchange = levels.stages(bucket, world, iteration)
-        elif self.compress == "randk":
-            places = Randk.model_validate({"density": self.density})
-            exchange = places.stages(bucket, world, iteration)
-        unpack = elementwise(n, 4, 2 * tensors)
+            bits = {"bits": self.bits, "second_bits": self.second_bits}
+            levels = Qsgd.model_validate({"exchange": "all_reduce", **bits})
+            return levels.stages(bucket, world, iteration)
+        if self.compress == "randk_maxnorm":
+            few = RandkMaxnorm.model_validate({"values": self.values, "two_scale": self.two_scale})
+            return few.stages(bucket, world, iteration)
+        places = Randk.model_validate({"density": self.density})
+        tensors, n = len(bucket.gradients), bucket.elements
         return [
-            Compute((elementwise(n, 4, tensors + 1),), "compress"),
-            *exchange,
-            Compute((unpack,), "decompress", earliest="backward"),
+            Compute(packed(n, tensors), "compress", earliest="backward"),
+            *places.stages(bucket, world, iteration),
+            Compute(written_back(n, tensors, world), "decompress", earliest="backward"),
         ]
 
     def rounds(self) -> list[Round]:

@@ -42,7 +42,7 @@ class Hierarchical(Ssgd):
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return the calls."""
         return in_rows_and_columns(
-            bucket.size_bytes, world.gpus_per_node, world.nodes, split=self.across == "split"
+            self.dense_bytes(bucket), world.gpus_per_node, world.nodes, split=self.across == "split"
         )
 
     def refusal(self, world: World) -> str:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.bits import gathered_from_all, summed_levels, two_step
+from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
 """Reads and writes of the value's size, and launches, of the operations that the class lists."""
+
+FEEDBACK = (14, 6)
+"""Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
+residual, scales, adds, subtracts and copies."""
+
+LEVEL_PASSES, LEVEL_LAUNCHES = 27.5, 13
+"""The same of the max-norm form: sign, its cast, magnitude, two scalings, floor, difference, clamp,
+draw, sum, cast, product, cast: 4 bytes an element but for the casts to and from one."""
 
 DECODE_PASSES, DECODE_LAUNCHES = 3, 3
 """Besides reading the levels: cast (1) and scale (2), as GRACE's operations; adding to the sum
@@ -30,20 +40,24 @@ class Qsgd(Method):
     add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels
     and its norms are gathered, and after the backward pass a loop unpacks the P messages and adds
     them up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes).
-    Form "all_reduce": the largest norm is agreed first (a tiny all-reduce, for which the host
-    waits), then levels are summed as integers of 8 bits if these hold P of them, else of 32 (NCCL
-    sums no 16-bit integers), and unpacked once. With ``second_bits`` values are drawn at two
-    scales; the finer one is used where all ranks' values are small, which an all-reduce of a mask
-    (a byte a value, for which the host waits) finds out. Form "two_step" is GRACE's all-to-all
-    communicator, after the backward pass: levels and norms are shared out, each rank adds up 1/P
-    and quantises again, all-gathers bring it back, and the pieces are joined.
+    Form "all_reduce", after the backward pass: the gradients are packed into one buffer; the
+    largest magnitude (3 passes) is agreed first (a tiny all-reduce, for which the host waits),
+    values are drawn (27.5 passes in 13 launches), then levels are summed as integers of 8 bits if
+    these hold P of them, else of 32 (NCCL sums no 16-bit integers), unpacked once, and every
+    gradient is cleared and gets its piece of the buffer added, which keeps the host busy longer
+    than the GPU. With ``second_bits`` values are drawn at two scales; the finer one is used where
+    all ranks' values are small, which an all-reduce of a mask (a byte a value, for which the host
+    waits) finds out. Form "two_step" is GRACE's all-to-all communicator, after the backward pass:
+    levels and norms are shared out, each rank adds up 1/P and quantises again, all-gathers bring
+    it back, and the pieces are joined. ``feedback`` keeps what is lost, as MergeComp does: the own
+    message is decoded in the hook and subtracted.
     Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed
-    2 (P-1)/P of a byte or four a value. Memory: none.
+    2 (P-1)/P of a byte or four a value. Memory: none, or the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
     128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression
     runs it; compare with other methods at one ``--fusion``. Left out: the paper's Elias coding,
-    which GPU implementations do not use, and packing and write-back of that buffer.
+    which GPU implementations do not use.
     """
 
     summary: ClassVar[str] = "stochastic quantisation to a few bits a value (QSGD)"
@@ -67,6 +81,9 @@ class Qsgd(Method):
     group: Annotated[int, OnlyWith(exchange=("all_gather", "two_step"))] = Field(
         512, ge=1, description="values that share a norm (not in all_reduce)"
     )
+    feedback: Annotated[bool, OnlyWith(exchange="all_gather")] = Field(
+        False, description="what is lost is kept and added (MergeComp)"
+    )
     second_bits: Annotated[int, OnlyWith(exchange="all_reduce")] = Field(
         0, ge=0, le=16, description="bits of the finer of two scales (all_reduce); 0 for one scale"
     )
@@ -81,12 +98,7 @@ class Qsgd(Method):
         share = self.bits / 8 / FLOAT
         norms, quantise = elementwise(n, 1, 2), elementwise(n, QUANTISE_PASSES, QUANTISE_LAUNCHES)
         if self.exchange == "all_reduce":
-            width = self.sum_bytes(world.ranks)
-            return [
-                Compute((norms,), "compress"),
-                Send("all_reduce", float(FLOAT)),
-                *summed_levels(n, width, quantise, bool(self.second_bits)),
-            ]
+            return self._summed(bucket, world)
         values = float(ceil(n * self.bits / 8))
         parts = [values, self.packed_bytes(n) - values]
         if self.exchange == "two_step":
@@ -99,8 +111,27 @@ class Qsgd(Method):
             last = [decode] * world.ranks + [elementwise(n, 2), elementwise(n, 2)]
             return two_step([norms, quantise], parts, 0.0, middle, last, world.ranks)
         add = elementwise(n, share + DECODE_PASSES + 3, DECODE_LAUNCHES + 1)
-        mean = [elementwise(n, 2)]
-        return gathered_from_all([norms, quantise], parts, [add], world.ranks, mean)
+        encode, mean = [norms, quantise], [elementwise(n, 2)]
+        if self.feedback:
+            own = elementwise(n, share + DECODE_PASSES, DECODE_LAUNCHES)
+            encode = [elementwise(n, *FEEDBACK), *encode, own]
+        return gathered_from_all(encode, parts, [add], world.ranks, mean)
+
+    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
+        """Return the residual, where there is one: one fp32 value a parameter."""
+        return sum(gradient.size_bytes for gradient in gradients) if self.feedback else 0.0
+
+    def _summed(self, bucket: Bucket, world: World) -> list[Stage]:
+        n, tensors = bucket.elements, len(bucket.gradients)
+        levels = elementwise(n, LEVEL_PASSES, LEVEL_LAUNCHES)
+        width = self.sum_bytes(world.ranks)
+        norms = (*packed(n, tensors), elementwise(n, 3, 2))
+        return [
+            Compute(norms, "compress", earliest="backward"),
+            Send("all_reduce", float(FLOAT)),
+            *summed_levels(n, width, levels, bool(self.second_bits)),
+            Compute(written_back(n, tensors, world), "decompress", earliest="backward"),
+        ]
 
     def packed_bytes(self, elements: int) -> float:
         """Return levels and norms of ``elements`` values, packed [bytes]."""
@@ -110,6 +141,10 @@ class Qsgd(Method):
         """Return the bytes of the narrowest signed integer that NCCL sums and P levels fit in."""
         most = ranks * (2 ** (self.bits - 1) - 1)
         return 1 if most < 2**7 else 4
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return levels and norms of one gradient."""

@@ -6,14 +6,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
 from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
+from perfsim.methods.qsgd import LEVEL_LAUNCHES, LEVEL_PASSES
 from perfsim.profile import Gradient
-
-LEVEL_PASSES, LEVEL_LAUNCHES = 27.5, 13
-"""Sign, its cast, magnitude, two scalings, floor, difference, clamp, draw, sum, cast, product,
-cast: 4 bytes an element but for the casts to and from one."""
 
 INDEX_PASSES = 4
 """Gathering by 8-byte indices: index, value read and written."""
@@ -23,15 +21,16 @@ class RandkMaxnorm(Method):
     """All-reduces integers for the same few random values on all ranks, over one common norm.
 
     After the backward pass, on the compute stream: all gradients are packed into one buffer (2
-    passes), the values whose turn it is are gathered and their largest magnitude taken. The norms
-    (4 bytes a rank) are all-gathered, for which the host waits; values are rounded to levels of
-    the largest norm at random (27.5 passes over the few values in 13 launches) and all-reduced,
-    as 32-bit integers where ``bits`` is 8 or more, else as 8-bit ones. Then they are scaled and
-    put back, every gradient is zeroed and the buffer, with the local values that were not sent,
-    added to it (4 passes over everything, two launches a tensor): these fixed costs weigh more
-    than the exchange. Bytes a rank: 4 (P-1) + 2 (P-1)/P x 4 ``values``. Memory: none, there is
-    no residual. Left out: the host's permutation of all places and its transfer of indices; its
-    comparison of the norms one by one.
+    passes, a view a tensor), the values whose turn it is are gathered and their largest magnitude
+    taken. The norms (4 bytes a rank) are all-gathered, for which the host waits; values are
+    rounded to levels of the largest norm at random (27.5 passes over the few values in 13
+    launches) and all-reduced, as 32-bit integers where ``bits`` is 8 or more, else as 8-bit ones.
+    Then they are scaled and put back, every gradient is zeroed and the buffer, with the local
+    values that were not sent, added to it (4 passes over everything, three launches and four views
+    a tensor, which keep the host busy longer): these fixed costs weigh more than the exchange.
+    Bytes a rank: 4 (P-1) + 2 (P-1)/P x 4 ``values``. Memory: none, there is no residual. Left out:
+    the host's permutation of all places and its transfer of indices; its comparison of the norms
+    one by one.
 
     ``two_scale``: values are also rounded to a finer scale; a mask of those that fit it on every
     rank is agreed by an all-reduce of one byte a value first, and the levels take one byte.
@@ -58,11 +57,11 @@ class RandkMaxnorm(Method):
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return pack and gather, the norms, rounding, the sum, and writing back."""
         n, k, tensors = bucket.elements, min(self.values, bucket.elements), len(bucket.gradients)
-        pick = (elementwise(n, 2), elementwise(k, INDEX_PASSES + 3, 3))
+        pick = (*packed(n, tensors), elementwise(k, INDEX_PASSES + 3, 3))
         levels = elementwise(k, LEVEL_PASSES, LEVEL_LAUNCHES)
-        back = (elementwise(k, INDEX_PASSES), elementwise(n, 1 + 3, 2 * tensors))
+        back = (elementwise(k, INDEX_PASSES), *written_back(n, tensors, world))
         norms: list[Stage] = [
-            Compute(pick, "compress"),
+            Compute(pick, "compress", earliest="backward"),
             Send("all_gather", float(FLOAT * world.ranks)),
         ]
         if not self.two_scale:

@@ -20,8 +20,8 @@ class Torus2d(Ssgd):
     all-reduce of n/X down each column, all columns at once, an all-gather along each row. A grid
     of one row or one column is one all-reduce, as `ssgd`. No kernels of its own. Bytes a rank:
     2 (X-1)/X x 4 a parameter along its row, 2 (Y-1)/Y x 4/X down its column (together those of a
-    ring). Memory: none more. Left out: what is left where a bucket does not divide by X; gradients
-    in fp16 and the large batches of the paper.
+    ring). Memory: none more. Left out: what is left where a bucket does not divide by X; the large
+    batches of the paper.
 
     ``grid`` "square": rows of whole nodes, as many as make the grid most square, so that steps grow
     with the square root of P. The paper arranges its GPUs in a logical grid, the sizes of which
@@ -48,7 +48,7 @@ class Torus2d(Ssgd):
         row, column = world.gpus_per_node, world.nodes
         if self.grid == "square":
             row, column = grid(world.nodes, world.gpus_per_node)
-        return in_rows_and_columns(bucket.size_bytes, row, column, algorithm="ring")
+        return in_rows_and_columns(self.dense_bytes(bucket), row, column, algorithm="ring")
 
     def refusal(self, world: World) -> str:
         """Return that uneven nodes are refused."""

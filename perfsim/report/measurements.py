@@ -27,6 +27,10 @@ def print_measurements(report: Report) -> None:
             f"\nranking: of {pairs} pairs of systems that measure more than 10 % apart,"
             f" {right} ({right / pairs:.0%}) are ranked right"
         )
+    if report.missed:
+        print("\noutside their limits")
+        for miss in report.missed:
+            print(f"  {miss.group}: {miss.figure} {miss.found:.1%}, limit {miss.limit:.0%}")
     reasons = report.reasons()
     if reasons:
         print(f"\n{len(report.left)} values not predicted")
@@ -35,13 +39,20 @@ def print_measurements(report: Report) -> None:
             print(f"  {count:4} {short}")
         if len(reasons) > SHOWN_REASONS:
             print(f"  and {len(reasons) - SHOWN_REASONS} more reasons (--json lists all)")
+    if report.notices:
+        print()
+    for notice in report.notices:
+        print(notice)
 
 
 def _line(name: str, rows: list[Row]) -> dict[str, str]:
     found = figures(rows)
-    shares = ("median", "p90", "worst", "bias", "coverage")
+    shares = ("median", "p90", "worst", "bias", "coverage", "half_width")
     return {
         "group": name,
         "rows": str(found["count"]),
-        **{share: "-" if found[share] is None else f"{found[share]:.1%}" for share in shares},
+        **{
+            share.replace("_", " "): "-" if found[share] is None else f"{found[share]:.1%}"
+            for share in shares
+        },
     }

@@ -13,8 +13,12 @@ from perfsim.models.assemble.tables import read_table
 __all__ = ["OPTIMIZER_PASSES", "Anchor", "read_anchors", "read_bandwidths"]
 
 HERE = Path(__file__).parent
-OPTIMIZER_PASSES = {"sgd": 5, "adam": 7}
-"""fp32 passes over the parameters: reads weight, gradient and state, writes weight and state."""
+OPTIMIZER_PASSES = {"sgd": 5, "adam": 7, "adamw-by-operation": 18}
+"""fp32 passes over the parameters: reads weight, gradient and state, writes weight and state.
+
+"adamw-by-operation" is huggingface/transformers' AdamW of 2020 (src/transformers/optimization.py),
+an operation after the other: both moments scaled (2 each) and added to (3 each), root (2), epsilon
+(2), weights (4)."""
 TEXTS = ("kind", "framework", "date", "licence", "source", "notes")
 COLUMNS = (
     "model",

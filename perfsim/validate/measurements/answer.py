@@ -7,7 +7,7 @@ from collections.abc import Callable
 from perfsim.prediction import Prediction
 from perfsim.validate.measurements.phases import CUMULATIVE, added_s, busy_s
 
-__all__ = ["METRICS", "PHASES", "Answer", "answer"]
+__all__ = ["METRICS", "PHASES", "RATIOS", "Answer", "answer"]
 
 Answer = tuple[float, float, float]
 """Predicted value and its interval, in the metric's unit."""
@@ -76,6 +76,7 @@ METRICS: dict[str, tuple[bool, Callable[[Prediction], Answer]]] = {
     "breakdown_exposed_inverse_comm_s": (False, _phase(5, 5)),
     "inverse_total_s": (False, _phase(4, 5)),
     "eigendecomp_s": (False, _busy("inverses")),
+    "factor_comm_s": (False, _busy("factors sent")),
     "bcast_eigen_s": (False, _busy("inverses sent")),
     "precondition_s": (False, _busy("preconditioning")),
     "bcast_gradient_s": (False, _busy("gradients sent")),
@@ -89,6 +90,9 @@ WHOLE = (
     "scaling_efficiency",
     "speedup_vs_1gpu",
 )
+
+RATIOS = ("scaling_efficiency", "speedup_vs_1gpu")
+"""Metrics that are an iteration relative to that of one GPU."""
 
 PHASES = tuple(metric for metric in METRICS if metric not in WHOLE)
 """Metrics that are a part of an iteration: counted apart from whole iterations."""

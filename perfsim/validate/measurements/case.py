@@ -6,14 +6,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from perfsim.errors import DataError
-from perfsim.table import number, read_lines, rows
+from perfsim.limits import shown
+from perfsim.table import check_word, number, read_lines, rows
 
-__all__ = ["COLUMNS", "Case", "read_cases"]
+__all__ = ["COLUMNS", "ROLES", "SCHEMA", "Case", "read_cases", "read_header"]
+
+SCHEMA = "perfsim/measurements/2"
+ROLES = ("calibration", "test", "excluded")
 
 COLUMNS = (
     "id",
-    "source",
-    "seen_or_memory",
     "system",
     "model",
     "gpu",
@@ -27,7 +29,14 @@ COLUMNS = (
     "value",
     "notes",
 )
-"""What a table of cases must hold; other columns are ignored."""
+"""What a table of cases must hold."""
+
+OPTIONAL = ("source", "provenance", "seen_or_memory", "role", "reason", "scenario")
+"""What it may hold: where a row stands, whether it was seen or only recalled, what it is for and
+why, and the scenario that predicts it. Other columns are ignored."""
+
+UNVERIFIED = "not verified by"
+"""A source that says so of its figures is quoted wherever they are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +44,6 @@ class Case:
     """One published value: the cells of its row as texts, and its value in the metric's unit."""
 
     id: str
-    source: str
-    seen_or_memory: str
     system: str
     model: str
     gpu: str
@@ -49,34 +56,49 @@ class Case:
     metric: str
     value: float
     notes: str
+    source: str = ""
     provenance: str = ""
+    seen_or_memory: str = ""
+    role: str = ""
+    reason: str = ""
+    scenario: str = ""
 
     @property
     def group(self) -> str:
         """The source in short: what stands before the id's last hyphen."""
         return self.id.rpartition("-")[0] or self.id
 
+    @property
+    def notice(self) -> str:
+        """What is said wherever the row is shown: that its publisher did not verify it, or ""."""
+        return self.source.partition(":")[0].strip() if UNVERIFIED in self.source else ""
+
     def whole(self, column: str) -> int | None:
         """Return a cell as a whole number above zero, None where it is none."""
         text = getattr(self, column)
         return int(text) if text.isdecimal() and int(text) > 0 else None
 
+    @property
+    def origin(self) -> str:
+        """The source with all its parts: what stands before the id's first hyphen."""
+        return self.id.partition("-")[0]
+
 
 TEXTS = tuple(field.name for field in fields(Case) if field.name != "value")
-OPTIONAL = ("provenance",)
-"""Columns that a table may lack: where in its source a row stands."""
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Return the cases of a CSV file; lines that begin with ``#`` before its head are skipped.
+    """Return the cases of a CSV file; lines that begin with ``#`` before its head are its header.
 
     Raises
     ------
     DataError
-        If the file cannot be read, a column lacks, an id stands twice or a value is no number.
+        If the file cannot be read, is of a newer schema, a column lacks, an id stands twice, a
+        role is unknown or a value is no number.
     """
     lines = read_lines(path)
     start = next((place for place, line in enumerate(lines) if not line.startswith("#")), 0)
+    source = read_header(path, lines[:start]).get("source", "")
     found: list[Case] = []
     seen: dict[str, int] = {}
     for row, cells in rows(lines, start, COLUMNS, path):
@@ -85,9 +107,38 @@ def read_cases(path: Path) -> list[Case]:
             told = f"{name!r} stands on line {seen[name]} already" if name else "is empty"
             raise DataError(told, path=path, row=row, column="id")
         seen[name] = row
+        if cells.get("role"):
+            check_word(cells["role"], ROLES, "role", path, row)
         value = number(cells["value"], "value", path, row)
-        texts = {text: cells.get(text, "") if text in OPTIONAL else cells[text] for text in TEXTS}
+        texts = {text: cells.get(text, "") for text in TEXTS}
+        texts["source"] = texts["source"] or source
         found.append(Case(**texts, value=value))
     if not found:
         raise DataError("holds no case", path=path)
     return found
+
+
+def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
+    """Return the ``# key: value`` lines before a table's head.
+
+    Raises
+    ------
+    DataError
+        If it states a schema that this perfsim does not read.
+    """
+    if lines is None:
+        lines = read_lines(path)
+    told: dict[str, str] = {}
+    for row, line in enumerate(lines, 1):
+        if not line.startswith("#"):
+            break
+        key, colon, value = line[1:].partition(":")
+        if colon:
+            told[key.strip()] = value.strip()
+        if key.strip() == "schema" and told["schema"] != SCHEMA:
+            raise DataError(
+                f"schema is {shown(told['schema'])}, this perfsim reads '# schema: {SCHEMA}'",
+                path=path,
+                row=row,
+            )
+    return told

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from perfsim.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, unknown
 from perfsim.prediction import predict
-from perfsim.validate.measurements.answer import PHASES, answer
-from perfsim.validate.measurements.ask import Asked, ask
-from perfsim.validate.measurements.case import Case, read_cases
+from perfsim.scenario import Scenario
+from perfsim.uncertainty import NONE, Moves, Uncertainty, of_ratio, uncertainties
+from perfsim.validate.measurements.answer import PHASES, RATIOS, answer
+from perfsim.validate.measurements.ask import Asked, ask, singles_of
+from perfsim.validate.measurements.case import Case
+from perfsim.validate.measurements.limits import Miss, limits_of, misses
 from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.single import Singles
+from perfsim.validate.measurements.source import cases_of
 from perfsim.validate.score import score
 
-__all__ = ["SCHEMA", "Report", "Row", "validate_measurements"]
+__all__ = ["SCHEMA", "Report", "Row", "joined", "validate_measurements"]
 
 SCHEMA = "perfsim/validation/1"
 MAP = "map.toml"
@@ -32,18 +35,30 @@ SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case with what is predicted for it; ``error`` is that of the time, signed."""
+    """One case with what is predicted for it; ``error`` is that of the time, signed.
+
+    ``cluster`` names its networks: the one between nodes, the one inside a node; ``moves`` is how
+    far what is predicted moves with each part that it rests on.
+    """
 
     case: Case
     method: str
+    cluster: tuple[str, str]
     predicted: float
     interval: tuple[float, float]
     error: float
+    moves: Moves = field(default_factory=dict)
 
     @property
     def inside(self) -> bool:
         """Whether the measured value lies inside the predicted 90 % interval."""
         return self.interval[0] <= self.case.value <= self.interval[1]
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval, as a part of what is predicted; zero where none is known."""
+        low, high = self.interval
+        return (high - low) / 2 / self.predicted if self.predicted else 0.0
 
 
 @dataclass(frozen=True)
@@ -52,11 +67,19 @@ class Report:
 
     rows: list[Row]
     left: list[Asked]
+    missed: list[Miss] = field(default_factory=list)
 
     @property
     def whole(self) -> list[Row]:
         """The rows that are whole iterations, whatever the metric."""
         return [row for row in self.rows if row.case.metric not in PHASES]
+
+    @property
+    def notices(self) -> list[str]:
+        """What is said of the rows wherever they are shown, with the sources it is said of."""
+        cases = [*(row.case for row in self.rows), *(asked.case for asked in self.left)]
+        told = sorted({(one.group, one.notice) for one in cases if one.notice})
+        return [f"{group}: {notice}" for group, notice in told]
 
     def groups(self) -> dict[str, dict[str, list[Row]]]:
         """Return the rows by what they are grouped by, and by name; phases apart by metric."""
@@ -101,6 +124,8 @@ class Report:
                 for name, rows in sorted(named.items())
             ],
             "ranking": {"pairs": pairs, "right": right},
+            "notices": self.notices,
+            "outside_limits": [miss.as_dict() for miss in self.missed],
             "rows": [
                 {
                     "id": row.case.id,
@@ -124,45 +149,121 @@ class Report:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float | int | None]:
-    """Return count, median, p90 and worst absolute error, signed bias, and coverage."""
+    """Return count, median, p90 and worst absolute error, signed bias, coverage and half-width.
+
+    Coverage and the median half-width of the interval are those of rows that have one.
+    """
+    known = [row for row in rows if row.half_width > 0]
     return {
         **score(abs(row.error) for row in rows).as_dict(),
         "bias": mean(row.error for row in rows) if rows else None,
-        "coverage": mean(row.inside for row in rows) if rows else None,
+        "coverage": mean(row.inside for row in known) if known else None,
+        "half_width": median(row.half_width for row in known) if known else None,
     }
 
 
-def validate_measurements(path: Path, catalog: Catalog | None = None) -> Report:
-    """Predict every case of a table that the shipped rules can ask.
+def validate_measurements(
+    path: Path | None = None,
+    catalog: Catalog | None = None,
+    *,
+    cluster: str | None = None,
+    method: str | None = None,
+) -> Report:
+    """Predict every case of a table, or of those that ship, and hold the errors to their limits.
+
+    Parameters
+    ----------
+    path : a table of cases; None: what ships
+    catalog : where profiles are
+    cluster : only cases on this network (between nodes or inside them), or of this source
+    method : only cases of this method
 
     Raises
     ------
     DataError
-        If the table or the rules are damaged.
+        If a table, the rules or the limits are damaged.
     RequestError
-        If no rules ship.
+        If no rules ship, or no case is on the cluster or of the method that is asked for.
     """
     catalog = catalog or Catalog()
-    cases = read_cases(path)
+    cases = cases_of(path, catalog)
     beside = catalog.beside("measurements", "", MAP)
     if beside is None:
         raise RequestError(f"--measurements: no measurements/{MAP} in any folder of profiles.")
     rules = read_rules(beside)
-    singles = Singles(cases)
-    rows, left = [], []
-    for case in cases:
-        asked = ask(case, rules, singles, catalog)
-        if asked.scenario is None:
-            left.append(asked)
+    singles = singles_of(cases, rules)
+    asked = [ask(case, rules, singles, catalog) for case in cases]
+    asked = only(asked, cluster, method)
+    rows, left, known = [], [], uncertainties(catalog)
+    for one in asked:
+        if one.scenario is None:
+            left.append(one)
             continue
         try:
-            prediction = predict(asked.scenario, catalog)
+            rows.append(_row(one.case, one.cluster, one.scenario, catalog, known))
         except RequestError as error:
-            left.append(Asked(case, "excluded", reason=str(error)))
+            left.append(Asked(one.case, "excluded", reason=str(error)))
+    report = Report(rows, left)
+    found = [(row.case.id, row.case.metric, abs(row.error)) for row in rows]
+    report.missed.extend(misses(limits_of(catalog), found))
+    return report
+
+
+def _row(
+    case: Case,
+    cluster: tuple[str, str],
+    scenario: Scenario,
+    catalog: Catalog,
+    known: Mapping[str, Uncertainty],
+) -> Row:
+    """Return a case with its prediction, whose interval its own source had no part in."""
+    prediction = predict(scenario, catalog)
+    moves = of_ratio(prediction.moves) if case.metric in RATIOS else prediction.moves
+    own = known.get(case.origin, known.get(NONE))
+    if own is not None:
+        interval = own.interval(moves, prediction.iteration_s)
+        prediction = replace(prediction, iteration_s_interval=interval)
+    (value, low, high), off = answer(case.metric, case.value, prediction)
+    return Row(case, scenario.method, cluster, value, (low, high), off, moves)
+
+
+def joined(paths: Sequence[Path | None]) -> Report:
+    """Return the report of several tables as one; None stands for what ships.
+
+    Raises
+    ------
+    DataError, RequestError
+        As `validate_measurements`.
+    """
+    reports = [validate_measurements(path) for path in paths]
+    rows = [row for report in reports for row in report.rows]
+    return Report(rows, [asked for report in reports for asked in report.left])
+
+
+def only(asked: Sequence[Asked], cluster: str | None, method: str | None) -> list[Asked]:
+    """Return the cases of a cluster and a method, where these are given.
+
+    Raises
+    ------
+    RequestError
+        If there are none; the message names the nearest of those that there are.
+    """
+    for flag, wanted, names in (("--cluster", cluster, _clusters), ("--method", method, _methods)):
+        if wanted is None:
             continue
-        (value, low, high), off = answer(case.metric, case.value, prediction)
-        rows.append(Row(case, asked.scenario.method, value, (low, high), off))
-    return Report(rows, left)
+        every = {name for one in asked for name in names(one) if name}
+        if wanted not in every:
+            raise unknown(flag, wanted, every)
+        asked = [one for one in asked if wanted in names(one)]
+    return list(asked)
+
+
+def _clusters(asked: Asked) -> set[str]:
+    return {*asked.cluster, asked.case.group}
+
+
+def _methods(asked: Asked) -> set[str]:
+    return {asked.scenario.method} if asked.scenario else set()
 
 
 def _setting(case: Case) -> Iterable[str]:

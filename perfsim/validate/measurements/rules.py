@@ -4,7 +4,7 @@ A TOML file of ``[[rule]]`` tables, read from top to bottom. ``when`` names colu
 (``*`` and ``?`` stand for any) that each must have; every rule that fits applies, later ones
 over earlier ones. ``set`` gives fields of the scenario ("options.x" the method's,
 "fusion_options.x" the policy's), ``number`` takes one from a column by a pattern with one group,
-and ``exclude`` says why such a case is not predicted.
+``exclude`` says why such a case is not predicted, and ``calibrates`` what it was used to fit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perfsim.validate.measurements.case import COLUMNS, Case
 __all__ = ["SCHEMA", "Rule", "read_rules"]
 
 SCHEMA = "perfsim/measurement-map/1"
-KEYS = ("when", "set", "number", "exclude")
+KEYS = ("when", "set", "number", "exclude", "calibrates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Rule:
     fields: Mapping[str, Any]
     numbers: Mapping[str, tuple[str, re.Pattern[str]]]
     exclude: str
+    calibrates: str
 
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""
@@ -78,8 +79,8 @@ def _rule(table: Table) -> Rule:
         if column not in COLUMNS or pattern.groups != 1:
             raise table.wrong("number", f"{told!r} is not 'column: pattern with one group'")
         numbers[field] = (column, pattern)
-    exclude = str(table.values.get("exclude", ""))
-    return Rule(when, _values(table, "set"), numbers, exclude)
+    words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
+    return Rule(when, _values(table, "set"), numbers, *words)
 
 
 def _values(table: Table, key: str) -> Mapping[str, Any]:

@@ -1,0 +1,112 @@
+"""Networks fitted on exposed communication: the search, and rates found again."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from perfsim.catalog import Catalog
+from perfsim.cluster.network import read_network
+from perfsim.errors import RequestError
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
+from perfsim.validate.measurements.case import Case
+from perfsim.validate.measurements.fit_network import MARK, Row, fit, least, rows_of
+from perfsim.validate.measurements.rules import Rule
+
+RATES = {"inter": 0.8, "intra": 3.0}
+"""Rates of the network that the rows come from [GB/s]."""
+
+
+def network(rates: dict[str, float]) -> dict[str, Any]:
+    """Return a network of two links as TOML has it; a tree is half as fast as a ring."""
+
+    def number(value: str) -> dict[str, str]:
+        return {"value": value, "kind": "derived", "source": "made up"}
+
+    links = [
+        {
+            "class": of,
+            "rate": number(f"{rate}GB/s"),
+            "tree_rate": number(f"{rate / 2}GB/s"),
+            "gamma": number("0s/B"),
+            "alpha": number("20us"),
+        }
+        for of, rate in rates.items()
+    ]
+    head = {"schema": "perfsim/network/1", "name": "own", "title": "made up", "transport": "tcp"}
+    return {**head, "gpus_per_node": 8, "notes": ["kept"], "link": links}
+
+
+def rows(path: Path) -> list[Row]:
+    """Return exposed communication on 2, 4 and 8 GPUs of a node and on two such nodes."""
+    path.write_text(tomli_w.dumps(network(RATES)))
+    found: list[Row] = []
+    for gpus, nodes in ((2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (16, 2)):
+        fields = {"model": "alexnet", "gpus": gpus, "gpus_per_node": gpus // nodes}
+        scenario = make_scenario(fields | {"net": str(path)})
+        measured_s = predict(scenario).breakdown_s["communication_exposed"]
+        found.append(Row(f"x-{len(found)}", scenario, measured_s))
+    return found
+
+
+def test_rates_are_found_again(tmp_path: Path) -> None:
+    told = rows(tmp_path / "own.toml")
+    found = fit(network({"inter": 9.0, "intra": 9.0}), told, "a paper")
+    path = tmp_path / "own.toml"
+    path.write_text(tomli_w.dumps(found))
+    made = read_network(path)
+    for of, rate in RATES.items():
+        assert made.links[of].rate.value == pytest.approx(rate * 1e9, rel=0.01)
+        assert made.links[of].tree_rate.value == pytest.approx(rate * 0.5e9, rel=0.01)
+        assert made.links[of].rate.kind == "fitted"
+    assert made.links["intra"].ranks == (2, 8)
+    assert made.links["inter"].ranks == (2, 16)
+    assert made.notes == ("kept",)
+    for row in told:
+        predicted = predict(row.at(path)).breakdown_s["communication_exposed"]
+        assert predicted == pytest.approx(row.measured_s, rel=0.02)
+
+
+def test_what_no_row_tells_of_stays(tmp_path: Path) -> None:
+    inside = [row for row in rows(tmp_path / "own.toml") if row.of == "intra"]
+    start = network({"inter": 9.0, "intra": 9.0})
+    found = fit(start, inside, "a paper")
+    assert tomllib.loads(tomli_w.dumps(found))["link"][0] == start["link"][0]
+
+
+def test_the_search_stays_in_its_limits() -> None:
+    assert least(lambda rate: rate, 1.0, 100.0) == pytest.approx(1.0, rel=0.01)
+    assert least(lambda rate: -rate, 1.0, 100.0) == pytest.approx(100.0, rel=0.01)
+    # Of two valleys the deeper one.
+    assert least(lambda rate: min((rate - 2) ** 2 + 1, abs(rate - 50) / 10), 1.0, 100.0) == (
+        pytest.approx(50.0, rel=0.01)
+    )
+
+
+def test_only_marked_exposed_communication_calibrates() -> None:
+    def case(name: str, metric: str, batch: str) -> Case:
+        words = ("S-SGD", "resnet50", "v100", "4", "2", "wire", batch, "", "", metric)
+        return Case(name, *words, 0.1, "")
+
+    fields = {"model": "resnet50", "gpu": "v100", "method": "ssgd", "net": "10gbe"}
+    what = MARK.removeprefix("calibrates ")
+    rules = [
+        Rule({}, fields, {}, "", ""),
+        Rule({"batch_per_gpu": "16"}, {}, {}, "", f"{what} (two nodes)"),
+    ]
+    cases = [
+        case("g-1", "exposed_comm_s", "16"),
+        case("g-2", "iteration_s", "16"),
+        case("g-3", "exposed_comm_s", "32"),
+    ]
+    found = rows_of(cases, rules, "g", Catalog())
+    assert [row.name for row in found] == ["g-1"]
+    # Its step and exposed communication are both marked, but they leave nothing for computation.
+    assert found[0].of == "inter"
+    with pytest.raises(RequestError, match="no case of 'h'"):
+        rows_of(cases, rules, "h", Catalog())
