@@ -88,13 +88,14 @@ def to_frame(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     Raises
     ------
     PerfsimError
-        If pandas is not installed.
+        If pandas is not installed, or not whole.
     """
     try:
         import pandas
-    except ImportError:
+    except ImportError as error:
+        why = str(error).splitlines()[0]
         raise PerfsimError(
-            "pandas is not installed; pip install 'perfsim[pandas]' brings it."
+            f"pandas cannot be imported ({why}); pip install 'perfsim[pandas]' brings it."
         ) from None
     return pandas.DataFrame([dict(row) for row in records])
 
