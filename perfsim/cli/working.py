@@ -23,7 +23,7 @@ def counted() -> Iterator[Callable[[int, int, str], None] | None]:
 
     columns = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}")
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
+        task = bar.add_task("", total=None)
 
         def tell(done: int, total: int, name: str) -> None:
             bar.update(task, completed=done, total=total, description=name)
