@@ -371,6 +371,7 @@ def test_notes_on_flags_over_a_file_are_kept(capsys: pytest.CaptureFixture[str])
             "--set ssgd.gradients: ssgd is not among the methods compared.\n",
         ),
         ("--methods topk --set topkk.density=1", "--set: no 'topkk'; did you mean 'topk'? "),
+        ("--methods dgc --csv x --out ./x", "--csv: 'x' is the file of --out already.\n"),
         ("--methods topk --set density", "--set: 'density' is not name=value, such as "),
         ("--gpus 0", "--gpus: '0' is not allowed: at least 1 is needed.\n"),
     ],

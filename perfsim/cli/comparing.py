@@ -59,6 +59,8 @@ def compare_command(
     from perfsim.planning.compare import compare
     from perfsim.scenario import make_scenario
 
+    if csv is not None and out is not None and csv.resolve() == out.resolve():
+        raise RequestError(f"--csv: {str(csv)!r} is the file of --out already.")
     options, fusion = settings(asked.pairs)
     pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
     fields, notes = replace(asked, pairs=pairs).fields()

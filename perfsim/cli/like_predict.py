@@ -16,7 +16,7 @@ __all__ = ["Asked", "like_predict"]
 SHARED = ("set_", "scenario", "profiles", "out", "json")
 """What such a command takes of ``predict`` besides the flags that are fields of a scenario."""
 
-NOT_SHARED = ("html", "trace", "png")
+NOT_SHARED = ("timeline", "trace", "html", "png")
 """Flags of ``predict`` that are no fields of a scenario and that not every command has."""
 
 
@@ -67,7 +67,8 @@ def like_predict(
 
     def wrapped(**given: Any) -> None:
         asked = Asked(
-            {name: given.pop(name) for name in flags},
+            # A flag that may be repeated and is not given is an empty list.
+            {name: None if (value := given.pop(name)) == [] else value for name in flags},
             given.pop("set_") or [],
             given.pop("scenario"),
             given.pop("profiles"),
