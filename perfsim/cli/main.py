@@ -9,6 +9,7 @@ import sys
 import typer
 
 from perfsim.cli.calibrating import calibrate
+from perfsim.cli.comparing import compare_command
 from perfsim.cli.listing import list_things
 from perfsim.cli.pipelining import pipeline_command
 from perfsim.cli.predicting import predict_command
@@ -49,6 +50,11 @@ app.command(
     "predict",
     epilog="Example: perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
 )(predict_command)
+app.command(
+    "compare",
+    epilog="Example: perfsim compare --model bert-large --gpus 32 --net 10gbe --methods"
+    " ssgd,topk,dgc,powersgd",
+)(compare_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
 app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)
