@@ -12,6 +12,7 @@ from perfsim.cli.calibrating import calibrate
 from perfsim.cli.comparing import compare_command
 from perfsim.cli.listing import list_things
 from perfsim.cli.pipelining import pipeline_command
+from perfsim.cli.planning import plan_command
 from perfsim.cli.predicting import predict_command
 from perfsim.cli.showing import show_thing
 from perfsim.cli.validating import validate
@@ -55,6 +56,10 @@ app.command(
     epilog="Example: perfsim compare --model bert-large --gpus 32 --net 10gbe --methods"
     " ssgd,topk,dgc,powersgd",
 )(compare_command)
+app.command(
+    "plan",
+    epilog="Example: perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
+)(plan_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
 app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)
