@@ -9,10 +9,12 @@ import sys
 import typer
 
 from perfsim.cli.calibrating import calibrate
+from perfsim.cli.explaining import explain_command
 from perfsim.cli.listing import list_things
 from perfsim.cli.pipelining import pipeline_command
 from perfsim.cli.predicting import predict_command
 from perfsim.cli.showing import show_thing
+from perfsim.cli.tuning import tune_command
 from perfsim.cli.validating import validate
 from perfsim.errors import PerfsimError
 
@@ -49,6 +51,15 @@ app.command(
     "predict",
     epilog="Example: perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
 )(predict_command)
+app.command(
+    "explain",
+    epilog="Example: perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",
+)(explain_command)
+app.command(
+    "tune",
+    epilog="Example: perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk"
+    " --over bucket",
+)(tune_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
 app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)
