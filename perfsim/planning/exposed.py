@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfsim.plan import Plan
-from perfsim.simulate.graph import COMPUTE
+from perfsim.simulate.graph import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 
 __all__ = ["Exposed", "exposed"]
 
 KERNELS = ("compress", "decompress", "second_order")
+
+Run = tuple[int, float, int, str]
+"""A task that runs: level, start [s], index in the graph, job."""
+
+Mark = tuple[float, int, Run]
+"""When a run starts (1) or ends (0) [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +65,19 @@ def _of_round(timeline: Timeline, number: int) -> list[Exposed]:
     busy: dict[str, float] = {}
     kernels: dict[str, float] = {}
     words: dict[str, list[str]] = {}
-    marks: list[tuple[float, int, float, int, str]] = []
+    marks: list[Mark] = []
     for index, start, end in timeline.intervals():
         task = tasks[index]
         what, _, job = task.name.partition(" ")
-        computes = task.kind in KERNELS or task.stream == COMPUTE
         if task.kind == "communicate":
             busy[job] = busy.get(job, 0.0) + end - start
             words.setdefault(job, []).append(what)
         elif task.kind in KERNELS:
             kernels[job] = kernels.get(job, 0.0) + end - start
-        if end > start and (computes or task.kind == "communicate"):
-            kind = "" if computes and task.kind != "communicate" else job
-            marks += [(start, 1, start, index, kind), (end, 0, start, index, kind)]
+        level = _level(task)
+        if end > start and level is not None:
+            run = (level, start, index, job)
+            marks += [(start, 1, run), (end, 0, run)]
     shown = _shown(marks)
     return [
         Exposed(
@@ -86,23 +92,32 @@ def _of_round(timeline: Timeline, number: int) -> list[Exposed]:
     ]
 
 
-def _shown(marks: list[tuple[float, int, float, int, str]]) -> dict[str, float]:
-    """Return the time in which nothing but a job's message runs [s], by job.
+def _level(task: Task) -> int | None:
+    """Return which of several tasks that run at once an instant belongs to, the least first.
 
-    Marks are (moment, whether it starts, when it started, task, job; "" for computation).
+    As in a prediction's breakdown: computation, then kernels on other streams, then messages. The
+    levels of messages are odd.
     """
+    if task.stream == COMPUTE:
+        return 1 if task.kind == "communicate" else 0
+    if task.kind == "communicate":
+        return 3
+    return 2 if task.kind in KERNELS else None
+
+
+def _shown(marks: list[Mark]) -> dict[str, float]:
+    """Return the time in which an instant belongs to a job's message [s], by job."""
     found: dict[str, float] = {}
-    running: set[tuple[float, int, str]] = set()
-    computing, before = 0, 0.0
-    for moment, starts, start, index, job in sorted(marks):
-        if moment > before and running and not computing:
-            first = min(running)[2]
-            found[first] = found.get(first, 0.0) + moment - before
+    running: set[Run] = set()
+    before = 0.0
+    for moment, starts, run in sorted(marks):
+        if moment > before and running:
+            level, _, _, job = min(running)
+            if level % 2:
+                found[job] = found.get(job, 0.0) + moment - before
         before = moment
-        if not job:
-            computing += 1 if starts else -1
-        elif starts:
-            running.add((start, index, job))
+        if starts:
+            running.add(run)
         else:
-            running.discard((start, index, job))
+            running.discard(run)
     return found

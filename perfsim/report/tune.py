@@ -7,7 +7,8 @@ from math import log
 from textwrap import wrap
 
 from perfsim.planning.knob import Value
-from perfsim.planning.tune import FLAT, Tuned, Tuning
+from perfsim.planning.tune import Tuning
+from perfsim.planning.tuned import FLAT, Tuned
 from perfsim.report.terminal import print_lines
 from perfsim.units import format_seconds
 
@@ -24,6 +25,11 @@ NAMES = {
     "rank": "rank",
     "interval": "averaging interval",
     "algorithm": "all-reduce algorithm",
+}
+
+BESIDE = {
+    "mgwfbp": "MG-WFBP's merging",
+    "optimal": "exact where every message is one all-reduce",
 }
 
 
@@ -69,8 +75,7 @@ def sentences(one: Tuned) -> list[str]:
     else:
         found.append(f"Take {best}: {one.gain:.1%} less time than as asked.")
     for policy, time_s in one.beside.items():
-        buckets = "MG-WFBP's own merging" if policy == "mgwfbp" else "The optimal partition"
-        found.append(f"{buckets} (--fusion {policy}): {format_seconds(time_s)}.")
+        found.append(f"Beside it, --fusion {policy} ({BESIDE[policy]}): {format_seconds(time_s)}.")
     return found
 
 
