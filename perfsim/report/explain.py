@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from textwrap import wrap
 
 from perfsim.planning.breakeven import BreakEven, Crossing
 from perfsim.planning.critical_path import Step
@@ -94,7 +95,7 @@ def _path(path: Path, several: bool) -> Iterator[str]:
         return
     shares = path.by_kind().items()
     line = ", ".join(f"{kind} {spent_s / path.length_s:.0%}" for kind, spent_s in shares)
-    yield f"  {line}"
+    yield from wrap(line, COLUMNS, initial_indent="  ", subsequent_indent="  ")
     yield f"  {'start':>11}{'end':>12}{'time':>12}  {'stream':14}what"
     runs = [list(group) for _, group in groupby(path.steps, lambda step: (step.stream, step.kind))]
     left = runs if len(runs) <= RUNS else [*runs[: RUNS // 2], [], *runs[-RUNS // 2 :]]
