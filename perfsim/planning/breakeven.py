@@ -15,8 +15,8 @@ from perfsim.whatif import steady_s
 
 __all__ = ["MOST_GPUS", "BreakEven", "Crossing", "Pair", "bandwidth", "crossings", "gpus"]
 
-FACTORS = tuple(2.0 ** (half / 2) for half in range(-20, 21))
-"""The network's rate is looked at from 1/1024 to 1024 times what it is, in steps of sqrt 2."""
+FACTORS = tuple(2.0**power for power in range(-10, 11))
+"""The network's rate is looked at from 1/1024 to 1024 times what it is, in steps of 2."""
 
 MOST_GPUS = 4096
 """Numbers of GPUs are looked at up to here, or up to what was asked where that is more."""
@@ -24,7 +24,7 @@ MOST_GPUS = 4096
 SAME = 1e-9
 """Times nearer than this share count as equal: neither is faster."""
 
-CLOSE = 1e-6
+CLOSE = 1e-4
 """Share of the factor to which a crossing is found."""
 
 Pair = tuple[float, float]
