@@ -8,7 +8,7 @@ from typing import cast
 
 from perfsim.simulate.timeline import Timeline
 
-__all__ = ["WAITING", "Step", "critical_path"]
+__all__ = ["WAITING", "Step", "critical_path", "one_run", "periods_shown"]
 
 WAITING = "waiting"
 """Kind of a stretch in which no task of this worker runs on the path."""
@@ -35,7 +35,7 @@ def critical_path(timeline: Timeline) -> list[Step]:
     which is a dependency or the task before it on its stream. A run that repeats every q periods
     (or means over q) has the path of all q; one that does not settle that of its last period.
     With ranks it is the path of the rank that ends last, and what no task of that rank explains
-    is a step of kind "waiting".
+    is a step of kind "waiting"; with draws it is that of the last period of one (see ``one_run``).
 
     Examples
     --------
@@ -48,9 +48,8 @@ def critical_path(timeline: Timeline) -> list[Step]:
     >>> [(step.task, step.start_s, step.end_s) for step in critical_path(simulate(graph))]
     [('backward', 0.0, 3.0), ('all_reduce', 3.0, 5.0), ('update', 5.0, 6.0)]
     """
-    if timeline.ranks or timeline.shape:
-        timeline = timeline.select()
-    cycle = timeline.averaged if timeline.steady else 1
+    cycle = periods_shown(timeline)
+    timeline = one_run(timeline)
     before = timeline.periods - cycle - 1
     low = float(cast(float, timeline.closes[before])) if before >= 0 else 0.0
     moment = float(cast(float, timeline.closes[-1]))
@@ -80,6 +79,33 @@ def critical_path(timeline: Timeline) -> list[Step]:
     if moment > low + near:
         add(WAITING, "", WAITING, low)
     return steps[::-1]
+
+
+def periods_shown(timeline: Timeline) -> int:
+    """Return how many periods a critical path covers."""
+    return timeline.averaged if timeline.steady and not timeline.shape else 1
+
+
+def one_run(timeline: Timeline) -> Timeline:
+    """Return the run of one worker: the rank that ends last, the draw nearest to the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from perfsim.simulate.array import simulate
+    >>> from perfsim.simulate.graph import TaskGraph
+    >>> graph = TaskGraph()
+    >>> _ = graph.add("backward", "compute", "backward", np.array([1.0, 2.0, 6.0]))
+    >>> one_run(simulate(graph)).iteration_s
+    2.0
+    """
+    if not timeline.shape:
+        return timeline.select() if timeline.ranks else timeline
+    import numpy as np
+
+    lengths = np.broadcast_to(np.asarray(timeline.period_s), timeline.shape)
+    nearest = int(np.abs(lengths - lengths.mean()).argmin())
+    return timeline.select(tuple(int(at) for at in np.unravel_index(nearest, timeline.shape)))
 
 
 def _moments(timeline: Timeline, place: tuple[int, int]) -> tuple[float, float]:

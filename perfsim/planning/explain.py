@@ -11,12 +11,13 @@ from perfsim.methods import method_class
 from perfsim.plan import Plan, run
 from perfsim.planning import breakeven
 from perfsim.planning.breakeven import BreakEven, Crossing
-from perfsim.planning.critical_path import Step, critical_path
+from perfsim.planning.critical_path import Step, critical_path, periods_shown
 from perfsim.planning.exposed import Exposed, exposed
 from perfsim.planning.sensitivity import Improvement, improvements
 from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario
+from perfsim.simulate.timeline import Timeline
 
 __all__ = ["SCHEMA", "Explanation", "Path", "explain"]
 
@@ -160,7 +161,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
         [
             Path(
                 plan.count,
-                plan.graph.iterations * (timeline.averaged if timeline.steady else 1),
+                plan.graph.iterations * periods_shown(timeline),
                 critical_path(timeline),
             )
             for plan, timeline in zip(plans, timelines, strict=True)
@@ -169,11 +170,16 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
         improvements(resolved, plans, prediction.iteration_s),
         along_bandwidth,
         along_gpus,
-        _notes(scenario, plans, along_gpus),
+        _notes(scenario, plans, timelines, along_gpus),
     )
 
 
-def _notes(scenario: Scenario, plans: Sequence[Plan], along_gpus: BreakEven) -> list[str]:
+def _notes(
+    scenario: Scenario,
+    plans: Sequence[Plan],
+    timelines: Sequence[Timeline],
+    along_gpus: BreakEven,
+) -> list[str]:
     notes = [
         "What is twice as good leaves buckets, algorithms and what the method decided as they are;"
         " gpu is the model's computation and the method's kernels together."
@@ -187,6 +193,11 @@ def _notes(scenario: Scenario, plans: Sequence[Plan], along_gpus: BreakEven) -> 
         notes.append(
             "Break-even over GPUs carries the network's costs beyond the ranks on which they were"
             " measured; predict at the number found for what that rests on."
+        )
+    if any(timeline.shape for timeline in timelines):
+        notes.append(
+            "Where GPUs vary by chance, the path is that of one period, and exposed time that of"
+            " one draw, nearest to the mean."
         )
     if len(plans) > 1:
         notes.append("The method has rounds of different kinds; each has its own critical path.")

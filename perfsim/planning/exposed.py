@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfsim.plan import Plan
+from perfsim.planning.critical_path import one_run
 from perfsim.simulate.graph import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 
@@ -40,12 +41,13 @@ class Exposed:
 def exposed(plans: Sequence[Plan], timelines: Sequence[Timeline]) -> list[Exposed]:
     """Return the buckets in the order in which they are sent.
 
-    ``exposed_s`` of all sums to the prediction's ``communication_exposed``.
+    ``exposed_s`` of all sums to the prediction's ``communication_exposed``; where ranks vary by
+    chance, to that of one draw (see ``one_run``).
     """
     total = sum(plan.iterations for plan in plans)
     found = []
     for number, (plan, timeline) in enumerate(zip(plans, timelines, strict=True)):
-        one = timeline.select() if timeline.ranks else timeline
+        one = one_run(timeline)
         share = plan.iterations / total / (one.averaged * one.graph.iterations)
         for row in _of_round(one, number):
             found.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.link import Link
@@ -72,24 +72,16 @@ def scaled_network(cluster: Cluster, factor: float) -> Cluster:
     ...  for factor in (0.5, 1.0, 2.0)]
     [9.0, 7.5, 6.75]
     """
-    inter = _faster(cluster.inter, factor)
-    intra = cluster.intra if cluster.nodes > 1 else _faster(cluster.intra, factor)
-    return _Scaled(
-        cluster.gpus,
-        cluster.placement,
-        inter,
-        intra,
-        cluster.nics_per_node,
-        cluster.library,
-        cluster.fitted_on,
-        cluster.known,
-        cluster.fabric,
-        cluster.node,
-        narrowed=cluster.narrowed,
-        servers=cluster.servers,
-        plain=cluster,
-        factor=factor,
-    )
+    kept = {
+        one.name: getattr(cluster, one.name)
+        for one in fields(cluster)
+        if not one.name.startswith("_") and one.name not in ("plain", "factor")
+    }
+    if cluster.nodes > 1:
+        kept["inter"] = _faster(cluster.inter, factor)
+    else:
+        kept["intra"] = _faster(cluster.intra, factor)
+    return _Scaled(**kept, plain=cluster, factor=factor)
 
 
 def scaled_rate(cluster: Cluster) -> float | None:
