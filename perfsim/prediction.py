@@ -25,7 +25,7 @@ from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SCHEMA", "Prediction", "predict"]
+__all__ = ["SCHEMA", "Prediction", "plans_of", "predict"]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -115,7 +115,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)
-    plans = _plans(resolved, resolved.method)
+    plans = plans_of(resolved, resolved.method)
     timelines = [run(plan) for plan in plans]
     iteration_s = mean_s(plans, timelines)
     profile = resolved.profile
@@ -123,7 +123,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
-    baseline_s = steady_s(_plans(resolved, None))
+    baseline_s = steady_s(plans_of(resolved, None))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = _mean(plans, [timeline.communication() for timeline in timelines])
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
@@ -185,7 +185,7 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
     return every.terms
 
 
-def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
+def plans_of(resolved: Resolved, method: Method | None) -> list[Plan]:
     """Return the plans of the method, or of the baseline (ssgd, DDP buckets, overlap) for None."""
     scenario = resolved.scenario
     if method is None:

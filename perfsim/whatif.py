@@ -14,6 +14,7 @@ __all__ = [
     "BOTTLENECKS",
     "bottleneck",
     "changed",
+    "faster",
     "halved",
     "interval",
     "mean_s",
@@ -77,7 +78,18 @@ def halved(cause: str) -> Change:
 
     bandwidth halves what a collective spends on bytes, latency what it spends on hops.
     """
-    return lambda duration_s, charge: duration_s - _share(charge, duration_s, cause) / 2
+    return faster(2.0, cause)
+
+
+def faster(factor: float, *causes: str) -> Change:
+    """Return the change that makes some causes so many times as fast (see ``halved``)."""
+    saved = 1.0 - 1.0 / factor
+
+    def change(duration_s: float, charge: Charge) -> float:
+        spent_s = sum(_share(charge, duration_s, cause) for cause in causes)
+        return duration_s - spent_s * saved
+
+    return change
 
 
 def bottleneck(plans: Sequence[Plan], iteration_s: float) -> tuple[str, dict[str, float]]:

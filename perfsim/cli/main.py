@@ -10,11 +10,13 @@ import typer
 
 from perfsim.cli.calibrating import calibrate
 from perfsim.cli.comparing import compare_command
+from perfsim.cli.explaining import explain_command
 from perfsim.cli.listing import list_things
 from perfsim.cli.pipelining import pipeline_command
 from perfsim.cli.planning import plan_command
 from perfsim.cli.predicting import predict_command
 from perfsim.cli.showing import show_thing
+from perfsim.cli.tuning import tune_command
 from perfsim.cli.validating import validate
 from perfsim.errors import PerfsimError
 
@@ -60,6 +62,14 @@ app.command(
     "plan",
     epilog="Example: perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
 )(plan_command)
+    "explain",
+    epilog="Example: perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",
+)(explain_command)
+app.command(
+    "tune",
+    epilog="Example: perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk"
+    " --over bucket",
+)(tune_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
 app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)

@@ -29,7 +29,8 @@ OVER = (("counts", "gpus"), ("gpu_types", "gpu"), ("nets", "net"), ("methods", "
 """Flag to the field that it varies."""
 
 Many = Annotated[
-    str | None, typer.Option(metavar="A..B|A,B,...", show_default=f"{COUNTS} where --gpus is not given")
+    str | None,
+    typer.Option(metavar="A..B|A,B,...", show_default=f"{COUNTS} where --gpus is not given"),
 ]
 Names = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", show_default="the one given")]
 

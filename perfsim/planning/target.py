@@ -85,7 +85,9 @@ def parse_epochs(text: str, of: Sequence[str] = ()) -> tuple[float, dict[str, fl
     for pair in of:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not name:
-            raise RequestError(f"--epochs-of: {shown(pair)} is not METHOD=EPOCHS, such as topk=100.")
+            raise RequestError(
+                f"--epochs-of: {shown(pair)} is not METHOD=EPOCHS, such as topk=100."
+            )
         single[name] = _epochs(value, "--epochs-of")
     return _epochs(text, "--epochs"), single
 
@@ -115,5 +117,7 @@ def parse_budget(text: str) -> tuple[float, str]:
     """
     match = _MONEY.fullmatch(text)
     if match is None or float(match[1]) <= 0:
-        raise RequestError(f"--budget: {shown(text)} is not an amount with its currency, as 500usd.")
+        raise RequestError(
+            f"--budget: {shown(text)} is not an amount with its currency, as 500usd."
+        )
     return float(match[1]), match[2].lower()

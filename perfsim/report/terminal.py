@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
 
-__all__ = ["cluster_words", "print_description", "print_lines", "print_prediction", "print_rows"]
+__all__ = [
+    "cluster_words",
+    "print_description",
+    "print_lines",
+    "print_prediction",
+    "print_rows",
+    "question",
+]
 
 BAR = 24
 ROUNDING = 1e-12
@@ -36,7 +43,7 @@ NAMES = {
 
 def print_prediction(prediction: Prediction) -> None:
     """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
-    print_lines([*_question(prediction), "", *_answer(prediction), ""])
+    print_lines([*question(prediction), "", *_answer(prediction), ""])
     for line in _breakdown(prediction):
         print(line)
     print_lines(["", "Sources"])
@@ -72,7 +79,8 @@ def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: i
         )
 
 
-def _question(prediction: Prediction) -> list[str]:
+def question(prediction: Prediction) -> list[str]:
+    """Return in words what was asked: model and method, cluster, options."""
     scenario = prediction.scenario
     given = scenario["options"].items()
     options = ", ".join(f"{name} {value}" for name, value in given if value != "")
