@@ -82,7 +82,7 @@ def test_a_budget_needs_prices_of_its_currency() -> None:
     target = Target(1000, 1, budget=5.0, currency="usd")
     with pytest.raises(RequestError, match="holds no price"):
         plan(scenarios(8), target, Prices("usd", (), Path("p.toml")), Catalog())
-    with pytest.raises(RequestError, match="is in eur, the prices of p.toml are in usd"):
+    with pytest.raises(RequestError, match=r"is in eur, the prices of p\.toml are in usd"):
         plan(scenarios(8), Target(1000, 1, budget=5.0, currency="eur"), prices(), Catalog())
 
 
@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     made = plan(asked[:1], Target(1000, 1), Prices("", (), Path()), Catalog())
     assert len(made.choices) == 1
     refused = make_scenario(fields | {"method": "dgc", "options": {"density": 0.5}, "gpus": 1024})
-    with pytest.raises(RequestError, match="needs .* of memory, the GPU has"):
+    with pytest.raises(RequestError, match="of memory, the GPU has"):
         plan([refused], Target(1000, 1), Prices("", (), Path()), Catalog())
 
 

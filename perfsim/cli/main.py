@@ -59,17 +59,18 @@ app.command(
     " ssgd,topk,dgc,powersgd",
 )(compare_command)
 app.command(
-    "plan",
-    epilog="Example: perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
-)(plan_command)
-    "explain",
-    epilog="Example: perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",
-)(explain_command)
-app.command(
     "tune",
     epilog="Example: perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk"
     " --over bucket",
 )(tune_command)
+app.command(
+    "explain",
+    epilog="Example: perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",
+)(explain_command)
+app.command(
+    "plan",
+    epilog="Example: perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
+)(plan_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
 app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)

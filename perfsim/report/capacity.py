@@ -17,8 +17,8 @@ def print_plan(plan: Plan) -> None:
     paid = plan.prices.currency if any(one.cost is not None for one in plan.choices) else "GPU h"
     print_lines(
         [
-            f"{target.samples:,} samples, {target.epochs:g} epochs: {len(plan.choices)} clusters and"
-            f" methods, {len(plan.meeting)} meet the target",
+            f"{target.samples:,} samples, {target.epochs:g} epochs: {len(plan.choices)} clusters"
+            f" and methods, {len(plan.meeting)} meet the target",
             "",
             f"fastest   {plan.fastest.words}: {_hours(plan.fastest)}, {_paid(plan.fastest, paid)}",
             f"cheapest  {plan.cheapest.words}: {_hours(plan.cheapest)},"
