@@ -8,6 +8,7 @@ from typing import Any
 
 from perfsim import fusion
 from perfsim.catalog import Catalog
+from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.method import Method
 from perfsim.methods import load_method
@@ -107,7 +108,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     period = sum(plan.iterations for plan in plans)
     baseline_s = steady_s(_plans(resolved, None))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
-    communication = _mean(plans, [timeline.communication() for timeline in timelines])
+    communication = _mean(plans, [over_draws(one, Timeline.communication) for one in timelines])
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
     alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
@@ -118,7 +119,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
         baseline_s=baseline_s,
-        breakdown_s=_mean(plans, [timeline.breakdown() for timeline in timelines]),
+        breakdown_s=_mean(plans, [over_draws(one, Timeline.breakdown) for one in timelines]),
         communication={
             "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
             "calls": sum(plan.count * plan.calls for plan in plans) / period,
@@ -129,7 +130,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         worth=worth,
         notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known),
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
-        timelines=timelines,
+        timelines=[shown(timeline) for timeline in timelines],
         moves=moved,
     )
 
@@ -180,6 +181,7 @@ def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
             algorithm=scenario.algorithm,
             protocol=scenario.protocol,
             overlap_slowdown=scenario.overlap_slowdown,
+            conditions=resolved.conditions,
         )
     return schedule(
         resolved.profile,
@@ -194,6 +196,7 @@ def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
         limit_bytes=resolved.limit_bytes,
         fusion_options=scenario.fusion_options,
         kernels_s=resolved.kernels_s,
+        conditions=resolved.conditions,
     )
 
 

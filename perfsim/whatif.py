@@ -47,7 +47,7 @@ def steady_s(plans: Sequence[Plan], change: Change | None = None) -> float:
 def mean_s(plans: Sequence[Plan], timelines: Sequence[Timeline]) -> float:
     """Return the mean iteration of all rounds [s], from the timeline of each."""
     total_s = sum(
-        plan.count * float(timeline.period_s)
+        plan.count * timeline.mean_period_s
         for plan, timeline in zip(plans, timelines, strict=True)
     )
     return total_s / sum(plan.iterations for plan in plans)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["simulate"]
+__all__ = ["Run", "simulate"]
 
 
 def simulate(
@@ -65,7 +65,7 @@ def simulate(
         raise ValueError(f"periods = {periods}; at least 1")
     if graph.contended:
         raise ValueError("several streams share a link: take simulate_events")
-    run = _Run(graph, checked_durations(graph, durations), ranks)
+    run = Run(graph, checked_durations(graph, durations), ranks)
     closes: list[Value] = []
     cycle = 0
     for count in range(1, (periods or max_periods) + 1):
@@ -91,7 +91,7 @@ def simulate(
     )
 
 
-class _Run:
+class Run:
     """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` places back."""
 
     def __init__(self, graph: TaskGraph, durations: list[Value], ranks: bool) -> None:
@@ -109,6 +109,8 @@ class _Run:
             self.ranks = ranks
             durations = self._as_arrays(durations)
         # Periods before the first are zeros, so that a void dependency never delays anything.
+        self.periods = 0
+        self._depth = graph.depth
         self._ends: list[Any] = [0.0] * (self._width * graph.depth)
         self._steps: list[tuple[Any, int, list[int]]] = []
         for index, (pairs, duration) in enumerate(zip(waits, durations, strict=True)):
@@ -140,9 +142,11 @@ class _Run:
             )
         ]
 
-    def step(self) -> Value:
-        """Run one more period and return when it closed."""
-        starts = self._step_floats() if self._floats else self._step_arrays()
+    def step(self, durations: Sequence[Value] | None = None) -> Value:
+        """Run one more period and return when it closed; with other durations in it if given."""
+        alike = self._floats and durations is None
+        starts = self._step_floats() if alike else self._step_arrays(durations)
+        self.periods += 1
         row = self._ends[-self._width :]
         self.starts.append(starts)
         self.ends.append(row)
@@ -161,19 +165,26 @@ class _Run:
             ends.append(start + duration)
         return starts
 
-    def _step_arrays(self) -> list[Value]:
+    def forget(self) -> None:
+        """Keep no more of what has been than later periods need."""
+        self.starts.clear()
+        self.ends.clear()
+        del self._ends[: -self._width * self._depth]
+
+    def _step_arrays(self, durations: Sequence[Value] | None) -> list[Value]:
         import numpy as np
 
-        ends, period = self._ends, len(self.starts)
+        ends = self._ends
         starts: list[Value] = []
-        for (duration, first, others), together, meeting in zip(
-            self._steps, self._collective, self._meeting, strict=True
+        spent = durations or [duration for duration, _, _ in self._steps]
+        for (_, first, others), duration, together, meeting in zip(
+            self._steps, spent, self._collective, self._meeting, strict=True
         ):
             start = ends[first]
             for other in others:
                 start = np.maximum(start, ends[other])
             if together and self.ranks and isinstance(start, np.ndarray):
-                start = _met(start, meeting, period)
+                start = _met(start, meeting, self.periods)
             starts.append(start)
             ends.append(start + duration)
         return starts

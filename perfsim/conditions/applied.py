@@ -1,0 +1,48 @@
+"""Conditions put on plans, and what cannot be followed under them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfsim.conditions.conditions import Conditions
+from perfsim.errors import RequestError
+from perfsim.method import Method
+from perfsim.plan import Plan
+
+__all__ = ["check_followed", "under"]
+
+
+def under(plan: Plan, conditions: Conditions, repeats: tuple[int, ...] = ()) -> Plan:
+    """Return the plan under conditions; some of its iterations may stand for several in a row."""
+    if all(count == 1 for count in repeats):
+        return replace(plan, conditions=conditions)
+    graph = plan.graph
+    ends = [*plan.begins[1:], len(graph.tasks)]
+    for begin, end, count in zip(plan.begins, ends, repeats, strict=True):
+        for index in range(begin, end):
+            task = graph.tasks[index]
+            graph.tasks[index] = replace(task, duration_s=task.duration_s * count)
+    graph.iterations = sum(repeats)
+    return replace(plan, conditions=conditions, repeats=repeats)
+
+
+def check_followed(plans: Sequence[Plan], method: Method) -> None:
+    """Check that ranks that vary by chance can be followed one by one.
+
+    Raises
+    ------
+    RequestError
+        If what goes first is decided while it runs.
+    """
+    name = type(method).__module__.rpartition(".")[2]
+    if any(plan.order == "priority" for plan in plans):
+        raise RequestError(
+            f"--method: {name} sends by priority, and --jitter follows messages in the order in"
+            " which they are issued only."
+        )
+    if any(plan.graph.contended for plan in plans):
+        raise RequestError(
+            f"--method: {name} sends several messages at once over a link that they share, and"
+            " --jitter follows one after the other only."
+        )

@@ -1,0 +1,128 @@
+"""A plan run on ranks that differ: the slowest one alone, or draws over all of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from perfsim.plan import Charge, Plan
+from perfsim.simulate.draws import UNCHANGED, meets_all, simulate_draws
+from perfsim.simulate.task import Task
+from perfsim.simulate.timeline import Timeline
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["drawn", "over_draws", "sample", "shown", "slowed"]
+
+ON_GPU = ("compute", "compression", "second_order")
+"""Causes of what a GPU runs, all of which a slow one runs more slowly."""
+
+OTHER_RANK = "rank "
+"""How the streams of ranks begin that are not the one shown; these compute as they should."""
+
+MOST_DRAWS = 128
+MOST_VALUES = 2**14
+"""Draws x ranks: 128 KiB an array."""
+
+COUNTED = 512
+"""Periods counted, over all draws, where all ranks wait for each other in each of them."""
+
+SPREADING = 32
+"""Periods that count, and as many before, where a delay spreads from neighbour to neighbour."""
+
+SHOWN = 16
+"""Draws whose time is divided among its causes."""
+
+
+def slowed(plan: Plan, durations: Sequence[float] | None = None) -> list[float]:
+    """Return durations as the slowest rank has them [s].
+
+    It is run alone. That is exact: every task of it ends last, so that no collective waits for
+    any other rank, and a rank that waits for some others only is behind the slowest at last.
+    """
+    spent = _seconds(plan, durations)
+    factor = plan.conditions.slowest if plan.conditions else 1.0
+    if factor == 1.0:
+        return spent
+    return [
+        seconds * factor if _own(task, charge) else seconds
+        for seconds, task, charge in zip(spent, plan.graph.tasks, plan.charges, strict=True)
+    ]
+
+
+def drawn(plan: Plan, durations: Sequence[float] | None = None) -> Timeline:
+    """Return the timeline of a plan whose ranks vary by chance, with an axis of draws."""
+    import numpy as np
+
+    conditions = plan.conditions
+    assert conditions is not None
+    draws, warm_up, counted = sample(plan)
+    slower = conditions.factors()
+    chance = np.random.default_rng(conditions.seed)
+    repeats = plan.repeats or (1,) * len(plan.begins)
+
+    def factors(period: int) -> list[NDArray[np.float64]]:
+        # The mean of so many independent iterations varies by the square root less.
+        return [
+            slower
+            * np.maximum(
+                0.0,
+                1.0
+                + conditions.jitter
+                / sqrt(count)
+                * chance.standard_normal((draws, conditions.ranks)),
+            )
+            for count in repeats
+        ]
+
+    which = [
+        bisect_right(plan.begins, index) - 1 if _own(task, charge) else UNCHANGED
+        for index, (task, charge) in enumerate(zip(plan.graph.tasks, plan.charges, strict=True))
+    ]
+    return simulate_draws(
+        plan.graph, _seconds(plan, durations), which, factors, warm_up=warm_up, counted=counted
+    )
+
+
+def sample(plan: Plan) -> tuple[int, int, int]:
+    """Return how many draws there are, and how many periods of each are left out and counted."""
+    ranks = plan.conditions.ranks if plan.conditions else 1
+    draws = max(4, min(MOST_DRAWS, MOST_VALUES // ranks))
+    if meets_all(plan.graph):
+        return draws, plan.graph.depth + 1, max(4, min(SPREADING, COUNTED // draws))
+    return min(draws, SPREADING), SPREADING, SPREADING
+
+
+def over_draws(timeline: Timeline, part: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
+    """Return what an iteration spends on each part [s], of some draws scaled to the mean of all."""
+    if not timeline.shape:
+        return part(timeline)
+    few = [timeline.select(draw) for draw in range(min(SHOWN, timeline.shape[0]))]
+    scale = timeline.mean_period_s / sum(one.mean_period_s for one in few)
+    parts = [part(one) for one in few]
+    return {key: scale * sum(one[key] for one in parts) for key in parts[0]}
+
+
+def shown(timeline: Timeline) -> Timeline:
+    """Return the draw whose iteration is nearest to the mean; the timeline itself without draws."""
+    if not timeline.shape:
+        return timeline
+    import numpy as np
+
+    away = np.abs(np.asarray(timeline.period_s) - timeline.mean_period_s)
+    return timeline.select(int(away.argmin()))
+
+
+def _seconds(plan: Plan, durations: Sequence[float] | None) -> list[float]:
+    if durations is not None:
+        return list(durations)
+    return [float(task.duration_s) for task in plan.graph.tasks]
+
+
+def _own(task: Task, charge: Charge) -> bool:
+    """Tell whether a task is what the GPU of the rank itself runs."""
+    return charge.cause in ON_GPU and not task.stream.startswith(OTHER_RANK)
