@@ -149,9 +149,7 @@ def with_neighbours(
     """
     n, tensors = bucket.elements, len(bucket.gradients)
     fused = int(tensors > 1)
-    among: list[Stage] = [
-        neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)
-    ]
+    among: list[Stage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
     more = fused * peers
     if hierarchical:
         inside = Send("all_reduce", bucket.size_bytes, group="node")

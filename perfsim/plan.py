@@ -73,17 +73,18 @@ class Plan:
                 self.terms[what] = (term.extrapolated, size, term)
 
 
-def run(plan: Plan, durations: list[float] | None = None) -> Timeline:
+def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False) -> Timeline:
     """Return the timeline of a plan, with other durations if given [s].
 
     Durations are those of a GPU as it should be; the plan's conditions slow them down. Where
-    ranks vary by chance the timeline has an axis of draws.
+    ranks vary by chance the timeline has an axis of draws, and where ``brief`` is enough only the
+    length of its periods.
     """
     if plan.conditions is not None:
         from perfsim.conditions.running import drawn, slowed
 
         if plan.conditions.varies:
-            return drawn(plan, durations)
+            return drawn(plan, durations, brief=brief)
         durations = slowed(plan, durations)
     if plan.graph.contended:
         from perfsim.simulate.event import simulate_events

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from perfsim.cluster.cluster import Cluster
-from perfsim.conditions.applied import check_followed, under
+from perfsim.conditions.applied import plans_under
 from perfsim.conditions.conditions import Conditions
-from perfsim.conditions.joined import exchanges, joined
+from perfsim.conditions.joined import exchanges
 from perfsim.costs import Costs
 from perfsim.device import Device
 from perfsim.errors import RequestError
@@ -101,15 +101,6 @@ def schedule(
 
     if conditions is None:
         return [planned(one) for one in method.rounds()]
-    if not conditions.varies:
-        return [under(planned(one), conditions) for one in method.rounds()]
-
-    def exchanging(iteration: int) -> bool:
-        return exchanges(jobs(iteration), cluster.nodes)
-
-    plans = [
-        under(planned(one.round), conditions, one.repeats)
-        for one in joined(method.rounds(), exchanging)
-    ]
-    check_followed(plans, method)
-    return plans
+    return plans_under(
+        conditions, method, planned, lambda iteration: exchanges(jobs(iteration), cluster.nodes)
+    )

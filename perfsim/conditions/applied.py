@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from perfsim.conditions.conditions import Conditions
+from perfsim.conditions.joined import joined
 from perfsim.errors import RequestError
 from perfsim.method import Method
 from perfsim.plan import Plan
+from perfsim.stage import Round
 
-__all__ = ["check_followed", "under"]
+__all__ = ["check_followed", "plans_under", "under"]
+
+
+def plans_under(
+    conditions: Conditions,
+    method: Method,
+    planned: Callable[[Round], Plan],
+    exchanging: Callable[[int], bool],
+) -> list[Plan]:
+    """Return the plans of a method's rounds under conditions.
+
+    Parameters
+    ----------
+    planned : makes the plan of a round
+    exchanging : whether ranks wait for each other in an iteration of this number
+
+    Raises
+    ------
+    RequestError
+        If the ranks vary by chance and cannot be followed.
+    """
+    rounds = method.rounds()
+    if not conditions.varies:
+        return [under(planned(one), conditions) for one in rounds]
+    plans = [
+        under(planned(one.round), conditions, one.repeats) for one in joined(rounds, exchanging)
+    ]
+    check_followed(plans, method)
+    return plans
 
 
 def under(plan: Plan, conditions: Conditions, repeats: tuple[int, ...] = ()) -> Plan:

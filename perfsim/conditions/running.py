@@ -35,7 +35,10 @@ SPREADING = 32
 """Periods that count, and as many before, where a delay spreads from neighbour to neighbour."""
 
 SHOWN = 16
-"""Draws whose time is divided among its causes."""
+"""Draws whose time is divided among its causes, fewer of large graphs."""
+
+SHOWN_TASKS = 4000
+"""Tasks of a period in all of these."""
 
 
 def slowed(plan: Plan, durations: Sequence[float] | None = None) -> list[float]:
@@ -54,7 +57,7 @@ def slowed(plan: Plan, durations: Sequence[float] | None = None) -> list[float]:
     ]
 
 
-def drawn(plan: Plan, durations: Sequence[float] | None = None) -> Timeline:
+def drawn(plan: Plan, durations: Sequence[float] | None = None, *, brief: bool = False) -> Timeline:
     """Return the timeline of a plan whose ranks vary by chance, with an axis of draws."""
     import numpy as np
 
@@ -84,7 +87,13 @@ def drawn(plan: Plan, durations: Sequence[float] | None = None) -> Timeline:
         for index, (task, charge) in enumerate(zip(plan.graph.tasks, plan.charges, strict=True))
     ]
     return simulate_draws(
-        plan.graph, _seconds(plan, durations), which, factors, warm_up=warm_up, counted=counted
+        plan.graph,
+        _seconds(plan, durations),
+        which,
+        factors,
+        warm_up=warm_up,
+        counted=counted,
+        brief=brief,
     )
 
 
@@ -92,29 +101,36 @@ def sample(plan: Plan) -> tuple[int, int, int]:
     """Return how many draws there are, and how many periods of each are left out and counted."""
     ranks = plan.conditions.ranks if plan.conditions else 1
     draws = max(4, min(MOST_DRAWS, MOST_VALUES // ranks))
-    if meets_all(plan.graph):
+    if meets_all(plan.graph, ranks):
         return draws, plan.graph.depth + 1, max(4, min(SPREADING, COUNTED // draws))
     return min(draws, SPREADING), SPREADING, SPREADING
 
 
-def over_draws(timeline: Timeline, part: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
-    """Return what an iteration spends on each part [s], of some draws scaled to the mean of all."""
-    if not timeline.shape:
-        return part(timeline)
-    few = [timeline.select(draw) for draw in range(min(SHOWN, timeline.shape[0]))]
-    scale = timeline.mean_period_s / sum(one.mean_period_s for one in few)
-    parts = [part(one) for one in few]
-    return {key: scale * sum(one[key] for one in parts) for key in parts[0]}
+def shown(timeline: Timeline) -> list[Timeline]:
+    """Return the draws whose time is divided among its causes, that nearest to the mean first.
 
-
-def shown(timeline: Timeline) -> Timeline:
-    """Return the draw whose iteration is nearest to the mean; the timeline itself without draws."""
+    The timeline itself where there are no draws.
+    """
     if not timeline.shape:
-        return timeline
+        return [timeline]
     import numpy as np
 
     away = np.abs(np.asarray(timeline.period_s) - timeline.mean_period_s)
-    return timeline.select(int(away.argmin()))
+    few = max(2, min(SHOWN, SHOWN_TASKS // len(timeline.graph.tasks)))
+    nearest = int(away.argmin())
+    others = [draw for draw in range(min(few, timeline.shape[0])) if draw != nearest]
+    return [timeline.select(draw) for draw in (nearest, *others)]
+
+
+def over_draws(
+    draws: Sequence[Timeline], mean_period_s: float, part: Callable[[Timeline], dict[str, float]]
+) -> dict[str, float]:
+    """Return what an iteration spends on each part [s], of some draws scaled to the mean of all."""
+    if len(draws) == 1:
+        return part(draws[0])
+    scale = mean_period_s / sum(one.mean_period_s for one in draws)
+    parts = [part(one) for one in draws]
+    return {key: scale * sum(one[key] for one in parts) for key in parts[0]}
 
 
 def _seconds(plan: Plan, durations: Sequence[float] | None) -> list[float]:

@@ -79,7 +79,7 @@ def _straggler_notes(conditions: Conditions, plans: Sequence[Plan]) -> list[str]
         f"{_gpus(count)} {factor:g} times" for count, factor in conditions.stragglers
     )
     found = f"Slower in all that they compute: {slow} (passes, update and kernels of the method)."
-    if conditions.varies or any(meets_all(plan.graph) for plan in plans):
+    if conditions.varies or any(meets_all(plan.graph, conditions.ranks) for plan in plans):
         return [found]
     return [
         f"{found} No GPU waits for all the others, but in the long run all go at the pace of the"
@@ -105,7 +105,7 @@ def _jitter_notes(
             "Local iterations are drawn together with the exchange after them: what is waited for"
             " is the slowest GPU's sum."
         )
-    some = [plan for plan in plans if plan.calls and not meets_all(plan.graph)]
+    some = [plan for plan in plans if plan.calls and not meets_all(plan.graph, conditions.ranks)]
     if some:
         warm_up = sample(some[0])[1]
         notes.append(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.simulate.array import Run
 from perfsim.simulate.graph import TaskGraph, Value, checked_durations
+from perfsim.simulate.meeting import joins_all
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -19,12 +20,14 @@ UNCHANGED = -1
 """In place of a factor's number: the task takes as long on every rank in every period."""
 
 
-def meets_all(graph: TaskGraph) -> bool:
+def meets_all(graph: TaskGraph, ranks: int) -> bool:
     """Return whether all ranks wait for each other in every period."""
-    tasks = graph.tasks
-    return any(
-        tasks[index].collective and tasks[index].meeting is None for index in graph.ancestors()
-    )
+    if ranks == 1:
+        return True
+    meetings = {
+        graph.tasks[index].meeting for index in graph.ancestors() if graph.tasks[index].collective
+    }
+    return None in meetings or joins_all(frozenset(one for one in meetings if one), ranks)
 
 
 def simulate_draws(
@@ -35,6 +38,7 @@ def simulate_draws(
     *,
     warm_up: int,
     counted: int,
+    brief: bool = False,
 ) -> Timeline:
     """Run the graph with durations drawn anew in every period, and return when tasks ran.
 
@@ -45,6 +49,7 @@ def simulate_draws(
     factors : period to factors, each over (draw, rank)
     warm_up : periods before those that count
     counted : periods over which means are taken
+    brief : leave out when tasks ran, so that only the length of periods can be asked
 
     Returns
     -------
@@ -74,15 +79,16 @@ def simulate_draws(
         raise ValueError(f"warm_up = {warm_up}, counted = {counted}; each at least 1")
     run = Run(graph, checked_durations(graph, list(durations)), ranks=True)
     run.ranks = True
-    everyone = meets_all(graph)
+    everyone = False
     starts: list[list[Value]] = []
     ends: list[list[Value]] = []
     closes: list[Value] = []
     draws = 0
-    for period in range(warm_up + counted + graph.depth + 1):
+    for period in range(warm_up + counted + (0 if brief else graph.depth + 1)):
         drawn = factors(period)
         shape = drawn[0].shape
         draws = shape[0]
+        everyone = everyone or (period == 0 and meets_all(graph, shape[-1]))
         run.step(
             [
                 second if one == UNCHANGED else second * drawn[one]
@@ -92,9 +98,10 @@ def simulate_draws(
         last = np.broadcast_to(run.ends[-1][graph.closing], shape)
         if period < warm_up + counted:
             closes.append(last.max(axis=-1) if everyone else last.mean(axis=-1))
-        shown = sum(drawn).argmax(axis=-1) if everyone else np.zeros(draws, dtype=int)  # type: ignore[union-attr]
-        starts.append([_of_rank(value, shape, shown) for value in run.starts[-1]])
-        ends.append([_of_rank(value, shape, shown) for value in run.ends[-1]])
+        if not brief:
+            shown = np.sum(drawn, axis=0).argmax(axis=-1) if everyone else np.zeros(draws, int)
+            starts.append([_of_rank(value, shape, shown) for value in run.starts[-1]])
+            ends.append([_of_rank(value, shape, shown) for value in run.ends[-1]])
         run.forget()
     return Timeline(
         graph=graph,
@@ -113,5 +120,9 @@ def _of_rank(value: Value, shape: tuple[int, ...], ranks: NDArray[np.intp]) -> V
 
     if isinstance(value, float):
         return value
-    moments: NDArray[np.float64] = np.broadcast_to(value, shape)[np.arange(shape[0]), ranks]
+    moments: NDArray[np.float64]
+    if value.shape == (shape[0], 1):
+        moments = value[:, 0]
+    else:
+        moments = np.broadcast_to(value, shape)[np.arange(shape[0]), ranks]
     return moments

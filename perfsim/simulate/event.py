@@ -36,8 +36,8 @@ def simulate_events(
     order : "issue": a stream runs its tasks in the order of the graph. "priority": a free stream
         takes, of the tasks that are ready, the one of highest priority (ties in issue order), or
         is handed several ahead (see ``Credit``); a collective is ready when it is on every rank
-        (whatever its ``meeting``), and all ranks run them in the order in which the first of them takes one. A running task
-        is not interrupted.
+        (whatever its ``meeting``), and all ranks run them in the order in which the first of them
+        takes one. A running task is not interrupted.
 
     Raises
     ------
@@ -125,4 +125,4 @@ def _together(task: Task, column: list[float]) -> list[float]:
         return [max(column)] * len(column)
     import numpy as np
 
-    return task.meeting.together(np.array(column)).tolist()
+    return [float(seconds) for seconds in task.meeting.together(np.array(column))]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Moments: TypeAlias = NDArray[np.float64]
 
-__all__ = ["Blocks", "Groups", "Meeting", "Peers"]
+__all__ = ["Blocks", "Groups", "Meeting", "Peers", "joins_all"]
 
 
 class Parted:
@@ -136,6 +136,34 @@ class Peers:
 
 
 Meeting: TypeAlias = Groups | Blocks | Peers
+
+
+@cache
+def joins_all(meetings: frozenset[Meeting], ranks: int) -> bool:
+    """Return whether groups, taken one after the other, make all ranks wait for each other.
+
+    Peers do not: a delay goes from neighbour to neighbour.
+
+    Examples
+    --------
+    >>> node, across = Groups((2, 2)), Groups((2, 2), "across")
+    >>> joins_all(frozenset([node]), 4), joins_all(frozenset([node, across]), 4)
+    (False, True)
+    """
+    joined = list(range(ranks))
+
+    def head(rank: int) -> int:
+        while joined[rank] != rank:
+            joined[rank] = joined[joined[rank]]
+            rank = joined[rank]
+        return rank
+
+    for one in meetings:
+        if isinstance(one, Parted):
+            for first, *others in _all_members(one, ranks).values():
+                for other in others:
+                    joined[head(other)] = head(first)
+    return len({head(rank) for rank in range(ranks)}) == 1
 
 
 @cache

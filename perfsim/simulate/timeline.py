@@ -165,6 +165,8 @@ class Timeline:
 def _element(value: Any, shape: tuple[int, ...], place: tuple[int, ...]) -> float:
     if isinstance(value, float):
         return value
+    if value.shape == shape:
+        return float(value[place])
     import numpy as np
 
     return float(np.broadcast_to(value, shape)[place])
