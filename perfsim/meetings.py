@@ -11,7 +11,8 @@ __all__ = ["meeting_of"]
 def meeting_of(send: Send, placement: tuple[int, ...]) -> Meeting | None:
     """Return whom a rank waits for before a collective; None: for all ranks.
 
-    One rank of each node ("leaders") stands for its node, so that all nodes wait for each other.
+    One rank of each node ("leaders") stands for its node, so that all nodes wait for each other;
+    what a server sums up needs all ranks, whoever shares the wire with whom.
 
     Parameters
     ----------
@@ -28,7 +29,7 @@ def meeting_of(send: Send, placement: tuple[int, ...]) -> Meeting | None:
     if send.distances:
         between = placement if send.between == "nodes" else ()
         return Peers(send.distances, send.by_turns, between)
-    if send.group in ("all", "leaders"):
+    if send.group in ("all", "leaders") or send.collective in ("push", "pull"):
         return None
     if send.group == "node":
         return Groups(placement) if len(placement) > 1 else None

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from conditions import ask, computed_s, plans_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import graphs
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
 from perfsim.plan import run
 from perfsim.simulate.array import simulate
+from perfsim.simulate.event import simulate_events
+from perfsim.simulate.priority import simulate_priority
 
 
 @pytest.mark.parametrize("factor", [1.25, 1.5, 3.0])
@@ -59,6 +65,34 @@ def test_the_slowest_rank_alone_is_what_all_ranks_together_are(method: str) -> N
         assert together.select(rank=0).breakdown() == pytest.approx(
             alone.breakdown(), rel=1e-9, abs=1e-12
         )
+
+
+@given(data=st.data())
+@settings(deadline=None)
+def test_a_rank_that_is_slowest_in_everything_decides_alone(data: st.DataObject) -> None:
+    """Whoever waits for whom, since every task of it ends last."""
+    graph = data.draw(graphs(tasks=6, ranks=3))
+    factors = np.array([1.0, data.draw(st.floats(1.0, 3.0)), 3.0])
+    durations = [
+        task.duration_s if task.collective else task.duration_s * factors for task in graph.tasks
+    ]
+    alone = [float(np.max(seconds)) for seconds in durations]
+    together = simulate(graph, durations, ranks=True, periods=6)
+    assert together.closes == pytest.approx(simulate(graph, alone, periods=6).closes, rel=1e-12)
+    events = simulate_events(graph, durations, ranks=True, periods=6, max_periods=6)
+    assert together.closes == pytest.approx(events.closes, rel=1e-9)
+
+
+def test_by_priority_the_slowest_rank_decides_alone_too() -> None:
+    (plan,) = plans_of(method="p3", model="resnet20-cifar", straggler="1:1.5")
+    durations = [
+        task.duration_s * np.array([1.0, 1.5]) if charge.cause == "compute" else task.duration_s
+        for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
+    ]
+    limit = {"periods": 4, "max_periods": 4}
+    together = simulate_events(plan.graph, durations, ranks=True, order="priority", **limit)
+    alone = simulate_priority(plan.graph, [float(np.max(one)) for one in durations], **limit)
+    assert together.closes == pytest.approx(alone.closes, rel=1e-9)
 
 
 @pytest.mark.parametrize("method", ["p3", "byteps", "asc_wfbp"])
