@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from conditions import PLAIN, ask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfsim.cli.main import code
 from perfsim.conditions.conditions import Conditions, parse_straggler
 from perfsim.errors import RequestError
+from perfsim.meetings import meeting_of
 from perfsim.scenario import make_scenario
+from perfsim.simulate.meeting import Blocks, Groups, Meeting, Peers
+from perfsim.stage import Send
 
 
 @given(taken=st.floats(0.0, 0.95), rate=st.sampled_from(["1Gbit/s,50us", "100Gbit/s,2us"]))
@@ -115,3 +120,74 @@ def test_a_scenario_repeats_what_was_asked() -> None:
 def test_factors_of_ranks() -> None:
     assert parse_straggler("3:1.25") == (3, 1.25)
     assert Conditions(5, ((1, 2.0), (2, 1.5))).factors().tolist() == [2.0, 1.5, 1.5, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("send", "expected"),
+    [
+        (Send("all_reduce", 1.0), None),
+        (Send("all_reduce", 1.0, group="leaders"), None),
+        (Send("all_reduce", 1.0, group="node"), Groups((4, 2))),
+        (Send("all_reduce", 1.0, group="across"), Groups((4, 2), "across")),
+        (Send("push", 1.0, group="across"), None),
+        (Send("broadcast", 1.0, group=3), Blocks(3)),
+        (Send("broadcast", 1.0, group=6), None),
+        (Send("broadcast", 1.0, group=(2, 3)), Blocks(2, 3)),
+        (Send("send_recv", 1.0, group="leaders", distances=(1,)), Peers((1,))),
+        (
+            Send("send_recv", 1.0, distances=(1, 2), by_turns=True, between="nodes"),
+            Peers((1, 2), by_turns=True, placement=(4, 2)),
+        ),
+    ],
+)
+def test_who_meets_in_what_is_sent(send: Send, expected: Meeting | None) -> None:
+    assert meeting_of(send, (4, 2)) == expected
+
+
+def test_on_one_node_its_ranks_are_all() -> None:
+    assert meeting_of(Send("all_reduce", 1.0, group="node"), (4,)) is None
+    assert meeting_of(Send("all_reduce", 1.0, group="across"), (1, 1)) is None
+
+
+def test_the_command_names_the_conditions(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [
+        "--straggler",
+        "1:1.5",
+        "--straggler",
+        "2:1.1",
+        "--jitter",
+        "5%",
+        "--background",
+        "30%",
+    ]
+    command = ["predict", "--model", "resnet20-cifar", "--gpus", "8", *asked]
+    assert code(command) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert (
+        "conditions: 1 GPU 1.5x slower, 2 GPUs 1.1x slower, computation varies by 5%, other traffic"
+        " takes 30% between nodes"
+    ) in told
+    assert code([*command, "--seed", "3", "--json"]) == 0
+    scenario = json.loads(capsys.readouterr().out)["scenario"]
+    assert scenario["straggler"] == ["1:1.5", "2:1.1"]
+    assert (scenario["jitter"], scenario["background"], scenario["seed"]) == (0.05, 0.3, 3)
+
+
+def test_flags_replace_what_a_file_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "slow.toml"
+    file.write_text(
+        'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet20-cifar"\ngpus = 8\n'
+        'straggler = "1:1.5"\njitter = "5%"\nbackground = 0.3\nseed = 2\n'
+    )
+    command = ["predict", "--scenario", str(file), "--straggler", "1:2", "--jitter", "0%", "--json"]
+    assert code(command) == 0
+    scenario = json.loads(capsys.readouterr().out)["scenario"]
+    assert (scenario["straggler"], scenario["jitter"]) == (["1:2"], 0.0)
+    assert (scenario["background"], scenario["seed"]) == (0.3, 2)
+
+
+def test_a_wrong_flag_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code(["predict", "--model", "resnet20-cifar", "--gpus", "8", "--straggler", "2"]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    assert told.err.startswith("perfsim: --straggler: '2' is not GPUS:FACTOR such as 1:1.5")
