@@ -37,9 +37,9 @@ class Conditions:
     -----
     Computation is all that a GPU runs: passes, update, kernels of the method. In an iteration all
     of a rank's computation takes f times as long, f normal with mean 1 and ``jitter``, cut off at
-    0, independent among ranks and iterations. Normal, since an iteration is the sum of very many
-    kernels: the assumption that Giladi et al. make of a worker's step, by the central limit
-    theorem, to get the time of a synchronous step as the largest of P normal times.
+    0, independent among ranks and iterations. Normal by the central limit theorem: an iteration is
+    the sum of very many kernels. Giladi et al. study synchronous steps, the largest of P workers'
+    times, for computation that varies so. Rare long stalls have a heavier tail and are not in it.
 
     References
     ----------

@@ -28,8 +28,9 @@ MOST_DRAWS = 128
 MOST_VALUES = 2**14
 """Draws x ranks: 128 KiB an array."""
 
-COUNTED = 512
-"""Periods counted, over all draws, where all ranks wait for each other in each of them."""
+COUNTED = 256
+"""Periods counted, over all draws, where all ranks wait for each other in each of them; each draw
+counts 4 to 16 of them."""
 
 SPREADING = 32
 """Periods that count, and as many before, where a delay spreads from neighbour to neighbour."""
@@ -102,7 +103,7 @@ def sample(plan: Plan) -> tuple[int, int, int]:
     ranks = plan.conditions.ranks if plan.conditions else 1
     draws = max(4, min(MOST_DRAWS, MOST_VALUES // ranks))
     if meets_all(plan.graph, ranks):
-        return draws, plan.graph.depth + 1, max(4, min(SPREADING, COUNTED // draws))
+        return draws, plan.graph.depth + 1, max(4, min(16, COUNTED // draws))
     return min(draws, SPREADING), SPREADING, SPREADING
 
 

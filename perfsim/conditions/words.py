@@ -96,8 +96,9 @@ def _jitter_notes(
     error_s = _error_s(plans, timelines)
     notes = [
         f"Each GPU's computation varies by {_share(conditions.jitter)} (one standard deviation;"
-        " normal, alike for all of an iteration, independent among GPUs and iterations: Giladi et"
-        f" al. 2023). The mean of {min(counted):,} drawn periods, seed {conditions.seed}; its"
+        " normal, being the sum of many kernels (see Giladi et al. 2023, arXiv 2306.10598), alike"
+        " for all of an iteration, independent among GPUs and iterations; rare long stalls are not"
+        f" in it). The mean of {min(counted):,} drawn periods, seed {conditions.seed}; its"
         f" standard error is {format_seconds(error_s, 2)}."
     ]
     if any(count > 1 for plan in plans for count in plan.repeats):
