@@ -99,7 +99,7 @@ def _jitter_notes(
         " normal, being the sum of many kernels (see Giladi et al. 2023, arXiv 2306.10598), alike"
         " for all of an iteration, independent among GPUs and iterations; rare long stalls are not"
         f" in it). The mean of {min(counted):,} drawn periods, seed {conditions.seed}; its"
-        f" standard error is {format_seconds(error_s, 2)}."
+        f" standard error is {format_seconds(error_s, 3)}."
     ]
     if any(count > 1 for plan in plans for count in plan.repeats):
         notes.append(

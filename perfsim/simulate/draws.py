@@ -54,8 +54,8 @@ def simulate_draws(
     Returns
     -------
     Timeline
-        With the axis of draws. In each period it shows the rank whose factors sum to most, the
-        one that others wait for, and a period ends with the last rank. Where not all ranks wait
+        With the axis of draws. In each period it shows the rank that works longest, the one that
+        others wait for, and a period ends with the last rank. Where not all ranks wait
         for each other (see ``meets_all``) it shows the first rank, and a period ends when it does
         so in the mean over ranks: all advance alike in the long run, and the last one's lead over
         the mean grows only at first.
@@ -80,6 +80,10 @@ def simulate_draws(
     run = Run(graph, checked_durations(graph, list(durations)), ranks=True)
     run.ranks = True
     everyone = False
+    work_s = [
+        sum(second for second, one in zip(durations, which, strict=True) if one == number)
+        for number in range(1 + max(which))
+    ]
     starts: list[list[Value]] = []
     ends: list[list[Value]] = []
     closes: list[Value] = []
@@ -99,7 +103,8 @@ def simulate_draws(
         if period < warm_up + counted:
             closes.append(last.max(axis=-1) if everyone else last.mean(axis=-1))
         if not brief:
-            shown = np.sum(drawn, axis=0).argmax(axis=-1) if everyone else np.zeros(draws, int)
+            busy = [work * factor for work, factor in zip(work_s, drawn, strict=False)]
+            shown = np.sum(busy, axis=0).argmax(axis=-1) if everyone else np.zeros(draws, int)
             starts.append([_of_rank(value, shape, shown) for value in run.starts[-1]])
             ends.append([_of_rank(value, shape, shown) for value in run.ends[-1]])
         run.forget()
