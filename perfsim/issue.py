@@ -98,6 +98,7 @@ class _Round:
         if len(courses) < len(jobs):
             raise ValueError(f"two jobs of an iteration share a name: {[job.name for job in jobs]}")
         self.done.append(courses)
+        self.plan.begins.append(len(self.graph.tasks))
         self.backward_end = self.update_end = None
         if other_s > 0:
             self.compute(f"host {place}", "other", other_s)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.catalog import Catalog
+from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.method import Method
 from perfsim.methods import load_method
@@ -118,6 +119,12 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     plans = plans_of(resolved, resolved.method)
     timelines = [run(plan) for plan in plans]
     iteration_s = mean_s(plans, timelines)
+    draws = [shown(timeline) for timeline in timelines]
+
+    def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
+        found = zip(draws, timelines, strict=True)
+        return _mean(plans, [over_draws(few, one.mean_period_s, what) for few, one in found])
+
     profile = resolved.profile
     memory_bytes, terms = _memory(resolved, plans), _terms(plans)
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
@@ -125,7 +132,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     period = sum(plan.iterations for plan in plans)
     baseline_s = steady_s(plans_of(resolved, None))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
-    communication = _mean(plans, [timeline.communication() for timeline in timelines])
+    communication = parts(Timeline.communication)
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
     alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
@@ -136,7 +143,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
         baseline_s=baseline_s,
-        breakdown_s=_mean(plans, [timeline.breakdown() for timeline in timelines]),
+        breakdown_s=parts(Timeline.breakdown),
         communication={
             "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
             "calls": sum(plan.count * plan.calls for plan in plans) / period,
@@ -147,7 +154,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         worth=worth,
         notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known),
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
-        timelines=timelines,
+        timelines=[few[0] for few in draws],
         moves=moved,
     )
 
@@ -198,6 +205,7 @@ def plans_of(resolved: Resolved, method: Method | None) -> list[Plan]:
             algorithm=scenario.algorithm,
             protocol=scenario.protocol,
             overlap_slowdown=scenario.overlap_slowdown,
+            conditions=resolved.conditions,
         )
     return schedule(
         resolved.profile,
@@ -212,6 +220,7 @@ def plans_of(resolved: Resolved, method: Method | None) -> list[Plan]:
         limit_bytes=resolved.limit_bytes,
         fusion_options=scenario.fusion_options,
         kernels_s=resolved.kernels_s,
+        conditions=resolved.conditions,
     )
 
 

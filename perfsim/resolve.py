@@ -15,6 +15,7 @@ from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.make import make_cluster
 from perfsim.cluster.network import Network, load_network
 from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
+from perfsim.conditions.conditions import Conditions, parse_straggler
 from perfsim.device import Device, load_device
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.method import Method
@@ -55,6 +56,15 @@ class Resolved:
         return None if given is None else parse_seconds(given, "--single-gpu-kernels")
 
     @property
+    def conditions(self) -> Conditions | None:
+        """How the ranks differ; None where nothing was asked."""
+        scenario = self.scenario
+        if not scenario.straggler and not scenario.jitter:
+            return None
+        slow = tuple(parse_straggler(one) for one in scenario.straggler)
+        return Conditions(scenario.gpus, slow, scenario.jitter, scenario.seed)
+
+    @property
     def profile(self) -> Profile:
         """The profile as it is on this GPU at this batch size and precision."""
         return self.carried.profile
@@ -91,6 +101,10 @@ class Resolved:
             "protocol": scenario.protocol,
             "library": self.cluster.library,
             "oversubscription": scenario.oversubscription,
+            "straggler": list(scenario.straggler),
+            "jitter": scenario.jitter,
+            "background": scenario.background,
+            "seed": scenario.seed,
             "overlap": scenario.overlap,
             "overlap_slowdown": scenario.overlap_slowdown,
             "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
@@ -170,6 +184,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         scenario.library,
         scenario.oversubscription,
         measured=scenario.intra_net in (None, network.inside or None),
+        background=scenario.background,
     )
     notes += _placement_notes(scenario, network, cluster)
     notes += _network_warnings(network, intra_network, cluster)

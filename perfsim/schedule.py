@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from perfsim.cluster.cluster import Cluster
+from perfsim.conditions.applied import plans_under
+from perfsim.conditions.conditions import Conditions
+from perfsim.conditions.joined import exchanges
 from perfsim.costs import Costs
 from perfsim.device import Device
 from perfsim.errors import RequestError
@@ -14,7 +17,7 @@ from perfsim.issue import issue
 from perfsim.method import Method
 from perfsim.plan import Plan
 from perfsim.profile import Gradient, Profile
-from perfsim.stage import LOCAL, Job
+from perfsim.stage import LOCAL, Job, Round
 
 __all__ = ["schedule"]
 
@@ -33,6 +36,7 @@ def schedule(
     limit_bytes: float | None = None,
     fusion_options: Mapping[str, str] | None = None,
     kernels_s: float | None = None,
+    conditions: Conditions | None = None,
 ) -> list[Plan]:
     """Return a plan for each round of ``method``'s period on ``cluster``.
 
@@ -83,8 +87,9 @@ def schedule(
         costs = costs.held(kernels_s, method.jobs(fused(first), alone, first))
         world = costs.world(profile)
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
-    return [
-        issue(
+
+    def planned(one: Round) -> Plan:
+        return issue(
             profile,
             method,
             costs,
@@ -93,5 +98,9 @@ def schedule(
             overlap=overlap,
             slowdown=slowdown,
         )
-        for one in method.rounds()
-    ]
+
+    if conditions is None:
+        return [planned(one) for one in method.rounds()]
+    return plans_under(
+        conditions, method, planned, lambda iteration: exchanges(jobs(iteration), cluster.nodes)
+    )

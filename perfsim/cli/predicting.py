@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perfsim.cli import complete
+from perfsim.cli.conditions import Background, Jitter, Seed, Straggler
 from perfsim.cli.options import Json, Out, Profiles, answer, scenario_fields
 
 __all__ = ["predict_command"]
@@ -140,6 +141,10 @@ def predict_command(
             " its own: the worst case of that ratio.",
         ),
     ] = None,
+    straggler: Straggler = None,
+    jitter: Jitter = None,
+    background: Background = None,
+    seed: Seed = None,
     overlap: Annotated[
         bool | None,
         typer.Option(
@@ -186,6 +191,10 @@ def predict_command(
         "protocol": protocol,
         "library": library,
         "oversubscription": oversubscription,
+        "straggler": straggler or None,
+        "jitter": jitter,
+        "background": background,
+        "seed": seed,
         "overlap": overlap,
     }
     fields, notes = scenario_fields(catalog, scenario, flags, set_ or [])

@@ -12,7 +12,7 @@ from perfsim.cluster.route import Route
 from perfsim.errors import RequestError
 from perfsim.library import AUTO
 from perfsim.library import library as find_library
-from perfsim.quantity import Cost, Term
+from perfsim.quantity import Cost, Quantity, Term
 from perfsim.stage import Group
 
 __all__ = ["Cluster"]
@@ -137,7 +137,34 @@ class Cluster(Layout):
             )
         return part
 
+    @cached_property
+    def _quiet(self) -> Cluster:
+        """The cluster without other traffic; kept, as its routes are."""
+        return replace(self, background=0.0, **_nothing_kept())
+
+    def _beside(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+        """Return what a collective costs beside other traffic.
+
+        What it costs alone, times the links' formula with what is left of their rate over that
+        with all of it; the algorithm stays the one that the library takes, which knows nothing of
+        other traffic.
+        """
+        quiet = self._quiet
+        alone = quiet.cost(collective, size_bytes, algorithm, protocol)
+        name = quiet.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
+        alone_s = quiet.route(collective, name, protocol).seconds(size_bytes)
+        if alone_s <= 0:
+            return alone
+        ratio = self.route(collective, name, protocol).seconds(size_bytes) / alone_s
+        left = Quantity(
+            1.0 - self.background, "", "derived", "given with the scenario (background)"
+        )
+        share = Term("share of the network between nodes", left)
+        return replace(alone, seconds=alone.seconds * ratio, terms=(*alone.terms, share))
+
     def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+        if self.background > 0 and self.inter is not None and self.gpus > 1:
+            return self._beside(collective, size_bytes, algorithm, protocol)
         if protocol != AUTO:
             from perfsim.library.protocols import check_protocol
 

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from perfsim.conditions.words import named
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -87,11 +88,13 @@ def question(prediction: Prediction) -> list[str]:
     bucket = scenario["bucket_bytes"]
     fusion = scenario["fusion"] + (f" {bucket / 2**20:g} MiB" if bucket else "")
     overlap = "overlap" if scenario["overlap"] else "no overlap"
+    conditions = named(scenario)
     return [
         f"{scenario['model']}, {scenario['method']}" + (f" ({options})" if options else ""),
         cluster_words(scenario),
         f"batch {scenario['batch']} a GPU, {scenario['precision']}, fusion {fusion}, {overlap},"
         f" all-reduce {scenario['algorithm']}",
+        *([f"conditions: {conditions}"] if conditions else []),
     ]
 
 
