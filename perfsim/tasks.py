@@ -38,6 +38,7 @@ class Tasks:
         priority: int = 0,
         shares: Shared | None = None,
         credit: Credit | None = None,
+        size_bytes: float = 0.0,
     ) -> int:
         """Add a task and return its index; one on the compute stream takes over what waits."""
         late: list[Late] = []
@@ -61,6 +62,7 @@ class Tasks:
             shares=shares,
             latency_s=charge.latency_s if shares else 0.0,
             credit=credit,
+            size_bytes=size_bytes,
         )
         self._late += [(task, wait) for wait in late]
         return task
@@ -86,6 +88,7 @@ class Tasks:
             stage.priority,
             stage.shares,
             Credit(stage.size_bytes, ahead) if ahead else None,
+            stage.size_bytes,
         )
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:

@@ -65,6 +65,7 @@ class TaskGraph:
         shares: Shared | None = None,
         latency_s: float = 0.0,
         credit: Credit | None = None,
+        size_bytes: float = 0.0,
     ) -> int:
         """Append a task and return its index.
 
@@ -102,6 +103,7 @@ class TaskGraph:
                 shares,
                 latency_s,
                 credit,
+                size_bytes,
             )
         )
         return index

@@ -76,6 +76,7 @@ class Task:
     credit : how far ahead its stream is handed tasks, where an engine looks at priorities; None:
         one at a time, when the stream is free
     latency_s : the part of ``duration_s``, at its start, in which it does not need that link
+    size_bytes : what it sends, for reports; nothing is timed by it
     """
 
     name: str
@@ -88,3 +89,4 @@ class Task:
     shares: Shared | None = None
     latency_s: float = 0.0
     credit: Credit | None = None
+    size_bytes: float = 0.0
