@@ -23,7 +23,7 @@ BEYOND = 8
 LEAST = 64
 MOST_COUNTS = 10
 
-MAP_TASKS = 50_000
+MAP_TASKS = 40_000
 CURVE_TASKS = 10_000
 """Tasks that a map, and a method's curve, may have in all: about a second for 5,000."""
 

@@ -182,7 +182,7 @@ def _cell(value: Cell) -> str:
 
 
 def _rounded(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
 def _sources(prediction: Prediction) -> tuple[Sequence[str], list[tuple[str, ...]]]:

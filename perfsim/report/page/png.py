@@ -48,6 +48,7 @@ def png_of(figure: Figure, title: str, flag: str = "--png") -> bytes:
 
     layout = {
         **_inked(figure.layout),
+        "height": TITLE + figure.layout["height"],
         "title": {"text": title, "x": 0.01, "font": {"size": 16}},
         "font": {"size": 13, "color": INK},
         "paper_bgcolor": "#ffffff",

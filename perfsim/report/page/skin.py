@@ -49,6 +49,7 @@ SCRIPT = """
     dark: { ink: "#e4e9ee", line: "#3a4551", paper: "#14191f" },
   };
   const PRINTED = 690; // pixels: A4 less its margins
+  const MOST_PRINTED = 120; // rows of a table that goes to paper
   const inked = (value, ink) => {
     if (value === "ink") return ink;
     if (Array.isArray(value)) return value.map((one) => inked(one, ink));
@@ -85,7 +86,10 @@ SCRIPT = """
   dark.addEventListener("change", () => draw(false));
   const tables = document.querySelectorAll("details");
   addEventListener("beforeprint", () => {
-    for (const one of tables) { one.dataset.open = one.open ? "1" : ""; one.open = true; }
+    for (const one of tables) {
+      one.dataset.open = one.open ? "1" : "";
+      one.open = one.querySelectorAll("tbody tr").length <= MOST_PRINTED;
+    }
     draw(true);
   });
   addEventListener("afterprint", () => {
