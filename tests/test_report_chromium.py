@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from perfsim.catalog import Catalog
+from perfsim.cli.main import code
 from perfsim.planning.around import around
 from perfsim.prediction import Prediction, predict
 from perfsim.report.page.page import prediction_page
@@ -112,7 +114,11 @@ def test_dark_mode_and_print_have_their_own_colours(opened: tuple[Any, list[str]
     assert page.evaluate(drawn) == "#e4e9ee"
     dark = page.evaluate(ink)
     page.emulate_media(color_scheme="light")
-    page.wait_for_function(f"{drawn} === '#1d2733'")
+    for _ in range(50):  # wait_for_function needs eval, which the page's policy forbids
+        if page.evaluate(drawn) == "#1d2733":
+            break
+        page.wait_for_timeout(100)
+    assert page.evaluate(drawn) == "#1d2733"
     assert page.evaluate(ink) != dark
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("#worth-table").is_visible()
@@ -128,3 +134,14 @@ def test_figures_drawn_are_the_numbers_of_the_page(opened: tuple[Any, list[str]]
         script = "name => document.getElementById(name).data.map(t => [t.x, t.y])"
         drawn = page.evaluate(script, figure["name"])
         assert drawn == [[trace["x"], trace["y"]] for trace in figure["data"]]
+
+
+def test_the_picture_is_a_png_of_the_timeline(tmp_path: Path) -> None:
+    pytest.importorskip("kaleido", reason="needs Kaleido (pip install 'perfsim[png]')")
+    path = tmp_path / "timeline.png"
+    asked = ["predict", "--model", "resnet50", "--gpus", "8", "--png", str(path)]
+    assert code(asked) == 0
+    data = path.read_bytes()
+    width, height = struct.unpack(">II", data[16:24])
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (width, height > 300) == (2000, True)

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -237,3 +238,36 @@ def test_a_missing_extra_is_one_sentence(
     captured = capsys.readouterr()
     assert said in captured.err
     assert (captured.out, path.exists()) == ("", False)
+
+
+def test_a_browser_that_fails_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("plotly")
+    import plotly.io
+
+    def fails(*_: object, **__: object) -> bytes:
+        raise RuntimeError("Kaleido requires Google Chrome\nto be installed.")
+
+    # Plotly keeps the Kaleido that it finds when to_image is first looked at.
+    monkeypatch.setattr(plotly.io, "to_image", fails)
+    monkeypatch.setitem(sys.modules, "kaleido", ModuleType("kaleido"))
+    path = tmp_path / "timeline.png"
+    assert code(["predict", "--model", "resnet50", "--gpus", "4", "--png", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert "(Kaleido requires Google Chrome to be installed.)" in captured.err
+    assert captured.err.count("\n") == 1
+    assert (captured.out, path.exists()) == ("", False)
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("plotly")
+    path, out = tmp_path / "report.html", tmp_path / "out.json"
+    asked = "predict --model resnet18 --gpus 2 --json"
+    assert code([*asked.split(), "--html", str(path), "--out", str(out)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (
+        island(path.read_text(encoding="utf-8"), "prediction")
+        == told
+        == json.loads(out.read_text())
+    )

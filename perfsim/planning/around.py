@@ -84,6 +84,13 @@ def around(
     ----------
     names : methods to show beside it, instead of a few of each family
     progress : told how far it is
+
+    Examples
+    --------
+    >>> scenario = Scenario(model="resnet18", gpus=2, net="1gbe")
+    >>> near = around(scenario, predict(scenario), names=["dgc"])
+    >>> list(near.methods), list(near.scaling["ssgd"])
+    (['ssgd', 'dgc'], [1, 2, 4, 8, 16, 32, 64])
     """
     catalog = catalog or Catalog()
     asked = method_name(scenario.method)

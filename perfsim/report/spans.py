@@ -69,6 +69,14 @@ def steady_rounds(prediction: Prediction) -> list[SteadyRound]:
 
     The mean iteration is that of the prediction: the sum over rounds of ``count`` times ``run_s``,
     over that of ``count`` times ``iterations``.
+
+    Examples
+    --------
+    >>> from perfsim.prediction import predict
+    >>> from perfsim.scenario import Scenario
+    >>> rounds = steady_rounds(predict(Scenario(model="resnet50", gpus=8, method="localsgd")))
+    >>> [(one.count, one.streams) for one in rounds]
+    [(7, ('compute',)), (1, ('compute', 'communication'))]
     """
     pairs = zip(prediction.counts, prediction.timelines, strict=True)
     return [_round(count, timeline) for count, timeline in pairs]

@@ -39,6 +39,17 @@ def text_timeline(prediction: Prediction, width: int = WIDTH) -> list[str]:
     A cell has the letter of what its stream does longest in it, a small one ("-" for "=") where it
     is idle for longer than that, and "." where it is idle throughout. Lines of the streams and
     their scales have ``width`` columns; the first line, which is the key, may have more.
+
+    Examples
+    --------
+    >>> from perfsim.prediction import predict
+    >>> from perfsim.scenario import Scenario
+    >>> for line in text_timeline(predict(Scenario(model="resnet50", gpus=8, net="1gbe")))[1:]:
+    ...     print(line)
+    compute       FFBB.............................................................u
+    communication .-================================================================
+                  |-----------------|----------------|-----------------|------------
+    ms            0                 500              1000              1500
     """
     rounds = steady_rounds(prediction)
     lines = [f"timeline: {_key(rounds)}"]

@@ -39,6 +39,14 @@ def trace_of(prediction: Prediction) -> dict[str, Any]:
 
     ``otherData`` has, by process, how often the round is run and of how many iterations it is, so
     that the mean of the "runs" events is the predicted iteration.
+
+    Examples
+    --------
+    >>> from perfsim.prediction import predict
+    >>> from perfsim.scenario import Scenario
+    >>> trace = trace_of(predict(Scenario(model="resnet50", gpus=8)))
+    >>> [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
+    ['runs', 'compute', 'communication']
     """
     names: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
