@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfsim.catalog import Catalog
-from perfsim.errors import PerfsimError
+from perfsim.errors import PerfsimError, RequestError
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.validate.measurements.ask import told_of
@@ -50,7 +50,10 @@ def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[Measure
     rules = read_rules(beside)
     found = []
     for case in shipped_cases(catalog):
-        fields = nested(told_of(case, rules).fields, catalog)
+        try:
+            fields = nested(told_of(case, rules).fields, catalog)
+        except RequestError:
+            continue  # it names a scenario that is not here
         if any(str(fields.get(name, "")) != str(scenario[name]) for name in FIRST):
             continue
         for name, column in zip(COUNTED, ("gpus", "gpus_per_node", "batch_per_gpu"), strict=True):

@@ -40,10 +40,7 @@ def scaling(
         for name, curve in curves.items()
         for gpus, one in curve.items()
     ]
-    rows += [
-        (asked, one.gpus, one.samples_per_s, "", "", "", f"measured: {one.id}, {one.source}")
-        for one in measured
-    ]
+    rows += [(asked, one.gpus, one.samples_per_s, "", "", "", _origin(one)) for one in measured]
     none = "No measured value of this model, GPU, batch, network and method is stored."
     return Figure(
         "scaling",
@@ -67,6 +64,10 @@ def scaling(
         rows,
         () if measured else (none,),
     )
+
+
+def _origin(one: Measured) -> str:
+    return f"measured, {one.gpus_per_node} GPUs a node: {one.id}, {one.source}"
 
 
 def _rates(one: Prediction) -> tuple[float, float, float]:
@@ -128,9 +129,9 @@ def _points(measured: Sequence[Measured], asked: str) -> dict[str, Any]:
         "name": f"{plain(asked)}, measured",
         "x": [one.gpus for one in measured],
         "y": [one.samples_per_s for one in measured],
-        "text": [plain(f"{one.id}: {one.source}") for one in measured],
+        "text": [plain(_origin(one)) for one in measured],
         "marker": {"color": "ink", "symbol": "x", "size": 9},
-        "hovertemplate": "measured, %{x} GPUs<br>%{y:,.1f} samples/s<br>%{text}<extra></extra>",
+        "hovertemplate": "%{x} GPUs<br>%{y:,.1f} samples/s<br>%{text}<extra></extra>",
     }
 
 
