@@ -271,3 +271,17 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
         == told
         == json.loads(out.read_text())
     )
+
+
+def test_another_exchange_than_was_measured_has_no_measured_points() -> None:
+    """QSGD of 6 bits, all-reduced, on AWS p3 nodes (vineeths.csv); 2 bits send as many bytes."""
+    catalog = Catalog()
+    asked = {"model": "resnet50-cifar", "gpus": 4, "net": "10gbe", "method": "qsgd", "batch": 128}
+
+    def points(**options: str | int) -> dict[str, dict[str, Any]]:
+        one = predict(make_scenario(asked | {"options": options}), catalog)
+        return {point.id: dict(point.options) for point in measured_like(one.scenario, catalog)}
+
+    assert points(exchange="all_reduce", bits=6)["vin-684"] == {}
+    assert points(exchange="all_reduce", bits=2)["vin-684"] == {"bits": 6}
+    assert points(bits=6) == {}

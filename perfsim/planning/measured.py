@@ -8,8 +8,9 @@ from typing import Any
 
 from perfsim.catalog import Catalog
 from perfsim.errors import PerfsimError, RequestError
+from perfsim.prediction import predict
 from perfsim.resolve import resolve
-from perfsim.scenario import make_scenario
+from perfsim.scenario import Scenario, make_scenario
 from perfsim.validate.measurements.ask import told_of
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.fields import nested
@@ -22,27 +23,35 @@ __all__ = ["Measured", "measured_like"]
 FIRST = ("model", "gpu", "net", "method")
 """What a row is held to before its files are read."""
 
-SAME = ("model", "gpu", "batch", "precision", "net", "intra_net", "method", "options")
+SAME = ("model", "gpu", "batch", "precision", "net", "intra_net", "method")
 """Fields of the resolved scenario that must be equal; GPUs are what a curve runs over."""
+
+ALIKE = 1e-9
+"""Bytes within this part of each other are the same."""
 
 COUNTED = ("gpus", "gpus_per_node", "batch")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One published throughput [samples/s], and where it stands."""
+    """One published throughput [samples/s], and where it stands.
+
+    ``options`` are those of the method that its rule or row states otherwise than was asked.
+    """
 
     gpus: int
     gpus_per_node: int
     samples_per_s: float
     id: str
     source: str
+    options: Mapping[str, Any]
 
 
 def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[Measured]:
     """Return what was measured of a resolved scenario at any number of GPUs, by GPUs.
 
-    Fusion, overlap and GPUs a node may differ, as sources run each at their best.
+    Fusion, overlap and GPUs a node may differ, as sources run each at their best; so may options
+    that change nothing in what a GPU sends.
     """
     beside = catalog.beside("measurements", "", MAP)
     if beside is None:
@@ -70,10 +79,15 @@ def _like(
     case: Case, fields: dict[str, Any], scenario: Mapping[str, Any], catalog: Catalog
 ) -> Measured | None:
     try:
-        known = resolve(make_scenario(fields), catalog).fields()
+        row = make_scenario(fields)
+        known = resolve(row, catalog).fields()
+        if any(known[name] != scenario[name] for name in SAME):
+            return None
+        own, asked = known["options"], scenario["options"]
+        others = {name: value for name, value in own.items() if asked.get(name) != value}
+        if own != asked and not _sends_alike(row, asked, catalog):
+            return None
     except PerfsimError:
-        return None
-    if any(known[name] != scenario[name] for name in SAME):
         return None
     samples = known["gpus"] * known["batch"]
     rates = {
@@ -84,4 +98,11 @@ def _like(
     rate = rates.get(case.metric, 0.0)
     if rate <= 0:
         return None
-    return Measured(known["gpus"], known["gpus_per_node"], rate, case.id, case.source)
+    return Measured(known["gpus"], known["gpus_per_node"], rate, case.id, case.source, others)
+
+
+def _sends_alike(row: Scenario, asked: Mapping[str, Any], catalog: Catalog) -> bool:
+    """Say whether a GPU sends the same with the options that were asked for."""
+    other = row.model_copy(update={"options": dict(asked)})
+    sent = [predict(one, catalog).communication["bytes_per_gpu"] for one in (row, other)]
+    return abs(sent[0] - sent[1]) <= ALIKE * max(sent)

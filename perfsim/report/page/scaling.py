@@ -67,7 +67,8 @@ def scaling(
 
 
 def _origin(one: Measured) -> str:
-    return f"measured, {one.gpus_per_node} GPUs a node: {one.id}, {one.source}"
+    options = "".join(f", {name} {value}" for name, value in one.options.items())
+    return f"measured, {one.gpus_per_node} GPUs a node{options}: {one.id}, {one.source}"
 
 
 def _rates(one: Prediction) -> tuple[float, float, float]:
