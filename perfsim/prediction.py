@@ -39,8 +39,8 @@ class Prediction:
     """What perfsim answers; `to_dict` is the object that ``predict --json`` prints.
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast;
-    ``timelines`` has one for each round of the method's period; ``moves`` is how far the iteration
-    moves with each part that it rests on.
+    ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
+    it; ``moves`` is how far the iteration moves with each part that it rests on.
     """
 
     scenario: dict[str, Any]
@@ -58,6 +58,7 @@ class Prediction:
     terms: list[Term]
     timelines: list[Timeline]
     moves: Moves
+    counts: list[float]
 
     @property
     def speedup(self) -> float:
@@ -156,6 +157,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
         timelines=[few[0] for few in draws],
         moves=moved,
+        counts=[plan.count for plan in plans],
     )
 
 

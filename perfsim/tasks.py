@@ -41,6 +41,7 @@ class Tasks:
         shares: Shared | None = None,
         credit: Credit | None = None,
         meeting: Meeting | None = None,
+        size_bytes: float = 0.0,
     ) -> int:
         """Add a task and return its index; one on the compute stream takes over what waits."""
         late: list[Late] = []
@@ -65,6 +66,7 @@ class Tasks:
             latency_s=charge.latency_s if shares else 0.0,
             credit=credit,
             meeting=meeting,
+            size_bytes=size_bytes,
         )
         self._late += [(task, wait) for wait in late]
         return task
@@ -91,6 +93,7 @@ class Tasks:
             stage.shares,
             Credit(stage.size_bytes, ahead) if ahead else None,
             meeting_of(stage, self.costs.cluster.placement),
+            stage.size_bytes,
         )
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:

@@ -67,6 +67,7 @@ class TaskGraph:
         latency_s: float = 0.0,
         credit: Credit | None = None,
         meeting: Meeting | None = None,
+        size_bytes: float = 0.0,
     ) -> int:
         """Append a task and return its index.
 
@@ -105,6 +106,7 @@ class TaskGraph:
                 latency_s,
                 credit,
                 meeting,
+                size_bytes,
             )
         )
         return index

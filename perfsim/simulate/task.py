@@ -79,6 +79,7 @@ class Task:
         one at a time, when the stream is free
     latency_s : the part of ``duration_s``, at its start, in which it does not need that link
     meeting : for a collective, the ranks that one waits for; None: all of them
+    size_bytes : what it sends, for reports; nothing is timed by it
     """
 
     name: str
@@ -92,3 +93,4 @@ class Task:
     latency_s: float = 0.0
     credit: Credit | None = None
     meeting: Meeting | None = None
+    size_bytes: float = 0.0
