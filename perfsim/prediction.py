@@ -9,7 +9,6 @@ from typing import Any
 from perfsim import fusion
 from perfsim.catalog import Catalog
 from perfsim.costs import Costs
-from perfsim.method import Method
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
 from perfsim.plan import Plan, run
@@ -22,7 +21,7 @@ from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
 from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 
-__all__ = ["SCHEMA", "Prediction", "predict"]
+__all__ = ["SCHEMA", "Prediction", "plans_of", "predict"]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -97,7 +96,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)
-    plans = _plans(resolved, resolved.method)
+    plans = plans_of(resolved)
     timelines = [run(plan) for plan in plans]
     iteration_s = mean_s(plans, timelines)
     profile = resolved.profile
@@ -105,7 +104,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
-    baseline_s = steady_s(_plans(resolved, None))
+    baseline_s = steady_s(_baseline(resolved))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = _mean(plans, [timeline.communication() for timeline in timelines])
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
@@ -167,23 +166,27 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
     return every.terms
 
 
-def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
-    """Return the plans of the method, or of the baseline (ssgd, DDP buckets, overlap) for None."""
+def _baseline(resolved: Resolved) -> list[Plan]:
+    """Return the plans of the same with ssgd, DDP buckets and overlap."""
     scenario = resolved.scenario
-    if method is None:
-        return schedule(
-            resolved.profile,
-            load_method("ssgd", {}),
-            fusion.load("size").fuse,
-            resolved.device,
-            resolved.cluster,
-            algorithm=scenario.algorithm,
-            protocol=scenario.protocol,
-            overlap_slowdown=scenario.overlap_slowdown,
-        )
     return schedule(
         resolved.profile,
-        method,
+        load_method("ssgd", {}),
+        fusion.load("size").fuse,
+        resolved.device,
+        resolved.cluster,
+        algorithm=scenario.algorithm,
+        protocol=scenario.protocol,
+        overlap_slowdown=scenario.overlap_slowdown,
+    )
+
+
+def plans_of(resolved: Resolved) -> list[Plan]:
+    """Return the plans of a scenario, one for each round of its method's period."""
+    scenario = resolved.scenario
+    return schedule(
+        resolved.profile,
+        resolved.method,
         resolved.policy.fuse,
         resolved.device,
         resolved.cluster,
