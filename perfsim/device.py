@@ -46,9 +46,7 @@ class Device:
     references: tuple[Device, ...] = ()
     reference_names: tuple[str, ...] = ()
     power_w: float | None = None
-    _costs: dict[Kernel, Cost] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _costs: dict[Kernel, Cost] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def matrix_rate(self, precision: str) -> Quantity:
         """Return the matrix rate [FLOP/s] at a precision.

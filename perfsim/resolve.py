@@ -210,7 +210,7 @@ def _platform(
     """Return the networks between and inside nodes, GPUs on them, and what is to be said."""
     notes: list[str] = []
     network = catalog.once(
-        ("network", scenario.net), lambda: load_network(scenario.net, catalog, "--net")
+        ("network", "--net", scenario.net), lambda: load_network(scenario.net, catalog, "--net")
     )
     intra_network = _intra_network(scenario, network, device, catalog, notes)
     cluster = make_cluster(
@@ -328,7 +328,7 @@ def _intra_network(
             return None
         inside = network.inside or DEFAULT_INTRA_NET
         return catalog.once(
-            ("network", inside), lambda: load_network(inside, catalog, "--intra-net")
+            ("network", "--intra-net", inside), lambda: load_network(inside, catalog, "--intra-net")
         )
     if scenario.intra_net == "nvlink":
         family = device.name.split("-")[0]
@@ -340,4 +340,7 @@ def _intra_network(
             )
         notes.append(f"--intra-net nvlink is nvlink-{family}, after the GPU.")
         return load_network(f"nvlink-{family}", catalog, "--intra-net")
-    return load_network(scenario.intra_net, catalog, "--intra-net")
+    named = scenario.intra_net
+    return catalog.once(
+        ("network", "--intra-net", named), lambda: load_network(named, catalog, "--intra-net")
+    )

@@ -13,6 +13,7 @@ from perfsim.cli.listing import list_things
 from perfsim.cli.pipelining import pipeline_command
 from perfsim.cli.predicting import predict_command
 from perfsim.cli.showing import show_thing
+from perfsim.cli.sweeping import sweep_command
 from perfsim.cli.validating import validate
 from perfsim.errors import PerfsimError
 
@@ -49,6 +50,10 @@ app.command(
     "predict",
     epilog="Example: perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
 )(predict_command)
+app.command(
+    "sweep",
+    epilog="Example: perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,10gbe,ib100",
+)(sweep_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
 app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)

@@ -14,7 +14,9 @@ from perfsim.scenario import FLAGS, Scenario
 
 __all__ = ["MOST_ROWS", "Axis", "Grid", "axes_of", "given"]
 
-MOST_ROWS = 10_000_000
+MOST_ROWS = 2_000_000
+"""Rows are held in memory: about 300 bytes each."""
+
 GROUPS = ("options", "fusion_options")
 Value = str | int | float | bool
 """One value of one field, as a flag or a TOML file gives it."""

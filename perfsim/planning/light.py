@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfsim.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.plan import Plan, run
+from perfsim.profile import Profile
 from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.resolve import Resolved, resolve
-from perfsim.scenario import Scenario, make_scenario
+from perfsim.scenario import make_scenario
 from perfsim.whatif import mean_s
 
-__all__ = ["COLUMNS", "FULL", "Row", "figures", "full_row", "light_row"]
+__all__ = ["COLUMNS", "FULL", "Row", "alone_s", "figures", "full_row", "light_row"]
 
 COLUMNS = ("iteration_s", "samples_per_s", "scaling_efficiency", "sent_bytes_per_gpu", "reason")
 """What a row tells after the values of its axes; ``reason`` is why it could not be predicted."""
@@ -59,17 +60,21 @@ def light_row(fields: Mapping[str, Any], catalog: Catalog) -> Row:
         iteration_s = mean_s(plans, [run(plan) for plan in plans])
     except PerfsimError as error:
         return [*[None] * (len(COLUMNS) - 1), str(error)]
-    return [*figures(scenario, resolved, plans, iteration_s), ""]
+    return [*figures(resolved, plans, iteration_s, alone_s(resolved.profile)), ""]
+
+
+def alone_s(profile: Profile) -> float:
+    """Return an iteration on one GPU, as scaling efficiency counts it [s]."""
+    return profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
 
 
 def figures(
-    scenario: Scenario, resolved: Resolved, plans: list[Plan], iteration_s: Any
+    resolved: Resolved, plans: Sequence[Plan], iteration_s: Any, single_s: Any
 ) -> list[Any]:
-    """Return an iteration's figures, those of ``predict()``: floats or arrays of them."""
-    profile = resolved.profile
-    alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
-    samples_per_s = profile.batch * scenario.gpus / iteration_s
-    efficiency = samples_per_s / (scenario.gpus * profile.batch / alone_s)
+    """Return the figures of iterations, as ``predict()`` has them: floats, or arrays of them."""
+    batch, gpus = resolved.profile.batch, resolved.scenario.gpus
+    samples_per_s = batch * gpus / iteration_s
+    efficiency = samples_per_s / (gpus * batch / single_s)
     period = sum(plan.iterations for plan in plans)
     sent_bytes = sum(plan.count * plan.sent_bytes for plan in plans) / period
     return [iteration_s, samples_per_s, efficiency, sent_bytes]

@@ -68,7 +68,9 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
         elif field in LINKS and "," in part:
             rate, latency = part.split(",", 1)
             latencies = expand(field, latency.strip())
-            found += [f"{one},{other}" for one in expand(field, rate.strip()) for other in latencies]
+            found += [
+                f"{one},{other}" for one in expand(field, rate.strip()) for other in latencies
+            ]
         else:
             found += expand(field, part, whole=whole)
         if len(found) > MOST_VALUES:
@@ -112,7 +114,9 @@ def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     last, other = _end(field, text, ends.partition("..")[2])
     last *= _ratio(field, text, other or unit, unit)
     if last < first:
-        raise RequestError(f"--vary {field}: {shown(text)} is empty: it ends below where it begins.")
+        raise RequestError(
+            f"--vary {field}: {shown(text)} is empty: it ends below where it begins."
+        )
     if whole is None:
         whole = not unit and first == int(first) and last == int(last)
     numbers = _between(field, text, first, last, step.strip(), unit)
@@ -126,7 +130,9 @@ def _between(
 ) -> list[Decimal]:
     if not step:
         if first <= 0:
-            raise RequestError(f"--vary {field}: {shown(text)} doubles from what is not above zero.")
+            raise RequestError(
+                f"--vary {field}: {shown(text)} doubles from what is not above zero."
+            )
         return _until(field, first, last, lambda number: number * 2)
     if step.startswith(("lin", "log")):
         return _spread(field, text, first, last, step)
