@@ -174,7 +174,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, source, notes, sweep if any).
+    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, sweep, ... if any).
 
     Raises
     ------

@@ -52,7 +52,7 @@ app.command(
 )(predict_command)
 app.command(
     "sweep",
-    epilog="Example: perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,10gbe,ib100",
+    epilog="Example: perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,ib100",
 )(sweep_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)

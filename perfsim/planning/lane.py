@@ -4,23 +4,24 @@ A ``Lane`` takes part in arithmetic like a float, with an array of values behind
 asks which of two is larger, the answer is that of one scenario, and the trace notes
 for which others it is the same: for those the pass holds, to the last bit; the others need a pass
 of their own. Whatever an array cannot follow exactly (a logarithm, rounding, a key) is refused by
-``Escaped``, and the scenarios are predicted one by one.
+``EscapedError``, and the scenarios are predicted one by one.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["Escaped", "Lane", "Trace"]
+__all__ = ["EscapedError", "Lane", "Trace"]
 
 Operation = Callable[[Any, Any], Any]
 
 
-class Escaped(TypeError):
+class EscapedError(TypeError):
     """An array cannot follow what is asked of a number."""
 
 
@@ -49,15 +50,39 @@ class Trace:
         self._agree &= same
 
     def key(self, lane: Lane) -> None:
-        """Remember a number that was a key of a set or table."""
+        """Remember a number that was a key of a set or table, beside others and 0."""
+        self.note((lane.values == 0.0) == (lane.at == 0.0))
         self._keys.append(lane)
 
     def agreed(self) -> Any:
         """Return for which scenarios the pass holds: keys must be as different there as here."""
         keys = sorted(self._keys, key=lambda lane: lane.at)
-        for one, other in zip(keys, keys[1:], strict=False):
+        for one, other in pairwise(keys):
             _ = one == other if one.at == other.at else one < other
         return self._agree
+
+
+def _arithmetic(operation: Operation, *, turned: bool = False) -> Callable[[Lane, Any], Any]:
+    def method(self: Lane, other: Any) -> Any:
+        if not isinstance(other, NUMBERS):
+            return NotImplemented
+        values = other.values if isinstance(other, Lane) else float(other)
+        pair = (values, self.values) if turned else (self.values, values)
+        return Lane(self.trace, operation(*pair))
+
+    return method
+
+
+def _comparison(operation: Operation) -> Callable[[Lane, Any], Any]:
+    def method(self: Lane, other: Any) -> Any:
+        if not isinstance(other, NUMBERS):
+            return NotImplemented
+        at, values = (other.at, other.values) if isinstance(other, Lane) else (other, other)
+        answer = operation(self.at, at)
+        self.trace.note(operation(self.values, values) == answer)
+        return np.bool_(answer)
+
+    return method
 
 
 class Lane:
@@ -69,80 +94,47 @@ class Lane:
     def __init__(self, trace: Trace, values: Any) -> None:
         self.trace, self.values, self.at = trace, values, float(values[trace.shown])
 
-    def _with(self, other: Any, operation: Operation, *, turned: bool = False) -> Any:
-        if not isinstance(other, Lane | float | int | np.floating):
-            return NotImplemented
-        values = other.values if isinstance(other, Lane) else float(other)
-        pair = (values, self.values) if turned else (self.values, values)
-        return Lane(self.trace, operation(*pair))
-
-    def _asked(self, other: Any, operation: Operation) -> Any:
-        if not isinstance(other, Lane | float | int | np.floating):
-            return NotImplemented
-        at, values = (other.at, other.values) if isinstance(other, Lane) else (other, other)
-        answer = operation(self.at, at)
-        self.trace.note(operation(self.values, values) == answer)
-        return np.bool_(answer)
-
-    def __add__(self, other: Any) -> Any:
-        return self._with(other, operator.add)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._with(other, operator.add, turned=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(other, operator.sub)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with(other, operator.sub, turned=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(other, operator.mul)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._with(other, operator.mul, turned=True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with(other, operator.truediv)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._with(other, operator.truediv, turned=True)
+    __add__ = _arithmetic(operator.add)
+    __radd__ = _arithmetic(operator.add, turned=True)
+    __sub__ = _arithmetic(operator.sub)
+    __rsub__ = _arithmetic(operator.sub, turned=True)
+    __mul__ = _arithmetic(operator.mul)
+    __rmul__ = _arithmetic(operator.mul, turned=True)
+    __truediv__ = _arithmetic(operator.truediv)
+    __rtruediv__ = _arithmetic(operator.truediv, turned=True)
+    __lt__ = _comparison(operator.lt)
+    __le__ = _comparison(operator.le)
+    __gt__ = _comparison(operator.gt)
+    __ge__ = _comparison(operator.ge)
+    __eq__ = _comparison(operator.eq)
+    __ne__ = _comparison(operator.ne)
 
     def __neg__(self) -> Lane:
+        """Return all values with the other sign."""
         return Lane(self.trace, -self.values)
 
-    def __lt__(self, other: Any) -> Any:
-        return self._asked(other, operator.lt)
-
-    def __le__(self, other: Any) -> Any:
-        return self._asked(other, operator.le)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._asked(other, operator.gt)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._asked(other, operator.ge)
-
-    def __eq__(self, other: object) -> Any:
-        return self._asked(other, operator.eq)
-
-    def __ne__(self, other: object) -> Any:
-        return self._asked(other, operator.ne)
-
     def __bool__(self) -> bool:
+        """Say whether it is not zero."""
         return bool(self != 0.0)
 
     def __hash__(self) -> int:
+        """Return the hash of the one shown; the trace holds keys apart."""
         self.trace.key(self)
         return hash(self.at)
 
     def __format__(self, spec: str) -> str:
+        """Return the one shown, for words."""
         return format(self.at, spec)
 
     def __float__(self) -> NoReturn:
-        raise Escaped("a float is asked for")
+        """Refuse to be one number."""
+        raise EscapedError("a float is asked for")
 
     __int__ = __index__ = __ceil__ = __floor__ = __trunc__ = __float__
 
     def __round__(self, digits: int | None = None) -> NoReturn:
-        raise Escaped("a rounded number is asked for")
+        """Refuse to be rounded."""
+        raise EscapedError("a rounded number is asked for")
+
+
+NUMBERS = (Lane, float, int, np.floating)

@@ -20,7 +20,7 @@ from perfsim.cluster.network import CLASSES, Network
 from perfsim.errors import PerfsimError
 from perfsim.limits import TIME
 from perfsim.planning.grid import Axis, Grid, Value
-from perfsim.planning.lane import Escaped, Lane, Trace
+from perfsim.planning.lane import EscapedError, Lane, Trace
 from perfsim.planning.light import alone_s, figures
 from perfsim.planning.session import Session
 from perfsim.prediction import plans_of
@@ -130,7 +130,7 @@ class Lanes:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 found = self._figures(self.grid.fields(int(rows[shown])), tables)
                 agreed = trace.agreed()
-        except (Escaped, TypeError, FloatingPointError, ZeroDivisionError, PerfsimError):
+        except (EscapedError, TypeError, FloatingPointError, ZeroDivisionError, PerfsimError):
             return None, None
         return agreed, found
 
@@ -139,7 +139,7 @@ class Lanes:
             fields["single_gpu"] = None
         scenario = make_scenario(fields)
         if "overlap_slowdown" in tables and not scenario.overlap:
-            raise Escaped("a slowdown needs overlap")
+            raise EscapedError("a slowdown needs overlap")
         networks: dict[tuple[Hashable, ...], Network] = {}
         for name, flag in LINKS.items():
             if name in tables:
@@ -166,7 +166,7 @@ def _evaluated(resolved: Resolved) -> list[Any]:
     total_s: Any = 0
     for plan in plans:
         if plan.graph.contended or plan.order == "priority":
-            raise Escaped("streams choose while they run")
+            raise EscapedError("streams choose while they run")
         durations = [_values(task.duration_s) for task in plan.graph.tasks]
         total_s = total_s + plan.count * settled_periods(plan.graph, durations)
     iteration_s = total_s / sum(plan.iterations for plan in plans)

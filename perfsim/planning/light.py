@@ -8,8 +8,8 @@ from typing import Any
 from perfsim.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.plan import Plan, run
-from perfsim.profile import Profile
 from perfsim.prediction import Prediction, plans_of, predict
+from perfsim.profile import Profile
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
 from perfsim.whatif import mean_s

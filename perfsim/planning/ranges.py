@@ -17,7 +17,7 @@ from perfsim.units import BYTES, RATES, SAMPLES_PER_S, SECONDS
 
 __all__ = ["MOST_VALUES", "expand", "values_of"]
 
-MOST_VALUES = 100_000
+MOST_VALUES = 1_000_000
 """So many values one field may take."""
 
 LINKS = ("net", "intra_net")
@@ -155,7 +155,7 @@ def _until(
 
 
 def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> list[Decimal]:
-    """Return so many values from end to end, both included, evenly apart in the value or its log."""
+    """Return so many values from end to end, evenly apart or by equal factors."""
     even, count = step[:3], step[3:]
     if not count.isdecimal() or not 2 <= int(count) <= MOST_VALUES:
         raise RequestError(
@@ -176,8 +176,8 @@ def _end(field: str, text: str, part: str) -> tuple[Decimal, str]:
     match = _NUMBER.fullmatch(part)
     if match is None or not any((match[2] or "") in units for units in _UNITS):
         raise RequestError(
-            f"--vary {field}: {shown(part.strip())} in {shown(text)} is no number, with a unit where"
-            f" the field has one; {WORDS}."
+            f"--vary {field}: {shown(part.strip())} in {shown(text)} is no number, with a unit"
+            f" where the field has one; {WORDS}."
         )
     return Decimal(match[1]), match[2] or ""
 
