@@ -9,6 +9,7 @@ from typing import Any
 from perfsim import fusion
 from perfsim.catalog import Catalog
 from perfsim.costs import Costs
+from perfsim.kept_jobs import KeptJobs
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
 from perfsim.plan import Plan, run
@@ -181,8 +182,11 @@ def _baseline(resolved: Resolved) -> list[Plan]:
     )
 
 
-def plans_of(resolved: Resolved) -> list[Plan]:
-    """Return the plans of a scenario, one for each round of its method's period."""
+def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
+    """Return the plans of a scenario, one for each round of its method's period.
+
+    ``kept`` has the jobs of other scenarios (see ``schedule``).
+    """
     scenario = resolved.scenario
     return schedule(
         resolved.profile,
@@ -197,6 +201,7 @@ def plans_of(resolved: Resolved) -> list[Plan]:
         limit_bytes=resolved.limit_bytes,
         fusion_options=scenario.fusion_options,
         kernels_s=resolved.kernels_s,
+        kept=kept,
     )
 
 

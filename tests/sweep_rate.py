@@ -23,17 +23,26 @@ QUESTIONS = {
             "model": "resnet50,vgg16,bert-base,inception-v4",
             "gpus": "8..256",
             "net": "1gbe,10gbe,ib100",
-            "method": "ssgd,dgc,powersgd,qsgd,topk,signsgd",
-            "bucket": "8MiB,32MiB",
+            "method": "ssgd,dgc,powersgd,topk,mgwfbp,dear",
         },
     ),
     "profile, buckets and network shared": (
-        {"model": "resnet50", "net": "10gbe"},
+        {"model": "resnet50", "net": "10gbe", "gpus": 64},
         {
-            "method": "ssgd,topk,dgc,qsgd,signsgd,terngrad",
-            "gpus": "8..1024",
+            "method": "topk,dgc",
+            "options.density": "0.0001..0.1:log200",
             "algorithm": "auto,ring,tree",
-            "batch": "16..128:16",
+            "overlap": "true,false",
+        },
+    ),
+    "the same, and the method": (
+        {"model": "resnet50", "net": "10gbe", "gpus": 64},
+        {
+            "method": "ssgd,powersgd,acpsgd,topk,dgc,fp16",
+            "oversubscription": "1..4:lin4",
+            "algorithm": "auto,ring,tree",
+            "protocol": "auto,ll,ll128,simple",
+            "overlap": "true,false",
         },
     ),
     "only numbers differ: a link": (

@@ -8,6 +8,7 @@ from typing import Any
 from perfsim.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.plan import Plan, run
+from perfsim.planning.session import Session
 from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.profile import Profile
 from perfsim.resolve import Resolved, resolve
@@ -44,7 +45,7 @@ FULL = (
 Row = list[Any]
 
 
-def light_row(fields: Mapping[str, Any], catalog: Catalog) -> Row:
+def light_row(fields: Mapping[str, Any], catalog: Session) -> Row:
     """Return the columns of one scenario; what cannot be predicted has only its reason.
 
     Examples
@@ -56,7 +57,7 @@ def light_row(fields: Mapping[str, Any], catalog: Catalog) -> Row:
     try:
         scenario = make_scenario(fields)
         resolved = resolve(scenario, catalog)
-        plans = plans_of(resolved)
+        plans = plans_of(resolved, catalog.jobs)
         iteration_s = mean_s(plans, [run(plan) for plan in plans])
     except PerfsimError as error:
         return [*[None] * (len(COLUMNS) - 1), str(error)]

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.catalog import Catalog, Made
+from perfsim.kept_jobs import KeptJobs
 
 __all__ = ["Session"]
+
+MOST = 4096
+"""So many things are kept (a cluster with its costs is the largest); then all are dropped."""
 
 
 class Session(Catalog):
@@ -29,13 +33,18 @@ class Session(Catalog):
         super().__init__(profiles)
         self._kept: dict[tuple[Hashable, ...], Any] = {}
         self._files: dict[str, dict[str, Path]] = {}
+        self.jobs = KeptJobs()
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
         """Return what ``make`` made the first time that ``key`` was asked for."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        kept: Made = self._kept[key]
-        return kept
+        if key in self._kept:
+            kept: Made = self._kept[key]
+            return kept
+        made = make()
+        if len(self._kept) >= MOST:
+            self._kept.clear()
+        self._kept[key] = made
+        return made
 
     def files(self, kind: str) -> dict[str, Path]:
         """Return file stem -> path for one kind, as found the first time."""
