@@ -104,6 +104,12 @@ class Costs:
             group, collective, size_bytes, algorithm, self.protocol
         )
 
+    def all_reduce_s(self, size_bytes: float) -> float:
+        """Return the time of an all-reduce among all ranks [s]."""
+        return self.cluster.served(0).seconds(
+            "all_reduce", size_bytes, self.algorithm, self.protocol
+        )
+
     def world(self, profile: Profile) -> World:
         """Return what a method may know of the cluster, its GPUs and the model on them."""
 

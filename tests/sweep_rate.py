@@ -21,7 +21,7 @@ QUESTIONS = {
         {},
         {
             "model": "resnet50,vgg16,bert-base,inception-v4",
-            "gpus": "8..256",
+            "gpus": "8..256:8",
             "net": "1gbe,10gbe,ib100",
             "method": "ssgd,dgc,powersgd,topk,mgwfbp,dear",
         },

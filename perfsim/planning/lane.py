@@ -32,8 +32,8 @@ class Trace:
     --------
     >>> trace = Trace(3)
     >>> alpha = trace.lane(np.array([1.0, 2.0, 3.0]))
-    >>> max(alpha * 2.0, 4.5).at, trace.agreed().tolist()
-    (4.5, [True, True, False])
+    >>> max(4.0 - alpha, 1.5).at, trace.agreed().tolist()
+    (3.0, [True, True, False])
     """
 
     def __init__(self, count: int, shown: int = 0) -> None:

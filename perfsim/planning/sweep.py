@@ -190,7 +190,7 @@ def sweep(
     --------
     >>> table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8..32"})
     >>> [(row["gpus"], round(row["scaling_efficiency"], 2)) for row in table.records()]
-    [('8', 0.63), ('16', 0.62), ('32', 0.62)]
+    [('8', 0.55), ('16', 0.52), ('32', 0.5)]
     """
     where = None if profiles is None else str(profiles)
     asked = Sweep(Grid(dict(base), axes_of(vary)), where, full)
