@@ -12,11 +12,11 @@ from perfsim.errors import RequestError
 __all__ = ["write_text"]
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, flag: str = "--out") -> None:
     """Write ``text`` to ``path``: to a temporary file beside it first, then renamed.
 
     A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
-    existing file keeps its mode.
+    existing file keeps its mode. ``flag`` is what the path was given by, for errors.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise RequestError(f"--out: {str(path)!r} cannot be written: {error.strerror}.") from None
+        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {error.strerror}.") from None
 
 
 def _umask() -> int:

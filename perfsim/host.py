@@ -1,8 +1,9 @@
 """The host's part: copies between a GPU and its memory, and sums on its CPUs.
 
 Kernels like any other, so that what they cost is told by measured points (``copy_to_host``,
-``copy_to_gpu``, ``cpu_sum``) and no method holds a rate. A GPU for which none are known takes them
-for free, but for the launch: memory bandwidth, which stands in, is some fifty times PCIe's.
+``copy_to_gpu``, ``cpu_sum``, ``zmq_receive``) and no method holds a rate. A GPU for which none are
+known takes them for free, but for the launch: memory bandwidth, which stands in, is some fifty
+times PCIe's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from perfsim.collectives.hops import Hops
 from perfsim.collectives.push_sharded import loads
 from perfsim.kernel import FLOAT, Kernel
 
-__all__ = ["busiest_server", "cpu_sum", "to_gpu", "to_host"]
+__all__ = ["busiest_server", "cpu_sum", "received", "to_gpu", "to_host"]
 
 
 def to_host(elements: int) -> Kernel:
@@ -45,6 +46,17 @@ def cpu_sum(elements: int) -> Kernel:
     ('cpu_sum', 0)
     """
     return Kernel("cpu_sum", elements, float(FLOAT * elements), launches=0)
+
+
+def received(elements: int) -> Kernel:
+    """Return what a process's one receiving thread does with fp32 values that come in by ZeroMQ.
+
+    Examples
+    --------
+    >>> received(250).name, received(250).launches
+    ('zmq_receive', 0)
+    """
+    return Kernel("zmq_receive", elements, float(FLOAT * elements), launches=0)
 
 
 def busiest_server(elements: int, nodes: int, servers: int) -> int:

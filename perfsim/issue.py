@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from perfsim.costs import Costs
 from perfsim.course import Course, Late
+from perfsim.kernel import Kernel
 from perfsim.method import Method
 from perfsim.plan import WAIT, Plan
 from perfsim.profile import Profile
@@ -75,6 +76,7 @@ class _Round:
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
         self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
+        self.launches_s = _late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs))
         self.plan = Plan(self.graph, count=count, order=method.order)
         self.tasks = Tasks(self.plan, costs)
@@ -193,7 +195,9 @@ class _Round:
         for job in awaited:
             self.wait_for(at, job, -behind)
         if rest > NOTHING or awaited:
-            self.compute(f"update {place}", "update", self.update_s * max(rest, 0.0))
+            launches_s = self.launches_s if awaited else 0.0
+            update_s = max(self.update_s * max(rest, 0.0), launches_s)
+            self.compute(f"update {place}", "update", update_s)
         self.update_end = self.graph.last = self.end
         for at, jobs in enumerate(self.jobs):
             for job in jobs:
@@ -250,6 +254,19 @@ class _Round:
                 course.tail = (self.tasks.compute(course.name, stage, after),)
             moved = True
         return moved
+
+
+def _late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
+    """Return the least that an update takes for its launches, where the host has waited [s].
+
+    It issues them when what was exchanged is there: then nothing is queued on the GPU that hides
+    them.
+    """
+    late = method.late_launches() if costs.cluster.gpus > 1 else 0
+    launches = late * len(profile.gradients)
+    if not launches:
+        return 0.0
+    return costs.kernel(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
 
 
 def _held_here(job: Job) -> bool:

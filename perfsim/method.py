@@ -20,6 +20,7 @@ from perfsim.world import World
 __all__ = [
     "FAMILIES",
     "SET",
+    "SGD_LAUNCHES",
     "Compute",
     "Job",
     "Method",
@@ -31,6 +32,9 @@ __all__ = [
     "Stage",
     "World",
 ]
+
+SGD_LAUNCHES = 5
+"""Kernels a tensor of a step of SGD with momentum and weight decay, parameter by parameter."""
 
 FAMILIES = (
     "dense",
@@ -53,7 +57,8 @@ class Method(BaseModel):
     network, "" for nothing), ``decides`` (what it does depends on what things cost, so that a
     faster network need not make it faster), ``order`` ("priority": messages overtake each other
     by their priority), ``first_needed_first`` (what is issued after the backward pass goes in the
-    order of the next forward pass).
+    order of the next forward pass), ``waits`` (the host waits for what is exchanged before it
+    launches the update, as in code built on Horovod's optimizer).
 
     ``wire`` gives the bytes that a rank sends an iteration for one matrix, as an expression of P
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
@@ -75,6 +80,7 @@ class Method(BaseModel):
     decides: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "issue"
     first_needed_first: ClassVar[bool] = False
+    waits: ClassVar[bool] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -158,6 +164,13 @@ class Method(BaseModel):
         The update runs on the optimizer's share.
         """
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
+
+    def late_launches(self) -> int:
+        """Return the kernels a tensor of an update that the host issues after it has waited.
+
+        0 where the host issues the update ahead of the GPU, as with DDP.
+        """
+        return SGD_LAUNCHES if self.waits else 0
 
     def default_fusion(self) -> str:
         """Return the fusion policy used when none is asked for."""

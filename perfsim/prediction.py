@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.catalog import Catalog
@@ -21,6 +21,9 @@ from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
 from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["SCHEMA", "Prediction", "plans_of", "predict"]
 
@@ -84,6 +87,12 @@ class Prediction:
             result["provenance"] = [_row(term) for term in self.terms]
         return result
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the prediction as a pandas table of one row (see ``perfsim.records``)."""
+        from perfsim.records import record, to_frame
+
+        return to_frame([record(self)])
+
 
 def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """Return the prediction for one scenario.
@@ -94,6 +103,15 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         If the scenario names something that does not exist or cannot be combined.
     DataError
         If a data file is damaged.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario, predict
+    >>> found = predict(Scenario(model="resnet50", gpus=16, net="1gbe", method="dgc"))
+    >>> found.speedup > 2
+    True
+    >>> round(sum(found.breakdown_s.values()) / found.iteration_s, 9)
+    1.0
     """
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)

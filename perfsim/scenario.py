@@ -31,6 +31,13 @@ class Scenario(BaseModel):
     measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
     say; ``single_gpu_kernels`` is how long the method's kernels take there, which device files say
     else.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario
+    >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", bucket="4MiB")
+    >>> asked.method, asked.overlap, asked.batch
+    ('ssgd', True, None)
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

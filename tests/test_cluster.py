@@ -228,6 +228,21 @@ def test_longer_rings_read_the_curve_where_a_step_is_as_large() -> None:
     assert whole.latency_s == pytest.approx(link.ring.at(4e6)), "one message is not cut in eight"
 
 
+def test_a_crowd_shares_the_wire_and_not_the_latency() -> None:
+    """By hand: 1, 2 and 3 ms a hop at 1, 10 and 100 kB; four places at once over one NIC a node."""
+    link, bus = curved([1e-3, 2e-3, 3e-3]), custom_link("100GB/s,1us", "test")
+    eight = Cluster(8, (4, 4), link, bus)
+    cost = eight.of("across", "all_gather", 1e4)
+    # Two ranks: one hop of 10 kB, and half of 40 kB at 1 GB/s.
+    assert cost.latency_s == pytest.approx(2e-3)
+    assert cost.seconds == pytest.approx(2e-3 + 20e-6)
+    assert cost.sent_bytes == pytest.approx(5e3)
+    # Where latency falls with size it is no more than that of the longer message.
+    falling = Cluster(8, (4, 4), curved([3e-3, 2e-3, 1e-3]), bus)
+    longer = falling._part("across").cost("all_gather", 4e4)
+    assert falling.of("across", "all_gather", 1e4).seconds <= longer.seconds
+
+
 @given(
     st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=6),
     st.integers(1, 8),
@@ -272,3 +287,18 @@ def test_a_link_that_is_missing_is_asked_for() -> None:
         make_cluster(8, 4, None, inside)
     with pytest.raises(RequestError, match=r"^--intra-net: 'far' has no link between the GPUs"):
         make_cluster(8, 4, None, outside, outside)
+
+
+@given(
+    st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=6),
+    st.sampled_from(["all_gather", "all_reduce", "reduce_scatter", "send_recv"]),
+    st.tuples(st.floats(1, 1e9), st.floats(1, 1e9)),
+)
+def test_a_crowd_takes_no_less_for_more(
+    alphas: list[float], collective: str, sizes: tuple[float, float]
+) -> None:
+    """By law, also where latency falls with size."""
+    eight = Cluster(8, (4, 4), curved(alphas), custom_link("100GB/s,1us", "test"))
+    less, more = sorted(sizes)
+    shorter, longer = (eight.of("across", collective, size).seconds for size in (less, more))
+    assert shorter <= longer * (1 + 1e-9)

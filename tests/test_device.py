@@ -205,7 +205,7 @@ def test_aliases_name_one_gpu_each() -> None:
         ("efsign_encode", 2**20, 270 - 140),
         ("onebit_encode", 2**20, 620 - 170),
         # DRAGONN (Wang et al. 2022): 512 MB in 35.4 ms by DGC, 13.2 ms by its own hashing
-        ("dgc_encode", 2**27, 35400),
+        ("dgc_tight_encode", 2**27, 35400),
         ("dragonn_encode", 2**27, 13200),
         # kfac_pytorch time_breakdown.py: top-k of the whole ResNet-50 gradient
         ("topk_old", 25_557_032, 239_000),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfsim.collectives.hops import Hops
 from perfsim.collectives.push_sharded import loads
 from perfsim.curve import Curve
-from perfsim.host import busiest_server, cpu_sum, to_gpu, to_host
+from perfsim.host import busiest_server, cpu_sum, received, to_gpu, to_host
 
 TOLD = (("measured",) * 2, ("here",) * 2, (None,) * 2)
 
@@ -26,6 +26,7 @@ def test_copies_are_read_off_measured_points() -> None:
     assert device.cost(to_host(499_750)).seconds == pytest.approx(158e-6)
     assert device.cost(to_gpu(250_000)).seconds == pytest.approx(11e-6)
     assert device.cost(cpu_sum(250_000)).seconds == pytest.approx(1e-6)
+    assert device.cost(received(250_000)).seconds == pytest.approx(1e-6)
 
 
 @given(elements=st.integers(1, 10**8), nodes=st.integers(2, 200), servers=st.integers(0, 300))

@@ -55,6 +55,18 @@ def test_randk_with_a_shared_seed_reduces_values_only() -> None:
     assert sends(apart, one, 4) == [("all_gather", 160.0)] * 2
 
 
+def test_randk_shuffles_all_places_where_the_code_does() -> None:
+    options = {"density": 0.01, "shared_seed": False, "draw": "randperm"}
+    first = load_method("randk", options).stages(bucket(gradient(1000)), World(4), 0)[0]
+    assert isinstance(first, Compute)
+    # Copy, scale and add; clear by a mask and copy; the places of 10 values are cut, read and cast.
+    assert [(one.name, one.elements, one.launches) for one in first.kernels] == [
+        ("elementwise", 1000, 5),
+        ("randperm", 1000, 7),
+        ("elementwise", 10, 3),
+    ]
+
+
 def test_dgc_sends_vectors_dense() -> None:
     method = load_method("dgc", {"density": 0.01})
     mixed = bucket(gradient((100, 20)), gradient(64))
@@ -65,6 +77,22 @@ def test_dgc_sends_vectors_dense() -> None:
         ("all_gather", 640.0),
     ]
     assert sends(method, bucket(gradient(64)), 4) == [("all_reduce", 256.0)]
+
+
+def test_dgc_compresses_vectors_where_the_code_does() -> None:
+    method = load_method("dgc", {"density": 0.05, "vectors": "sparse", "index_bytes": 4})
+    mixed = bucket(gradient((100, 20)), gradient(64))
+    # k = 100 of 2000 and 4 of 64 (rounded up); 4 ranks; 4 bytes a value and an index.
+    assert sends(method, mixed, 4) == [("all_gather", 4.0 * 104 * 4)] * 2
+    encodes = [
+        kernel.elements
+        for stage in method.stages(mixed, World(4), 0)
+        if isinstance(stage, Compute)
+        for kernel in stage.kernels
+        if kernel.name == "dgc_encode"
+    ]
+    assert encodes == [2000, 64]
+    assert method.message_bytes(gradient(64), 0) == 8 * 4
 
 
 def test_gaussiank_pads_to_four_thirds() -> None:
@@ -182,7 +210,7 @@ def test_topk_keeps_at_least_one() -> None:
         ("powersgd", {"rank": "0"}, ["--set rank", "at least 1"]),
         ("acpsgd", {"rank": "1.5"}, ["--set rank", "'1.5'", "whole number"]),
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
-        ("bsp", {"rank": "4"}, ["no 'rank'", "none"]),
+        ("bsp", {"rank": "4"}, ["no 'rank'", "write_back"]),
         ("topk", {"kernel": "fast"}, ["--set kernel", "'old' or 'new'"]),
         ("dcg", {}, ["--method", "'dcg'", "did you mean 'dgc'"]),
     ],

@@ -208,6 +208,15 @@ def test_neighbours_take_buffers_of_what_is_sent_and_received() -> None:
     assert plans("dpsgd", {"buffer_mib": 4, "topology": "one_peer"})[0].calls == 1
 
 
+def test_dpsgd_launches_late_only_the_update_that_waits() -> None:
+    # Two tensors, 500 launches of 10 us each, where the profile's update takes 2 ms.
+    apart, late = (
+        dict(times(plans("dpsgd", {"interval": 4, "update_launches": count}))) for count in (0, 500)
+    )
+    assert late[3] == apart[3]
+    assert late[1] == pytest.approx(apart[1] + 10 - 2)
+
+
 @pytest.mark.parametrize(
     ("topology", "milliseconds", "calls", "sent"),
     [

@@ -221,6 +221,25 @@ def test_byteps_goes_through_the_host_and_the_servers() -> None:
     assert order == ["send", "to host", "send", "servers", "send", "to GPU", "send"]
 
 
+def test_byteps_over_tcp_takes_messages_off_zeromq_one_by_one() -> None:
+    # At either server the half that each of 2 nodes sends it; at a worker all of the sum.
+    stages = load_method("byteps", {"van": "zmq"}).way(4e6, World(8, 2, 4))
+    found = [
+        (stage.stream, stage.kernels[0].elements)
+        for stage in stages
+        if isinstance(stage, Compute) and stage.kernels[0].name == "zmq_receive"
+    ]
+    assert found == [("received by servers", 1_000_000), ("received by worker", 1_000_000)]
+    order = [stage.collective if isinstance(stage, Send) else stage.stream for stage in stages]
+    assert order[2:7] == [
+        "push",
+        "received by servers",
+        "servers",
+        "pull",
+        "received by worker",
+    ]
+
+
 def test_byteps_sums_inside_go_before_gathers() -> None:
     # 1 s a hop inside, hardly any between: when the second layer's sum ends, the first one's gather
     # could go, but the third one's sum, ready after 3 ms, goes before it on the same stream.

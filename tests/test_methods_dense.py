@@ -159,6 +159,17 @@ def test_horovod_agrees_over_the_control_network(options: dict[str, Any], waits_
     assert took_ms(plan) == pytest.approx(10 + 30 + waits_us / 1000 + 7.5 + 2)
 
 
+@pytest.mark.parametrize(("launches", "update_ms"), [(0, 2.0), (150, 2.0), (500, 5.0)])
+def test_horovod_launches_its_update_after_the_wait(launches: int, update_ms: float) -> None:
+    # One tensor, 10 us a launch; the step of the profile takes 2 ms.
+    plan = in_step("horovod", {"update_launches": launches}, ready_ms=(29.4,))
+    assert took_ms(plan) == pytest.approx(10 + 30 + 0.056 + 7.5 + update_ms)
+    # Alone there is nothing to wait for.
+    alone = Cluster(1, (1,), None, None)
+    plan = in_step("horovod", {"update_launches": launches}, ready_ms=(30,), cluster=alone)
+    assert took_ms(plan) == pytest.approx(10 + 30 + 2)
+
+
 def test_mgwfbp_waits_for_less_than_a_latency_and_asc_does_not() -> None:
     """A message has 6 ms of latency: the tensor at 13 is worth 3 ms of waiting, that at 30 not."""
     ready_ms = (10.0, 13.0, 30.0)

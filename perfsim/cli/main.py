@@ -9,6 +9,7 @@ import sys
 import typer
 
 from perfsim.cli.calibrating import calibrate
+from perfsim.cli.comparing import compare_command
 from perfsim.cli.listing import list_things
 from perfsim.cli.pipelining import pipeline_command
 from perfsim.cli.predicting import predict_command
@@ -54,6 +55,11 @@ app.command(
     "sweep",
     epilog="Example: perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,ib100",
 )(sweep_command)
+app.command(
+    "compare",
+    epilog="Example: perfsim compare --model bert-large --gpus 32 --net 10gbe --methods"
+    " ssgd,topk,dgc,powersgd",
+)(compare_command)
 app.command("list", epilog="Example: perfsim list methods")(list_things)
 app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
 app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)

@@ -78,7 +78,9 @@ class Cluster(Layout):
         """Return what one collective costs among a group of the ranks (see ``Group``).
 
         Arguments as ``cost``'s; ``size_bytes`` is that of one group. Groups whose ranks stand apart
-        share the nodes' NICs: each sees its share of them, as if its message were that much longer.
+        share the nodes' NICs: each sees its share of them, as if its message were that much longer
+        on the wire; its hops take what they do for its own size, but no more than for the longer
+        message.
 
         Examples
         --------
@@ -95,8 +97,25 @@ class Cluster(Layout):
         met = crowd(group, self.gpus_per_node) * part.nics_in_use / self.nics_in_use
         if part.nodes == 1 or met <= 1.0:
             return part.cost(collective, size_bytes, algorithm, protocol)
-        cost = part.cost(collective, size_bytes * met, algorithm, protocol)
-        return replace(cost, sent_bytes=cost.sent_bytes / met)
+        crowded = part.cost(collective, size_bytes * met, algorithm, protocol)
+        latency_s = crowded.latency_s
+        named = algorithm != AUTO
+        if named or part._alike(collective, size_bytes, size_bytes * met, protocol):
+            alone = part.cost(collective, size_bytes, algorithm, protocol)
+            latency_s = min(latency_s, alone.latency_s)
+        return replace(
+            crowded,
+            seconds=crowded.seconds - crowded.latency_s + latency_s,
+            latency_s=latency_s,
+            sent_bytes=crowded.sent_bytes / met,
+        )
+
+    def _alike(
+        self, collective: str, size_bytes: float, larger_bytes: float, protocol: str
+    ) -> bool:
+        """Tell whether the library takes one algorithm for both sizes."""
+        sizes = size_bytes, larger_bytes
+        return len({self.choice(collective, size, protocol) for size in sizes}) == 1
 
     def served(self, servers: int) -> Cluster:
         """Return the cluster with so many machines more that serve pushes and pulls."""

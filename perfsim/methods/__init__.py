@@ -55,8 +55,8 @@ def method_class(name: str) -> type[Method]:
     raise TypeError(f"perfsim/methods/{module_name}.py defines no Method")
 
 
-def method_name(name: str) -> str:
-    """Return a method's own name for one that may be written another way.
+def method_name(name: str, field: str = "--method") -> str:
+    """Return a method's own name for one that may be written another way; ``field`` is for errors.
 
     Raises
     ------
@@ -69,10 +69,11 @@ def method_name(name: str) -> str:
     'spd_kfac'
     """
     if _plain(name) == AUTO:
-        raise RequestError("--method: auto is no method; `perfsim predict` ranks all by it.")
+        raise RequestError(f"{field}: auto is no method; `perfsim predict` ranks all by it.")
     plain = {_plain(known): known for known in method_names()}
     if _plain(name) not in plain:
-        raise unknown("--method", name, (*method_names(), AUTO), "methods")
+        more = (AUTO,) if field == "--method" else ()
+        raise unknown(field, name, (*method_names(), *more), "methods")
     return plain[_plain(name)]
 
 

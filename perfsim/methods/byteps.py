@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.host import busiest_server, cpu_sum, to_gpu, to_host
+from perfsim.host import busiest_server, cpu_sum, received, to_gpu, to_host
 from perfsim.kernel import FLOAT
 from perfsim.layers import Places, update_shares
 from perfsim.method import Compute, Job, Method, Point, Send, Stage, World
@@ -32,14 +32,16 @@ class Byteps(Method):
     forward pass wait for its own tensors only. On one node there is NCCL only. Tensors go in the
     order in which they are ready: BytePS orders by priority only if BYTEPS_SCHEDULING_CREDIT is
     set, and its PyTorch plugin gives none.
+    ``van``: by RDMA messages land where they belong; over TCP ("zmq") one thread of each server,
+    and one of each worker, takes them off ZeroMQ, whatever the number of connections.
 
-    Kernels: the copies and the servers' sums, see ``perfsim.host``; ``switch``: GPUs that copy over
-    one link to the host at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a parameter, down to 4
-    with P servers more. Memory: none more on the GPU. Left out: that a part goes to one server,
-    chosen by hash, not to all of them; NICs and NCCL on the PCIe links that copies take; TCP, one
-    connection of which is said to carry less than 25 Gb/s; the threads' polling and signals from
-    one GPU of a node to the others; sums across PCIe switches (BYTEPS_PCIE_SWITCH_SIZE, unset by
-    default).
+    Kernels: the copies, the servers' sums and what is received, see ``perfsim.host``; ``switch``:
+    GPUs that copy over one link to the host at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a
+    parameter, down to 4 with P servers more. Memory: none more on the GPU. Left out: that a part
+    goes to one server, chosen by hash, not to all of them; NICs and NCCL on the PCIe links that
+    copies take; a limit of one TCP connection (said to carry less than 25 Gb/s); the threads'
+    polling and signals from one GPU of a node to the others; sums across PCIe switches
+    (BYTEPS_PCIE_SWITCH_SIZE, unset by default).
     """
 
     summary: ClassVar[str] = "tensors in parts through sharded summation servers (BytePS)"
@@ -47,7 +49,8 @@ class Byteps(Method):
         "Jiang et al. 2020, A Unified Architecture for Accelerating Distributed DNN Training in"
         " Heterogeneous GPU/CPU Clusters, OSDI; code bytedance/byteps@f5df52fe"
         " byteps/common/operations.cc, scheduled_queue.cc, core_loops.cc, nccl_manager.cc,"
-        " server/server.cc, torch/cross_barrier.py; docs/best-practice.md"
+        " server/server.cc, torch/cross_barrier.py; docs/best-practice.md; van:"
+        " 3rdparty/ps-lite src/zmq_van.h (RecvMsg), bytedance/byteps issue 237"
     )
     family: ClassVar[str] = "dense"
     wire: ClassVar[str] = PUSH_PULL
@@ -58,6 +61,9 @@ class Byteps(Method):
     partition_bytes: int = Field(4_096_000, ge=1, description="most bytes in a part of a tensor")
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
     switch: int = Field(1, ge=1, le=64, description="GPUs that share one link to the host")
+    van: Literal["rdma", "zmq"] = Field(
+        "rdma", description="transport of ps-lite: RDMA, or TCP by ZeroMQ"
+    )
     cross_barrier: bool = Field(
         False, description="layers of the next forward pass wait for their own tensors only"
     )
@@ -90,15 +96,22 @@ class Byteps(Method):
             return self.in_node(size_bytes, world, [])
         elements, share_bytes = ceil(size_bytes / FLOAT), size_bytes / inside
         copied = ceil(elements / inside) * min(self.switch, inside)
-        summed = cpu_sum(busiest_server(elements, world.nodes, self.servers))
+        pushed = busiest_server(elements, world.nodes, self.servers)
         push, pull = (
             Send(collective, share_bytes, group="across", servers=self.servers)
             for collective in ("push", "pull")
         )
         out = Compute((to_host(copied),), "compress", stream="to host")
         back = Compute((to_gpu(copied),), "decompress", stream="to GPU")
-        at_servers = Compute((summed,), "decompress", stream="servers")
-        return self.in_node(size_bytes, world, [out, push, at_servers, pull, back])
+        at_servers = Compute((cpu_sum(pushed),), "decompress", stream="servers")
+        if self.van == "rdma":
+            return self.in_node(size_bytes, world, [out, push, at_servers, pull, back])
+        at_server, at_worker = (
+            Compute((received(count),), "decompress", stream=f"received by {who}")
+            for count, who in ((pushed, "servers"), (elements, "worker"))
+        )
+        between: list[Stage] = [out, push, at_server, at_servers, pull, at_worker, back]
+        return self.in_node(size_bytes, world, between)
 
     def in_node(self, size_bytes: float, world: World, between: list[Stage]) -> list[Stage]:
         """Return what lies between the sum inside each node and the gather there."""

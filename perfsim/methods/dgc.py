@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import SET, Compute, Method, OnlyWith, Round, Send, Stage, World
+from perfsim.method import SET, SGD_LAUNCHES, Compute, Method, OnlyWith, Round, Send, Stage, World
 from perfsim.profile import Gradient
 from perfsim.sparse import (
     Decoding,
@@ -31,21 +31,25 @@ class Dgc(Method):
     passes, add 3, add 3), then, tensor by tensor as in the code, the threshold from a strided
     sample, selection and compaction (measured as one encode at density 1 %, flat below 2**20
     elements; the whole tensor is read whatever the density). Only messages are fused: tensors of
-    one dimension are all-reduced dense in one call a bucket, then one all-gather of the values
-    and one of the indices. After the backward pass the gradient is zeroed, P k pairs are
-    scatter-added and the mean is taken (3 passes). Bytes a rank: (P-1) x 12 k + 2 (P-1)/P x the
-    vectors. Memory: velocity and accumulator, 8 bytes a parameter. Left out: ranks that find
-    fewer than k values (at least 0.8 k); the exact Top-k of those found where they are over 1.3 k;
-    launches of the decoding tensor by tensor (a bucket's are counted once); the momentum of the
-    vectors; clipping, which the code does only if asked.
+    one dimension are all-reduced dense in one call a bucket (``vectors`` "sparse": compressed like
+    the others, as GRACE and MergeComp do), then one all-gather of the values and one of the
+    indices. After the backward pass the gradient is zeroed, P k pairs are scatter-added and the
+    mean is taken (3 passes). Bytes a rank: (P-1) x 12 k + 2 (P-1)/P x the vectors. Memory:
+    velocity and accumulator, 8 bytes a parameter. Left out: ranks that find fewer than k values
+    (at least 0.8 k); the exact Top-k of those found where they are over 1.3 k; launches
+    of the decoding tensor by tensor (a bucket's are counted once); the momentum of the vectors;
+    clipping, which the code does only if asked.
 
     ``value_bytes`` and ``index_bytes``: 4 and 8 are the code's defaults (fp32, int64), 2 (vectors
     too) and 4 its other settings. The paper packs values of 4 bytes and run lengths of zeros of 2,
     packing left out here: ResNet-50 and AlexNet then send its 0.35 and 0.39 MB, vectors dense.
-    ``adaptations``: thresholds tried again because too few were found (10 at most), beyond what
-    the measured encode holds. Warm-up: in epoch e the density is ``warmup_coefficient`` **
-    (e + 1), never below ``density``; 0.25 is the paper's 0.25, 0.0625, 0.016, 0.004, while the
-    code takes density ** (1 / (warmup_epochs + 1)) unless told; its ImageNet recipe has none.
+    ``bounds``: a threshold is tried again until it finds 0.7 or 0.8 to 1.3 times k ("loose": the
+    code, GRACE, MergeComp; measured so), or no fewer than k ("tight": DRAGONN, whose encode was
+    measured apart; each try waits for the GPU). ``adaptations``: thresholds tried again because too
+    few were found (10 at most), beyond what the measured encode holds. Warm-up: in epoch e the
+    density is ``warmup_coefficient`` ** (e + 1), never below ``density``; 0.25 is the paper's 0.25,
+    0.0625, 0.016, 0.004, while the code takes density ** (1 / (warmup_epochs + 1)) unless told; its
+    ImageNet recipe has none.
     ``exchange``: the code's all-gathers; "all_reduce", as the paper's Algorithm 1 and the model
     behind its speed-ups (there a worker is a node of 4 GPUs): pairs are added up on the way,
     their number doubling at every step, no place being shared; "all_reduce_union" expects as many
@@ -56,7 +60,9 @@ class Dgc(Method):
     summary: ClassVar[str] = "sampled-threshold sparsification with momentum correction (DGC)"
     citation: ClassVar[str] = (
         "Lin et al. 2018, Deep Gradient Compression, ICLR, Algorithms 1 and 4, sections 3 and 5;"
-        " code synxlin/deep-gradient-compression@24673d45 dgc/compression.py, dgc/memory.py"
+        " code synxlin/deep-gradient-compression@24673d45 dgc/compression.py, dgc/memory.py;"
+        " sparse vectors: sands-lab/grace@fd3a7f42 grace_dl/torch/compressor/dgc.py,"
+        " zhuangwang93/mergeComp@82bc96c3 mergeComp_dl/torch/compressor/pooldgc.py"
     )
     family: ClassVar[str] = "sparsification"
     wire: ClassVar[str] = (
@@ -70,6 +76,12 @@ class Dgc(Method):
         8, description="bytes an index sent; 2 for the paper's run lengths"
     )
     adaptations: int = Field(0, ge=0, le=10, description="thresholds tried again, each tensor")
+    bounds: Literal["loose", "tight"] = Field(
+        "loose", description="how near the count found must come to k"
+    )
+    vectors: Literal["dense", "sparse"] = Field(
+        "dense", description="tensors of one dimension: all-reduced whole, or compressed too"
+    )
     exchange: SparseSum = Field(
         "all_gather", description="or all_reduce: density doubles, or grows as a union"
     )
@@ -89,12 +101,13 @@ class Dgc(Method):
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return accumulate and select, the exchanges, and the scatter-add."""
-        matrices = [gradient.elements for gradient in bucket.gradients if len(gradient.shape) > 1]
+        matrices = [one.elements for one in bucket.gradients if self._selects(one)]
         vectors = bucket.elements - sum(matrices)
         stages: list[Stage] = []
         if matrices:
             # Fallback: sample, compare, compact and clear read or write the data four times.
-            encodes = [Kernel("dgc_encode", n, 4.0 * FLOAT * n, launches=8) for n in matrices]
+            name = "dgc_encode" if self.bounds == "loose" else "dgc_tight_encode"
+            encodes = [Kernel(name, n, 4.0 * FLOAT * n, launches=8) for n in matrices]
             if self.adaptations:
                 encodes += [above(n, self.adaptations) for n in matrices]
             accumulate = elementwise(sum(matrices), 8, 3 * len(matrices))
@@ -116,9 +129,13 @@ class Dgc(Method):
         rest = [Round((warm,), self.epochs - warm)] if self.epochs > warm else []
         return [*(Round((epoch,)) for epoch in range(warm)), *rest] or [Round()]
 
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return what a rank sends for one gradient: sparse matrices, dense vectors."""
-        if len(gradient.shape) == 1:
+        if not self._selects(gradient):
             return float(self.value_bytes * gradient.elements)
         each = self.value_bytes + self.index_bytes
         return float(each * kept(gradient.elements, self._density(iteration)))
@@ -126,6 +143,10 @@ class Dgc(Method):
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return velocity and accumulator: two fp32 values a parameter."""
         return 2.0 * sum(gradient.size_bytes for gradient in gradients)
+
+    def _selects(self, gradient: Gradient) -> bool:
+        """Tell whether a tensor is compressed."""
+        return self.vectors == "sparse" or len(gradient.shape) > 1
 
     def _density(self, iteration: int) -> float:
         """Return the density of an epoch; iterations stand for epochs where they are averaged."""

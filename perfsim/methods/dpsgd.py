@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perfsim.averaging import from_first_ranks, merged, periodic, with_neighbours
 from perfsim.fusion.bucket import Bucket, fill
-from perfsim.method import Job, Method, OnlyWith, Point, Round, World
+from perfsim.method import SGD_LAUNCHES, Job, Method, OnlyWith, Point, Round, World
 from perfsim.profile import Gradient
 
 
@@ -24,9 +24,10 @@ class Dpsgd(Method):
     several nodes). "hierarchical": Bluefog's sum in each node, one message from its first rank
     to another node's, broadcast in the node. "all": Bagua's default, one buffer from the start of
     the forward pass: mean in the node, all-reduce among first ranks, and after the backward pass
-    a copy and the broadcast. Bytes a rank: 4 a parameter and peer. Memory: the fusion buffer, or
-    Bagua's copy of the model. Left out: negotiation by MPI in each cycle; links that messages at
-    a distance share between switches; Bagua's 8-bit ring.
+    a copy and the broadcast. Bluefog's host waits for each tensor before it launches the update
+    (``update_launches``, see `horovod`). Bytes a rank: 4 a parameter and peer. Memory: the
+    fusion buffer, or Bagua's copy of the model. Left out: negotiation by MPI in each cycle; links
+    that messages at a distance share between switches; Bagua's 8-bit ring.
     """
 
     summary: ClassVar[str] = "models averaged with neighbours beside backward (D-PSGD)"
@@ -46,6 +47,19 @@ class Dpsgd(Method):
     buffer_mib: Annotated[float, OnlyWith(topology=("ring", "one_peer", "hierarchical"))] = Field(
         8.0, gt=0, description="fusion buffer, own and received values"
     )
+
+    update_launches: Annotated[int, OnlyWith(topology=("ring", "one_peer", "hierarchical"))] = (
+        Field(
+            SGD_LAUNCHES,
+            ge=0,
+            le=1000,
+            description="kernels a tensor of the update, after the wait",
+        )
+    )
+
+    def late_launches(self) -> int:
+        """Return the launches of the update behind Bluefog's wait; Bagua's host does not wait."""
+        return 0 if self.topology == "all" else self.update_launches
 
     def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
         """Return one job a fused buffer."""

@@ -47,6 +47,7 @@ class Dragonn(Method):
         " compressor/poolatopk.py, communicator/pool_allgather.py, horovod/optimizer.py"
     )
     family: ClassVar[str] = "sparsification"
+    waits: ClassVar[bool] = True
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n if n <= compress_above else (P - 1) * 8 * k"
     fusion: ClassVar[str] = "threshold"
     decides: ClassVar[bool] = True

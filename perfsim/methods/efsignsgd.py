@@ -21,7 +21,7 @@ from perfsim.bits import (
 )
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import Method, OnlyWith, Stage, World
+from perfsim.method import SGD_LAUNCHES, Method, OnlyWith, Stage, World
 from perfsim.profile import Gradient
 from perfsim.queued import summed
 
@@ -117,6 +117,10 @@ class Efsignsgd(Method):
     def refusal(self, world: World) -> str:
         """Return why it cannot compress between nodes, where that is asked for."""
         return one_node(world) if self.exchange == "between_nodes" else ""
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the signs of one gradient and their scale."""

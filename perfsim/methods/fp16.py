@@ -8,7 +8,7 @@ from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import Kernel, elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Method, Send, Stage, World
 from perfsim.profile import Gradient
 
 HALF = 2
@@ -25,10 +25,10 @@ class Fp16(Method):
     pass. Buckets are those of the fp32 gradients. "horovod", Compression.fp16: each tensor is
     cast by itself in its hook, before fusion, so that twice as many fit a buffer (``--fusion
     threshold``); after the backward pass each is cast back on the compute stream, 1 launch a
-    tensor. Bytes a rank: 2 (P-1)/P x 2 a parameter (ring). Memory: none from one iteration to the
-    next; a bucket's fp16 copy lives while it is sent. Left out: what the callback's kernel takes
-    from the backward pass that runs beside it; copies into buckets or fusion buffers (see `ssgd`,
-    `horovod`).
+    tensor, and the update is launched behind them, as `horovod` says. Bytes a rank: 2 (P-1)/P x 2 a
+    parameter (ring). Memory: none from one iteration to the next; a bucket's fp16 copy lives while
+    it is sent. Left out: what the callback's kernel takes from the backward pass that runs beside
+    it; copies into buckets or fusion buffers (see `ssgd`, `horovod`).
 
     Casts have a point on the V100 (2**20 values), flat below it.
     """
@@ -68,6 +68,10 @@ class Fp16(Method):
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return two bytes a value."""
         return float(HALF * gradient.elements)
+
+    def late_launches(self) -> int:
+        """Return the kernels a tensor of the update that Horovod's optimizer launches last."""
+        return SGD_LAUNCHES if self.library == "horovod" else 0
 
     def default_fusion(self) -> str:
         """Return the fusion policy of the library."""

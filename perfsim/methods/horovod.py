@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.agreement import MESSAGE_US, agreement_s
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
-from perfsim.method import Compute, Send, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Send, Stage, World
 from perfsim.methods.ssgd import SHARE, Ssgd
 
 COPIED = 160
@@ -36,6 +36,13 @@ class Horovod(Ssgd):
     out: the host's work in a hook; the thread's launches; cycles that find nothing; the host's wait
     for the last buffer, in steps of 1 ms before 0.21.0.
 
+    ``update_launches``: the optimizer waits on the host until the last buffer is back
+    (``synchronize`` in its step), so that nothing is queued on the GPU when it launches the update:
+    this takes no less than its launches. PyTorch before 2.0 goes parameter by parameter: SGD with
+    momentum and weight decay clears the gradient, adds the decay, scales the momentum, adds to it
+    and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow), or an
+    engine that takes the reductions among its own operations (MXNet): 0.
+
     ``message_us`` and the coordinator's work: `perfsim.agreement`.
     """
 
@@ -44,7 +51,9 @@ class Horovod(Ssgd):
         "Sergeev & Del Balso 2018, Horovod, arXiv 1802.05799, section 4; code"
         " horovod/horovod@2626dc87 horovod/common/operations.cc (RunLoopOnce), controller.cc"
         " (ComputeResponseList, FuseResponses), response_cache.cc (sync), mpi/mpi_controller.cc,"
-        " ops/nccl_operations.cc (NCCLAllreduce), ops/gpu_operations.cc, docs/mpi.rst"
+        " ops/nccl_operations.cc (NCCLAllreduce), ops/gpu_operations.cc, docs/mpi.rst;"
+        " update_launches: horovod/torch/optimizer.py and mpi_ops.py (synchronize), pytorch/pytorch"
+        " v1.8.0 torch/optim/_functional.py (sgd)"
     )
     fusion: ClassVar[str] = "threshold"
 
@@ -52,6 +61,13 @@ class Horovod(Ssgd):
     message_us: float = Field(
         MESSAGE_US, ge=0, le=1e6, description="a small message between two hosts, in microseconds"
     )
+    update_launches: int = Field(
+        SGD_LAUNCHES, ge=0, le=1000, description="kernels a tensor of the update, after the wait"
+    )
+
+    def late_launches(self) -> int:
+        """Return the kernels a tensor that the optimizer launches after ``synchronize``."""
+        return self.update_launches
 
     def agreement_s(self, tensors: int, world: World) -> float:
         """Return how long a cycle takes to agree on its tensors [s]."""

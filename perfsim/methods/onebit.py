@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.bits import SIGN_WIRE, between_nodes, gathered_from_all, one_node, sign_bytes
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import Method, OnlyWith, Stage, World
+from perfsim.method import SGD_LAUNCHES, Method, OnlyWith, Stage, World
 from perfsim.profile import Gradient
 from perfsim.queued import summed
 
@@ -98,6 +98,10 @@ class Onebit(Method):
     def refusal(self, world: World) -> str:
         """Return why it cannot compress between nodes, where that is asked for."""
         return one_node(world) if self.exchange == "between_nodes" else ""
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the signs of one gradient and both means."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, ClassVar, Literal
 
@@ -11,12 +12,16 @@ from perfsim.bits import gathered_from_all, summed_levels, two_step
 from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Method, OnlyWith, Send, Stage, World
 from perfsim.profile import Gradient
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
 """Reads and writes of the value's size, and launches, of the operations that the class lists."""
+
+FEEDBACK = (14, 6)
+"""Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
+residual, scales, adds, subtracts and copies."""
 
 LEVEL_PASSES, LEVEL_LAUNCHES = 27.5, 13
 """The same of the max-norm form: sign, its cast, magnitude, two scalings, floor, difference, clamp,
@@ -44,9 +49,10 @@ class Qsgd(Method):
     all ranks' values are small, which an all-reduce of a mask (a byte a value, for which the host
     waits) finds out. Form "two_step" is GRACE's all-to-all communicator, after the backward pass:
     levels and norms are shared out, each rank adds up 1/P and quantises again, all-gathers bring
-    it back, and the pieces are joined.
+    it back, and the pieces are joined. ``feedback`` keeps what is lost, as MergeComp does: the own
+    message is decoded in the hook and subtracted.
     Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed
-    2 (P-1)/P of a byte or four a value. Memory: none.
+    2 (P-1)/P of a byte or four a value. Memory: none, or the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
     128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression
@@ -75,6 +81,9 @@ class Qsgd(Method):
     group: Annotated[int, OnlyWith(exchange=("all_gather", "two_step"))] = Field(
         512, ge=1, description="values that share a norm (not in all_reduce)"
     )
+    feedback: Annotated[bool, OnlyWith(exchange="all_gather")] = Field(
+        False, description="what is lost is kept and added (MergeComp)"
+    )
     second_bits: Annotated[int, OnlyWith(exchange="all_reduce")] = Field(
         0, ge=0, le=16, description="bits of the finer of two scales (all_reduce); 0 for one scale"
     )
@@ -102,8 +111,15 @@ class Qsgd(Method):
             last = [decode] * world.ranks + [elementwise(n, 2), elementwise(n, 2)]
             return two_step([norms, quantise], parts, 0.0, middle, last, world.ranks)
         add = elementwise(n, share + DECODE_PASSES + 3, DECODE_LAUNCHES + 1)
-        mean = [elementwise(n, 2)]
-        return gathered_from_all([norms, quantise], parts, [add], world.ranks, mean)
+        encode, mean = [norms, quantise], [elementwise(n, 2)]
+        if self.feedback:
+            own = elementwise(n, share + DECODE_PASSES, DECODE_LAUNCHES)
+            encode = [elementwise(n, *FEEDBACK), *encode, own]
+        return gathered_from_all(encode, parts, [add], world.ranks, mean)
+
+    def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
+        """Return the residual, where there is one: one fp32 value a parameter."""
+        return sum(gradient.size_bytes for gradient in gradients) if self.feedback else 0.0
 
     def _summed(self, bucket: Bucket, world: World) -> list[Stage]:
         n, tensors = bucket.elements, len(bucket.gradients)
@@ -125,6 +141,10 @@ class Qsgd(Method):
         """Return the bytes of the narrowest signed integer that NCCL sums and P levels fit in."""
         most = ranks * (2 ** (self.bits - 1) - 1)
         return 1 if most < 2**7 else 4
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return levels and norms of one gradient."""

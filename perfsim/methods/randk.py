@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,18 +29,28 @@ class Randk(Method):
     ``decoding`` (without the seed): "one_by_one" makes a dense tensor a rank in a loop and adds
     these, as GRACE and MergeComp do; "together" is one call, as Cupcake and Espresso do. Messages:
     buckets, as for topk; GRACE and MergeComp work tensor by tensor (``--fusion none``).
+
+    ``draw``: "randint" draws k places, as Cupcake and Espresso do; "randperm" shuffles all n and
+    takes the first k, as GRACE and MergeComp do: PyTorch shuffles fewer than 30,000 on the CPU, for
+    which the host waits, and sorts more by random keys; the residual then takes MergeComp's
+    operations (copy, scale, add; clear by a mask, copy: 11 passes, 5 launches).
     """
 
     summary: ClassVar[str] = "k random values of each bucket; all-reduce with a shared seed"
     citation: ClassVar[str] = (
         "Stich et al. 2018, Sparsified SGD with Memory, NeurIPS, section 2; code"
         " sands-lab/grace@fd3a7f4 grace_dl/dist compressor/randomk.py, communicator/allreduce.py"
-        " (seed); zhuangwang93/mergeComp@82bc96c3 compressor/poolrandomk.py (without)"
+        " (seed); zhuangwang93/mergeComp@82bc96c3 compressor/poolrandomk.py (without; randperm),"
+        " memory/dgc.py; Cupcake@799d1611 compressor/poolrandomk.py (randint)"
     )
     family: ClassVar[str] = "sparsification"
+    waits: ClassVar[bool] = True
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * k if shared_seed else (P - 1) * 8 * k"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
+    draw: Literal["randint", "randperm"] = Field(
+        "randint", description="k places drawn, or all of them shuffled"
+    )
     shared_seed: bool = Field(True, description="all ranks draw the same places")
     decoding: Annotated[Decoding, OnlyWith(shared_seed=False)] = Field(
         "together", description="all ranks' pairs, or a tensor a rank"
@@ -49,7 +59,7 @@ class Randk(Method):
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return draw and gather, the exchange, and the scatter."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
-        encode = Compute((Kernel("randk_encode", n, 3.0 * FLOAT * n, launches=4),), "compress")
+        encode = Compute(self._encoded(n, k), "compress")
         # Clear the dense target, write k values.
         decode = Kernel("randk_decode", n, 1.0 * FLOAT * n, launches=2)
         if self.shared_seed:
@@ -63,6 +73,14 @@ class Randk(Method):
             return [encode, *sends, apart]
         kernels = (decode, scatter_add(k * (world.ranks - 1)), elementwise(n, 2))
         return [encode, *sends, Compute(kernels, "decompress", earliest="backward")]
+
+    def _encoded(self, elements: int, count: int) -> tuple[Kernel, ...]:
+        """Return drawing and gathering, the residual included."""
+        if self.draw == "randint":
+            return (Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4),)
+        # Where nothing was measured: keys and places, 8 bytes each, are read and written 8 times.
+        shuffle = Kernel("randperm", elements, 16.0 * FLOAT * 2 * elements, launches=7)
+        return (elementwise(elements, 11, 5), shuffle, elementwise(count, 3, 3))
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return what a rank sends for one gradient."""

@@ -19,7 +19,7 @@ from perfsim.bits import (
 )
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Method, Send, Stage, World
 from perfsim.profile import Gradient
 from perfsim.queued import in_turn, summed
 
@@ -97,6 +97,10 @@ class Signsgd(Method):
     def default_fusion(self) -> str:
         """Return a message a tensor for the frameworks' form, one message for the others."""
         return sign_fusion(self.exchange)
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the signs of one gradient."""

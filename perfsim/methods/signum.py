@@ -21,7 +21,7 @@ from perfsim.bits import (
 )
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
-from perfsim.method import Method, Stage, World
+from perfsim.method import SGD_LAUNCHES, Method, Stage, World
 from perfsim.profile import Gradient
 from perfsim.queued import summed
 
@@ -72,6 +72,10 @@ class Signum(Method):
     def default_fusion(self) -> str:
         """Return a message a tensor for the frameworks' form, one message in two steps."""
         return sign_fusion(self.exchange)
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the signs of one gradient."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
-from perfsim.method import Compute, Method, OnlyWith, Stage, World
+from perfsim.method import SGD_LAUNCHES, Compute, Method, OnlyWith, Stage, World
 from perfsim.profile import Gradient
 from perfsim.sparse import Decoding, Exchange, exchanged, kept, worst_case
 
@@ -56,6 +56,10 @@ class Topk(Method):
             Compute((elementwise(n, 7, 3), select, elementwise(k, 2)), "compress"),
             *exchanged([n], k, world, exchange=self.exchange, decoding=self.decoding),
         ]
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return 8 bytes a kept value."""

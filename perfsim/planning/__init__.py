@@ -1,1 +1,1 @@
-"""Answers made of many predictions."""
+"""Answers that take many predictions, one question a file."""

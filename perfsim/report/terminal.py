@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
 
-__all__ = ["print_description", "print_lines", "print_prediction", "print_rows"]
+__all__ = ["cluster_words", "print_description", "print_lines", "print_prediction", "print_rows"]
 
 BAR = 24
 ROUNDING = 1e-12
@@ -76,18 +76,25 @@ def _question(prediction: Prediction) -> list[str]:
     scenario = prediction.scenario
     given = scenario["options"].items()
     options = ", ".join(f"{name} {value}" for name, value in given if value != "")
-    even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
-    nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
     bucket = scenario["bucket_bytes"]
     fusion = scenario["fusion"] + (f" {bucket / 2**20:g} MiB" if bucket else "")
     overlap = "overlap" if scenario["overlap"] else "no overlap"
     return [
         f"{scenario['model']}, {scenario['method']}" + (f" ({options})" if options else ""),
-        f"{scenario['gpus']} x {scenario['gpu']} ({nodes} GPUs), {scenario['net']} between nodes,"
-        f" {scenario['intra_net']} inside",
+        cluster_words(scenario),
         f"batch {scenario['batch']} a GPU, {scenario['precision']}, fusion {fusion}, {overlap},"
         f" all-reduce {scenario['algorithm']}",
     ]
+
+
+def cluster_words(scenario: Mapping[str, Any]) -> str:
+    """Return the GPUs, their nodes and their networks in words."""
+    even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
+    nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
+    return (
+        f"{scenario['gpus']} x {scenario['gpu']} ({nodes} GPUs), {scenario['net']} between nodes,"
+        f" {scenario['intra_net']} inside"
+    )
 
 
 def _answer(prediction: Prediction) -> list[str]:

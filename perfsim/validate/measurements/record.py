@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perfsim.files import write_text
 from perfsim.table import number, read_table
-from perfsim.validate.measurements.report import Report, figures, validate_measurements
+from perfsim.validate.measurements.report import Report, figures, joined
 
 __all__ = ["COLUMNS", "RECORD", "Line", "read_record", "text_of"]
 
@@ -81,11 +81,11 @@ def text_of(report: Report, date: str) -> str:
 def main() -> None:
     """Predict a table of measurements and write the record."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path, required=True)
+    parser.add_argument("--measurements", type=Path, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--date", required=True)
     given = parser.parse_args()
-    write_text(given.out, text_of(validate_measurements(given.measurements), given.date))
+    write_text(given.out, text_of(joined(given.measurements), given.date))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.source import cases_of
 from perfsim.validate.score import score
 
-__all__ = ["SCHEMA", "Report", "Row", "validate_measurements"]
+__all__ = ["SCHEMA", "Report", "Row", "joined", "validate_measurements"]
 
 SCHEMA = "perfsim/validation/1"
 MAP = "map.toml"
@@ -225,6 +225,19 @@ def _row(
         prediction = replace(prediction, iteration_s_interval=interval)
     (value, low, high), off = answer(case.metric, case.value, prediction)
     return Row(case, scenario.method, cluster, value, (low, high), off, moves)
+
+
+def joined(paths: Sequence[Path | None]) -> Report:
+    """Return the report of several tables as one; None stands for what ships.
+
+    Raises
+    ------
+    DataError, RequestError
+        As `validate_measurements`.
+    """
+    reports = [validate_measurements(path) for path in paths]
+    rows = [row for report in reports for row in report.rows]
+    return Report(rows, [asked for report in reports for asked in report.left])
 
 
 def only(asked: Sequence[Asked], cluster: str | None, method: str | None) -> list[Asked]:

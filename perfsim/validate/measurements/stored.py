@@ -1,7 +1,7 @@
 """The errors of groups of cases as last stored, and which of them have become worse.
 
-``python -m perfsim.validate.measurements.stored --out FILE --date DATE [--measurements FILE]`` is
-the maintainers' command: without a table it stores what ships (profiles/measurements/record.csv,
+``python -m perfsim.validate.measurements.stored --out FILE --date DATE [--measurements FILE ...]``
+is the maintainers' command: without a table it stores what ships (profiles/measurements/record.csv,
 which a test compares), with one the errors of that table (summary.csv).
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfsim.files import write_text
 from perfsim.table import number, read_table
-from perfsim.validate.measurements.report import Report, figures, validate_measurements
+from perfsim.validate.measurements.report import Report, figures, joined
 
 __all__ = ["RECORD", "Stored", "read_stored", "text_of", "worse"]
 
@@ -105,11 +105,11 @@ def worse(report: Report, stored: list[Stored]) -> list[str]:
 def main() -> None:
     """Predict, and write the record."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path)
+    parser.add_argument("--measurements", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--date", required=True)
     given = parser.parse_args()
-    write_text(given.out, text_of(validate_measurements(given.measurements), given.date))
+    write_text(given.out, text_of(joined(given.measurements or [None]), given.date))
 
 
 if __name__ == "__main__":

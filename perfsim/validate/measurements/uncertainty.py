@@ -24,7 +24,6 @@ from pathlib import Path
 from statistics import mean, median
 
 from perfsim.files import write_text
-from perfsim.report.terminal import print_rows
 from perfsim.uncertainty import COLUMNS, NONE, PARTS, SCHEMA, Uncertainty
 from perfsim.validate.measurements.report import validate_measurements
 from perfsim.validate.measurements.residuals import (
@@ -104,7 +103,8 @@ def main() -> None:
         write_text(given.residuals, residuals_text(residuals, given.date))
     found = left_out(residuals)
     write_text(given.out, text_of(found, given.date))
-    print_rows(held_out(residuals, found))
+    for row in held_out(residuals, found):
+        print("  ".join(f"{name} {value}" for name, value in row.items()))
 
 
 if __name__ == "__main__":
