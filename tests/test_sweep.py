@@ -191,6 +191,15 @@ def test_a_scenario_file_says_what_varies(
         ("ib100", "0.1"),
     ]
     assert code(["predict", "--scenario", str(file), "--json"]) == 0
+    capsys.readouterr()
+    assert code(["sweep", str(file), "--scenario", str(file)]) == 2
+    assert "is given already" in capsys.readouterr().err
+
+
+def test_the_sweep_is_a_function_of_the_package() -> None:
+    import perfsim
+
+    assert perfsim.sweep is sweep
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from perfsim.cli import complete
-from perfsim.cli.options import Json, Profiles, scenario_fields
+from perfsim.cli.like_predict import Asked, like_predict
 
 __all__ = ["sweep_command"]
 
-Flag = Annotated[str | None, typer.Option(show_default=False)]
+WORDS = {
+    "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
+    "out": "Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted run"
+    " goes on from FILE.journal.",
+}
 
 
+@partial(like_predict, words=WORDS)
 def sweep_command(
-    scenario: Annotated[
+    asked: Asked,
+    out: Path | None,
+    json: bool,
+    file: Annotated[
         str | None,
         typer.Argument(
             metavar="[SCENARIO]",
@@ -38,70 +48,12 @@ def sweep_command(
             " every combination is a row, the last field fastest.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model.", autocompletion=complete.models)
-    ] = None,
-    gpus: Annotated[str | None, typer.Option(metavar="N", help="GPUs in all.")] = None,
-    net: Annotated[
-        str | None,
-        typer.Option(help="Network between nodes.", autocompletion=complete.networks),
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="Training method.", autocompletion=complete.methods)
-    ] = None,
-    gpu: Annotated[str | None, typer.Option(help="GPU.", autocompletion=complete.gpus)] = None,
-    gpus_per_node: Annotated[str | None, typer.Option(metavar="N", help="GPUs of a node.")] = None,
-    placement: Annotated[str | None, typer.Option(help="GPUs on each node, such as 3,5.")] = None,
-    intra_net: Annotated[
-        str | None,
-        typer.Option(help="Network inside a node.", autocompletion=complete.networks),
-    ] = None,
-    batch: Annotated[str | None, typer.Option(metavar="N", help="Samples a GPU.")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32, tf32, amp-fp16 or amp-bf16.")] = None,
-    single_gpu: Annotated[
-        str | None,
-        typer.Option(metavar="TIME|RATE", help="Iteration on one GPU as you measured it."),
-    ] = None,
-    single_gpu_kernels: Annotated[
-        str | None, typer.Option(metavar="TIME", help="What the method's kernels add to it.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Option of the method. May be repeated."),
-    ] = None,
-    fusion: Annotated[
-        str | None,
-        typer.Option(help="How gradients are fused.", autocompletion=complete.fusions),
-    ] = None,
-    bucket: Annotated[str | None, typer.Option(help="Bucket size, such as 25MiB.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="All-reduce algorithm.")] = None,
-    protocol: Annotated[str | None, typer.Option(help="NCCL's protocol.")] = None,
-    library: Annotated[str | None, typer.Option(help="nccl, gloo or mpi.")] = None,
-    oversubscription: Annotated[
-        float | None, typer.Option(metavar="RATIO", help="Uplinks so many times narrower.")
-    ] = None,
-    overlap: Annotated[
-        bool | None,
-        typer.Option(
-            "--overlap/--no-overlap",
-            help="Whether communication runs beside the backward pass.",
-        ),
-    ] = None,
     full: Annotated[
         bool,
         typer.Option(
             "--full", help="Also interval, breakdown, bottleneck and speedup over ssgd (slower)."
         ),
     ] = False,
-    profiles: Profiles = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted"
-            " run goes on from FILE.journal.",
-        ),
-    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew, whatever an interrupted run left.")
     ] = False,
@@ -121,44 +73,31 @@ def sweep_command(
         str | None,
         typer.Option(metavar="ADDRESS", help="Spread over the Dask cluster of this scheduler."),
     ] = None,
-    json: Json = False,
 ) -> None:
     """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
-    from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import Sweep
-    from perfsim.planning.sweep_journal import check_output, finished, resumed
+    from perfsim.planning.sweep_journal import SUFFIX, check_output, finished, resumed
 
-    flags = {
-        "model": model,
-        "gpus": gpus,
-        "net": net,
-        "method": method,
-        "gpu": gpu,
-        "gpus_per_node": gpus_per_node,
-        "placement": placement,
-        "intra_net": intra_net,
-        "batch": batch,
-        "precision": precision,
-        "single_gpu": single_gpu,
-        "single_gpu_kernels": single_gpu_kernels,
-        "fusion": fusion,
-        "bucket": bucket,
-        "algorithm": algorithm,
-        "protocol": protocol,
-        "library": library,
-        "oversubscription": oversubscription,
-        "overlap": overlap,
-    }
-    grid = _grid(Catalog(profiles), scenario, flags, set_ or [], vary or [])
-    asked = Sweep(grid, profiles, full)
+    if file is not None and asked.scenario is not None:
+        raise RequestError("--scenario: a scenario file is given already, before the flags.")
+    asked = replace(asked, scenario=file or asked.scenario)
+    grid = _grid(asked, vary or [])
+    what = Sweep(grid, asked.profiles, full)
     if out is not None:
         from perfsim.report.sweep import check_format
 
         check_output(out)
         check_format(out)
-    with _progress(len(grid)) as tell:
-        table = resumed(asked, _engine(workers, dask), out, tell, fresh=fresh)
+    engine = _engine(workers, dask)
+    try:
+        with _progress(len(grid)) as tell:
+            table = resumed(what, engine, out, tell, fresh=fresh)
+    except KeyboardInterrupt:
+        if out is not None:
+            kept = f"what is done stands in {out}{SUFFIX}; the same command goes on from there."
+            typer.echo(f"perfsim: {kept}", err=True)
+        raise
     if table.refusal():
         if out is not None:
             finished(out)
@@ -171,21 +110,21 @@ def sweep_command(
     _show(table, format_, json=json, written=out is not None)
 
 
-def _grid(
-    catalog: Any, scenario: str | None, flags: dict[str, Any], pairs: list[str], vary: list[str]
-) -> Any:
+def _grid(asked: Asked, vary: list[str]) -> Any:
     """Return the grid that file and flags describe."""
+    from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.planning.grid import Grid, axes_of, given
     from perfsim.scenario import read_file
 
-    fields, notes = scenario_fields(catalog, scenario, flags, pairs)
+    fields, notes = asked.fields()
     own: tuple[str, ...] = ()
     table: dict[str, Any] = {}
+    scenario = asked.scenario
     if scenario is not None:
-        stored = read_file(catalog.scenario(scenario))
+        stored = read_file(Catalog(asked.profiles).scenario(scenario))
         table = stored.get("sweep", {})
-        set_here = {pair.partition("=")[0].strip() for pair in pairs}
+        set_here = {pair.partition("=")[0].strip() for pair in asked.pairs}
         own = tuple(sorted(set(stored["scenario"].get("options", {})) - set_here))
         if not isinstance(table, dict):
             raise RequestError(f"{scenario}: [sweep] is not a table of fields and values.")
