@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfsim.planning.compare import compare
+    from perfsim.planning.sweep import sweep
     from perfsim.prediction import predict
     from perfsim.scenario import Scenario
 

@@ -10,7 +10,7 @@ from perfsim import fusion
 from perfsim.catalog import Catalog
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
-from perfsim.method import Method
+from perfsim.kept_jobs import KeptJobs
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
 from perfsim.plan import Plan, run
@@ -26,7 +26,7 @@ from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SCHEMA", "Prediction", "plans_of", "predict"]
+__all__ = ["SCHEMA", "Prediction", "baseline_of", "plans_of", "predict"]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -117,7 +117,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)
-    plans = plans_of(resolved, resolved.method)
+    plans = plans_of(resolved)
     timelines = [run(plan) for plan in plans]
     iteration_s = mean_s(plans, timelines)
     draws = [shown(timeline) for timeline in timelines]
@@ -131,7 +131,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
-    baseline_s = steady_s(plans_of(resolved, None))
+    baseline_s = steady_s(baseline_of(resolved))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = parts(Timeline.communication)
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
@@ -194,24 +194,31 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
     return every.terms
 
 
-def plans_of(resolved: Resolved, method: Method | None) -> list[Plan]:
-    """Return the plans of the method, or of the baseline (ssgd, DDP buckets, overlap) for None."""
+def baseline_of(resolved: Resolved) -> list[Plan]:
+    """Return the plans of the same with ssgd, DDP buckets and overlap."""
     scenario = resolved.scenario
-    if method is None:
-        return schedule(
-            resolved.profile,
-            load_method("ssgd", {}),
-            fusion.load("size").fuse,
-            resolved.device,
-            resolved.cluster,
-            algorithm=scenario.algorithm,
-            protocol=scenario.protocol,
-            overlap_slowdown=scenario.overlap_slowdown,
-            conditions=resolved.conditions,
-        )
     return schedule(
         resolved.profile,
-        method,
+        load_method("ssgd", {}),
+        fusion.load("size").fuse,
+        resolved.device,
+        resolved.cluster,
+        algorithm=scenario.algorithm,
+        protocol=scenario.protocol,
+        overlap_slowdown=scenario.overlap_slowdown,
+        conditions=resolved.conditions,
+    )
+
+
+def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
+    """Return the plans of a scenario, one for each round of its method's period.
+
+    ``kept`` has the jobs of other scenarios (see ``schedule``).
+    """
+    scenario = resolved.scenario
+    return schedule(
+        resolved.profile,
+        resolved.method,
         resolved.policy.fuse,
         resolved.device,
         resolved.cluster,
@@ -223,6 +230,7 @@ def plans_of(resolved: Resolved, method: Method | None) -> list[Plan]:
         fusion_options=scenario.fusion_options,
         kernels_s=resolved.kernels_s,
         conditions=resolved.conditions,
+        kept=kept,
     )
 
 

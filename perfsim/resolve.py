@@ -29,6 +29,18 @@ from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 __all__ = ["Resolved", "find_profile", "model_names", "resolve"]
 
+PLATFORM = (
+    "gpus",
+    "gpus_per_node",
+    "placement",
+    "net",
+    "intra_net",
+    "gpu",
+    "library",
+    "oversubscription",
+)
+"""The fields of a scenario that its cluster is made of."""
+
 MOST_WARNINGS = 2
 """Warnings of a network that a prediction repeats; ``show net`` lists all."""
 
@@ -167,13 +179,53 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     DataError
         If a data file is damaged.
     """
-    notes: list[str] = []
-    method = load_method(scenario.method, scenario.options)
+    named, options = scenario.method, scenario.options
+    method = catalog.once(
+        ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
+        lambda: load_method(named, options),
+    )
     policy_name = scenario.fusion or method.default_fusion()
-    policy = fusion.load(policy_name)
+    policy = catalog.once(("fusion", policy_name), lambda: fusion.load(policy_name))
     _check_fusion_options(policy_name, policy.OPTIONS, scenario.fusion_options)
-    device = load_device(scenario.gpu, catalog)
-    network = load_network(scenario.net, catalog, "--net")
+    gpu = scenario.gpu
+    device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
+    asked = tuple(getattr(scenario, name) for name in PLATFORM)
+    network, intra_network, cluster, notes = catalog.once(
+        ("platform", *asked), lambda: _platform(scenario, device, catalog)
+    )
+    asked = (scenario.model, gpu, scenario.batch, scenario.precision)
+    profile, carried, noted = catalog.once(
+        ("computation", *asked), lambda: _computation(scenario, device, catalog)
+    )
+    if scenario.single_gpu:
+        batch = carried.profile.batch
+        carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
+    limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
+    used = (profile.path, device.name, network.name)
+    own = catalog.once(("own", *used), lambda: _own_notes(profile, device, network, catalog))
+    return Resolved(
+        scenario,
+        carried,
+        device,
+        network,
+        intra_network,
+        cluster,
+        method,
+        policy_name,
+        policy,
+        limit_bytes,
+        [*notes, *noted, *own, *carried.notes],
+    )
+
+
+def _platform(
+    scenario: Scenario, device: Device, catalog: Catalog
+) -> tuple[Network, Network | None, Cluster, list[str]]:
+    """Return the networks between and inside nodes, GPUs on them, and what is to be said."""
+    notes: list[str] = []
+    network = catalog.once(
+        ("network", "--net", scenario.net), lambda: load_network(scenario.net, catalog, "--net")
+    )
     intra_network = _intra_network(scenario, network, device, catalog, notes)
     cluster = make_cluster(
         scenario.gpus,
@@ -188,6 +240,14 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     )
     notes += _placement_notes(scenario, network, cluster)
     notes += _network_warnings(network, intra_network, cluster)
+    return network, intra_network, cluster, notes
+
+
+def _computation(
+    scenario: Scenario, device: Device, catalog: Catalog
+) -> tuple[Profile, Carried, list[str]]:
+    """Return the profile as it was taken and as it is carried, and what is to be said."""
+    notes: list[str] = []
     profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
     carried = carry(
         profile,
@@ -196,24 +256,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         scenario.precision or _precision(profile, device, notes),
         catalog,
     )
-    if scenario.single_gpu:
-        batch = carried.profile.batch
-        carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
-    limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
-    notes += _own_notes(profile, device, network, catalog)
-    return Resolved(
-        scenario,
-        carried,
-        device,
-        network,
-        intra_network,
-        cluster,
-        method,
-        policy_name,
-        policy,
-        limit_bytes,
-        [*notes, *carried.notes],
-    )
+    return profile, carried, notes
 
 
 def _limit_bytes(scenario: Scenario, policy_name: str, sizes_its_own: bool) -> float | None:
@@ -298,7 +341,10 @@ def _intra_network(
     if scenario.intra_net is None:
         if "intra" in network.links:
             return None
-        return load_network(network.inside or DEFAULT_INTRA_NET, catalog, "--intra-net")
+        inside = network.inside or DEFAULT_INTRA_NET
+        return catalog.once(
+            ("network", "--intra-net", inside), lambda: load_network(inside, catalog, "--intra-net")
+        )
     if scenario.intra_net == "nvlink":
         family = device.name.split("-")[0]
         names = catalog.files("networks")
@@ -309,4 +355,7 @@ def _intra_network(
             )
         notes.append(f"--intra-net nvlink is nvlink-{family}, after the GPU.")
         return load_network(f"nvlink-{family}", catalog, "--intra-net")
-    return load_network(scenario.intra_net, catalog, "--intra-net")
+    named = scenario.intra_net
+    return catalog.once(
+        ("network", "--intra-net", named), lambda: load_network(named, catalog, "--intra-net")
+    )

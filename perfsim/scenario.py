@@ -27,7 +27,7 @@ from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_se
 __all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
 
 SCHEMA = "perfsim/scenario/1"
-KEYS = ("schema", "title", "source", "notes", "scenario", "claim")
+KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
 DEFAULT_INTRA_NET = "pcie3"
 MOST = {"jitter": MOST_JITTER, "background": 0.99}
 MOST_FOLLOWED = 16_384
@@ -224,7 +224,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, source and notes if any).
+    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, sweep, ... if any).
 
     Raises
     ------

@@ -107,7 +107,7 @@ def test_paths_of_a_method_make_its_iteration(name: str) -> None:
     fields = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": name}
     resolved = resolve(make_scenario(fields), catalog())
     try:
-        plans = plans_of(resolved, resolved.method)
+        plans = plans_of(resolved)
     except RequestError:
         pytest.skip(f"{name} cannot run there")
     timelines = [run(plan) for plan in plans]

@@ -16,6 +16,7 @@ from perfsim.cli.pipelining import pipeline_command
 from perfsim.cli.planning import plan_command
 from perfsim.cli.predicting import predict_command
 from perfsim.cli.showing import show_thing
+from perfsim.cli.sweeping import sweep_command
 from perfsim.cli.tuning import tune_command
 from perfsim.cli.validating import validate
 from perfsim.errors import PerfsimError
@@ -53,6 +54,10 @@ app.command(
     "predict",
     epilog="Example: perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
 )(predict_command)
+app.command(
+    "sweep",
+    epilog="Example: perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,ib100",
+)(sweep_command)
 app.command(
     "compare",
     epilog="Example: perfsim compare --model bert-large --gpus 32 --net 10gbe --methods"

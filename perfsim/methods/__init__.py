@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,7 +22,12 @@ AUTO = "auto"
 
 def method_names() -> list[str]:
     """Return the names of all methods."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return list(_found(tuple(__path__)))
+
+
+@cache
+def _found(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(folders)))
 
 
 def method_class(name: str) -> type[Method]:

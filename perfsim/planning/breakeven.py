@@ -9,7 +9,7 @@ from functools import cache
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.planning.scaled_network import scaled_network, scaled_rate
-from perfsim.prediction import plans_of
+from perfsim.prediction import baseline_of, plans_of
 from perfsim.resolve import Resolved, resolve
 from perfsim.whatif import steady_s
 
@@ -194,7 +194,7 @@ def _along(
 def _pair(resolved: Resolved) -> Pair | None:
     """Return the iteration of the method and of S-SGD, None where one cannot run [s]."""
     try:
-        method_s = steady_s(plans_of(resolved, resolved.method))
-        return method_s, steady_s(plans_of(resolved, None))
+        method_s = steady_s(plans_of(resolved))
+        return method_s, steady_s(baseline_of(resolved))
     except RequestError:
         return None

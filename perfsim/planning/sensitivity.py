@@ -74,7 +74,7 @@ def improvements(
         if sized is None or "network" not in charged:
             continue
         try:
-            then_s = steady_s(plans_of(sized, sized.method))
+            then_s = steady_s(plans_of(sized))
         except RequestError:
             continue
         found.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, None))

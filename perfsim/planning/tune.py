@@ -97,7 +97,7 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
 
 
 def _iteration_s(resolved: Resolved) -> float:
-    return steady_s(plans_of(resolved, resolved.method))
+    return steady_s(plans_of(resolved))
 
 
 def _tuned(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
