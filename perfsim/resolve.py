@@ -38,6 +38,7 @@ PLATFORM = (
     "gpu",
     "library",
     "oversubscription",
+    "background",
 )
 """The fields of a scenario that its cluster is made of."""
 

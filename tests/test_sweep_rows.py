@@ -46,6 +46,41 @@ def test_rows_are_the_predictions_to_the_last_bit() -> None:
         assert row == [want.iteration_s, want.samples_per_s, want.scaling_efficiency, sent, ""]
 
 
+CHANGES = {
+    "background": 0.3,
+    "straggler": ["1:1.5"],
+    "jitter": 0.05,
+    "oversubscription": 2.0,
+    "intra_net": "pcie4",
+    "net": "25gbe",
+    "gpus_per_node": 8,
+    "batch": 64,
+    "precision": "amp-fp16",
+    "gpu": "v100-pcie",
+    "single_gpu": "200ms",
+    "single_gpu_kernels": "50ms",
+    "bucket": "5MiB",
+    "fusion": "none",
+    "overlap": False,
+    "overlap_slowdown": 1.2,
+    "options": {"density": 0.01},
+    "method": "dgc",
+}
+"""A field of a scenario to a value that changes its iteration."""
+
+
+def test_what_a_session_keeps_is_not_kept_past_a_change() -> None:
+    """Each field changed after the same question without it: as a fresh catalog answers."""
+    base = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": "topk"}
+    session = Session()
+    before_s = predict(make_scenario(base), session).iteration_s
+    for field, value in CHANGES.items():
+        changed = make_scenario(base | {field: value})
+        found_s = predict(changed, session).iteration_s
+        assert found_s == predict(changed, Catalog()).iteration_s, field
+        assert found_s != before_s, field
+
+
 def test_every_method_costs_the_same_with_a_session() -> None:
     grid, found = rows(BASE | {"net": "10gbe"}, {"method": "all"})
     assert len(grid) == len(method_names())
