@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
+
+import typer
+from typer.testing import CliRunner
 
 from perfsim.cli.comparing import WORDS, compare_command
 from perfsim.cli.like_predict import NOT_SHARED, SHARED, Asked, like_predict
+from perfsim.cli.main import COMMANDS, OVERVIEW, application
 from perfsim.cli.predicting import predict_command
 from perfsim.scenario import Scenario
 
@@ -44,3 +49,21 @@ def test_flags_that_are_not_given_say_nothing() -> None:
     assert {name: value for name, value in asked.flags.items() if value is not None} == {
         "overlap": False
     }
+
+
+def test_the_overview_says_what_each_command_says_of_itself() -> None:
+    """What ``perfsim --help`` lists is there before any command is imported."""
+    assert list(OVERVIEW) == list(COMMANDS)
+    whole = CliRunner().invoke(application(), ["--help"]).output
+    assert CliRunner().invoke(application(overview=True), ["--help"]).output == whole
+    for name, (where, _) in COMMANDS.items():
+        module, _, attribute = where.rpartition(".")
+        found = getattr(import_module(f"perfsim.cli.{module}"), attribute)
+        told = found.info.help if isinstance(found, typer.Typer) else found.__doc__
+        assert " ".join(told.split("\n\n")[0].split()) == OVERVIEW[name]
+
+
+def test_a_command_alone_is_the_same_command() -> None:
+    for name in ("predict", "plan", "validate"):
+        alone = CliRunner().invoke(application(name), [name, "--help"]).output
+        assert alone == CliRunner().invoke(application(), [name, "--help"]).output

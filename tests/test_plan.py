@@ -88,8 +88,7 @@ def test_a_budget_needs_prices_of_its_currency() -> None:
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     fields = {"model": "gpt2", "gpu": "v100", "net": "ib100", "gpus": 8}
-    asked = [make_scenario(fields), make_scenario(fields | {"model": "resnet50", "batch": 10**9})]
-    made = plan(asked[:1], Target(1000, 1), Prices("", (), Path()), Catalog())
+    made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), Catalog())
     assert len(made.choices) == 1
     refused = make_scenario(fields | {"method": "dgc", "options": {"density": 0.5}, "gpus": 1024})
     with pytest.raises(RequestError, match="of memory, the GPU has"):

@@ -137,6 +137,9 @@ def print_sweep(table: Table, *, rows: bool = True) -> None:
     if len(reasons) > MOST_REASONS:
         print_lines([f"and {len(reasons) - MOST_REASONS:,} reasons more"])
     done = [record for record in records if not record["reason"]]
+    if not done:
+        print_lines(["", f"{_rows(len(records))}, none of them with a prediction."])
+        return
     fastest = min(done, key=lambda record: record["iteration_s"])
     most = max(done, key=lambda record: record["samples_per_s"])
     print_lines(
