@@ -159,7 +159,7 @@ def test_the_command_plans_with_prices(tmp_path: Path) -> None:
     asked += ["--counts", "8..64", "--nets", "10gbe,ib100"]
     shown = CliRunner().invoke(app, asked)
     assert shown.exit_code == 0, shown.output
-    assert "cheapest" in shown.output and max(map(len, shown.output.splitlines())) <= 90
+    assert "cheapest" in shown.output and max(map(len, shown.output.splitlines())) <= 80
     found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)
     assert found["schema"] == "perfsim/plan/1" and len(found["rows"]) == 8
     assert found["cheapest"]["cost"] == min(row["cost"] for row in found["rows"] if row["meets"])

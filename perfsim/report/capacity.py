@@ -28,14 +28,14 @@ def print_plan(plan: Plan) -> None:
         ],
         most=WIDTH,
     )
-    head = f"{'method':15}{'gpus':>6} {'gpu':12}{'network':18}{'hours':>8}"
+    head = f"{'method':14}{'gpus':>5} {'gpu':10}{'network':14}{'hours':>7}"
     print(f"{head} {'90 % interval':>15}{paid:>8}")
     for one in plan.front:
         told = one.scenario
         low, high = (end / 3600.0 for end in one.interval_s)
         print(
-            f"{told['method']:15}{told['gpus']:>6} {told['gpu']:12}{str(told['net'])[:17]:18}"
-            f"{one.seconds / 3600.0:8.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
+            f"{told['method']:14}{told['gpus']:>5} {told['gpu']:10}{str(told['net'])[:13]:14}"
+            f"{one.seconds / 3600.0:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
             f"{'' if one.excess(target) <= 1.0 else '  misses'}"
         )
     if plan.left_out:
