@@ -1,3 +1,4 @@
 from perfsim.cli.main import run
 
-run()
+if __name__ == "__main__":
+    run()

@@ -98,8 +98,11 @@ def merged(buckets: Sequence[Bucket]) -> Bucket:
     return Bucket.of([gradient for bucket in buckets for gradient in bucket.gradients])
 
 
-def neighbours(size_bytes: float, world: World, peers: int = 1) -> Send:
+def neighbours(size_bytes: float, world: World, peers: int = 1, *, nodes: bool = False) -> Send:
     """Return the exchange of a message with ``peers`` ranks at once, all ranks at the same time.
+
+    With two it is those beside a rank, on a ring; with one it is another every time, at distances
+    that double (counted in ``nodes`` where one rank of each exchanges): these it waits for.
 
     Ranks are numbered node by node. Where each node has as many outgoing messages as a rank has
     peers (one exchanges outside for the others in turn; on a ring those at the ends do), they
@@ -113,7 +116,16 @@ def neighbours(size_bytes: float, world: World, peers: int = 1) -> Send:
     'all'
     """
     group: Group = "leaders" if world.nodes > 1 else "all"
-    return Send("send_recv", peers * size_bytes, group=group)
+    count = world.nodes if nodes else world.ranks
+    distances = (1,) if peers > 1 else tuple(2**turn for turn in range((count - 1).bit_length()))
+    return Send(
+        "send_recv",
+        peers * size_bytes,
+        group=group,
+        distances=distances,
+        by_turns=peers == 1,
+        between="nodes" if nodes else "ranks",
+    )
 
 
 def with_neighbours(
@@ -137,7 +149,7 @@ def with_neighbours(
     """
     n, tensors = bucket.elements, len(bucket.gradients)
     fused = int(tensors > 1)
-    among: list[Stage] = [neighbours(bucket.size_bytes, world, peers)]
+    among: list[Stage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
     more = fused * peers
     if hierarchical:
         inside = Send("all_reduce", bucket.size_bytes, group="node")

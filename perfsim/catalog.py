@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import TypeVar
 
 from perfsim.errors import RequestError, unknown
 from perfsim.limits import shown
 
 __all__ = ["Catalog", "is_own", "shipped"]
+
+Made = TypeVar("Made")
 
 NEEDED = "models/, devices/, networks/ or measurements/"
 SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
@@ -59,6 +62,10 @@ class Catalog:
         folders = given + ([local] if local.is_dir() else [])
         folders.append(shipped())
         self.folders = list({folder.resolve(): folder for folder in folders}.values())
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        """Return what ``make`` makes of this catalog's files; ``Session`` keeps it by its key."""
+        return make()
 
     def files(self, kind: str) -> dict[str, Path]:
         """Return file stem -> path for one kind (models, devices, networks)."""

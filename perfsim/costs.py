@@ -75,7 +75,13 @@ class Costs:
 
     def kernels(self, kernels: Iterable[Kernel]) -> list[tuple[Kernel, int, Cost]]:
         """Return each different kernel, how often it runs, and what it costs once."""
-        return [(kernel, count, self.kernel(kernel)) for kernel, count in Counter(kernels).items()]
+        listed = list(kernels)
+        # One object often stands for as many ranks as there are: counted without hashing it.
+        places = dict(zip(map(id, listed), listed, strict=True))
+        counts: dict[Kernel, int] = {}
+        for place, count in Counter(map(id, listed)).items():
+            counts[places[place]] = counts.get(places[place], 0) + count
+        return [(kernel, count, self.kernel(kernel)) for kernel, count in counts.items()]
 
     def send(self, send: Send) -> Cost:
         """Return what a collective of a method costs."""
@@ -96,6 +102,12 @@ class Costs:
             algorithm = self.algorithm
         return self.cluster.served(servers).of(
             group, collective, size_bytes, algorithm, self.protocol
+        )
+
+    def all_reduce_s(self, size_bytes: float) -> float:
+        """Return the time of an all-reduce among all ranks [s]."""
+        return self.cluster.served(0).seconds(
+            "all_reduce", size_bytes, self.algorithm, self.protocol
         )
 
     def world(self, profile: Profile) -> World:

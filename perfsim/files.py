@@ -9,14 +9,19 @@ from pathlib import Path
 
 from perfsim.errors import RequestError
 
-__all__ = ["write_text"]
+__all__ = ["write_bytes", "write_text"]
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``: to a temporary file beside it first, then renamed.
+def write_text(path: Path, text: str, flag: str = "--out") -> None:
+    """Write ``text`` to ``path`` as `write_bytes` does, in UTF-8."""
+    write_bytes(path, text.encode(), flag)
+
+
+def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
+    """Write ``data`` to ``path``: to a temporary file beside it first, then renamed.
 
     A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
-    existing file keeps its mode.
+    existing file keeps its mode. ``flag`` is the option that named it.
 
     Raises
     ------
@@ -27,20 +32,20 @@ def write_text(path: Path, text: str) -> None:
     try:
         target = path.resolve()
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
+            target.write_bytes(data)
             return
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
+            "wb", dir=target.parent, prefix=f".{target.name}.", delete=False
         ) as file:
             temporary = Path(file.name)
-            file.write(text)
+            file.write(data)
         temporary.chmod(mode)
         temporary.replace(target)
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise RequestError(f"--out: {str(path)!r} cannot be written: {error.strerror}.") from None
+        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {error.strerror}.") from None
 
 
 def _umask() -> int:

@@ -15,7 +15,7 @@ another of its iteration is waited for does not wait for that one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfsim.costs import Costs
 from perfsim.course import Course, Late
@@ -98,6 +98,7 @@ class _Round:
         if len(courses) < len(jobs):
             raise ValueError(f"two jobs of an iteration share a name: {[job.name for job in jobs]}")
         self.done.append(courses)
+        self.plan.begins.append(len(self.graph.tasks))
         self.backward_end = self.update_end = None
         if other_s > 0:
             self.compute(f"host {place}", "other", other_s)
@@ -119,8 +120,8 @@ class _Round:
         total_s, done_s, parts = self.profile.forward_s, 0.0, 0
         before = (place - 1) % len(self.jobs)
         held = [job for job in self.jobs[before] if job.holds and job.holds.phase == "next"]
-        cuts = {_clip(job.holds.seconds, total_s) for job in held if job.holds}
-        cuts |= _cuts([course.job for course in courses.values()], "forward", total_s)
+        places = _places(courses, "forward", total_s)
+        cuts = {_clip(job.holds.seconds, total_s) for job in held if job.holds} | places.keys()
         for cut_s in sorted(cuts):
             if cut_s > done_s:
                 self.pass_over(f"{place}.{parts}", "forward", cut_s - done_s)
@@ -131,7 +132,7 @@ class _Round:
             share = sum(job.updates for job in here)
             if share > 0:
                 self.compute(f"update {before}.{here[0].name}", "update", self.update_s * share)
-            self.reach("forward", cut_s, total_s, courses)
+            self.reach(places.get(cut_s, []), total_s)
         if total_s > done_s or not parts:
             name = f"{place}.{parts}" if parts else f"{place}"
             self.pass_over(name, "forward", total_s - done_s)
@@ -139,28 +140,20 @@ class _Round:
     def backward(self, place: int, courses: dict[str, Course]) -> None:
         """Issue the backward pass, cut where a job begins or is waited for."""
         total_s, done_s = self.profile.backward_s, 0.0
-        cuts = _cuts([course.job for course in courses.values()], "backward", total_s)
-        for cut_s in sorted(cuts):
-            name = next(
-                course.name
-                for course in courses.values()
-                for point in (course.job.begins, course.job.holds)
-                if point and point.phase == "backward" and _clip(point.seconds, total_s) == cut_s
-            )
-            self.pass_over(name, "backward", cut_s - done_s)
+        places = _places(courses, "backward", total_s)
+        for cut_s in sorted(places):
+            self.pass_over(places[cut_s][0][0].name, "backward", cut_s - done_s)
             done_s = cut_s
-            self.reach("backward", cut_s, total_s, courses)
+            self.reach(places[cut_s], total_s)
         self.pass_over(f"{place}.end", "backward", total_s - done_s)
 
-    def reach(self, phase: str, cut_s: float, total_s: float, courses: dict[str, Course]) -> None:
+    def reach(self, here: Sequence[tuple[Course, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""
-        for course in courses.values():
-            begins = course.job.begins
-            if begins.phase == phase and _clip(begins.seconds, total_s) == cut_s:
-                self.begin(course, begins.seconds - total_s)
-        for course in courses.values():
-            holds = course.job.holds
-            if holds and holds.phase == phase and _clip(holds.seconds, total_s) == cut_s:
+        for course, begins in here:
+            if begins:
+                self.begin(course, course.job.begins.seconds - total_s)
+        for course, begins in here:
+            if not begins:
                 self.wait_for(len(self.done) - 1, course.job)
 
     def begin(self, course: Course, beyond_s: float) -> None:
@@ -286,7 +279,13 @@ def _clip(seconds: float, total_s: float) -> float:
     return min(max(seconds, 0.0), total_s)
 
 
-def _cuts(jobs: Sequence[Job], phase: str, total_s: float) -> set[float]:
-    """Return where a pass is cut: jobs begin there, or are waited for [s]."""
-    points = [point for job in jobs for point in (job.begins, job.holds) if point]
-    return {_clip(point.seconds, total_s) for point in points if point.phase == phase}
+def _places(
+    courses: Mapping[str, Course], phase: str, total_s: float
+) -> dict[float, list[tuple[Course, bool]]]:
+    """Return where a pass is cut [s]: the jobs that begin there (True) or hold it up there."""
+    places: dict[float, list[tuple[Course, bool]]] = {}
+    for course in courses.values():
+        for point, begins in ((course.job.begins, True), (course.job.holds, False)):
+            if point and point.phase == phase:
+                places.setdefault(_clip(point.seconds, total_s), []).append((course, begins))
+    return places

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perfsim.collectives import algorithm
+from perfsim.conditions.words import condition_notes
 from perfsim.library import AUTO, DEFAULT_LIBRARY
 from perfsim.plan import Plan
 from perfsim.quantity import Term
@@ -57,6 +58,10 @@ def notes_of(
             f"Backward is taken {resolved.scenario.overlap_slowdown:g} times as long beside"
             " communication (overlap_slowdown)."
         )
+    asked = resolved.scenario
+    notes += condition_notes(
+        resolved.conditions, asked.background, asked.seed, cluster.nodes, plans, timelines
+    )
     interval = known.words() if known else _interval_note(resolved, plans)
     return [*notes, *_network_notes(resolved), interval]
 

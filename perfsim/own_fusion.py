@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perfsim import fusion
@@ -27,7 +28,7 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
     ``--fusion`` applies to methods that fuse as ssgd, ``--bucket`` and ``--set fusion.NAME=VALUE``
     to those whose fusion takes them; where one does not apply, the method keeps its own.
     """
-    own = _own(name)
+    own = _own(name, scenario.options)
     changes: dict[str, Any] = {"method": name}
     kept = []
     used = scenario.fusion or own
@@ -48,12 +49,12 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
 
 def check_fusion_options(scenario: Scenario) -> None:
     """Refuse an option of fusion that no method's fusion has."""
-    used = {for_method(scenario, name)[0].fusion or _own(name) for name in method_names()}
+    used = {for_method(scenario, name)[0].fusion or _own(name, {}) for name in method_names()}
     known = {option for name in used for option in fusion.load(name).OPTIONS}
     for option in scenario.fusion_options:
         if option not in known:
             raise unknown_option("--set: ", "fusion", option, known)
 
 
-def _own(name: str) -> str:
-    return load_method(name, {}).default_fusion()
+def _own(name: str, options: Mapping[str, Any]) -> str:
+    return load_method(name, options).default_fusion()

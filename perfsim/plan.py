@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perfsim.conditions.conditions import Conditions
 from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
@@ -36,7 +37,9 @@ class Plan:
     """The task graph of a round with each task's charge, and what a GPU sends in it.
 
     ``count`` is how many times the round is run in the method's period, ``order`` the order in
-    which streams take their tasks, ``gathered_bytes`` what all-gathers bring to a GPU in it.
+    which streams take their tasks, ``gathered_bytes`` what all-gathers bring to a GPU in it;
+    ``begins`` the first task of each of its iterations, ``repeats`` how many iterations each of
+    these stands for (() for one each), ``conditions`` how its ranks differ, if they do.
     """
 
     graph: TaskGraph
@@ -48,6 +51,9 @@ class Plan:
     terms: dict[str, tuple[bool, float, Term]] = field(default_factory=dict)
     count: float = 1.0
     order: Literal["issue", "priority"] = "issue"
+    begins: list[int] = field(default_factory=list)
+    repeats: tuple[int, ...] = ()
+    conditions: Conditions | None = None
 
     @property
     def iterations(self) -> float:
@@ -67,8 +73,19 @@ class Plan:
                 self.terms[what] = (term.extrapolated, size, term)
 
 
-def run(plan: Plan, durations: list[float] | None = None) -> Timeline:
-    """Return the timeline of a plan, with other durations if given [s]."""
+def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False) -> Timeline:
+    """Return the timeline of a plan, with other durations if given [s].
+
+    Durations are those of a GPU as it should be; the plan's conditions slow them down. Where
+    ranks vary by chance the timeline has an axis of draws, and where ``brief`` is enough only the
+    length of its periods.
+    """
+    if plan.conditions is not None:
+        from perfsim.conditions.running import drawn, slowed
+
+        if plan.conditions.varies:
+            return drawn(plan, durations, brief=brief)
+        durations = slowed(plan, durations)
     if plan.graph.contended:
         from perfsim.simulate.event import simulate_events
 

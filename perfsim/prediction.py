@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.catalog import Catalog
+from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
-from perfsim.method import Method
+from perfsim.kept_jobs import KeptJobs
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
 from perfsim.plan import Plan, run
@@ -22,7 +23,10 @@ from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
 from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 
-__all__ = ["SCHEMA", "Prediction", "predict"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["SCHEMA", "Prediction", "baseline_of", "plans_of", "predict"]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -35,8 +39,8 @@ class Prediction:
     """What perfsim answers; `to_dict` is the object that ``predict --json`` prints.
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast;
-    ``timelines`` has one for each round of the method's period; ``moves`` is how far the iteration
-    moves with each part that it rests on.
+    ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
+    it; ``moves`` is how far the iteration moves with each part that it rests on.
     """
 
     scenario: dict[str, Any]
@@ -54,6 +58,7 @@ class Prediction:
     terms: list[Term]
     timelines: list[Timeline]
     moves: Moves
+    counts: list[float]
 
     @property
     def speedup(self) -> float:
@@ -84,6 +89,12 @@ class Prediction:
             result["provenance"] = [_row(term) for term in self.terms]
         return result
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the prediction as a pandas table of one row (see ``perfsim.records``)."""
+        from perfsim.records import record, to_frame
+
+        return to_frame([record(self)])
+
 
 def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """Return the prediction for one scenario.
@@ -94,20 +105,35 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         If the scenario names something that does not exist or cannot be combined.
     DataError
         If a data file is damaged.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario, predict
+    >>> found = predict(Scenario(model="resnet50", gpus=16, net="1gbe", method="dgc"))
+    >>> found.speedup > 2
+    True
+    >>> round(sum(found.breakdown_s.values()) / found.iteration_s, 9)
+    1.0
     """
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)
-    plans = _plans(resolved, resolved.method)
+    plans = plans_of(resolved)
     timelines = [run(plan) for plan in plans]
     iteration_s = mean_s(plans, timelines)
+    draws = [shown(timeline) for timeline in timelines]
+
+    def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
+        found = zip(draws, timelines, strict=True)
+        return _mean(plans, [over_draws(few, one.mean_period_s, what) for few, one in found])
+
     profile = resolved.profile
     memory_bytes, terms = _memory(resolved, plans), _terms(plans)
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
-    baseline_s = steady_s(_plans(resolved, None))
+    baseline_s = steady_s(baseline_of(resolved))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
-    communication = _mean(plans, [timeline.communication() for timeline in timelines])
+    communication = parts(Timeline.communication)
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
     alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
@@ -118,7 +144,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
         baseline_s=baseline_s,
-        breakdown_s=_mean(plans, [timeline.breakdown() for timeline in timelines]),
+        breakdown_s=parts(Timeline.breakdown),
         communication={
             "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
             "calls": sum(plan.count * plan.calls for plan in plans) / period,
@@ -129,8 +155,9 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         worth=worth,
         notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known),
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
-        timelines=timelines,
+        timelines=[few[0] for few in draws],
         moves=moved,
+        counts=[plan.count for plan in plans],
     )
 
 
@@ -167,23 +194,31 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
     return every.terms
 
 
-def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
-    """Return the plans of the method, or of the baseline (ssgd, DDP buckets, overlap) for None."""
+def baseline_of(resolved: Resolved) -> list[Plan]:
+    """Return the plans of the same with ssgd, DDP buckets and overlap."""
     scenario = resolved.scenario
-    if method is None:
-        return schedule(
-            resolved.profile,
-            load_method("ssgd", {}),
-            fusion.load("size").fuse,
-            resolved.device,
-            resolved.cluster,
-            algorithm=scenario.algorithm,
-            protocol=scenario.protocol,
-            overlap_slowdown=scenario.overlap_slowdown,
-        )
     return schedule(
         resolved.profile,
-        method,
+        load_method("ssgd", {}),
+        fusion.load("size").fuse,
+        resolved.device,
+        resolved.cluster,
+        algorithm=scenario.algorithm,
+        protocol=scenario.protocol,
+        overlap_slowdown=scenario.overlap_slowdown,
+        conditions=resolved.conditions,
+    )
+
+
+def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
+    """Return the plans of a scenario, one for each round of its method's period.
+
+    ``kept`` has the jobs of other scenarios (see ``schedule``).
+    """
+    scenario = resolved.scenario
+    return schedule(
+        resolved.profile,
+        resolved.method,
         resolved.policy.fuse,
         resolved.device,
         resolved.cluster,
@@ -194,6 +229,8 @@ def _plans(resolved: Resolved, method: Method | None) -> list[Plan]:
         limit_bytes=resolved.limit_bytes,
         fusion_options=scenario.fusion_options,
         kernels_s=resolved.kernels_s,
+        conditions=resolved.conditions,
+        kept=kept,
     )
 
 

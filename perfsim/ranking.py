@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -14,7 +15,7 @@ from perfsim.prediction import Prediction, predict
 from perfsim.scenario import Scenario
 from perfsim.uncertainty import NONE, Uncertainty, uncertainties
 
-__all__ = ["CAVEAT", "SCHEMA", "Ranking", "rank"]
+__all__ = ["CAVEAT", "SCHEMA", "Ranking", "Tell", "method_of", "rank", "rank_methods"]
 
 SCHEMA = "perfsim/ranking/1"
 
@@ -25,6 +26,9 @@ CAVEAT = (
     "Ranked by iteration time only; convergence differs: what does not learn as ssgd may need more"
     " iterations."
 )
+
+Tell = Callable[[int, int, str], None]
+"""What is told of each method before it is predicted: how many are done, of how many, its name."""
 
 
 @dataclass(frozen=True)
@@ -54,29 +58,24 @@ class Ranking:
         return times[1] / times[0] - 1.0 if len(times) > 1 else None
 
     def undecided(self) -> list[str]:
-        """Return the methods that may be as fast as the winner.
+        """Return the methods that may be as fast as the winner (see ``apart``)."""
+        first, *others = self.predictions.values()
+        return [method_of(one) for one in others if not self.apart(first, one)]
 
-        They are behind by no more than what both rest on may be off (see ``reach``; without a
-        record, their 90 % interval reaches into the winner's), or by no more than such predictions
-        have been wrong: the median error of the record of either method, that of all methods where
-        one has none.
+    def apart(self, faster: Prediction, slower: Prediction) -> bool:
+        """Say whether one prediction is surely behind another of the same scenario.
+
+        It may be as fast if it is behind by no more than what both rest on may be off (see
+        ``reach``; without a record, their 90 % intervals overlap), or by no more than such
+        predictions have been wrong: the median error of the record of either method, that of all
+        methods where one has none.
         """
-        first, *others = self.predictions
-        found = []
-        for name in others:
-            near = self._behind(name) <= max(self.known_error(first), self.known_error(name))
-            if near or self._within_reach(name):
-                found.append(name)
-        return found
-
-    def _behind(self, name: str) -> float:
-        return self.predictions[name].iteration_s / self.predictions[self.winner].iteration_s - 1.0
-
-    def _within_reach(self, name: str) -> bool:
-        one, first = self.predictions[name], self.predictions[self.winner]
+        behind = slower.iteration_s / faster.iteration_s - 1.0
+        if behind <= max(self.known_error(method_of(one)) for one in (faster, slower)):
+            return False
         if self.known is None:
-            return one.iteration_s_interval[0] <= first.iteration_s_interval[1]
-        return self._behind(name) <= self.known.reach(first.moves, one.moves)
+            return slower.iteration_s_interval[0] > faster.iteration_s_interval[1]
+        return behind > self.known.reach(faster.moves, slower.moves)
 
     def known_error(self, method: str) -> float:
         """Return the recorded median error of a method; that of all where it has no record."""
@@ -179,6 +178,25 @@ def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
     if scenario.options:
         names = ", ".join(scenario.options)
         raise RequestError(f"--set: {names} is for one method; --method auto takes their defaults.")
+    return rank_methods(scenario, dict.fromkeys(method_names(), scenario), catalog)
+
+
+def rank_methods(
+    scenario: Scenario,
+    asked: Mapping[str, Scenario],
+    catalog: Catalog | None = None,
+    tell: Tell | None = None,
+) -> Ranking:
+    """Predict some methods on ``scenario``, fastest first.
+
+    ``asked`` has, by the method's name, the scenario with what is set for it alone; ``scenario``
+    itself has what is set for all. ``tell`` is called before each prediction.
+
+    Raises
+    ------
+    RequestError
+        If the scenario cannot be predicted whatever the method.
+    """
     catalog = catalog or Catalog()
     check_fusion_options(scenario)
     plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
@@ -186,10 +204,12 @@ def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
     found: dict[str, Prediction] = {}
     refused: dict[str, str] = {}
     kept: dict[str, list[str]] = {}
-    for name in method_names():
-        asked, flags = for_method(scenario, name)
+    for done, (name, own) in enumerate(asked.items()):
+        if tell is not None:
+            tell(done, len(asked), name)
         try:
-            found[name] = predict(asked, catalog)
+            its, flags = for_method(own, name)
+            found[name] = predict(its, catalog)
         except RequestError as error:
             if str(error).startswith("fusion."):  # a wrong value, not what one method cannot do
                 raise RequestError(f"--set {error}") from None
@@ -208,6 +228,11 @@ def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
     errors = {line.method: line.median_error for line in read_record(path)} if path else {}
     ranked = {name: found[name] for name in sorted(found, key=place)}
     return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NONE))
+
+
+def method_of(prediction: Prediction) -> str:
+    """Return the name of the method that was predicted."""
+    return str(prediction.scenario["method"])
 
 
 def _short(name: str, reason: str) -> str:

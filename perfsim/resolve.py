@@ -15,6 +15,7 @@ from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.make import make_cluster
 from perfsim.cluster.network import Network, load_network
 from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
+from perfsim.conditions.conditions import Conditions, parse_straggler
 from perfsim.device import Device, load_device
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.method import Method
@@ -27,6 +28,19 @@ from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 __all__ = ["Resolved", "find_profile", "model_names", "resolve"]
+
+PLATFORM = (
+    "gpus",
+    "gpus_per_node",
+    "placement",
+    "net",
+    "intra_net",
+    "gpu",
+    "library",
+    "oversubscription",
+    "background",
+)
+"""The fields of a scenario that its cluster is made of."""
 
 MOST_WARNINGS = 2
 """Warnings of a network that a prediction repeats; ``show net`` lists all."""
@@ -53,6 +67,15 @@ class Resolved:
         """What the method's kernels take in an iteration on one GPU, where that was given [s]."""
         given = self.scenario.single_gpu_kernels
         return None if given is None else parse_seconds(given, "--single-gpu-kernels")
+
+    @property
+    def conditions(self) -> Conditions | None:
+        """How the ranks differ; None where nothing was asked."""
+        scenario = self.scenario
+        if not scenario.straggler and not scenario.jitter:
+            return None
+        slow = tuple(parse_straggler(one) for one in scenario.straggler)
+        return Conditions(scenario.gpus, slow, scenario.jitter, scenario.seed)
 
     @property
     def profile(self) -> Profile:
@@ -91,6 +114,10 @@ class Resolved:
             "protocol": scenario.protocol,
             "library": self.cluster.library,
             "oversubscription": scenario.oversubscription,
+            "straggler": list(scenario.straggler),
+            "jitter": scenario.jitter,
+            "background": scenario.background,
+            "seed": scenario.seed,
             "overlap": scenario.overlap,
             "overlap_slowdown": scenario.overlap_slowdown,
             "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
@@ -153,39 +180,30 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     DataError
         If a data file is damaged.
     """
-    notes: list[str] = []
-    method = load_method(scenario.method, scenario.options)
-    policy_name = scenario.fusion or method.default_fusion()
-    policy = fusion.load(policy_name)
-    _check_fusion_options(policy_name, policy.OPTIONS, scenario.fusion_options)
-    device = load_device(scenario.gpu, catalog)
-    network = load_network(scenario.net, catalog, "--net")
-    intra_network = _intra_network(scenario, network, device, catalog, notes)
-    cluster = make_cluster(
-        scenario.gpus,
-        scenario.gpus_per_node,
-        scenario.placement,
-        network,
-        intra_network,
-        scenario.library,
-        scenario.oversubscription,
-        measured=scenario.intra_net in (None, network.inside or None),
+    named, options = scenario.method, scenario.options
+    method = catalog.once(
+        ("method", named, *((name, repr(value)) for name, value in sorted(options.items()))),
+        lambda: load_method(named, options),
     )
-    notes += _placement_notes(scenario, network, cluster)
-    notes += _network_warnings(network, intra_network, cluster)
-    profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
-    carried = carry(
-        profile,
-        device,
-        scenario.batch or profile.batch,
-        scenario.precision or _precision(profile, device, notes),
-        catalog,
+    policy_name = scenario.fusion or method.default_fusion()
+    policy = catalog.once(("fusion", policy_name), lambda: fusion.load(policy_name))
+    _check_fusion_options(policy_name, policy.OPTIONS, scenario.fusion_options)
+    gpu = scenario.gpu
+    device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
+    asked = tuple(getattr(scenario, name) for name in PLATFORM)
+    network, intra_network, cluster, notes = catalog.once(
+        ("platform", *asked), lambda: _platform(scenario, device, catalog)
+    )
+    asked = (scenario.model, gpu, scenario.batch, scenario.precision)
+    profile, carried, noted = catalog.once(
+        ("computation", *asked), lambda: _computation(scenario, device, catalog)
     )
     if scenario.single_gpu:
         batch = carried.profile.batch
         carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
     limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
-    notes += _own_notes(profile, device, network, catalog)
+    used = (profile.path, device.name, network.name)
+    own = catalog.once(("own", *used), lambda: _own_notes(profile, device, network, catalog))
     return Resolved(
         scenario,
         carried,
@@ -197,8 +215,49 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         policy_name,
         policy,
         limit_bytes,
-        [*notes, *carried.notes],
+        [*notes, *noted, *own, *carried.notes],
     )
+
+
+def _platform(
+    scenario: Scenario, device: Device, catalog: Catalog
+) -> tuple[Network, Network | None, Cluster, list[str]]:
+    """Return the networks between and inside nodes, GPUs on them, and what is to be said."""
+    notes: list[str] = []
+    network = catalog.once(
+        ("network", "--net", scenario.net), lambda: load_network(scenario.net, catalog, "--net")
+    )
+    intra_network = _intra_network(scenario, network, device, catalog, notes)
+    cluster = make_cluster(
+        scenario.gpus,
+        scenario.gpus_per_node,
+        scenario.placement,
+        network,
+        intra_network,
+        scenario.library,
+        scenario.oversubscription,
+        measured=scenario.intra_net in (None, network.inside or None),
+        background=scenario.background,
+    )
+    notes += _placement_notes(scenario, network, cluster)
+    notes += _network_warnings(network, intra_network, cluster)
+    return network, intra_network, cluster, notes
+
+
+def _computation(
+    scenario: Scenario, device: Device, catalog: Catalog
+) -> tuple[Profile, Carried, list[str]]:
+    """Return the profile as it was taken and as it is carried, and what is to be said."""
+    notes: list[str] = []
+    profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
+    carried = carry(
+        profile,
+        device,
+        scenario.batch or profile.batch,
+        scenario.precision or _precision(profile, device, notes),
+        catalog,
+    )
+    return profile, carried, notes
 
 
 def _limit_bytes(scenario: Scenario, policy_name: str, sizes_its_own: bool) -> float | None:
@@ -283,7 +342,10 @@ def _intra_network(
     if scenario.intra_net is None:
         if "intra" in network.links:
             return None
-        return load_network(network.inside or DEFAULT_INTRA_NET, catalog, "--intra-net")
+        inside = network.inside or DEFAULT_INTRA_NET
+        return catalog.once(
+            ("network", "--intra-net", inside), lambda: load_network(inside, catalog, "--intra-net")
+        )
     if scenario.intra_net == "nvlink":
         family = device.name.split("-")[0]
         names = catalog.files("networks")
@@ -294,4 +356,7 @@ def _intra_network(
             )
         notes.append(f"--intra-net nvlink is nvlink-{family}, after the GPU.")
         return load_network(f"nvlink-{family}", catalog, "--intra-net")
-    return load_network(scenario.intra_net, catalog, "--intra-net")
+    named = scenario.intra_net
+    return catalog.once(
+        ("network", "--intra-net", named), lambda: load_network(named, catalog, "--intra-net")
+    )

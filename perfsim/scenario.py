@@ -6,20 +6,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
 from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
 from perfsim.toml_file import read_toml
-from perfsim.units import parse_bytes, parse_iteration, parse_seconds
+from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_seconds
 
 __all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
 
 SCHEMA = "perfsim/scenario/1"
-KEYS = ("schema", "title", "source", "notes", "scenario", "claim")
+KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
 DEFAULT_INTRA_NET = "pcie3"
+MOST = {"jitter": MOST_JITTER, "background": 0.99}
+MOST_FOLLOWED = 16_384
+"""GPUs whose computation can vary one by one: memory for the draws of all their tasks."""
 
 
 class Scenario(BaseModel):
@@ -31,6 +43,13 @@ class Scenario(BaseModel):
     measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
     say; ``single_gpu_kernels`` is how long the method's kernels take there, which device files say
     else.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario
+    >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", bucket="4MiB")
+    >>> asked.method, asked.overlap, asked.batch
+    ('ssgd', True, None)
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,6 +70,10 @@ class Scenario(BaseModel):
     protocol: str = "auto"
     library: str | None = None
     oversubscription: float | None = Field(None, ge=1, le=1000)
+    straggler: tuple[str, ...] = ()
+    jitter: float = 0.0
+    background: float = 0.0
+    seed: int = Field(0, ge=0, le=2**32 - 1)
     overlap: bool = True
     overlap_slowdown: float = Field(1.0, ge=1, le=10)
     single_gpu: str | None = None
@@ -98,6 +121,21 @@ class Scenario(BaseModel):
             raise RequestError("--placement: a list of whole numbers such as [3, 5] is needed.")
         return value
 
+    @field_validator("straggler", mode="before")
+    @classmethod
+    def _counted_stragglers(cls, value: object) -> object:
+        listed = value if isinstance(value, list | tuple) else (value,)
+        return tuple(str(one) for one in listed if parse_straggler(one))
+
+    @field_validator("jitter", "background", mode="before")
+    @classmethod
+    def _shared_out(cls, value: object, info: ValidationInfo) -> float:
+        flag, most = f"--{info.field_name}", MOST[str(info.field_name)]
+        share = parse_fraction(value, flag)
+        if share > most:
+            raise RequestError(f"{flag}: {shown(value)} is not allowed: 0% to {most:.0%}.")
+        return share
+
     @field_validator("single_gpu")
     @classmethod
     def _timed_single_gpu(cls, value: str | None) -> str | None:
@@ -131,6 +169,18 @@ class Scenario(BaseModel):
         if not self.overlap and self.overlap_slowdown > 1:
             raise RequestError(
                 f"overlap_slowdown: {self.overlap_slowdown} needs overlap; leave out --no-overlap."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stragglers_are_there(self) -> Scenario:
+        slow = sum(parse_straggler(one)[0] for one in self.straggler)
+        if slow > self.gpus:
+            raise RequestError(f"--straggler: {slow} slow GPUs of {self.gpus} are too many.")
+        if self.jitter and self.gpus > MOST_FOLLOWED:
+            raise RequestError(
+                f"--jitter: each GPU is followed by itself, at most {MOST_FOLLOWED:,}; here are"
+                f" {self.gpus:,}."
             )
         return self
 
@@ -174,7 +224,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, source and notes if any).
+    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, sweep, ... if any).
 
     Raises
     ------

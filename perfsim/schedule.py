@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from perfsim.cluster.cluster import Cluster
+from perfsim.conditions.applied import plans_under
+from perfsim.conditions.conditions import Conditions
+from perfsim.conditions.joined import exchanges
 from perfsim.costs import Costs
 from perfsim.device import Device
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
 from perfsim.issue import issue
+from perfsim.kept_jobs import Asked, KeptJobs
 from perfsim.method import Method
 from perfsim.plan import Plan
 from perfsim.profile import Gradient, Profile
-from perfsim.stage import LOCAL, Job
+from perfsim.stage import LOCAL, Job, Round
 
 __all__ = ["schedule"]
 
@@ -33,6 +37,8 @@ def schedule(
     limit_bytes: float | None = None,
     fusion_options: Mapping[str, str] | None = None,
     kernels_s: float | None = None,
+    conditions: Conditions | None = None,
+    kept: KeptJobs | None = None,
 ) -> list[Plan]:
     """Return a plan for each round of ``method``'s period on ``cluster``.
 
@@ -44,6 +50,7 @@ def schedule(
     limit_bytes : bucket size asked for, None for the policy's own default
     kernels_s : what the method's kernels take in an iteration that exchanges, on one GPU, where
         that was measured: kernels here cost as much longer as these
+    kept : jobs of other scenarios, taken over where nothing that they depend on differs
 
     Raises
     ------
@@ -56,6 +63,13 @@ def schedule(
     if refusal:
         raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
     gradients = profile.in_ready_order()
+    asked = Asked()
+    if kept is not None:
+        world = asked.told(world)
+
+    def all_reduce_s(size_bytes: float) -> float:
+        asked.yes = True
+        return costs.all_reduce_s(size_bytes)
 
     def fused(iteration: int) -> list[Bucket]:
         def message_bytes(gradient: Gradient) -> float:
@@ -65,7 +79,7 @@ def schedule(
             limit_bytes=limit_bytes,
             backward_s=profile.backward_s,
             message_bytes=message_bytes,
-            all_reduce_s=lambda size: costs.collective("all_reduce", size).seconds,
+            all_reduce_s=all_reduce_s,
             options=fusion_options or {},
             agreement_s=lambda tensors: method.agreement_s(tensors, world),
         )
@@ -74,7 +88,12 @@ def schedule(
     def jobs(iteration: int) -> list[Job]:
         if cluster.gpus == 1 or iteration == LOCAL:
             return []
-        return method.jobs(fused(iteration), world, iteration)
+        if kept is None or kernels_s is not None:
+            return method.jobs(fused(iteration), world, iteration)
+        given = tuple(sorted((fusion_options or {}).items()))
+        ranks = (world.ranks, world.nodes, world.gpus_per_node)
+        key = (method, iteration, id(profile), fuse, limit_bytes, given, *ranks)
+        return kept.of(key, profile, asked, lambda: method.jobs(fused(iteration), world, iteration))
 
     if kernels_s is not None and cluster.gpus > 1:
         exchanging = (one for part in method.rounds() for one in part.iterations if one != LOCAL)
@@ -83,8 +102,9 @@ def schedule(
         costs = costs.held(kernels_s, method.jobs(fused(first), alone, first))
         world = costs.world(profile)
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
-    return [
-        issue(
+
+    def planned(one: Round) -> Plan:
+        return issue(
             profile,
             method,
             costs,
@@ -93,5 +113,9 @@ def schedule(
             overlap=overlap,
             slowdown=slowdown,
         )
-        for one in method.rounds()
-    ]
+
+    if conditions is None:
+        return [planned(one) for one in method.rounds()]
+    return plans_under(
+        conditions, method, planned, lambda iteration: exchanges(jobs(iteration), cluster.nodes)
+    )

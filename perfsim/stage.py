@@ -71,6 +71,10 @@ class Send:
     servers : machines without GPUs that serve a push or pull beside those on the workers
     counted : whether this rank sends it; else it is another rank's, and only waited for
     shares : the link that sends on other streams slow it down on
+    distances : where a rank exchanges with some others only: how far away, on both sides, they
+        are; what it costs is that of ``group``
+    by_turns : one of these distances an iteration
+    between : whether distances count ranks, or nodes (whose first ranks exchange)
     """
 
     collective: str
@@ -85,6 +89,9 @@ class Send:
     counted: bool = True
     shares: Shared | None = None
     credit_bytes: float = 0.0
+    distances: tuple[int, ...] = ()
+    by_turns: bool = False
+    between: Literal["ranks", "nodes"] = "ranks"
 
 
 Stage = Compute | Send

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from perfsim.costs import Costs
 from perfsim.course import Course, Late
+from perfsim.meetings import meeting_of
 from perfsim.plan import WORK, Charge, Plan
 from perfsim.quantity import Grade
+from perfsim.simulate.meeting import Meeting
 from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 from perfsim.stage import Compute, Send
 
@@ -38,6 +40,8 @@ class Tasks:
         priority: int = 0,
         shares: Shared | None = None,
         credit: Credit | None = None,
+        meeting: Meeting | None = None,
+        size_bytes: float = 0.0,
     ) -> int:
         """Add a task and return its index; one on the compute stream takes over what waits."""
         late: list[Late] = []
@@ -61,6 +65,8 @@ class Tasks:
             shares=shares,
             latency_s=charge.latency_s if shares else 0.0,
             credit=credit,
+            meeting=meeting,
+            size_bytes=size_bytes,
         )
         self._late += [(task, wait) for wait in late]
         return task
@@ -86,6 +92,8 @@ class Tasks:
             stage.priority,
             stage.shares,
             Credit(stage.size_bytes, ahead) if ahead else None,
+            meeting_of(stage, self.costs.cluster.placement),
+            stage.size_bytes,
         )
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:

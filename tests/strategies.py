@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from perfsim.simulate.graph import COMPUTE, TASK_KINDS, TaskGraph
+from perfsim.simulate.meeting import Blocks, Groups, Meeting, Peers
 
-__all__ = ["graphs", "rank_durations", "seconds"]
+__all__ = ["graphs", "meetings", "rank_durations", "seconds"]
 
 STREAMS = (COMPUTE, "communication", "copy", "host")
 
@@ -15,8 +16,32 @@ seconds = st.one_of(st.integers(0, 9).map(lambda count: count / 1e3), st.floats(
 
 
 @st.composite
-def graphs(draw: st.DrawFn, tasks: int = 9, depth: int = 3) -> TaskGraph:
-    """Draw a periodic graph: up to four streams, dependencies up to ``depth`` periods back."""
+def meetings(draw: st.DrawFn, ranks: int) -> Meeting | None:
+    """Draw who waits for whom: all, nodes, places on nodes, blocks, or peers of either kind."""
+    first = draw(st.integers(1, ranks))
+    placement = (first, ranks - first) if first < ranks else (ranks,)
+    distances = tuple(draw(st.lists(st.integers(1, ranks), min_size=1, max_size=3)))
+    by_turns = draw(st.booleans())
+    return draw(
+        st.sampled_from(
+            [
+                None,
+                Groups(placement),
+                Groups(placement, "across"),
+                Blocks(draw(st.integers(1, ranks)), draw(st.integers(1, 2))),
+                Peers(distances, by_turns),
+                Peers(distances, by_turns, placement),
+            ]
+        )
+    )
+
+
+@st.composite
+def graphs(draw: st.DrawFn, tasks: int = 9, depth: int = 3, ranks: int = 1) -> TaskGraph:
+    """Draw a periodic graph: up to four streams, dependencies up to ``depth`` periods back.
+
+    With ``ranks``, its collectives are of all of them or of some.
+    """
     count = draw(st.integers(1, tasks))
     streams = draw(st.integers(1, len(STREAMS)))
     graph = TaskGraph(
@@ -34,6 +59,7 @@ def graphs(draw: st.DrawFn, tasks: int = 9, depth: int = 3) -> TaskGraph:
             draw(st.lists(st.one_of(earlier, anywhere), max_size=3)),
             collective=draw(st.booleans()),
             priority=draw(st.integers(0, 2)),
+            meeting=draw(meetings(ranks)) if ranks > 1 else None,
         )
     return graph
 

@@ -74,9 +74,11 @@ def test_a_command_of_the_readme_runs(
     assert capsys.readouterr().out
 
 
-def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
+def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    compares, predicts = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    exec(compile(compares, "README.md", "exec"), {})
+    assert "is fastest" in capsys.readouterr().out
+    exec(compile(predicts, "README.md", "exec"), {})
     printed = capsys.readouterr().out
     assert "'backward'" in printed
     assert printed.split()[1] in BOTTLENECKS

@@ -36,8 +36,9 @@ def test_the_engines_agree_on_one_rank(graph: TaskGraph) -> None:
 
 @given(data=st.data())
 def test_the_engines_agree_on_several_ranks(data: st.DataObject) -> None:
-    graph = data.draw(graphs(tasks=6))
-    durations = [np.array(row) for row in data.draw(rank_durations(graph))]
+    ranks = data.draw(st.integers(2, 5))
+    graph = data.draw(graphs(tasks=6, ranks=ranks))
+    durations = [np.array(row) for row in data.draw(rank_durations(graph, ranks))]
     limit = {"ranks": True, "max_periods": 12}
     pass_ = simulate(graph, durations, **limit)  # type: ignore[arg-type]
     events = simulate_events(graph, durations, **limit)  # type: ignore[arg-type]

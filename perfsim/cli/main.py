@@ -5,32 +5,105 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
 
-from perfsim.cli.calibrating import calibrate
-from perfsim.cli.listing import list_things
-from perfsim.cli.pipelining import pipeline_command
-from perfsim.cli.predicting import predict_command
-from perfsim.cli.showing import show_thing
-from perfsim.cli.validating import validate
 from perfsim.errors import PerfsimError
 
-__all__ = ["app", "code", "run"]
+__all__ = ["COMMANDS", "OVERVIEW", "application", "code", "run"]
 
-app = typer.Typer(
-    name="perfsim",
-    help=(
-        "Predict the iteration time of distributed data-parallel training from measured layer"
-        " profiles and measured network costs."
+COMMANDS = {
+    "predict": (
+        "predicting.predict_command",
+        "perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
     ),
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    epilog="Example: perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
-)
+    "compare": (
+        "comparing.compare_command",
+        "perfsim compare --model bert-large --gpus 32 --net 10gbe --methods ssgd,topk,dgc,powersgd",
+    ),
+    "sweep": (
+        "sweeping.sweep_command",
+        "perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,ib100",
+    ),
+    "tune": (
+        "tuning.tune_command",
+        "perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk --over bucket",
+    ),
+    "explain": (
+        "explaining.explain_command",
+        "perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",
+    ),
+    "plan": (
+        "planning.plan_command",
+        "perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
+    ),
+    "list": ("listing.list_things", "perfsim list methods"),
+    "show": ("showing.show_thing", "perfsim show method dgc"),
+    "pipeline": ("pipelining.pipeline_command", "perfsim pipeline two-sites.toml"),
+    "calibrate": ("calibrating.calibrate", ""),
+    "validate": ("validating.validate", ""),
+}
+"""Each command: where it is, and its example; a group of commands has its own examples."""
+
+OVERVIEW = {
+    "predict": (
+        "Predict one iteration: its time and interval, where it goes, what holds it back, and why."
+    ),
+    "compare": (
+        "Compare methods side by side: who is fastest, how sure that is, and where the time goes."
+    ),
+    "sweep": "Predict every combination of what varies: GPUs, networks, methods, options, ...",
+    "tune": (
+        "Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."
+    ),
+    "explain": (
+        "Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."
+    ),
+    "plan": (
+        "Plan a training run: the cheapest and the fastest cluster and method that meet a target."
+    ),
+    "list": "List what perfsim knows of one kind, with where it comes from.",
+    "show": "Show all that is known of one model, GPU, network, method or scenario, with sources.",
+    "pipeline": "Predict an iteration of a pipeline over slow links, its messages dense or Top-k.",
+    "calibrate": "Measure a cluster, or read what was measured, into files that predictions use.",
+    "validate": "Hold predictions against what was measured.",
+}
+"""What `--help` says of each command, without importing it; a test compares."""
 
 
-@app.callback(invoke_without_command=True)
+def application(only: str = "", overview: bool = False) -> typer.Typer:
+    """Return the command line with all commands, or with one alone: the others are not imported.
+
+    With ``overview`` none is: what ``--help`` lists, and nothing that runs.
+    """
+    made = typer.Typer(
+        name="perfsim",
+        help=(
+            "Predict the iteration time of distributed data-parallel training from measured layer"
+            " profiles and measured network costs."
+        ),
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        epilog=f"Example: {COMMANDS['predict'][1]}",
+    )
+    made.callback(invoke_without_command=True)(main)
+    for name, (where, example) in COMMANDS.items():
+        if only not in ("", name):
+            continue
+        if overview:
+            made.command(name, help=OVERVIEW[name])(lambda: None)
+            continue
+        module, _, attribute = where.rpartition(".")
+        found = getattr(import_module(f"perfsim.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            made.add_typer(found, name=name)
+        else:
+            made.command(name, epilog=f"Example: {example}")(found)
+    return made
+
+
 def main(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and leave."),
@@ -45,15 +118,11 @@ def main(
         typer.echo(context.get_help())
 
 
-app.command(
-    "predict",
-    epilog="Example: perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
-)(predict_command)
-app.command("list", epilog="Example: perfsim list methods")(list_things)
-app.command("show", epilog="Example: perfsim show method dgc")(show_thing)
-app.command("pipeline", epilog="Example: perfsim pipeline two-sites.toml")(pipeline_command)
-app.add_typer(calibrate, name="calibrate")
-app.add_typer(validate, name="validate")
+def __getattr__(name: str) -> Any:
+    """Return ``app``, the whole command line, made when it is asked for."""
+    if name == "app":
+        return application()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def run() -> None:
@@ -69,13 +138,22 @@ def code(arguments: list[str] | None = None) -> int:
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "it is closed")
-        left = int(app(arguments, standalone_mode=False) or 0)
+        given = sys.argv[1:] if arguments is None else arguments
+        left = int(_application(given)(arguments, standalone_mode=False) or 0)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         sentence, left = _verdict(error)
         if sentence:
             _complain(sentence)
     return left
+
+
+def _application(given: list[str]) -> typer.Typer:
+    """Return the command line with no more than the arguments need."""
+    first = given[0] if given else "--help"
+    if first in ("--help", "--version") and "_PERFSIM_COMPLETE" not in os.environ:
+        return application(overview=True)
+    return application(first if first in COMMANDS else "")
 
 
 def _verdict(error: BaseException) -> tuple[str, int]:

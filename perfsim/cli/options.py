@@ -13,7 +13,18 @@ from perfsim.errors import RequestError
 if TYPE_CHECKING:
     from perfsim.catalog import Catalog
 
-__all__ = ["Html", "Json", "Out", "Profiles", "answer", "scenario_fields", "settings"]
+__all__ = [
+    "Html",
+    "Json",
+    "Out",
+    "Png",
+    "Profiles",
+    "Timeline",
+    "Trace",
+    "answer",
+    "scenario_fields",
+    "settings",
+]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Profiles: TypeAlias = Annotated[
@@ -28,6 +39,27 @@ Out: TypeAlias = Annotated[
 Html: TypeAlias = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Also write a page that opens in any browser."),
+]
+Trace: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Also write the timeline as a Chrome trace (JSON), for ui.perfetto.dev or"
+        " chrome://tracing.",
+    ),
+]
+Png: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--png",
+        metavar="FILE",
+        help="Also draw the timeline as a PNG (needs 'perfsim[png]' and Chrome or Chromium).",
+    ),
+]
+Timeline: TypeAlias = Annotated[
+    bool,
+    typer.Option("--timeline", help="Also print the timeline as text: a line a stream."),
 ]
 
 

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from perfsim.cli import complete
-from perfsim.cli.options import Json, Out, Profiles, answer, scenario_fields
+from perfsim.cli.conditions import Background, Jitter, Seed, Straggler
+from perfsim.cli.options import (
+    Html,
+    Json,
+    Out,
+    Png,
+    Profiles,
+    Timeline,
+    Trace,
+    answer,
+    scenario_fields,
+)
+from perfsim.cli.reports import Reports
 
 __all__ = ["predict_command"]
 
@@ -140,6 +152,10 @@ def predict_command(
             " its own: the worst case of that ratio.",
         ),
     ] = None,
+    straggler: Straggler = None,
+    jitter: Jitter = None,
+    background: Background = None,
+    seed: Seed = None,
     overlap: Annotated[
         bool | None,
         typer.Option(
@@ -156,6 +172,10 @@ def predict_command(
         ),
     ] = None,
     profiles: Profiles = None,
+    timeline: Timeline = False,
+    trace: Trace = None,
+    html: Html = None,
+    png: Png = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -166,6 +186,8 @@ def predict_command(
     from perfsim.prediction import predict
     from perfsim.scenario import make_scenario
 
+    reports = Reports(timeline, trace, html, png)
+    reports.check(out, json)
     catalog = Catalog(profiles)
     flags = {
         "model": model,
@@ -186,6 +208,10 @@ def predict_command(
         "protocol": protocol,
         "library": library,
         "oversubscription": oversubscription,
+        "straggler": straggler or None,
+        "jitter": jitter,
+        "background": background,
+        "seed": seed,
         "overlap": overlap,
     }
     fields, notes = scenario_fields(catalog, scenario, flags, set_ or [])
@@ -208,6 +234,8 @@ def predict_command(
         # What is wrong may stand in the file rather than in a flag.
         raise RequestError(f"{scenario}: {error}" if scenario else str(error)) from None
 
+    reports.write(prediction, asked, catalog, ranking)
+
     def show() -> None:
         from perfsim.report.terminal import print_prediction
 
@@ -216,5 +244,6 @@ def predict_command(
 
             print_ranking(ranking)
         print_prediction(prediction)
+        reports.show(prediction)
 
     answer(ranking.as_dict() if ranking else prediction.to_dict(), out, json, show)

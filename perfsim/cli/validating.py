@@ -147,7 +147,7 @@ def _validate(
         from perfsim.report.files import write_text
         from perfsim.report.measurements_page import measurements_page
 
-        write_text(html, measurements_page(report))
+        write_text(html, measurements_page(report), "--html")
     answer(report.as_dict(), out, json, show)
     if report.missed:
         raise typer.Exit(OUTSIDE)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfsim.cluster.fabric.inter import Fabric
     from perfsim.cluster.fabric.intra import NodeFabric
 
-__all__ = ["behind", "inside"]
+__all__ = ["behind", "beside", "inside"]
 
 
 def behind(
@@ -74,6 +74,27 @@ def _measured_on(fabric: Fabric, ranks: int, placement: tuple[int, ...]) -> tupl
         else:
             break
     return (gpus,) * nodes
+
+
+def beside(link: Link, background: float) -> Link:
+    """Return the link between nodes beside other traffic that takes a share of it.
+
+    Every byte takes as long as on a link with the rest of the rate; latency stays.
+
+    Examples
+    --------
+    >>> from perfsim.cluster.link import custom_link
+    >>> beside(custom_link("10Gbit/s,50us", "--net"), 0.2).rate.value
+    1000000000.0
+    """
+    slower = 1.0 / (1.0 - background)
+    why = f"{1.0 - background:.0%} of it, beside other traffic"
+    changed = _changed(link, (slower, 0.0), (slower, 0.0), why)
+    held = {
+        name: replace(one, rate=replace(one.rate, value=one.rate.value / slower))
+        for name, one in link.protocols.items()
+    }
+    return replace(changed, protocols=held)
 
 
 def inside(link: Link, node: NodeFabric, gpus: int) -> Link:

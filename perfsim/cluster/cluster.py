@@ -12,7 +12,7 @@ from perfsim.cluster.route import Route
 from perfsim.errors import RequestError
 from perfsim.library import AUTO
 from perfsim.library import library as find_library
-from perfsim.quantity import Cost, Term
+from perfsim.quantity import Cost, Quantity, Term
 from perfsim.stage import Group
 
 __all__ = ["Cluster"]
@@ -29,6 +29,9 @@ class Cluster(Layout):
     """
 
     _costs: dict[tuple[str, float, str, str], Cost] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _seconds: dict[tuple[str, float, str, str], float] = field(
         default_factory=dict, repr=False, compare=False
     )
     _parts: dict[Group, Cluster] = field(default_factory=dict, repr=False, compare=False)
@@ -137,7 +140,68 @@ class Cluster(Layout):
             )
         return part
 
+    @property
+    def _shared(self) -> bool:
+        """Whether other traffic takes a part of what is used of the network."""
+        return self.background > 0 and self.inter is not None and self.gpus > 1
+
+    @cached_property
+    def _quiet(self) -> Cluster:
+        """The cluster without other traffic; kept, as its routes are."""
+        return replace(self, background=0.0, **_nothing_kept())
+
+    def _beside(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+        """Return what a collective costs beside other traffic.
+
+        What it costs alone, times the links' formula with what is left of their rate over that
+        with all of it; the algorithm stays the one that the library takes, which knows nothing of
+        other traffic.
+        """
+        quiet = self._quiet
+        alone = quiet.cost(collective, size_bytes, algorithm, protocol)
+        name = quiet.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
+        alone_s = quiet.route(collective, name, protocol).seconds(size_bytes)
+        if alone_s <= 0:
+            return alone
+        ratio = self.route(collective, name, protocol).seconds(size_bytes) / alone_s
+        left = Quantity(
+            1.0 - self.background, "", "derived", "given with the scenario (background)"
+        )
+        share = Term("share of the network between nodes", left)
+        return replace(alone, seconds=alone.seconds * ratio, terms=(*alone.terms, share))
+
+    def seconds(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> float:
+        """Return the time of one collective [s], as ``cost`` has it, without what it rests on."""
+        key = (collective, size_bytes, algorithm, protocol)
+        found = self._seconds.get(key)
+        if found is None:
+            if self._shared:
+                found = self._beside(*key).seconds
+            else:
+                cost, route = self._told(*key)
+                found = route.seconds(size_bytes) if cost is None else cost.seconds
+            self._seconds[key] = found
+        return found
+
     def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+        if self._shared:
+            return self._beside(collective, size_bytes, algorithm, protocol)
+        cost, route = self._told(collective, size_bytes, algorithm, protocol)
+        if cost is not None:
+            return cost
+        cost = route.cost(size_bytes)
+        if self.library == self.fitted_on:
+            return cost
+        return replace(
+            cost, terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
+        )
+
+    def _told(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> tuple[Cost | None, Route]:
+        """Return what measured curves tell, if anything, and the route whose formula does else."""
         if protocol != AUTO:
             from perfsim.library.protocols import check_protocol
 
@@ -145,7 +209,7 @@ class Cluster(Layout):
         name = self.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
         route = self.route(collective, name, protocol)
         if self.gpus == 1:
-            return FREE
+            return FREE, route
         refusal = route.algorithm.refusal(route.base)
         if refusal:
             raise RequestError(
@@ -153,17 +217,9 @@ class Cluster(Layout):
                 f" GPUs on {self.nodes} {'node' if self.nodes == 1 else 'nodes'}."
             )
         known = self._known(collective, size_bytes, route, algorithm, protocol)
-        if known is not None:
-            return known
-        changed = self._changed(collective, size_bytes, route)
-        if changed is not None:
-            return changed
-        cost = route.cost(size_bytes)
-        if self.library == self.fitted_on:
-            return cost
-        return replace(
-            cost, terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
-        )
+        if known is None:
+            known = self._changed(collective, size_bytes, route)
+        return known, route
 
     def _known(
         self, collective: str, size_bytes: float, route: Route, algorithm: str, protocol: str
@@ -238,4 +294,4 @@ def _derived(term: Term, library: str, fitted_on: str) -> Term:
 
 def _nothing_kept() -> dict[str, Any]:
     """Return what a changed cluster must not take over from the one it was made of."""
-    return {"_routes": {}, "_costs": {}, "_parts": {}, "_served": {}}
+    return {"_routes": {}, "_costs": {}, "_seconds": {}, "_parts": {}, "_served": {}}

@@ -39,6 +39,7 @@ class Layout:
         link count
     narrowed : whether the fabric is narrower than the one that the links were measured through
     servers : machines without GPUs, each with a node's NICs, that serve pushes and pulls
+    background : share of every link between nodes that other traffic takes
     """
 
     gpus: int
@@ -53,6 +54,7 @@ class Layout:
     node: NodeFabric | None = None
     narrowed: bool = False
     servers: int = 0
+    background: float = 0.0
     _routes: dict[tuple[str, str, str], Route] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -145,6 +147,10 @@ class Layout:
                 self.nics_in_use,
                 measured_through=not self.narrowed,
             )
+        if inter is not None and self.background > 0:
+            from perfsim.cluster.behind import beside
+
+            inter = beside(inter, self.background)
         if intra is not None and self.node is not None:
             from perfsim.cluster.behind import inside
 

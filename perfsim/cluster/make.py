@@ -20,6 +20,7 @@ def make_cluster(
     library: str | None = None,
     oversubscription: float | None = None,
     measured: bool = True,
+    background: float = 0.0,
 ) -> Cluster:
     """Return the cluster of ``gpus`` GPUs on a network.
 
@@ -35,6 +36,7 @@ def make_cluster(
         what the network's file says of its fabric
     measured : let curves measured on the network come before its links' formulas; those of
         another fabric than asked for, or with other links inside the nodes, do not
+    background : share of the network between nodes that other traffic takes
 
     Raises
     ------
@@ -82,4 +84,5 @@ def make_cluster(
         fabric if len(nodes) > 1 else None,
         node,
         narrowed=narrowed,
+        background=background,
     )

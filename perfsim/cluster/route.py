@@ -91,7 +91,8 @@ class Route:
             for of, link in wiring.links.items()
             if link.ranks is not None
         }
-        self.rates = self._rates_in_use(wiring)
+        rates = self._rates_in_use(wiring)
+        self.rates = [(name, of, self._wide(of, rate)) for name, of, rate in rates]
         self.latencies = self._latencies_in_use()
 
     def seconds(self, size_bytes: float) -> float:
@@ -105,7 +106,7 @@ class Route:
         seconds = self.seconds(size_bytes)
         latency_s = seconds - parts.transfer_s
         rates = [
-            Term(name, self._wide(of, rate), self.outside[of] or _beyond(rate, size_bytes))
+            Term(name, rate, self.outside[of] or _beyond(rate, size_bytes))
             for name, of, rate in self.rates
         ]
         alphas = [self._alpha(of, size_bytes, hops) for of in self.latencies]

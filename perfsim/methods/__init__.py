@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,7 +22,12 @@ AUTO = "auto"
 
 def method_names() -> list[str]:
     """Return the names of all methods."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return list(_found(tuple(__path__)))
+
+
+@cache
+def _found(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(folders)))
 
 
 def method_class(name: str) -> type[Method]:
@@ -49,8 +55,8 @@ def method_class(name: str) -> type[Method]:
     raise TypeError(f"perfsim/methods/{module_name}.py defines no Method")
 
 
-def method_name(name: str) -> str:
-    """Return a method's own name for one that may be written another way.
+def method_name(name: str, field: str = "--method") -> str:
+    """Return a method's own name for one that may be written another way; ``field`` is for errors.
 
     Raises
     ------
@@ -63,10 +69,11 @@ def method_name(name: str) -> str:
     'spd_kfac'
     """
     if _plain(name) == AUTO:
-        raise RequestError("--method: auto is no method; `perfsim predict` ranks all by it.")
+        raise RequestError(f"{field}: auto is no method; `perfsim predict` ranks all by it.")
     plain = {_plain(known): known for known in method_names()}
     if _plain(name) not in plain:
-        raise unknown("--method", name, (*method_names(), AUTO), "methods")
+        more = (AUTO,) if field == "--method" else ()
+        raise unknown(field, name, (*method_names(), *more), "methods")
     return plain[_plain(name)]
 
 

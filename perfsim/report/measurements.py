@@ -19,6 +19,8 @@ def print_measurements(report: Report) -> None:
     )
     print_rows([_line("all whole iterations", report.whole)])
     for by, named in report.groups().items():
+        if not named:
+            continue
         print(f"\nby {by}" + (" (parts of an iteration, counted apart)" if by == "phase" else ""))
         print_rows([_line(name, rows) for name, rows in sorted(named.items())])
     pairs, right = report.ranking()

@@ -9,13 +9,21 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from perfsim.conditions.words import named
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
 
-__all__ = ["print_description", "print_lines", "print_prediction", "print_rows"]
+__all__ = [
+    "cluster_words",
+    "print_description",
+    "print_lines",
+    "print_prediction",
+    "print_rows",
+    "question",
+]
 
 BAR = 24
 ROUNDING = 1e-12
@@ -36,7 +44,7 @@ NAMES = {
 
 def print_prediction(prediction: Prediction) -> None:
     """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
-    print_lines([*_question(prediction), "", *_answer(prediction), ""])
+    print_lines([*question(prediction), "", *_answer(prediction), ""])
     for line in _breakdown(prediction):
         print(line)
     print_lines(["", "Sources"])
@@ -72,22 +80,32 @@ def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: i
         )
 
 
-def _question(prediction: Prediction) -> list[str]:
+def question(prediction: Prediction) -> list[str]:
+    """Return in words what was asked: model and method, cluster, options."""
     scenario = prediction.scenario
     given = scenario["options"].items()
     options = ", ".join(f"{name} {value}" for name, value in given if value != "")
-    even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
-    nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
     bucket = scenario["bucket_bytes"]
     fusion = scenario["fusion"] + (f" {bucket / 2**20:g} MiB" if bucket else "")
     overlap = "overlap" if scenario["overlap"] else "no overlap"
+    conditions = named(scenario)
     return [
         f"{scenario['model']}, {scenario['method']}" + (f" ({options})" if options else ""),
-        f"{scenario['gpus']} x {scenario['gpu']} ({nodes} GPUs), {scenario['net']} between nodes,"
-        f" {scenario['intra_net']} inside",
+        cluster_words(scenario),
         f"batch {scenario['batch']} a GPU, {scenario['precision']}, fusion {fusion}, {overlap},"
         f" all-reduce {scenario['algorithm']}",
+        *([f"conditions: {conditions}"] if conditions else []),
     ]
+
+
+def cluster_words(scenario: Mapping[str, Any]) -> str:
+    """Return the GPUs, their nodes and their networks in words."""
+    even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
+    nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
+    return (
+        f"{scenario['gpus']} x {scenario['gpu']} ({nodes} GPUs), {scenario['net']} between nodes,"
+        f" {scenario['intra_net']} inside"
+    )
 
 
 def _answer(prediction: Prediction) -> list[str]:

@@ -7,13 +7,18 @@ every scenario, draw and rank at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim.simulate.graph import TaskGraph, Value, checked_durations
+from perfsim.simulate.meeting import Meeting
 from perfsim.simulate.steady import cycle_length
 from perfsim.simulate.timeline import Timeline
 
-__all__ = ["simulate"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Run", "simulate"]
 
 
 def simulate(
@@ -33,7 +38,8 @@ def simulate(
     durations : seconds, one a task, in place of the tasks' own: floats, or arrays that broadcast
         over (scenario, draw, rank)
     ranks : the last axis of every array is ranks: a collective starts when its last rank has
-        arrived, and lasts as long as its slowest rank
+        arrived, and lasts as long as its slowest rank; where its task names a ``meeting``, only
+        the ranks of that are waited for
     periods : count exactly so many periods instead of waiting for a steady state
     max_periods : give up on a steady state after so many; the mean is then over the later half
     tolerance : relative difference of period lengths that counts as none
@@ -59,7 +65,7 @@ def simulate(
         raise ValueError(f"periods = {periods}; at least 1")
     if graph.contended:
         raise ValueError("several streams share a link: take simulate_events")
-    run = _Run(graph, checked_durations(graph, durations), ranks)
+    run = Run(graph, checked_durations(graph, durations), ranks)
     closes: list[Value] = []
     cycle = 0
     for count in range(1, (periods or max_periods) + 1):
@@ -85,7 +91,7 @@ def simulate(
     )
 
 
-class _Run:
+class Run:
     """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` places back."""
 
     def __init__(self, graph: TaskGraph, durations: list[Value], ranks: bool) -> None:
@@ -97,11 +103,14 @@ class _Run:
         self._width = len(durations)
         self._closing = graph.closing
         self._collective = [task.collective for task in graph.tasks]
+        self._meeting = [task.meeting for task in graph.tasks]
         self._floats = all(isinstance(value, float | int) for value in durations)
         if not self._floats:
             self.ranks = ranks
             durations = self._as_arrays(durations)
         # Periods before the first are zeros, so that a void dependency never delays anything.
+        self.periods = 0
+        self._depth = graph.depth
         self._ends: list[Any] = [0.0] * (self._width * graph.depth)
         self._steps: list[tuple[Any, int, list[int]]] = []
         for index, (pairs, duration) in enumerate(zip(waits, durations, strict=True)):
@@ -127,15 +136,17 @@ class _Run:
         if not self.ranks:
             return arrays
         return [
-            value.max(axis=-1, keepdims=True)
-            if collective and isinstance(value, np.ndarray)
-            else value
-            for value, collective in zip(arrays, self._collective, strict=True)
+            _together(value, meeting) if collective and isinstance(value, np.ndarray) else value
+            for value, collective, meeting in zip(
+                arrays, self._collective, self._meeting, strict=True
+            )
         ]
 
-    def step(self) -> Value:
-        """Run one more period and return when it closed."""
-        starts = self._step_floats() if self._floats else self._step_arrays()
+    def step(self, durations: Sequence[Value] | None = None) -> Value:
+        """Run one more period and return when it closed; with other durations in it if given."""
+        alike = self._floats and durations is None
+        starts = self._step_floats() if alike else self._step_arrays(durations)
+        self.periods += 1
         row = self._ends[-self._width :]
         self.starts.append(starts)
         self.ends.append(row)
@@ -154,17 +165,26 @@ class _Run:
             ends.append(start + duration)
         return starts
 
-    def _step_arrays(self) -> list[Value]:
+    def forget(self) -> None:
+        """Keep no more of what has been than later periods need."""
+        self.starts.clear()
+        self.ends.clear()
+        del self._ends[: -self._width * self._depth]
+
+    def _step_arrays(self, durations: Sequence[Value] | None) -> list[Value]:
         import numpy as np
 
         ends = self._ends
         starts: list[Value] = []
-        for (duration, first, others), together in zip(self._steps, self._collective, strict=True):
+        spent = durations or [duration for duration, _, _ in self._steps]
+        for (_, first, others), duration, together, meeting in zip(
+            self._steps, spent, self._collective, self._meeting, strict=True
+        ):
             start = ends[first]
             for other in others:
                 start = np.maximum(start, ends[other])
             if together and self.ranks and isinstance(start, np.ndarray):
-                start = start.max(axis=-1, keepdims=True)
+                start = _met(start, meeting, self.periods)
             starts.append(start)
             ends.append(start + duration)
         return starts
@@ -180,3 +200,19 @@ class _Run:
             if ahead > 0.0 if isinstance(ahead, float) else (ahead > 0.0).any():
                 return False
         return True
+
+
+def _together(seconds: NDArray[np.float64], meeting: Meeting | None) -> NDArray[np.float64]:
+    """Return how long a collective takes on each rank: as long as on the slowest that it meets."""
+    if meeting is None:
+        return seconds.max(axis=-1, keepdims=True)  # type: ignore[no-any-return]
+    return meeting.together(seconds) if seconds.shape[-1] > 1 else seconds
+
+
+def _met(start: NDArray[np.float64], meeting: Meeting | None, period: int) -> NDArray[np.float64]:
+    """Return when a collective starts on each rank: when the last one that it meets is there."""
+    if start.shape[-1] == 1:  # all ranks are there at once
+        return start
+    if meeting is None:
+        return start.max(axis=-1, keepdims=True)  # type: ignore[no-any-return]
+    return meeting.meet(start, period)

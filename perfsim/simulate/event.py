@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, cast, get_args
 
-from perfsim.simulate.graph import TaskGraph, Value, checked_durations
+from perfsim.simulate.graph import Task, TaskGraph, Value, checked_durations
 from perfsim.simulate.steady import cycle_length
 from perfsim.simulate.timeline import Timeline
 
@@ -35,9 +35,9 @@ def simulate_events(
     ----------
     order : "issue": a stream runs its tasks in the order of the graph. "priority": a free stream
         takes, of the tasks that are ready, the one of highest priority (ties in issue order), or
-        is handed several ahead (see ``Credit``); a collective is ready when it is on every rank,
-        and all ranks run them in the order in which the first of them takes one. A running task
-        is not interrupted.
+        is handed several ahead (see ``Credit``); a collective is ready when it is on every rank
+        (whatever its ``meeting``), and all ranks run them in the order in which the first of them
+        takes one. A running task is not interrupted.
 
     Raises
     ------
@@ -114,6 +114,15 @@ def _by_rank(
     count = max(len(column) for column in columns)
     spread = [column * count if len(column) == 1 else column for column in columns]
     return [
-        [max(column)] * count if task.collective else column
+        _together(task, column) if task.collective else column
         for task, column in zip(graph.tasks, spread, strict=True)
     ], count
+
+
+def _together(task: Task, column: list[float]) -> list[float]:
+    """Return how long a collective takes on each rank: as long as on the slowest that it meets."""
+    if task.meeting is None or len(column) == 1:
+        return [max(column)] * len(column)
+    import numpy as np
+
+    return [float(seconds) for seconds in task.meeting.together(np.array(column))]

@@ -30,6 +30,7 @@ class EventLog:
         self._left: list[int] = []
         self._complete: list[Event] = []
         self._arrived: dict[Instance, tuple[list[int], Event]] = {}
+        self._there: dict[tuple[Instance, int], Event] = {}
         # Every rank has its own part of a link; collectives keep these parts in step.
         self._links = {
             (task.shares.name, rank): SharedLink(self.env, task.shares.capacity)
@@ -41,7 +42,12 @@ class EventLog:
     def run_task(self, instance: Instance, rank: int) -> Generator[Event, Any, None]:
         """Run one task on one rank, once all ranks are there if it is a collective."""
         period, index = instance
-        if self.graph.tasks[index].collective and self.count > 1:
+        met = self.graph.tasks[index].meeting
+        if self.graph.tasks[index].collective and self.count > 1 and met is not None:
+            self._arrival(instance, rank).succeed()
+            for one in met.partners(rank, self.count, period):
+                yield self._arrival(instance, one)
+        elif self.graph.tasks[index].collective and self.count > 1:
             waiting, meeting = self._arrived.setdefault(instance, ([], self.env.event()))
             waiting.append(rank)
             if len(waiting) == self.count:
@@ -61,6 +67,10 @@ class EventLog:
         self._left[period] -= 1
         if self._left[period] == 0:
             self._complete[period].succeed()
+
+    def _arrival(self, instance: Instance, rank: int) -> Event:
+        """Return the event that one rank has got to a collective."""
+        return self._there.setdefault((instance, rank), self.env.event())
 
     def _grow(self, period: int) -> None:
         width = len(self.graph.tasks)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from perfsim.simulate.meeting import Meeting
 from perfsim.simulate.task import COMPUTE, TASK_KINDS, Credit, Shared, Task, TaskKind, Value
 
 __all__ = [
@@ -65,6 +66,8 @@ class TaskGraph:
         shares: Shared | None = None,
         latency_s: float = 0.0,
         credit: Credit | None = None,
+        meeting: Meeting | None = None,
+        size_bytes: float = 0.0,
     ) -> int:
         """Append a task and return its index.
 
@@ -102,6 +105,8 @@ class TaskGraph:
                 shares,
                 latency_s,
                 credit,
+                meeting,
+                size_bytes,
             )
         )
         return index

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from perfsim.simulate.meeting import Meeting
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -76,6 +78,8 @@ class Task:
     credit : how far ahead its stream is handed tasks, where an engine looks at priorities; None:
         one at a time, when the stream is free
     latency_s : the part of ``duration_s``, at its start, in which it does not need that link
+    meeting : for a collective, the ranks that one waits for; None: all of them
+    size_bytes : what it sends, for reports; nothing is timed by it
     """
 
     name: str
@@ -88,3 +92,5 @@ class Task:
     shares: Shared | None = None
     latency_s: float = 0.0
     credit: Credit | None = None
+    meeting: Meeting | None = None
+    size_bytes: float = 0.0

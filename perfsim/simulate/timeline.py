@@ -55,6 +55,12 @@ class Timeline:
         return (end - start) / self.averaged
 
     @property
+    def mean_period_s(self) -> float:
+        """Mean length of a period over all scenarios and draws [s]."""
+        length = self.period_s
+        return float(length) if isinstance(length, float | int) else float(length.mean())
+
+    @property
     def iteration_s(self) -> Value:
         """Mean time of a training iteration [s]."""
         return self.period_s / self.graph.iterations
@@ -159,6 +165,8 @@ class Timeline:
 def _element(value: Any, shape: tuple[int, ...], place: tuple[int, ...]) -> float:
     if isinstance(value, float):
         return value
+    if value.shape == shape:
+        return float(value[place])
     import numpy as np
 
     return float(np.broadcast_to(value, shape)[place])

@@ -1,0 +1,46 @@
+"""``perfsim explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfsim.cli.like_predict import Asked, like_predict
+from perfsim.cli.options import answer
+
+__all__ = ["explain_command"]
+
+
+@like_predict
+def explain_command(asked: Asked, out: Path | None, json: bool) -> None:
+    """Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."""
+    from perfsim.catalog import Catalog
+    from perfsim.errors import RequestError
+    from perfsim.methods import AUTO
+    from perfsim.planning.explain import explain
+    from perfsim.scenario import make_scenario
+
+    catalog = Catalog(asked.profiles)
+    fields, notes = asked.fields()
+    try:
+        scenario = make_scenario(fields)
+        if scenario.method.lower() == AUTO:
+            from perfsim.own_fusion import for_method
+            from perfsim.ranking import rank
+
+            ranking = rank(scenario, catalog)
+            notes.append(
+                f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"
+            )
+            scenario = for_method(scenario, ranking.winner)[0]
+        found = explain(scenario, catalog)
+        found.notes[:0] = notes
+    except RequestError as error:
+        # What is wrong may stand in the file rather than in a flag.
+        raise RequestError(f"{asked.scenario}: {error}" if asked.scenario else str(error)) from None
+
+    def show() -> None:
+        from perfsim.report.explain import print_explanation
+
+        print_explanation(found)
+
+    answer(found.to_dict(), out, json, show)

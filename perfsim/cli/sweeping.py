@@ -1,0 +1,198 @@
+"""``perfsim sweep``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from perfsim.cli import complete
+from perfsim.cli.like_predict import Asked, like_predict
+
+__all__ = ["sweep_command"]
+
+WORDS = {
+    "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
+    "out": "Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted run"
+    " goes on from FILE.journal.",
+}
+
+
+@partial(like_predict, words=WORDS)
+def sweep_command(
+    asked: Asked,
+    out: Path | None,
+    json: bool,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCENARIO]",
+            help="Scenario file (TOML) or shipped scenario, with a table [sweep] of what varies"
+            " if it has one; flags override it.",
+            autocompletion=complete.scenarios,
+        ),
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=VALUES",
+            help="A field of the scenario (gpus, net, method, bucket, options.density,"
+            " fusion_options.NAME, ...) and its values: a list 8,16,64; 8..64 doubles; 8..64:8"
+            " adds 8; 1ms..1s:log5 and 1ms..1s:lin5 are five values; method=all. May be repeated:"
+            " every combination is a row, the last field fastest.",
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Also interval, breakdown, bottleneck and speedup over ssgd (slower)."
+        ),
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, whatever an interrupted run left.")
+    ] = False,
+    format_: Annotated[
+        Literal["table", "csv", "jsonl"] | None,
+        typer.Option(
+            "--format",
+            help="What standard output gets, without --out.",
+            show_default="table on a terminal, else csv",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, metavar="N", help="Spread over N processes here, by Dask."),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Spread over the Dask cluster of this scheduler."),
+    ] = None,
+) -> None:
+    """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
+    from perfsim.errors import RequestError
+    from perfsim.planning.sweep import Sweep
+    from perfsim.planning.sweep_journal import SUFFIX, check_output, finished, resumed
+
+    if file is not None and asked.scenario is not None:
+        raise RequestError("--scenario: a scenario file is given already, before the flags.")
+    asked = replace(asked, scenario=file or asked.scenario)
+    grid = _grid(asked, vary or [])
+    what = Sweep(grid, asked.profiles, full)
+    if out is not None:
+        from perfsim.report.sweep import check_format
+
+        check_output(out)
+        check_format(out)
+    engine = _engine(workers, dask)
+    try:
+        with _progress(len(grid)) as tell:
+            table = resumed(what, engine, out, tell, fresh=fresh)
+    except KeyboardInterrupt:
+        if out is not None:
+            kept = f"what is done stands in {out}{SUFFIX}; the same command goes on from there."
+            typer.echo(f"perfsim: {kept}", err=True)
+        raise
+    if table.refusal():
+        if out is not None:
+            finished(out)
+        raise RequestError(table.refusal())
+    if out is not None:
+        from perfsim.report.sweep import write_sweep
+
+        write_sweep(table, out)
+        finished(out)
+    _show(table, format_, json=json, written=out is not None)
+
+
+def _grid(asked: Asked, vary: list[str]) -> Any:
+    """Return the grid that file and flags describe."""
+    from perfsim.catalog import Catalog
+    from perfsim.errors import RequestError
+    from perfsim.planning.grid import Grid, axes_of, given
+    from perfsim.scenario import read_file
+
+    fields, notes = asked.fields()
+    own: tuple[str, ...] = ()
+    table: dict[str, Any] = {}
+    scenario = asked.scenario
+    if scenario is not None:
+        stored = read_file(Catalog(asked.profiles).scenario(scenario))
+        table = stored.get("sweep", {})
+        set_here = {pair.partition("=")[0].strip() for pair in asked.pairs}
+        own = tuple(sorted(set(stored["scenario"].get("options", {})) - set_here))
+        if not isinstance(table, dict):
+            raise RequestError(f"{scenario}: [sweep] is not a table of fields and values.")
+    for note in notes:
+        typer.echo(f"perfsim: {note}", err=True)
+    axes = {axis.field: axis for axis in axes_of(table, f"{scenario}: [sweep] ")}
+    axes |= {axis.field: axis for axis in axes_of(given(vary))}
+    if not axes:
+        raise RequestError("--vary: nothing varies; give a field and values such as gpus=8..64.")
+    return Grid(fields, tuple(axes.values()), own)
+
+
+def _engine(workers: int | None, dask: str | None) -> Any:
+    from perfsim.errors import RequestError
+    from perfsim.planning.sweep import serial
+
+    if workers is not None and dask is not None:
+        raise RequestError("--workers: not beside --dask, whose cluster has its own.")
+    if workers is None and dask is None:
+        return serial
+    from perfsim.planning.spread import Spread
+
+    return Spread(workers, dask)
+
+
+def _show(table: Any, format_: str | None, *, json: bool, written: bool) -> None:
+    from perfsim.report import sweep as report
+    from perfsim.report.files import json_text
+
+    if json:
+        typer.echo(json_text(table.to_dict()))
+        return
+    chosen = format_ or ("table" if sys.stdout.isatty() else "csv")
+    if chosen == "table" or (written and format_ is None):
+        report.print_sweep(table, rows=not written or format_ is not None)
+    else:
+        sys.stdout.write(report.csv_text(table) if chosen == "csv" else report.jsonl_text(table))
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Give what is told how many rows there are: a bar with rate and time left, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=total, rate="")
+
+        def tell(done: int) -> None:
+            speed = bar.tasks[0].speed
+            rate = f"{speed:,.0f} rows/s" if speed else ""
+            bar.update(task, completed=done, rate=rate)
+
+        yield tell

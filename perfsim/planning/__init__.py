@@ -1,0 +1,1 @@
+"""Answers that take many predictions, one question a file."""

@@ -1,0 +1,107 @@
+"""One row of a sweep: the iteration time of ``predict()`` without the reasons that cost more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfsim.catalog import Catalog
+from perfsim.errors import PerfsimError
+from perfsim.plan import Plan, run
+from perfsim.planning.session import Session
+from perfsim.prediction import Prediction, plans_of, predict
+from perfsim.profile import Profile
+from perfsim.resolve import Resolved, resolve
+from perfsim.scenario import make_scenario
+from perfsim.whatif import mean_s
+
+__all__ = ["COLUMNS", "FULL", "Row", "alone_s", "figures", "full_row", "light_row"]
+
+COLUMNS = ("iteration_s", "samples_per_s", "scaling_efficiency", "sent_bytes_per_gpu", "reason")
+"""What a row tells after the values of its axes; ``reason`` is why it could not be predicted."""
+
+FULL = (
+    "iteration_s",
+    "iteration_s_low",
+    "iteration_s_high",
+    "samples_per_s",
+    "scaling_efficiency",
+    "sent_bytes_per_gpu",
+    "ssgd_iteration_s",
+    "speedup",
+    "forward_s",
+    "backward_s",
+    "compression_s",
+    "second_order_s",
+    "communication_exposed_s",
+    "update_s",
+    "other_s",
+    "memory_bytes",
+    "bottleneck",
+    "reason",
+)
+"""The same where rows are whole predictions."""
+
+Row = list[Any]
+
+
+def light_row(fields: Mapping[str, Any], catalog: Session) -> Row:
+    """Return the columns of one scenario; what cannot be predicted has only its reason.
+
+    Examples
+    --------
+    >>> from perfsim.planning.session import Session
+    >>> light_row({"model": "resnet50", "gpus": 0}, Session())
+    [None, None, None, None, '--gpus: 0 is not allowed: at least 1 is needed.']
+    """
+    try:
+        scenario = make_scenario(fields)
+        resolved = resolve(scenario, catalog)
+        plans = plans_of(resolved, catalog.jobs)
+        iteration_s = mean_s(plans, [run(plan) for plan in plans])
+    except PerfsimError as error:
+        return [*[None] * (len(COLUMNS) - 1), str(error)]
+    return [*figures(resolved, plans, iteration_s, alone_s(resolved.profile)), ""]
+
+
+def alone_s(profile: Profile) -> float:
+    """Return an iteration on one GPU, as scaling efficiency counts it [s]."""
+    return profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
+
+
+def figures(
+    resolved: Resolved, plans: Sequence[Plan], iteration_s: Any, single_s: Any
+) -> list[Any]:
+    """Return the figures of iterations, as ``predict()`` has them: floats, or arrays of them."""
+    batch, gpus = resolved.profile.batch, resolved.scenario.gpus
+    samples_per_s = batch * gpus / iteration_s
+    efficiency = samples_per_s / (gpus * batch / single_s)
+    period = sum(plan.iterations for plan in plans)
+    sent_bytes = sum(plan.count * plan.sent_bytes for plan in plans) / period
+    return [iteration_s, samples_per_s, efficiency, sent_bytes]
+
+
+def full_row(fields: Mapping[str, Any], catalog: Catalog) -> Row:
+    """Return the columns of a whole prediction, or only the reason why there is none."""
+    try:
+        found = predict(make_scenario(fields), catalog)
+    except PerfsimError as error:
+        return [*[None] * (len(FULL) - 1), str(error)]
+    return _columns(found)
+
+
+def _columns(found: Prediction) -> Row:
+    parts = ("forward", "backward", "compression", "second_order", "communication_exposed")
+    return [
+        found.iteration_s,
+        *found.iteration_s_interval,
+        found.samples_per_s,
+        found.scaling_efficiency,
+        found.communication["bytes_per_gpu"],
+        found.baseline_s,
+        found.speedup,
+        *(found.breakdown_s[part] for part in (*parts, "update", "other")),
+        sum(found.memory_bytes.values()),
+        found.bottleneck,
+        "",
+    ]

@@ -1,0 +1,201 @@
+"""A sweep: every row of a grid predicted, in order, by this process or by a Dask cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfsim import __version__
+from perfsim.catalog import SUFFIXES, Catalog
+from perfsim.errors import RequestError
+from perfsim.planning.grid import Grid, axes_of
+from perfsim.planning.light import COLUMNS, FULL, Row, full_row, light_row
+from perfsim.planning.session import Session
+
+__all__ = ["SCHEMA", "Chunk", "Engine", "Rows", "Sweep", "Table", "serial", "sweep"]
+
+SCHEMA = "perfsim/sweep/1"
+
+Chunk = tuple[int, int]
+"""Rows from the first number up to the second."""
+
+TOGETHER = 16384
+"""Rows of a chunk where arrays take many at once."""
+
+APART = 256
+"""Rows of a chunk where each is predicted by itself: about half a second's work."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep is of: a grid, the user's profiles, and whether rows are whole predictions."""
+
+    grid: Grid
+    profiles: str | None = None
+    full: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns: the fields that vary, then what is predicted, with units."""
+        fields = (axis.field for axis in self.grid.axes)
+        return (*fields, *(FULL if self.full else COLUMNS))
+
+    def chunks(self, start: int = 0) -> list[Chunk]:
+        """Return the rows from ``start`` in parts, each of which is predicted at one go."""
+        from perfsim.planning.lanes import Lanes
+
+        together = not self.full and Lanes(self.grid, Session(self.profiles)).any
+        size, count = TOGETHER if together else APART, len(self.grid)
+        return [(first, min(first + size, count)) for first in range(start, count, size)]
+
+    def digest(self) -> str:
+        """Return a hash of all that the rows depend on: grid, version and the data files."""
+        axes = [[axis.field, list(axis.values)] for axis in self.grid.axes]
+        said = [__version__, dict(self.grid.base), axes, list(self.grid.own), self.full]
+        files = [
+            [path.name, path.stat().st_size, path.stat().st_mtime_ns]
+            for folder in Catalog(self.profiles).folders
+            for kind in SUFFIXES
+            for path in sorted((folder / kind).glob("*"))
+        ]
+        text = json.dumps([said, files], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Rows:
+    """Predicts chunks of a sweep, keeping what they share.
+
+    Examples
+    --------
+    >>> grid = Grid({"model": "resnet50", "gpus": 16}, axes_of({"net": "10gbe,1gbe,10Tbe"}))
+    >>> [row[-1][:20] for row in Rows(Sweep(grid)).chunk(0, 3)]
+    ['', '', "--net: no '10Tbe'; d"]
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep, self.session = sweep, Session(sweep.profiles)
+        self._lanes: Any = None
+
+    def chunk(self, start: int, stop: int) -> list[Row]:
+        """Return the predicted columns of rows ``start`` to ``stop``, in order."""
+        grid = self.sweep.grid
+        if self.sweep.full:
+            return [full_row(grid.fields(row), self.session) for row in range(start, stop)]
+        found: list[Row | None] = [None] * (stop - start)
+        for rows, columns in self.lanes.columns(start, stop):
+            values = zip(*(column.tolist() for column in columns), strict=True)
+            for row, figures in zip(rows.tolist(), values, strict=True):
+                found[row - start] = [*figures, ""]
+        return [
+            light_row(grid.fields(start + index), self.session) if row is None else row
+            for index, row in enumerate(found)
+        ]
+
+    @property
+    def lanes(self) -> Any:
+        """Rows that differ in numbers only."""
+        from perfsim.planning.lanes import Lanes
+
+        if self._lanes is None:
+            self._lanes = Lanes(self.sweep.grid, self.session)
+        return self._lanes
+
+
+Engine = Callable[[Sweep, list[Chunk]], Iterator[list[Row]]]
+"""What predicts chunks and yields their rows, in order."""
+
+
+def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Row]]:
+    """Predict chunk after chunk in this process."""
+    rows = Rows(sweep)
+    for start, stop in chunks:
+        yield rows.chunk(start, stop)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A sweep's rows in the order of its grid."""
+
+    sweep: Sweep
+    rows: list[Row]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.sweep.columns
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.rows)
+
+    def lines(self) -> Iterator[list[Any]]:
+        """Yield each row whole: the values that vary, then what is predicted."""
+        for index, row in enumerate(self.rows):
+            yield [*self.sweep.grid.values(index), *row]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield each row by column."""
+        for line in self.lines():
+            yield dict(zip(self.columns, line, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain data, by the contract perfsim/sweep/1."""
+        grid = self.sweep.grid
+        return {
+            "schema": SCHEMA,
+            "scenario": dict(grid.base),
+            "vary": {axis.field: list(axis.values) for axis in grid.axes},
+            "rows": list(self.records()),
+        }
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas data frame, where pandas is installed."""
+        import pandas as pd
+
+        return pd.DataFrame(self.lines(), columns=list(self.columns))
+
+    def refusal(self) -> str:
+        """Return the reason that all rows share where none could be predicted, else ''."""
+        reasons = {row[-1] for row in self.rows}
+        return reasons.pop() if len(reasons) == 1 else ""
+
+
+def sweep(
+    base: Mapping[str, Any],
+    vary: Mapping[str, Any],
+    *,
+    profiles: str | Path | None = None,
+    full: bool = False,
+    engine: Engine = serial,
+) -> Table:
+    """Predict every combination of the values that fields of a scenario take.
+
+    Parameters
+    ----------
+    base : the scenario's fields that stay
+    vary : field to values: a text as ``--vary`` takes it, or a list
+    full : rows as whole predictions, with interval, breakdown and bottleneck (slower)
+    engine : what does the work; ``perfsim.planning.spread.Spread`` is a Dask cluster
+
+    Raises
+    ------
+    RequestError
+        If a field is unknown, has no value, or no row can be predicted.
+
+    Examples
+    --------
+    >>> table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8..32"})
+    >>> [(row["gpus"], round(row["scaling_efficiency"], 2)) for row in table.records()]
+    [('8', 0.55), ('16', 0.52), ('32', 0.5)]
+    """
+    where = None if profiles is None else str(profiles)
+    asked = Sweep(Grid(dict(base), axes_of(vary)), where, full)
+    rows = [row for part in engine(asked, asked.chunks()) for row in part]
+    table = Table(asked, rows)
+    if table.refusal():
+        raise RequestError(table.refusal())
+    return table

@@ -1,0 +1,56 @@
+"""A plan as a person reads it in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from perfsim.planning.capacity import Choice, Plan
+from perfsim.report.terminal import print_lines
+
+__all__ = ["print_plan"]
+
+WIDTH = 80
+SHOWN_LEFT_OUT = 8
+
+
+def print_plan(plan: Plan) -> None:
+    """Print what meets the target best, the Pareto front, what is left out, and notes."""
+    target = plan.target
+    paid = plan.prices.currency if any(one.cost is not None for one in plan.choices) else "GPU h"
+    print_lines(
+        [
+            f"{target.samples:,} samples, {target.epochs:g} epochs: {len(plan.choices)} clusters"
+            f" and methods, {len(plan.meeting)} meet the target",
+            "",
+            f"fastest   {plan.fastest.words}: {_hours(plan.fastest)}, {_paid(plan.fastest, paid)}",
+            f"cheapest  {plan.cheapest.words}: {_hours(plan.cheapest)},"
+            f" {_paid(plan.cheapest, paid)}",
+            "",
+            "Pareto front: nothing else is both faster and cheaper",
+        ],
+        most=WIDTH,
+    )
+    head = f"{'method':14}{'gpus':>5} {'gpu':10}{'network':14}{'hours':>7}"
+    print(f"{head} {'90 % interval':>15}{paid:>8}")
+    for one in plan.front:
+        told = one.scenario
+        low, high = (end / 3600.0 for end in one.interval_s)
+        print(
+            f"{told['method']:14}{told['gpus']:>5} {told['gpu']:10}{str(told['net'])[:13]:14}"
+            f"{one.seconds / 3600.0:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
+            f"{'' if one.excess(target) <= 1.0 else '  misses'}"
+        )
+    if plan.left_out:
+        print(f"\nleft out ({len(plan.left_out)})")
+        told_lines = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
+        print_lines(told_lines[:SHOWN_LEFT_OUT], most=WIDTH)
+        if len(told_lines) > SHOWN_LEFT_OUT:
+            print(f"and {len(told_lines) - SHOWN_LEFT_OUT} more (--json lists all)")
+    print("\nNotes")
+    print_lines([f"  - {note}" for note in plan.notes], most=WIDTH)
+
+
+def _hours(one: Choice) -> str:
+    return f"{one.seconds / 3600.0:.4g} h"
+
+
+def _paid(one: Choice, unit: str) -> str:
+    return f"{one.spent:.4g} {unit}"

@@ -1,0 +1,108 @@
+"""Where an iteration's time goes, method by method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from perfsim.report.page.figure import PARTS, Figure, axis, marker, plain
+from perfsim.report.terminal import NAMES
+from perfsim.units import format_seconds
+
+if TYPE_CHECKING:
+    from perfsim.prediction import Prediction
+
+__all__ = ["breakdown"]
+
+ROUNDING = 1e-12
+"""Shares below this are what adding up the others leaves over."""
+
+TOTAL = (
+    "%{y}<br>iteration %{x:.4f} ms<br>"
+    "90 % interval %{customdata[0]:.4f} to %{customdata[1]:.4f} ms<extra></extra>"
+)
+
+
+def breakdown(methods: Mapping[str, Prediction], refused: Mapping[str, str]) -> Figure:
+    """Return the figure of some methods on one scenario, the fastest on top."""
+    names = list(methods)
+    used = [
+        part
+        for part in NAMES
+        if any(one.breakdown_s[part] > ROUNDING * one.iteration_s for one in methods.values())
+    ]
+    fastest = names[0]
+    words = ", ".join(f"{name} {format_seconds(methods[name].iteration_s)}" for name in names)
+    return Figure(
+        "breakdown",
+        "Breakdown by method",
+        f"Iteration time by method, with what it is made of and its 90 % interval: {words}.",
+        [*(_trace(part, methods) for part in used), _totals(methods)],
+        {
+            "barmode": "stack",
+            "legend": {"traceorder": "normal"},
+            "xaxis": axis("time of an iteration [ms]", rangemode="tozero"),
+            "yaxis": axis("", categoryarray=[plain(name) for name in names[::-1]]),
+            "height": 200 + 40 * len(names),
+        },
+        (
+            "method",
+            *(f"{NAMES[part]} [ms]" for part in used),
+            "iteration [ms]",
+            "90 % from [ms]",
+            "90 % to [ms]",
+            "times as fast as ssgd",
+        ),
+        [
+            (
+                name,
+                *(one.breakdown_s[part] * 1e3 for part in used),
+                one.iteration_s * 1e3,
+                *(end * 1e3 for end in one.iteration_s_interval),
+                one.speedup,
+            )
+            for name, one in methods.items()
+        ],
+        [
+            f"{fastest} is fastest of these by time an iteration; lossy methods may need more"
+            " iterations.",
+            *(f"Left out: {name}: {reason}" for name, reason in refused.items()),
+        ],
+    )
+
+
+def _trace(part: str, methods: Mapping[str, Prediction]) -> dict[str, Any]:
+    colour, hatch = PARTS[part]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": NAMES[part],
+        "y": [plain(name) for name in methods],
+        "x": [one.breakdown_s[part] * 1e3 for one in methods.values()],
+        "marker": marker(colour, hatch),
+        "hovertemplate": f"%{{y}}<br>{NAMES[part]} %{{x:.4f}} ms<extra></extra>",
+    }
+
+
+def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
+    """Return the ends of the intervals, around the iteration times."""
+    every = list(methods.values())
+    total_ms = [one.iteration_s * 1e3 for one in every]
+    ends_ms = [[end * 1e3 for end in one.iteration_s_interval] for one in every]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "iteration, 90 % interval",
+        "y": [plain(name) for name in methods],
+        "x": total_ms,
+        "customdata": ends_ms,
+        "marker": {"color": "ink", "size": 7, "symbol": "diamond"},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [ends[1] - x for ends, x in zip(ends_ms, total_ms, strict=True)],
+            "arrayminus": [x - ends[0] for ends, x in zip(ends_ms, total_ms, strict=True)],
+            "color": "ink",
+        },
+        "hovertemplate": TOTAL,
+    }

@@ -1,0 +1,81 @@
+"""A figure of a report: what Plotly draws, the same numbers as a table, and both in words."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["COLOURS", "PARTS", "Figure", "axis", "marker", "plain"]
+
+COLOURS = {
+    "blue": "#0072b2",
+    "orange": "#e69f00",
+    "green": "#009e73",
+    "vermilion": "#d55e00",
+    "sky": "#56b4e9",
+    "purple": "#cc79a7",
+    "yellow": "#f0e442",
+    "grey": "#8a939c",
+}
+"""Okabe and Ito's palette, which colour-blind readers tell apart."""
+
+PARTS = {
+    "forward": (COLOURS["sky"], ""),
+    "backward": (COLOURS["blue"], ""),
+    "compression": (COLOURS["purple"], "x"),
+    "second_order": (COLOURS["yellow"], "."),
+    "communication_exposed": (COLOURS["vermilion"], "/"),
+    "update": (COLOURS["green"], ""),
+    "other": (COLOURS["grey"], ""),
+}
+"""Colour and hatch of each part of an iteration."""
+
+Cell = str | int | float
+
+
+def marker(colour: str, hatch: str) -> dict[str, Any]:
+    """Return how bars look: a colour, with a hatch over it that prints without colour too."""
+    pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.55}
+    return {"color": colour, "pattern": pattern | {"size": 7}, "line": {"width": 0}}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Parameters
+    ----------
+    name : its identifier in the page
+    title : its heading
+    words : what it shows, in a sentence or two with the figures that matter; the alt text
+    data, layout : what Plotly draws, as plain data
+    head, rows : the same numbers as a table; every column names its unit
+    notes : sentences below it
+    """
+
+    name: str
+    title: str
+    words: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = field(default=())
+
+
+def plain(text: object) -> str:
+    """Return text for a figure: Plotly reads a little HTML in labels, and this is none.
+
+    Examples
+    --------
+    >>> plain("a<b>")
+    'a&lt;b&gt;'
+    """
+    return html.escape(str(text), quote=False)
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """Return an axis with its title."""
+    return {"title": {"text": plain(title)}, "automargin": True, **more}

@@ -1,0 +1,40 @@
+"""What tests of conditions share: predictions and plans of small scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfsim.catalog import Catalog
+from perfsim.plan import Plan
+from perfsim.prediction import Prediction, predict
+from perfsim.resolve import resolve
+from perfsim.scenario import make_scenario
+from perfsim.schedule import schedule
+
+__all__ = ["PLAIN", "ask", "computed_s", "plans_of"]
+
+CATALOG = Catalog()
+PLAIN = {"model": "resnet50", "gpus": 8, "net": "10Gbit/s,30us", "intra_net": "100Gbit/s,5us"}
+
+
+def ask(**fields: Any) -> Prediction:
+    """Return the prediction of a scenario given by its fields."""
+    return predict(make_scenario({**PLAIN, **fields}), CATALOG)
+
+
+def plans_of(**fields: Any) -> list[Plan]:
+    """Return the plans of a scenario."""
+    resolved = resolve(make_scenario({**PLAIN, **fields}), CATALOG)
+    return schedule(
+        resolved.profile,
+        resolved.method,
+        resolved.policy.fuse,
+        resolved.device,
+        resolved.cluster,
+        conditions=resolved.conditions,
+    )
+
+
+def computed_s(prediction: Prediction) -> float:
+    """Return what an iteration computes [s]."""
+    return sum(prediction.breakdown_s[part] for part in ("forward", "backward", "update"))

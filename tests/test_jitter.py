@@ -1,0 +1,201 @@
+"""Computation that varies: by closed form (order statistics) and by law."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from conditions import ask, computed_s, plans_of
+
+from perfsim.conditions.joined import joined
+from perfsim.conditions.running import sample
+from perfsim.errors import RequestError
+from perfsim.plan import Plan, run
+from perfsim.simulate.array import simulate
+from perfsim.simulate.draws import UNCHANGED, simulate_draws
+from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.meeting import Meeting, Peers
+from perfsim.stage import LOCAL, Round
+
+
+@cache
+def largest(ranks: int) -> float:
+    """Return the mean of the largest of so many standard normal numbers.
+
+    The integral over x of 1 - F(x)^P above 0, less that of F(x)^P below.
+    """
+    normal = NormalDist()
+    step = 1e-3
+    places = [step * (place + 0.5) for place in range(8000)]
+    above = sum(1.0 - normal.cdf(x) ** ranks for x in places)
+    return step * (above - sum(normal.cdf(-x) ** ranks for x in places))
+
+
+def test_the_largest_of_two_normal_numbers_is_one_over_the_root_of_pi() -> None:
+    assert largest(2) == pytest.approx(np.pi**-0.5, rel=1e-6)
+    assert largest(1) == pytest.approx(0.0, abs=1e-9)
+
+
+def error_s(plans: list[Plan]) -> float:
+    """Return the standard error of the mean iteration [s]."""
+    total = sum(plan.iterations for plan in plans)
+    errors = []
+    for plan in plans:
+        lengths = np.asarray(run(plan).period_s)
+        errors.append(plan.count / total * lengths.std(ddof=1) / len(lengths) ** 0.5)
+    return float(np.hypot.reduce(errors))
+
+
+@pytest.mark.parametrize("gpus", [2, 16, 256])
+def test_jitter_adds_the_largest_of_normal_numbers(gpus: int) -> None:
+    """Without overlap the iteration is longer by jitter x computation x E[max of P]."""
+    fields = {"gpus": gpus, "overlap": False}
+    alone, varied = ask(**fields), ask(**fields, jitter="5%")
+    expected_s = alone.iteration_s + 0.05 * computed_s(alone) * largest(gpus)
+    (plan,) = plans_of(**fields, jitter=0.05)
+    assert abs(varied.iteration_s - expected_s) < 4 * error_s([plan])
+    assert error_s([plan]) < 0.1 * (varied.iteration_s - alone.iteration_s)
+
+
+@pytest.mark.parametrize("interval", [1, 4, 16])
+def test_between_averagings_ranks_wait_for_the_largest_sum(interval: int) -> None:
+    """The largest of P sums of tau terms is above their mean by root tau x that of one."""
+    fields = {"gpus": 16, "method": "cpsgd", "options": {"interval": interval}}
+    alone, varied = ask(**fields), ask(**fields, jitter=0.1)
+    added_s = 0.1 * computed_s(alone) * largest(16) / interval**0.5
+    plans = plans_of(**fields, jitter=0.1)
+    # What else the GPU runs (packing the models) varies too: within 5 % of it.
+    assert varied.iteration_s - alone.iteration_s == pytest.approx(
+        added_s, abs=4 * error_s(plans) + 0.05 * added_s
+    )
+
+
+def test_longer_intervals_make_jitter_cost_less() -> None:
+    costs = []
+    for interval in (1, 4, 16, 64):
+        fields = {"gpus": 16, "method": "cpsgd", "options": {"interval": interval}}
+        costs.append(ask(**fields, jitter=0.1).iteration_s - ask(**fields).iteration_s)
+    assert all(long < 0.7 * short for short, long in pairwise(costs))
+
+
+def test_jitter_beside_stragglers_costs_less_than_both_apart() -> None:
+    """A slow GPU hides the others' jitter: only its own, of mean 1, is left."""
+    fields = {"overlap": False, "gpus": 64}
+    slow, both = ask(**fields, straggler="1:2"), ask(**fields, straggler="1:2", jitter=0.05)
+    (plan,) = plans_of(**fields, straggler="1:2", jitter=0.05)
+    assert abs(both.iteration_s - slow.iteration_s) < 4 * error_s([plan])
+
+
+def test_a_seed_repeats_the_draws_and_another_one_does_not() -> None:
+    first = ask(jitter=0.05, seed=1).to_dict()
+    assert ask(jitter=0.05, seed=1).to_dict() == first
+    other = ask(jitter=0.05, seed=2)
+    assert other.iteration_s != first["iteration_s"]
+    assert other.iteration_s == pytest.approx(first["iteration_s"], rel=0.01)
+
+
+def test_more_jitter_takes_longer() -> None:
+    times = [ask(jitter=jitter).iteration_s for jitter in (0.0, 0.02, 0.1, 0.3)]
+    assert all(less < more for less, more in pairwise(times))
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "sgp", "postlocalsgd", "dasgd", "lbsgd", "spd_kfac"])
+def test_a_prediction_of_draws_adds_up(method: str) -> None:
+    fields = {"method": method, "model": "resnet20-cifar"}
+    found = ask(**fields, jitter=0.1)
+    assert sum(found.breakdown_s.values()) == pytest.approx(found.iteration_s, rel=1e-9)
+    assert found.communication["hidden_s"] <= found.communication["busy_s"] + 1e-12
+    low, high = found.iteration_s_interval
+    assert low <= found.iteration_s <= high
+    assert found.iteration_s >= ask(**fields).iteration_s * 0.999
+
+
+def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
+    """A step of 1 s on each rank, then an exchange with both neighbours that takes no time."""
+
+    def added_s(ranks: int, meeting: Meeting | None) -> float:
+        graph = TaskGraph()
+        step = graph.add("step", COMPUTE, "backward", 1.0, [(2, 1)])
+        send = graph.add(
+            "send", "wire", "communicate", 0.0, [step], collective=True, meeting=meeting
+        )
+        graph.add("update", COMPUTE, "update", 0.0, [send])
+        chance = np.random.default_rng(0)
+        timeline = simulate_draws(
+            graph,
+            [1.0, 0.0, 0.0],
+            [0, UNCHANGED, UNCHANGED],
+            lambda _: [1 + 0.05 * chance.standard_normal((64, ranks))],
+            warm_up=40,
+            counted=40,
+        )
+        return timeline.mean_period_s - 1.0
+
+    ring = Peers((1,))
+    assert added_s(3, ring) == pytest.approx(0.05 * largest(3), rel=0.05)
+    assert added_s(3, None) == pytest.approx(0.05 * largest(3), rel=0.05)
+    # Each waits for the largest of three at least; over many periods delays spread, to no more
+    # than twice that, however many ranks there are.
+    few, many = added_s(32, ring), added_s(128, ring)
+    assert 0.05 * largest(3) < few < 0.05 * largest(32)
+    assert many == pytest.approx(few, rel=0.05)
+    assert added_s(128, None) == pytest.approx(0.05 * largest(128), rel=0.05)
+
+
+def test_draws_that_do_not_vary_are_one_run() -> None:
+    (plan,) = plans_of(jitter=0.05)
+    durations = [float(task.duration_s) for task in plan.graph.tasks]
+    constant = np.full((3, 8), 1.25)
+    drawn = simulate_draws(
+        plan.graph, durations, [0] * len(durations), lambda _: [constant], warm_up=3, counted=4
+    )
+    alone = simulate(plan.graph, [1.25 * seconds for seconds in durations])
+    assert np.asarray(drawn.period_s) == pytest.approx(np.full(3, alone.mean_period_s), rel=1e-12)
+    assert drawn.select(2).breakdown() == pytest.approx(alone.breakdown(), rel=1e-9, abs=1e-12)
+
+
+def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
+    def exchanging(iteration: int) -> bool:
+        return iteration != LOCAL
+
+    def read(rounds: list[Round]) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
+        return [
+            (one.round.iterations, one.repeats, one.round.count)
+            for one in joined(rounds, exchanging)
+        ]
+
+    assert read([Round((0,), 1), Round((1,), 4)]) == [((0,), (1,), 1), ((1,), (1,), 4)]
+    assert read([Round((LOCAL,), 7), Round((0,), 1)]) == [((LOCAL, 0), (7, 1), 1.0)]
+    # 5 local iterations for 2 exchanges: one exchange after 2, one after 3.
+    assert read([Round((LOCAL,), 5), Round((0,), 2)]) == [
+        ((LOCAL, 0), (2, 1), 1.0),
+        ((LOCAL, 0), (3, 1), 1.0),
+    ]
+    assert read([Round((LOCAL,), 3)]) == [((LOCAL,), (1,), 3)]
+
+
+def test_iterations_that_send_inside_nodes_only_are_run_one_by_one() -> None:
+    rounds = [Round((1,), 6), Round((2,), 2)]
+    (one,) = joined(rounds, lambda iteration: iteration == 2)
+    assert (one.round.iterations, one.repeats) == ((1, 1, 1, 2), (1, 1, 1, 1))
+    with pytest.raises(RequestError, match=r"--jitter: 1000 iterations .* at most 256"):
+        joined([Round((1,), 1000), Round((2,), 1)], lambda iteration: iteration == 2)
+
+
+def test_merged_rounds_are_the_same_without_chance() -> None:
+    """Every draw of so little jitter is what the rounds by themselves are."""
+    for method in ("localsgd", "cpsgd", "postlocalsgd", "adpsgd", "dasgd"):
+        fields = {"method": method, "model": "resnet20-cifar"}
+        still, alone = ask(**fields, jitter=1e-9), ask(**fields)
+        assert still.iteration_s == pytest.approx(alone.iteration_s, rel=1e-6)
+        for part in ("bytes_per_gpu", "calls", "busy_s"):
+            assert still.communication[part] == pytest.approx(alone.communication[part], rel=1e-6)
+
+
+def test_draws_become_fewer_as_ranks_become_many() -> None:
+    for gpus, draws in ((8, 128), (1024, 16)):
+        (plan,) = plans_of(gpus=gpus, jitter=0.05)
+        assert sample(plan)[0] == draws

@@ -1,0 +1,69 @@
+"""Commands with the flags of ``predict``."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+
+import typer
+from typer.testing import CliRunner
+
+from perfsim.cli.comparing import WORDS, compare_command
+from perfsim.cli.like_predict import NOT_SHARED, SHARED, Asked, like_predict
+from perfsim.cli.main import COMMANDS, OVERVIEW, application
+from perfsim.cli.predicting import predict_command
+from perfsim.scenario import Scenario
+
+
+def test_every_flag_of_predict_is_there_and_those_of_the_scenario_are_its_fields() -> None:
+    base = set(inspect.signature(predict_command).parameters) - {*NOT_SHARED}
+    found = inspect.signature(compare_command).parameters
+    assert set(found) == base | {"methods", "sort", "csv"}
+    assert base - {*SHARED} <= set(Scenario.model_fields)
+
+
+def test_a_flag_means_here_what_its_own_words_say_and_predict_keeps_its_own() -> None:
+    base = inspect.signature(predict_command, eval_str=True).parameters
+    found = inspect.signature(compare_command).parameters
+    for name, parameter in found.items():
+        [option] = parameter.annotation.__metadata__
+        if name in WORDS:
+            assert option.help == WORDS[name]
+        elif name in base:
+            assert option.help == base[name].annotation.__metadata__[0].help
+    assert all(base[name].annotation.__metadata__[0].help != WORDS[name] for name in WORDS)
+
+
+def test_flags_that_are_not_given_say_nothing() -> None:
+    told: list[Asked] = []
+
+    def command(asked: Asked, out: None, json: bool) -> None:
+        told.append(asked)
+
+    wrapped = like_predict(command)
+    given = dict.fromkeys(inspect.signature(wrapped).parameters)
+    # As Typer gives them: a flag that may be repeated is an empty list, a switch may be off.
+    wrapped(**given | {"set_": [], "placement": [], "overlap": False, "scenario": "a.toml"})
+    [asked] = told
+    assert (asked.pairs, asked.scenario) == ([], "a.toml")
+    assert {name: value for name, value in asked.flags.items() if value is not None} == {
+        "overlap": False
+    }
+
+
+def test_the_overview_says_what_each_command_says_of_itself() -> None:
+    """What ``perfsim --help`` lists is there before any command is imported."""
+    assert list(OVERVIEW) == list(COMMANDS)
+    whole = CliRunner().invoke(application(), ["--help"]).output
+    assert CliRunner().invoke(application(overview=True), ["--help"]).output == whole
+    for name, (where, _) in COMMANDS.items():
+        module, _, attribute = where.rpartition(".")
+        found = getattr(import_module(f"perfsim.cli.{module}"), attribute)
+        told = found.info.help if isinstance(found, typer.Typer) else found.__doc__
+        assert " ".join(told.split("\n\n")[0].split()) == OVERVIEW[name]
+
+
+def test_a_command_alone_is_the_same_command() -> None:
+    for name in ("predict", "plan", "validate"):
+        alone = CliRunner().invoke(application(name), [name, "--help"]).output
+        assert alone == CliRunner().invoke(application(), [name, "--help"]).output
