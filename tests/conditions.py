@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfsim import prediction
 from perfsim.catalog import Catalog
 from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule import schedule
 
 __all__ = ["PLAIN", "ask", "computed_s", "plans_of"]
 
@@ -24,17 +24,9 @@ def ask(**fields: Any) -> Prediction:
 
 def plans_of(**fields: Any) -> list[Plan]:
     """Return the plans of a scenario."""
-    resolved = resolve(make_scenario({**PLAIN, **fields}), CATALOG)
-    return schedule(
-        resolved.profile,
-        resolved.method,
-        resolved.policy.fuse,
-        resolved.device,
-        resolved.cluster,
-        conditions=resolved.conditions,
-    )
+    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), CATALOG))
 
 
-def computed_s(prediction: Prediction) -> float:
+def computed_s(found: Prediction) -> float:
     """Return what an iteration computes [s]."""
-    return sum(prediction.breakdown_s[part] for part in ("forward", "backward", "update"))
+    return sum(found.breakdown_s[part] for part in ("forward", "backward", "update"))

@@ -20,11 +20,11 @@ from perfsim.methods import method_names
 from perfsim.planning.grid import Grid, axes_of
 from perfsim.planning.lane import EscapedError, Trace
 from perfsim.planning.lanes import Lanes
-from perfsim.planning.session import Session
 from perfsim.planning.sweep import Rows, Sweep, sweep
 from perfsim.planning.sweep_journal import resumed
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 
 BASE = {"model": "resnet50", "gpus": 16}
 

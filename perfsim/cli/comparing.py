@@ -54,10 +54,10 @@ def compare_command(
     ] = None,
 ) -> None:
     """Compare methods side by side: who is fastest, how sure that is, and where the time goes."""
-    from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.planning.compare import compare
     from perfsim.scenario import make_scenario
+    from perfsim.session import Session
 
     if csv is not None and out is not None and csv.resolve() == out.resolve():
         raise RequestError(f"--csv: {str(csv)!r} is the file of --out already.")
@@ -71,7 +71,7 @@ def compare_command(
                 methods,
                 options=options,
                 sort=sort,
-                catalog=Catalog(asked.profiles),
+                catalog=Session(asked.profiles),
                 tell=tell,
             )
     except RequestError as error:

@@ -13,13 +13,13 @@ __all__ = ["explain_command"]
 @like_predict
 def explain_command(asked: Asked, out: Path | None, json: bool) -> None:
     """Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."""
-    from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.methods import AUTO
     from perfsim.planning.explain import explain
     from perfsim.scenario import make_scenario
+    from perfsim.session import Session
 
-    catalog = Catalog(asked.profiles)
+    catalog = Session(asked.profiles)
     fields, notes = asked.fields()
     try:
         scenario = make_scenario(fields)

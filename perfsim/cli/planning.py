@@ -67,7 +67,7 @@ def plan_command(
     """Plan a training run: the cheapest and the fastest cluster and method that meet a target."""
     from perfsim.planning.capacity import plan
     from perfsim.planning.prices import find_prices
-    from perfsim.planning.session import Session
+    from perfsim.session import Session
 
     target = _target(dataset, epochs, epochs_of or [], deadline, budget)
     catalog = Session(asked.profiles)

@@ -28,11 +28,11 @@ def tune_command(
     ] = None,
 ) -> None:
     """Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."""
-    from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.methods import AUTO
     from perfsim.planning.tune import tune
     from perfsim.scenario import make_scenario
+    from perfsim.session import Session
 
     fields, notes = asked.fields()
     try:
@@ -42,7 +42,7 @@ def tune_command(
                 "--method: auto is no method to tune; `perfsim predict --method auto` ranks all,"
                 " then tune one."
             )
-        found = tune(scenario, over or (), Catalog(asked.profiles))
+        found = tune(scenario, over or (), Session(asked.profiles))
         found.notes[:0] = notes
     except RequestError as error:
         # What is wrong may stand in the file rather than in a flag.

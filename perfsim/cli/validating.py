@@ -44,7 +44,11 @@ Method: TypeAlias = Annotated[
 
 
 @validate.callback()
-def validate_shipped(
+@validate.command(
+    "measurements",
+    epilog="Example: perfsim validate measurements --measurements cases.csv --json",
+)
+def validate_cases(
     context: typer.Context,
     measurements: Measurements = None,
     cluster: Cluster = None,
@@ -55,8 +59,27 @@ def validate_shipped(
     json: Json = False,
 ) -> None:
     """Predict what others measured of whole training runs, and show the errors."""
-    if context.invoked_subcommand is None:
-        _validate(measurements, cluster, method, profiles, out, html, json)
+    if context.invoked_subcommand is not None:
+        return
+    from perfsim.session import Session
+    from perfsim.validate.measurements import validate_measurements
+
+    catalog = Session(profiles)
+    report = validate_measurements(measurements, catalog, cluster=cluster, method=method)
+
+    def show() -> None:
+        from perfsim.report.measurements import print_measurements
+
+        print_measurements(report)
+
+    if html is not None:
+        from perfsim.report.files import write_text
+        from perfsim.report.measurements_page import measurements_page
+
+        write_text(html, measurements_page(report), "--html")
+    answer(report.as_dict(), out, json, show)
+    if report.missed:
+        raise typer.Exit(OUTSIDE)
 
 
 @validate.command(
@@ -103,53 +126,6 @@ def validate_collectives(
 
     answer(report.as_dict(), out, json, show)
     if report.misses():
-        raise typer.Exit(OUTSIDE)
-
-
-@validate.command(
-    "measurements",
-    epilog="Example: perfsim validate measurements --measurements cases.csv --json",
-)
-def validate_cases(
-    measurements: Measurements = None,
-    cluster: Cluster = None,
-    method: Method = None,
-    profiles: Profiles = None,
-    out: Out = None,
-    html: Html = None,
-    json: Json = False,
-) -> None:
-    """Predict what others measured of whole training runs, and show the errors."""
-    _validate(measurements, cluster, method, profiles, out, html, json)
-
-
-def _validate(
-    measurements: Path | None,
-    cluster: str | None,
-    method: str | None,
-    profiles: str | None,
-    out: Path | None,
-    html: Path | None,
-    json: bool,
-) -> None:
-    from perfsim.catalog import Catalog
-    from perfsim.validate.measurements import validate_measurements
-
-    catalog = Catalog(profiles)
-    report = validate_measurements(measurements, catalog, cluster=cluster, method=method)
-
-    def show() -> None:
-        from perfsim.report.measurements import print_measurements
-
-        print_measurements(report)
-
-    if html is not None:
-        from perfsim.report.files import write_text
-        from perfsim.report.measurements_page import measurements_page
-
-        write_text(html, measurements_page(report), "--html")
-    answer(report.as_dict(), out, json, show)
-    if report.missed:
         raise typer.Exit(OUTSIDE)
 
 

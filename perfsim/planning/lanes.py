@@ -23,10 +23,10 @@ from perfsim.limits import TIME
 from perfsim.planning.grid import Axis, Grid, Value
 from perfsim.planning.lane import EscapedError, Lane, Trace
 from perfsim.planning.light import alone_s, figures
-from perfsim.planning.session import Session
 from perfsim.prediction import plans_of
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 from perfsim.simulate.settle import settled_periods
 from perfsim.units import parse_seconds
 

@@ -8,11 +8,11 @@ from typing import Any
 from perfsim.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.plan import Plan, run
-from perfsim.planning.session import Session
 from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.profile import Profile
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 from perfsim.whatif import mean_s
 
 __all__ = ["COLUMNS", "FULL", "Row", "alone_s", "figures", "full_row", "light_row"]
@@ -50,7 +50,7 @@ def light_row(fields: Mapping[str, Any], catalog: Session) -> Row:
 
     Examples
     --------
-    >>> from perfsim.planning.session import Session
+    >>> from perfsim.session import Session
     >>> light_row({"model": "resnet50", "gpus": 0}, Session())
     [None, None, None, None, '--gpus: 0 is not allowed: at least 1 is needed.']
     """

@@ -14,7 +14,7 @@ from perfsim.catalog import SUFFIXES, Catalog
 from perfsim.errors import RequestError
 from perfsim.planning.grid import Grid, axes_of
 from perfsim.planning.light import COLUMNS, FULL, Row, full_row, light_row
-from perfsim.planning.session import Session
+from perfsim.session import Session
 
 __all__ = ["SCHEMA", "Chunk", "Engine", "Rows", "Sweep", "Table", "serial", "sweep"]
 

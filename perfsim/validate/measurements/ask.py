@@ -56,13 +56,7 @@ def told_of(case: Case, rules: Sequence[Rule]) -> Told:
         return Told(case.role, case.reason or "its row says so", {})
     if is_single(case):
         return Told("calibration", COMPUTATION, {})
-    fields: dict[str, Any] = {}
-    exclude = calibrates = ""
-    for rule in rules:
-        if rule.fits(case):
-            rule.apply(case, fields)
-            exclude = rule.exclude or exclude
-            calibrates = rule.calibrates or calibrates
+    fields, exclude, calibrates = _ruled(case, rules)
     if case.seen_or_memory == "MEMORY":
         exclude = "recalled, never verified"
     if exclude:
@@ -70,6 +64,18 @@ def told_of(case: Case, rules: Sequence[Rule]) -> Told:
     if calibrates:
         return Told("calibration", f"calibrates {calibrates}", fields)
     return Told("test", "", fields)
+
+
+def _ruled(case: Case, rules: Sequence[Rule]) -> tuple[dict[str, Any], str, str]:
+    """Return the fields that the rules have of a case, why to leave it out, what it calibrates."""
+    fields: dict[str, Any] = {}
+    exclude = calibrates = ""
+    for rule in rules:
+        if rule.fits(case):
+            rule.apply(case, fields)
+            exclude = rule.exclude or exclude
+            calibrates = rule.calibrates or calibrates
+    return fields, exclude, calibrates
 
 
 def singles_of(cases: Sequence[Case], rules: Sequence[Rule]) -> Singles:
@@ -167,13 +173,9 @@ def _ratio(case: Case, rules: Sequence[Rule], catalog: Catalog) -> float | None:
     role, reason, told = told_of(case, rules)
     if role != "calibration" or not reason.startswith(COMPUTATION):
         return None
-    if not case.scenario:
-        told = {}
-        for rule in rules:
-            if rule.fits(case):
-                rule.apply(case, told)
+    fields = told if case.scenario else _ruled(case, rules)[0]
     try:
-        return _measured_over_predicted(case, nested(told, catalog), catalog)
+        return _measured_over_predicted(case, nested(fields, catalog), catalog)
     except RequestError:
         return None
 

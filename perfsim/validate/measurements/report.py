@@ -14,6 +14,7 @@ from perfsim.catalog import Catalog
 from perfsim.errors import RequestError, unknown
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario
+from perfsim.session import Session
 from perfsim.uncertainty import NONE, Moves, Uncertainty, of_ratio, uncertainties
 from perfsim.validate.measurements.answer import PHASES, RATIOS, answer
 from perfsim.validate.measurements.ask import Asked, ask, singles_of
@@ -185,7 +186,7 @@ def validate_measurements(
     RequestError
         If no rules ship, or no case is on the cluster or of the method that is asked for.
     """
-    catalog = catalog or Catalog()
+    catalog = catalog or Session()
     cases = cases_of(path, catalog)
     beside = catalog.beside("measurements", "", MAP)
     if beside is None:
