@@ -51,6 +51,17 @@ def test_hours_and_money_by_hand() -> None:
     assert one.cost == pytest.approx(16 * seconds / 3600 * 2.0)
 
 
+def test_energy_is_that_of_the_power_given() -> None:
+    both = [*scenarios(16), *scenarios(4)]
+    made = plan(both, Target(1_281_167, 90, gpu_power_w=250.0), prices(), Catalog())
+    for one in made.choices:
+        assert one.energy_kwh == pytest.approx(one.gpu_hours * 0.25)
+    assert made.to_dict()["rows"][0]["energy_kwh"] == made.choices[0].energy_kwh
+    assert "in one node" in made.choices[1].words and "10gbe" in made.choices[0].words
+    silent = plan(both, Target(1_281_167, 90), prices(), Catalog())
+    assert {one.energy_kwh for one in silent.choices} == {None}
+
+
 def test_epochs_of_one_method_are_its_own() -> None:
     both = [*scenarios(16), *scenarios(16, method="topk")]
     made = plan(both, Target(1000_000, 90, {"topk": 180}), Prices("", (), Path()), Catalog())
@@ -168,7 +179,14 @@ def test_the_command_plans_with_prices(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--budget", "500usd"], ["--deadline", "1min"], ["--deadline", "24"], ["--counts", "64..8"]],
+    [
+        ["--budget", "500usd"],
+        ["--gpu-power", "250"],
+        ["--gpu-power", "0W"],
+        ["--deadline", "1min"],
+        ["--deadline", "24"],
+        ["--counts", "64..8"],
+    ],
 )
 def test_wrong_requests_are_one_sentence(
     wrong: list[str], capsys: pytest.CaptureFixture[str]

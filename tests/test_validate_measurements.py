@@ -53,6 +53,14 @@ def test_cases_calibrate_test_or_say_why_not(table: Path) -> None:
     assert reasons["t-6"] == "metric train_time_h is not one that a prediction states"
 
 
+def test_limits_hold_for_whole_groups_only(table: Path) -> None:
+    assert [miss.group for miss in validate_measurements(table).missed][:1] == [
+        "all whole iterations"
+    ]
+    part = validate_measurements(table, method="ssgd")
+    assert len(part.rows) == 1 and part.missed == []
+
+
 def test_the_sources_own_rate_fixes_computation(table: Path) -> None:
     fields = {
         "model": "resnet50",

@@ -59,6 +59,10 @@ def plan_command(
     gpu_types: Names = None,
     nets: Names = None,
     methods: Names = None,
+    gpu_power: Annotated[
+        str | None,
+        typer.Option(metavar="POWER", help="What one GPU takes in training: 250W; for the energy."),
+    ] = None,
     prices: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Your prices (copy of profiles/prices.toml)."),
@@ -69,7 +73,7 @@ def plan_command(
     from perfsim.planning.prices import find_prices
     from perfsim.session import Session
 
-    target = _target(dataset, epochs, epochs_of or [], deadline, budget)
+    target = _target(dataset, epochs, epochs_of or [], deadline, budget, gpu_power)
     catalog = Session(asked.profiles)
     given = {"counts": counts, "gpu_types": gpu_types, "nets": nets, "methods": methods}
     if counts is None and asked.flags.get("gpus") is None:
@@ -96,15 +100,27 @@ def _answer(found: Plan, out: Path | None, json: bool) -> None:
 
 
 def _target(
-    dataset: str, epochs: str, epochs_of: list[str], deadline: str | None, budget: str | None
+    dataset: str,
+    epochs: str,
+    epochs_of: list[str],
+    deadline: str | None,
+    budget: str | None,
+    gpu_power: str | None,
 ) -> Target:
-    from perfsim.planning.target import Target, parse_budget, parse_epochs, parse_samples
+    from perfsim.planning.target import (
+        Target,
+        parse_budget,
+        parse_epochs,
+        parse_power,
+        parse_samples,
+    )
     from perfsim.units import parse_seconds
 
     every, single = parse_epochs(epochs, epochs_of)
     amount, currency = parse_budget(budget) if budget else (None, "")
     limit_s = parse_seconds(deadline, "--deadline") if deadline else None
-    return Target(parse_samples(dataset), every, single, limit_s, amount, currency)
+    power_w = parse_power(gpu_power) if gpu_power else None
+    return Target(parse_samples(dataset), every, single, limit_s, amount, currency, power_w)
 
 
 def _scenarios(asked: Asked, given: dict[str, str | None]) -> list[Any]:

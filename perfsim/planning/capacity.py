@@ -29,6 +29,12 @@ class Choice:
     seconds: float
     interval_s: tuple[float, float]
     cost: float | None
+    power_w: float | None = None
+
+    @property
+    def energy_kwh(self) -> float | None:
+        """What the GPUs take in all, None where no power was given [kWh]."""
+        return None if self.power_w is None else self.gpu_hours * self.power_w / 1000.0
 
     @property
     def scenario(self) -> dict[str, Any]:
@@ -49,7 +55,8 @@ class Choice:
     def words(self) -> str:
         """Return cluster and method in words."""
         told = self.scenario
-        return f"{told['method']} on {told['gpus']} {told['gpu']} over {told['net']}"
+        where = "in one node" if told["nodes"] == 1 else f"over {told['net']}"
+        return f"{told['method']} on {told['gpus']} {told['gpu']} {where}"
 
     def excess(self, target: Target) -> float:
         """Return how many times over its limits it is, the worse of the two; up to 1 meets them."""
@@ -71,6 +78,7 @@ class Choice:
             "hours_high": high / HOUR_S,
             "gpu_hours": self.gpu_hours,
             "cost": self.cost,
+            "energy_kwh": self.energy_kwh,
             "epochs": target.epochs_of.get(str(told["method"]), target.epochs),
             "iteration_s": self.prediction.iteration_s,
             "scaling_efficiency": self.prediction.scaling_efficiency,
@@ -119,8 +127,15 @@ class Plan:
             "Time an epoch, not convergence: every method is given the same epochs unless"
             " --epochs-of says otherwise, and a larger global batch may need more of them.",
             "Of memory, weights, gradients, the optimizer's and the method's are counted, no"
-            " activations; energy is not: no GPU's power is known here.",
+            " activations.",
         ]
+        if self.target.gpu_power_w is None:
+            told.append("No GPU's power is known here: give it (--gpu-power 250W) for the energy.")
+        else:
+            told.append(
+                f"Energy is that of the GPUs at {self.target.gpu_power_w:g} W each, as given;"
+                " hosts, network and cooling are not in it."
+            )
         if not any(one.cost is not None for one in self.choices):
             told.append("No price is known: least is counted in GPU hours.")
         else:
@@ -145,6 +160,7 @@ class Plan:
                 "deadline_s": target.deadline_s,
                 "budget": target.budget,
                 "currency": self.prices.currency,
+                "gpu_power_w": target.gpu_power_w,
             },
             "fastest": self.fastest.row(target),
             "cheapest": self.cheapest.row(target),
@@ -242,7 +258,13 @@ def _choice(found: Prediction, target: Target, prices: Prices) -> Choice:
     low, high = (iterations * end for end in found.iteration_s_interval)
     price = prices.of(str(found.scenario["gpu"]), str(found.scenario["net"]))
     hours = int(found.scenario["gpus"]) * seconds / HOUR_S
-    return Choice(found, seconds, (low, high), price.per_gpu_hour * hours if price else None)
+    return Choice(
+        found,
+        seconds,
+        (low, high),
+        price.per_gpu_hour * hours if price else None,
+        target.gpu_power_w,
+    )
 
 
 def _nothing_meets(made: Plan) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from perfsim.errors import RequestError, nearest
 from perfsim.limits import shown
 
-__all__ = ["DATASETS", "Target", "parse_budget", "parse_epochs", "parse_samples"]
+__all__ = ["DATASETS", "Target", "parse_budget", "parse_epochs", "parse_power", "parse_samples"]
 
 DATASETS = {
     "imagenet": (1_281_167, "ILSVRC2012 training set, Russakovsky et al. 2015, arXiv 1409.0575"),
@@ -20,6 +20,7 @@ DATASETS = {
 """Samples of a training set, and where the number stands."""
 
 _SAMPLES = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*samples\s*")
+_POWER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(kW|W)\s*")
 _MONEY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]{3})\s*")
 
 
@@ -27,7 +28,8 @@ _MONEY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]{3})\s*")
 class Target:
     """A run of so many epochs over so many samples, and its limits (None: none).
 
-    ``epochs`` hold for every method that ``epochs_of`` does not name.
+    ``epochs`` hold for every method that ``epochs_of`` does not name. ``gpu_power_w`` is what one
+    GPU takes while it trains [W].
     """
 
     samples: int
@@ -36,6 +38,7 @@ class Target:
     deadline_s: float | None = None
     budget: float | None = None
     currency: str = ""
+    gpu_power_w: float | None = None
 
     def samples_of(self, method: str) -> float:
         """Return how many samples a method trains on, over all epochs."""
@@ -121,3 +124,22 @@ def parse_budget(text: str) -> tuple[float, str]:
             f"--budget: {shown(text)} is not an amount with its currency, as 500usd."
         )
     return float(match[1]), match[2].lower()
+
+
+def parse_power(text: str) -> float:
+    """Return a power [W].
+
+    Raises
+    ------
+    RequestError
+        If it is no power above zero with its unit.
+
+    Examples
+    --------
+    >>> parse_power("250W"), parse_power("0.7 kW")
+    (250.0, 700.0)
+    """
+    match = _POWER.fullmatch(text)
+    if match is None or float(match[1]) <= 0:
+        raise RequestError(f"--gpu-power: {shown(text)} is not a power with its unit, as 250W.")
+    return float(match[1]) * (1000.0 if match[2] == "kW" else 1.0)

@@ -121,8 +121,9 @@ def _names(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
     advised = (asked, asked_s)
     if at_hand and at_hand[0][1] < asked_s / (1.0 + FLAT):
         advised = at_hand[0]
+    fastest = (at_hand or curve)[0]
     return Tuned(
-        knob, asked, asked_s, curve, *curve[0], *advised, None, None, refused=refused, needs=needs
+        knob, asked, asked_s, curve, *fastest, *advised, None, None, refused=refused, needs=needs
     )
 
 

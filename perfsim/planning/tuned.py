@@ -25,7 +25,7 @@ class Tuned:
     knob : what it is
     asked, asked_s : its value in the scenario, and the iteration then [s]
     curve : (value, iteration [s]), by value; names fastest first
-    fastest, fastest_s : the value with the shortest iteration
+    fastest, fastest_s : the value with the shortest iteration, of names those that need nothing
     advised, advised_s : the same; where the value changes convergence, the gentlest value whose
         iteration is within 1 % of the shortest
     low, high : ends of the range around the fastest that is within 1 %; None for names
@@ -57,9 +57,18 @@ class Tuned:
 
     @property
     def as_good(self) -> list[Value]:
-        """The values tried whose iteration is within 1 % of the shortest."""
+        """The values at hand whose iteration is within 1 % of the shortest."""
         limit_s = self.fastest_s * (1.0 + FLAT)
-        return [value for value, seconds in self.curve if seconds <= limit_s]
+        return [
+            value
+            for value, seconds in self.curve
+            if seconds <= limit_s and str(value) not in self.needs
+        ]
+
+    @property
+    def faster_elsewhere(self) -> list[tuple[Value, float]]:
+        """The values that would be faster, had the cluster or the program what they need."""
+        return [one for one in self.curve if str(one[0]) in self.needs and one[1] < self.fastest_s]
 
     @property
     def idle(self) -> bool:

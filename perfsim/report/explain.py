@@ -172,6 +172,8 @@ def break_even_words(found: BreakEven, method: str) -> list[str]:
     low, high = _place(found, found.low), _place(found, found.high)
     if not found.crossings:
         if found.wins is None:
+            if method == "ssgd":
+                return [f"{what}: none; this is the S-SGD that it would be compared with."]
             return [f"{what}: none; {method} takes as long as S-SGD from {low} to {high}."]
         word = "faster" if found.wins else "slower"
         return [f"{what}: none; {method} is {word} than S-SGD all the way from {low} to {high}."]

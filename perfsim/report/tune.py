@@ -60,6 +60,11 @@ def sentences(one: Tuned) -> list[str]:
     if one.idle:
         return [f"It makes no difference here ({asked})."]
     found = [f"Fastest: {shown(one, one.fastest)}, {format_seconds(one.fastest_s)}; {asked}."]
+    for value, seconds in one.faster_elsewhere[:1]:
+        found.append(
+            f"{shown(one, value)} would take {format_seconds(seconds)}; it needs"
+            f" {one.needs[str(value)]}."
+        )
     if one.at_end:
         found[0] += " The fastest is the end of what was looked at."
     if one.knob.why:
