@@ -12,7 +12,7 @@ import pytest
 from installation import CHECKOUT, run
 
 PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
-DATA = {".csv", ".toml", ".md"}
+DATA = {".csv", ".toml", ".md", ".txt"}
 
 
 def test_every_package_is_listed() -> None:
