@@ -1,5 +1,7 @@
-"""Answers the questions of scenarios/: ``python tests/gallery.py`` stores what each command prints
-in scenarios/outputs/ and writes the gallery in scenarios/README.md; a test fails on drift.
+"""Answers the questions of scenarios/, in one go: ``python tests/gallery.py``.
+
+What each command prints is stored in scenarios/outputs/, and the gallery in scenarios/README.md is
+written from what it found; a test fails on drift.
 """
 
 from __future__ import annotations

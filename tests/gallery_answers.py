@@ -39,9 +39,9 @@ def which_method_1gbe(asked: Any) -> str:
     return (
         f"{found['winner']}, {listed(found['undecided'])}: they cannot be told apart, and take"
         f" {time(first)} to {time(last)} where S-SGD takes {time(by['ssgd'])}. {len(faster)} of"
-        f" {len(by) - 1} methods beat S-SGD, all of which change what is learnt; of those that learn"
-        f" as S-SGD none can be told apart from it (the fastest, {found['same_learning']}, takes"
-        f" {time(same)})."
+        f" {len(by) - 1} methods beat S-SGD, all of which change what is learnt; of those that"
+        f" learn as S-SGD none can be told apart from it (the fastest, {found['same_learning']},"
+        f" takes {time(same)})."
     )
 
 
@@ -249,8 +249,8 @@ def mgwfbp_or_ddp(asked: Any) -> str:
     ]
     return (
         f"Either: DDP's buckets take {time(by['ssgd'])}, MG-WFBP's {time(by['mgwfbp'])}, which"
-        " cannot be told apart; both beat one message a tensor (wfbp) and one buffer (bsp). Measured, and"
-        f" what the prediction is off by: {', '.join(told)}, in the predicted order."
+        " cannot be told apart; both beat one message a tensor (wfbp) and one buffer (bsp)."
+        f" Measured, and what the prediction is off by: {', '.join(told)}, in the predicted order."
     )
 
 
@@ -308,8 +308,8 @@ def ring_or_tree_1024(asked: Any) -> str:
     assert all(of[gpus, "auto"] <= min(of[gpus, "ring"], of[gpus, "tree"]) for gpus in counts)
     return (
         f"Ring up to {counts[2]} GPUs ({of[256, 'tree'] / of[256, 'ring']:.1f} times as fast"
-        f" there), tree at {counts[3]} ({of[1024, 'ring'] / of[1024, 'tree']:.1f} times). NCCL's choice by"
-        " message (auto) is at least as good as either at every count."
+        f" there), tree at {counts[3]} ({of[1024, 'ring'] / of[1024, 'tree']:.1f} times). NCCL's"
+        " choice by message (auto) is at least as good as either at every count."
     )
 
 

@@ -10,11 +10,11 @@ from itertools import groupby
 from typing import Any
 
 from bars import LEGEND, Row, chart, parts_of
+from gallery_found import measured_s
 
 from perfsim.report.explain import WORDS
 from perfsim.report.terminal import interval_words
 from perfsim.units import format_seconds
-from perfsim.validate.measurements.case import Case
 
 FIRST = 8
 """Methods of a long comparison that are drawn, with S-SGD and the last."""
@@ -159,9 +159,7 @@ def tuned(asked: Any) -> str:
 def planned(asked: Any) -> str:
     """Return what meets the target with as few GPUs as possible, by network and method."""
     rows: dict[tuple[str, str], Row] = {}
-    for one in sorted(
-        asked.found["rows"], key=lambda row: (row["net"], row["method"], row["gpus"])
-    ):
+    for one in sorted(asked.found["rows"], key=lambda row: row["gpus"]):
         if one["surely_in_time"]:
             cells = (
                 f"{one['net']} {one['method']}",
@@ -172,35 +170,23 @@ def planned(asked: Any) -> str:
             )
             rows.setdefault((one["net"], one["method"]), Row(cells, [("#", one["hours"])]))
     head = ["least GPUs surely in time", "GPUs", "hours", "90 % interval", "GPU h"]
-    return chart(head, [list(rows.values())])
+    return chart(head, [[rows[key] for key in sorted(rows)]])
 
 
 def validated(asked: Any) -> str:
     """Return the errors by method and number of GPUs."""
-    groups = []
-    named = [("all", [asked.found["all"] | {"name": "all"}])]
-    named += [
-        (by, [one for one in asked.found["groups"] if one["by"] == by])
-        for by in ("method", "scale")
-    ]
-    for _, several in named:
-        groups.append(
-            [
-                Row(
-                    (
-                        one["name"],
-                        str(one["count"]),
-                        f"{one['median']:.1%}",
-                        f"{one['p90']:.1%}",
-                        f"{one['coverage']:.0%}",
-                    ),
-                    (("#", one["median"]), ("-", one["p90"] - one["median"])),
-                )
-                for one in several
-            ]
-        )
+    found = asked.found
+    groups = [[found["all"] | {"name": "all"}]]
+    groups += [[one for one in found["groups"] if one["by"] == by] for by in ("method", "scale")]
     head = ["error of the time", "rows", "median", "90th perc.", "in interval"]
-    return chart(head, groups, ["# median, - up to the 90th percentile"])
+    bars = [[_wrong(one) for one in several] for several in groups]
+    return chart(head, bars, ["# median, - up to the 90th percentile"])
+
+
+def _wrong(one: Mapping[str, Any]) -> Row:
+    shares = f"{one['median']:.1%}", f"{one['p90']:.1%}", f"{one['coverage']:.0%}"
+    parts = (("#", one["median"]), ("-", one["p90"] - one["median"]))
+    return Row((one["name"], str(one["count"]), *shares), parts)
 
 
 DRAWN: Mapping[str, Callable[[Any], str]] = {
@@ -228,9 +214,3 @@ def _beside(name: str, row: Mapping[str, Any], asked: Any) -> tuple[str, ...]:
     case = asked.measured.get(name)
     rate, seconds = float(row["samples_per_s"]), float(row["iteration_s"])
     return ("" if case is None else format_seconds(measured_s(case, rate * seconds)),)
-
-
-def measured_s(case: Case, samples: float) -> float:
-    """Return a published iteration [s]; ``samples`` are those of an iteration."""
-    assert case.metric in ("iteration_s", "throughput"), case.metric
-    return case.value if case.metric == "iteration_s" else samples / case.value
