@@ -25,6 +25,7 @@ import gallery_pictures
 
 from perfsim.catalog import Catalog
 from perfsim.cli.main import code
+from perfsim.report.scenarios import command_lines
 from perfsim.scenario import read_file
 from perfsim.session import Session
 from perfsim.validate.measurements.case import Case
@@ -138,7 +139,7 @@ def run(command: str, folder: Path) -> tuple[str, Any]:
 def gallery() -> str:
     """Return the generated part of scenarios/README.md."""
     found = answered()
-    lines = []
+    lines = [*contents(), ""]
     for section, names in SECTIONS.items():
         lines += [f"## {section}", ""]
         for name in names:
@@ -156,7 +157,7 @@ def entry(asked: Asked) -> list[str]:
         prose(answer),
         "",
         "```sh",
-        folded(asked.command),
+        "\n".join(command_lines(asked.command)),
         "```",
         "",
         "```text",
@@ -176,15 +177,16 @@ def prose(text: str) -> str:
     return fill(spaced, 100, break_on_hyphens=False, break_long_words=False).replace("\u00a0", " ")
 
 
-def folded(command: str) -> str:
-    """Return a command in lines of 80 columns, each flag on one line with its value."""
-    lines = [""]
-    for part in re.split(r" (?=--)", command):
-        if lines[-1] and len(lines[-1]) + len(part) > 77:
-            lines.append(f"    {part}")
-        else:
-            lines[-1] = f"{lines[-1]} {part}".lstrip() if len(lines) == 1 else f"{lines[-1]} {part}"
-    return " \\\n".join(lines)
+def contents() -> list[str]:
+    """Return the questions as links to where they are answered."""
+    lines = []
+    for section, names in SECTIONS.items():
+        lines += [f"- {section}"]
+        for name in names:
+            asked = answered()[name].question
+            anchor = re.sub(r"[^\w -]", "", asked.lower()).replace(" ", "-")
+            lines.append(f"  - [{asked}](#{anchor})")
+    return lines
 
 
 def generated() -> str:

@@ -10,9 +10,13 @@ import gallery_answers
 import pytest
 from bars import Row, bar, chart
 
+from perfsim.catalog import Catalog
 from perfsim.cli.main import code
 from perfsim.planning.grid import axes_of
+from perfsim.prediction import predict
+from perfsim.report.scenarios import command_lines
 from perfsim.scenario import make_scenario
+from perfsim.session import Session
 
 QUESTIONS = gallery.questions()
 ANEW = "run python tests/gallery.py"
@@ -73,10 +77,23 @@ def test_pictures_and_commands_are_80_columns_wide_at_most() -> None:
         assert not inside or len(line) <= 80, line
 
 
-def test_a_folded_command_is_the_command() -> None:
+def test_a_command_in_lines_is_the_command_for_a_shell() -> None:
     for file in QUESTIONS.values():
-        folded = gallery.folded(file["command"])
-        assert folded.replace("\\\n", "").split() == file["command"].split()
+        lines = command_lines(file["command"])
+        assert "\n".join(lines).replace("\\\n", "").split() == file["command"].split()
+        assert all(line.endswith(" \\") for line in lines[:-1])
+
+
+def test_every_scenario_of_a_question_can_be_predicted_by_itself() -> None:
+    session = Session()
+    for name, file in QUESTIONS.items():
+        assert predict(make_scenario(file["scenario"], name), session).iteration_s > 0
+
+
+def test_the_settings_of_every_paper_are_told() -> None:
+    told = gallery.README.read_text(encoding="utf-8").split("<!-- end: gallery -->")[1]
+    others = set(Catalog().scenarios()) - set(QUESTIONS)
+    assert {name for name in others if "_".join(name.split("_")[:2]) not in told} == set()
 
 
 def test_a_bar_by_hand() -> None:
@@ -107,8 +124,9 @@ def test_list_shows_the_questions_first_in_80_columns(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("name", ["which_method_1gbe", "what_if_uneven_nodes", "which_kfac_64"])
 def test_show_tells_question_and_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert code(["show", "scenario", name]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = capsys.readouterr().out
     file = QUESTIONS[name]
-    assert f"question: {file['question']} command: {file['command']}" in printed
+    assert printed.startswith(file["question"])
+    assert file["command"] in " ".join(printed.replace("\\\n", "").split())
     assert ("3, 5" in printed) == (name == "what_if_uneven_nodes")
     assert ("spd-016" in printed) == (name == "which_kfac_64")

@@ -68,6 +68,19 @@ def test_the_installed_command_predicts_in_an_empty_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_installed_command_answers_a_question_of_the_gallery(
+    installed: Path, tmp_path: Path
+) -> None:
+    name = "what_if_uneven_nodes"
+    found = json.loads(
+        run(installed / "perfsim", "show", "scenario", name, "--json", folder=tmp_path)
+    )
+    printed = run(installed / "perfsim", *found["command"].split()[1:], folder=tmp_path)
+    stored = CHECKOUT / "scenarios" / "outputs" / f"{name}.txt"
+    assert [line.rstrip() for line in printed.splitlines()] == stored.read_text().splitlines()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_launcher_is_the_command() -> None:
     told = [
         run(sys.executable, *launch, "--help", folder=CHECKOUT)
