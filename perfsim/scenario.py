@@ -28,6 +28,9 @@ __all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
 
 SCHEMA = "perfsim/scenario/1"
 KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
+ASKED = ("question", "command")
+"""What a scenario of the gallery has besides: what a user asks, and the command that answers; and
+``measured``, rows of the answer beside ids of ``perfsim list measurements``."""
 DEFAULT_INTRA_NET = "pcie3"
 MOST = {"jitter": MOST_JITTER, "background": 0.99}
 MOST_FOLLOWED = 16_384
@@ -224,7 +227,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, sweep, ... if any).
+    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, question, sweep, ...).
 
     Raises
     ------
@@ -238,7 +241,22 @@ def read_file(path: Path) -> dict[str, Any]:
         )
     if not isinstance(data.get("scenario"), dict):
         raise DataError("has no [scenario] table", path=path)
+    allowed = (*KEYS, *ASKED, "measured")
     for key in data:
-        if key not in KEYS:
-            raise DataError(f"has unknown key {key!r}; allowed: {', '.join(KEYS)}", path=path)
+        if key not in allowed:
+            raise DataError(f"has unknown key {key!r}; allowed: {', '.join(allowed)}", path=path)
+    _check_asked(data, path)
     return data
+
+
+def _check_asked(data: Mapping[str, Any], path: Path) -> None:
+    for key in ASKED:
+        if key in data and not isinstance(data[key], str):
+            raise DataError(f"{key} is not a text", path=path)
+    if ("question" in data) != ("command" in data):
+        raise DataError("needs a question and a command, or neither", path=path)
+    if not data.get("command", "perfsim ").startswith("perfsim "):
+        raise DataError(f"command {shown(data['command'])} is not perfsim's", path=path)
+    measured = data.get("measured", {})
+    if not isinstance(measured, dict) or not all(isinstance(i, str) for i in measured.values()):
+        raise DataError("measured is not a table of rows and ids of measurements", path=path)

@@ -10,6 +10,7 @@ from typing import Any
 
 import leave_one_out
 import published
+from bars import bar, parts_of
 
 from perfsim.calibrate.sources import read_clusters
 from perfsim.catalog import Catalog, shipped
@@ -46,15 +47,8 @@ def picture() -> str:
         }
         longest = max(one.iteration_s for one in found.values())
         for method, one in found.items():
-            parts = one.breakdown_s
-            compute_s = parts["forward"] + parts["backward"] + parts["update"] + parts["other"]
-            marks = (("#", compute_s), ("+", parts["compression"]))
-            marks += (("-", parts["communication_exposed"]),)
-            ends, bar = 0.0, ""
-            for mark, seconds in marks:
-                ends += seconds
-                bar += mark * (round(BAR * ends / longest) - len(bar))
-            lines.append(f"{net:6} {method:9}{one.iteration_s * 1e3:8.0f} ms  {bar}")
+            drawn = bar(parts_of(one.breakdown_s), longest, BAR)
+            lines.append(f"{net:6} {method:9}{one.iteration_s * 1e3:8.0f} ms  {drawn}")
         lines.append("")
     return block("\n".join(lines).rstrip())
 

@@ -12,7 +12,7 @@ import pytest
 from installation import CHECKOUT, run
 
 PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
-DATA = {".csv", ".toml", ".md"}
+DATA = {".csv", ".toml", ".md", ".txt"}
 
 
 def test_every_package_is_listed() -> None:
@@ -65,6 +65,19 @@ def test_the_installed_command_predicts_in_an_empty_folder(
     assert next(iter(prediction)) == "schema"
     assert prediction["schema"] == "perfsim/prediction/1"
     assert prediction["iteration_s"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_installed_command_answers_a_question_of_the_gallery(
+    installed: Path, tmp_path: Path
+) -> None:
+    name = "what_if_uneven_nodes"
+    found = json.loads(
+        run(installed / "perfsim", "show", "scenario", name, "--json", folder=tmp_path)
+    )
+    printed = run(installed / "perfsim", *found["command"].split()[1:], folder=tmp_path)
+    stored = CHECKOUT / "scenarios" / "outputs" / f"{name}.txt"
+    assert [line.rstrip() for line in printed.splitlines()] == stored.read_text().splitlines()
     assert list(tmp_path.iterdir()) == []
 
 

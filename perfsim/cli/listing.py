@@ -43,6 +43,10 @@ def list_things(
         from perfsim.report.files import json_text
 
         typer.echo(json_text({"schema": "perfsim/list/1", "kind": kind, "rows": found}))
+    elif kind == "scenarios":
+        from perfsim.report.scenarios import print_scenarios
+
+        print_scenarios(found)
     else:
         from perfsim.report.terminal import print_rows
 

@@ -58,6 +58,10 @@ def show_thing(
         from perfsim.report.method import print_method
 
         print_method(found)
+    elif kind == "scenario":
+        from perfsim.report.scenarios import print_scenario
+
+        print_scenario(found)
     else:
         from perfsim.report.terminal import print_description
 

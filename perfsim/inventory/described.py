@@ -121,10 +121,15 @@ def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
         except RequestError as error:
             raise RequestError(f"{name}: {error}") from None
     claims = [claim.as_dict() for claim in claims_of(name, catalog)]
+    told = ("question", "command", "title", "source", "notes")
+    varied = [{"field": name, "values": values} for name, values in data.get("sweep", {}).items()]
+    measured = [{"row": row, "measurement": one} for row, one in data.get("measured", {}).items()]
     return {
         "name": name,
-        **{key: data[key] for key in ("title", "source", "notes") if key in data},
+        **{key: data[key] for key in told if key in data},
         "scenario": scenario.model_dump(exclude_none=True, mode="json"),
+        **({"varied": varied} if varied else {}),
+        **({"measured": measured} if measured else {}),
         **({"claims": claims} if claims else {}),
     }
 

@@ -142,10 +142,12 @@ def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
 def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
     from perfsim.scenario import read_file
 
-    return [
-        {"scenario": name, "title": read_file(path).get("title", "")}
-        for name, path in catalog.scenarios().items()
+    files = {name: read_file(path) for name, path in catalog.scenarios().items()}
+    found = [
+        {"scenario": name, **{key: file.get(key, "") for key in ("title", "question", "command")}}
+        for name, file in files.items()
     ]
+    return sorted(found, key=lambda row: not row["question"])
 
 
 def _measurements(catalog: Catalog) -> list[dict[str, Any]]:

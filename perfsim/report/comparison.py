@@ -8,7 +8,7 @@ from typing import Any
 from perfsim.planning.compare import Comparison
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT
-from perfsim.report.terminal import cluster_words, print_lines
+from perfsim.report.terminal import cluster_words, interval_words, print_lines
 from perfsim.units import format_seconds
 
 __all__ = ["print_comparison"]
@@ -75,24 +75,9 @@ def _line(one: Prediction, standing: Mapping[str, Any]) -> str:
     comp, kern, wait = (f"{100 * share:.0f}" for share in shares)
     return (
         f"{standing['rank']:>2} {name:15}{format_seconds(one.iteration_s):>9}"
-        f" {_interval(low, high):>18} {one.speedup:>7.2f} {following:>8}"
+        f" {interval_words(low, high):>18} {one.speedup:>7.2f} {following:>8}"
         f" {comp:>5} {kern:>4} {wait:>4}"
     ).rstrip()
-
-
-def _interval(low: float, high: float) -> str:
-    """Return an interval in three digits, the unit once where it is the same.
-
-    Examples
-    --------
-    >>> _interval(0.09356, 0.3257), _interval(0.8072, 1.8)
-    ('93.6 to 326 ms', '807 ms to 1.8 s')
-    """
-    if low >= high:
-        return "not known"
-    value, unit = format_seconds(low, 3).split()
-    upper = format_seconds(high, 3)
-    return f"{value} to {upper}" if upper.endswith(f" {unit}") else f"{value} {unit} to {upper}"
 
 
 def _print_left_out(comparison: Comparison) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from perfsim.errors import RequestError
 from perfsim.files import write_text
 from perfsim.planning.sweep import Table
-from perfsim.report.terminal import print_lines, print_rows
+from perfsim.report.terminal import interval_words, print_lines, print_rows
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["FORMATS", "check_format", "csv_text", "jsonl_text", "print_sweep", "write_sweep"]
@@ -162,10 +162,17 @@ def _shown(fields: list[str], record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{field.removeprefix("options."): record[field] for field in fields},
         "iteration": format_seconds(record["iteration_s"]) if known else "-",
+        **({"90 % interval": _interval(record)} if "iteration_s_low" in record else {}),
         "samples/s": f"{record['samples_per_s']:,.0f}" if known else "-",
         "efficiency": f"{record['scaling_efficiency']:.1%}" if known else "-",
         "sent a GPU": format_bytes(record["sent_bytes_per_gpu"]) if known else "-",
     }
+
+
+def _interval(record: Mapping[str, Any]) -> str:
+    if record["reason"]:
+        return "-"
+    return interval_words(record["iteration_s_low"], record["iteration_s_high"])
 
 
 def _rows(count: int) -> str:

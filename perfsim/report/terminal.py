@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cluster_words",
+    "interval_words",
     "print_description",
     "print_lines",
     "print_prediction",
@@ -106,6 +107,21 @@ def cluster_words(scenario: Mapping[str, Any]) -> str:
         f"{scenario['gpus']} x {scenario['gpu']} ({nodes} GPUs), {scenario['net']} between nodes,"
         f" {scenario['intra_net']} inside"
     )
+
+
+def interval_words(low: float, high: float) -> str:
+    """Return an interval in three digits, the unit once where it is the same.
+
+    Examples
+    --------
+    >>> interval_words(0.09356, 0.3257), interval_words(0.8072, 1.8)
+    ('93.6 to 326 ms', '807 ms to 1.8 s')
+    """
+    if low >= high:
+        return "not known"
+    value, unit = format_seconds(low, 3).split()
+    upper = format_seconds(high, 3)
+    return f"{value} to {upper}" if upper.endswith(f" {unit}") else f"{value} {unit} to {upper}"
 
 
 def _answer(prediction: Prediction) -> list[str]:

@@ -1,0 +1,70 @@
+"""What answers and pictures of the gallery read off what a command found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfsim.units import format_seconds
+from perfsim.validate.measurements.case import Case
+
+
+def methods(asked: Any) -> dict[str, Mapping[str, Any]]:
+    """Return a comparison's rows by method."""
+    return {row["scenario"]["method"]: row for row in asked.found["rows"]}
+
+
+def against(found: Mapping[str, Any], method: str) -> str:
+    """Return whether a method is faster or slower than S-SGD, or cannot be told apart."""
+    [told] = [row["against_ssgd"] for row in found["standings"] if row["method"] == method]
+    return str(told)
+
+
+def measured(asked: Any, row: Mapping[str, Any], name: str) -> float:
+    """Return what was published of a row [s]."""
+    return measured_s(asked.measured[name], row["samples_per_s"] * row["iteration_s"])
+
+
+def seconds(row: Mapping[str, str]) -> float:
+    """Return the iteration of a sweep's row [s]."""
+    return float(row["iteration_s"])
+
+
+def rate(row: Mapping[str, str]) -> float:
+    """Return the samples a second of a sweep's row."""
+    return float(row["samples_per_s"])
+
+
+def overlap(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Say whether the intervals of two rows' rates overlap."""
+    ends = []
+    for row in (one, other):
+        samples = rate(row) * seconds(row)
+        ends.append([samples / float(row[f"iteration_s_{end}"]) for end in ("high", "low")])
+    return ends[0][0] < ends[1][1] and ends[1][0] < ends[0][1]
+
+
+def time(row: Mapping[str, Any]) -> str:
+    """Return an iteration in three digits."""
+    return format_seconds(row["iteration_s"], 3)
+
+
+def ratio(slow: Mapping[str, Any], fast: Mapping[str, Any]) -> float:
+    """Return how many times as long one takes."""
+    return float(slow["iteration_s"] / fast["iteration_s"])
+
+
+def bits(bytes_per_s: float) -> str:
+    """Return a rate in Gbit/s."""
+    return f"{8 * bytes_per_s / 1e9:.0f} Gbit/s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names with an "and" before the last."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def measured_s(case: Case, samples: float) -> float:
+    """Return a published iteration [s]; ``samples`` are those of an iteration."""
+    assert case.metric in ("iteration_s", "throughput"), case.metric
+    return case.value if case.metric == "iteration_s" else samples / case.value
