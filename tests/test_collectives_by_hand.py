@@ -90,7 +90,7 @@ def test_chains_of_ten_chunks() -> None:
 
 
 def test_chains_of_the_best_number_of_chunks() -> None:
-    """c = sqrt(2 x 1000 / 50) chunks: 54 + (c-1) 50 and 1000 + 2000/c us, both sqrt(50 x 2000)."""
+    """Of c = sqrt(2 x 1000 / 50): 54 + (c-1) 50 and 1000 + 2000/c us, both sqrt(50 x 2000)."""
     even = (50 * 2000) ** 0.5
     found = broadcast_chain(1e6, PAIRS)
     assert found == pytest.approx(((54 + even - 50) * 1e-6, (1000 + even) * 1e-6))
