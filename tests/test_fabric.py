@@ -458,7 +458,10 @@ def test_a_table_without_a_source_is_refused() -> None:
         ({"fabric": "nvswitch"}, "node.gpus: is missing"),
         ({"fabric": "nvswitch", "gpus": 0}, "node.gpus: found 0"),
         ({"fabric": "nvswitch", "gpus": 99999}, "allowed are at most 128"),
-        ({"fabric": "pcie-tree", "gpus": 8, "gpus_per_switch": 2}, "node.peer_access: is missing: whether"),
+        (
+            {"fabric": "pcie-tree", "gpus": 8, "gpus_per_switch": 2},
+            "node.peer_access: is missing: whether",
+        ),
         (
             {"fabric": "nvlink-mesh", "gpus": 8, "layout": "dgx-2"},
             "node.layout: found 'dgx-2', allowed: dgx-1-v100, dgx-1-p100",
