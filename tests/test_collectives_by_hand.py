@@ -22,6 +22,7 @@ PAIRS = Hops(4, 2, 2, *NUMBERS)
 NODE = Hops(2, 1, 2, *NUMBERS)
 APART = Hops(2, 2, 1, *NUMBERS)
 THREE = Hops(3, 1, 3, *NUMBERS)
+ALONE = Hops(1, 1, 1, *NUMBERS)
 
 # (latency, transfer) in us on two nodes of two GPUs, on one node of two, on two nodes of one.
 TIMES = {
@@ -56,10 +57,10 @@ TIMES = {
 ONLY_INSIDE = {"all_reduce_nvls": (25, 150)}
 
 
-def formula(name: str, hops: Hops) -> tuple[float, float]:
+def formula(name: str, hops: Hops, size_bytes: float = 1e6) -> tuple[float, float]:
     """Return latency and transfer of 1 MB [us]."""
     collective = max((one for one in algorithms() if name.startswith(f"{one}_")), key=len)
-    found = algorithm(collective, name.removeprefix(f"{collective}_")).formula(1e6, hops)
+    found = algorithm(collective, name.removeprefix(f"{collective}_")).formula(size_bytes, hops)
     return found.latency_s * 1e6, found.transfer_s * 1e6
 
 
@@ -79,6 +80,13 @@ def test_three_ranks_fold_the_third_over_the_nodes_own_link() -> None:
     assert formula("all_reduce_halving_doubling", THREE) == pytest.approx((8, 105 + 210))
     assert formula("all_reduce_doubling", THREE) == pytest.approx((6, 110 + 210))
     assert formula("reduce_scatter_halving", THREE) == pytest.approx((6, 55 + 400 / 3 + 10))
+
+
+def test_six_ranks_on_three_nodes_fold_inside_the_nodes() -> None:
+    """Four ranks do a round inside and one across, the others fold at 2 us and 100 us twice."""
+    three_pairs = replace(PAIRS, ranks=6, nodes=3)
+    whole = (2 * 52 + 2 * 2, 2 * (50 + 1500) + 7.5 + 2 * 100 + 10)
+    assert formula("all_reduce_halving_doubling", three_pairs) == pytest.approx(whole)
 
 
 def test_chains_of_ten_chunks() -> None:
@@ -127,37 +135,38 @@ FIVE = Hops(5, 5, 1, *NUMBERS)
 SHARE = 3100
 """31/32 of 3200 bytes: what a rank of 32 keeps nothing of."""
 
-# Bytes that a GPU sends of 3200: on 8 nodes of 4, on one of 8, on five of 1 (None: cannot run).
-SENT: dict[str, tuple[float | None, float | None, float | None]] = {
-    "all_gather_bruck": (SHARE, 2800, 2560),
-    "all_gather_doubling": (SHARE, 2800, None),
-    "all_gather_neighbor": (SHARE, 2800, None),
-    "all_gather_pat": (SHARE, 2800, 2560),
-    "all_gather_ring": (SHARE, 2800, 2560),
-    "all_reduce_collnet_chain": (4800 + 800, 5600, 3200),
-    "all_reduce_collnet_direct": (4800 + 800, None, 3200),
-    "all_reduce_doubling": (5 * 3200, 3 * 3200, (4 * 2 + 2) * 3200 / 5),
-    "all_reduce_halving_doubling": (2 * SHARE, 5600, (4 * 4800 + 2 * 3200) / 5),
-    "all_reduce_hierarchical": (2 * (2400 + 700), 5600, 5120),
-    "all_reduce_nvls": (None, 3600, None),
-    "all_reduce_nvls_tree": (4000 + 2 * 700, 3600, 2 * 2560),
-    "all_reduce_ring": (2 * SHARE, 5600, 5120),
-    "all_reduce_torus2d": (2 * SHARE, 5600, 5120),
-    "all_reduce_tree": (2 * SHARE, 5600, 5120),
-    "all_to_all_bruck": (5 * 1600, 3 * 1600, 3 * 1600),
-    "all_to_all_pairwise": (SHARE, 2800, 2560),
-    "broadcast_binomial": (SHARE, 2800, 2560),
-    "broadcast_chain": (SHARE, 2800, 2560),
-    "broadcast_split_binary": (SHARE, 2800, 2560),
-    "pull_sharded": (2400 + 700, 2800, 2560),
-    "push_sharded": (2400 + 700, 2800, 2560),
-    "reduce_binomial": (SHARE, 2800, 2560),
-    "reduce_chain": (SHARE, 2800, 2560),
-    "reduce_ring_gather": (SHARE + SHARE / 32, 2800 + 350, 2560 + 512),
-    "reduce_scatter_halving": (SHARE, 2800, (4 * 2400 + 3200 + 640) / 5),
-    "reduce_scatter_pat": (SHARE, 2800, 2560),
-    "reduce_scatter_ring": (SHARE, 2800, 2560),
-    "send_recv_direct": (3200, 3200, 3200),
+# Bytes that a GPU sends of 3200: on 8 nodes of 4, on one of 8, on five of 1, on two of 2 (None:
+# cannot run).
+SENT: dict[str, tuple[float | None, float | None, float | None, float | None]] = {
+    "all_gather_bruck": (SHARE, 2800, 2560, 2400),
+    "all_gather_doubling": (SHARE, 2800, None, 2400),
+    "all_gather_neighbor": (SHARE, 2800, None, 2400),
+    "all_gather_pat": (SHARE, 2800, 2560, 2400),
+    "all_gather_ring": (SHARE, 2800, 2560, 2400),
+    "all_reduce_collnet_chain": (4800 + 800, 5600, 3200, 3200 + 1600),
+    "all_reduce_collnet_direct": (4800 + 800, None, 3200, 3200 + 1600),
+    "all_reduce_doubling": (5 * 3200, 3 * 3200, (4 * 2 + 2) * 3200 / 5, 2 * 3200),
+    "all_reduce_halving_doubling": (2 * SHARE, 5600, (4 * 4800 + 2 * 3200) / 5, 4800),
+    "all_reduce_hierarchical": (2 * (2400 + 700), 5600, 5120, 4800),
+    "all_reduce_nvls": (None, 3600, None, None),
+    "all_reduce_nvls_tree": (4000 + 2 * 700, 3600, 2 * 2560, 4800 + 1600),
+    "all_reduce_ring": (2 * SHARE, 5600, 5120, 4800),
+    "all_reduce_torus2d": (2 * SHARE, 5600, 5120, 4800),
+    "all_reduce_tree": (2 * SHARE, 5600, 5120, 4800),
+    "all_to_all_bruck": (5 * 1600, 3 * 1600, 3 * 1600, 3200),
+    "all_to_all_pairwise": (SHARE, 2800, 2560, 2400),
+    "broadcast_binomial": (SHARE, 2800, 2560, 2400),
+    "broadcast_chain": (SHARE, 2800, 2560, 2400),
+    "broadcast_split_binary": (SHARE, 2800, 2560, 2400),
+    "pull_sharded": (2400 + 700, 2800, 2560, 1600 + 800),
+    "push_sharded": (2400 + 700, 2800, 2560, 1600 + 800),
+    "reduce_binomial": (SHARE, 2800, 2560, 2400),
+    "reduce_chain": (SHARE, 2800, 2560, 2400),
+    "reduce_ring_gather": (SHARE + SHARE / 32, 2800 + 350, 2560 + 512, 2400 + 600),
+    "reduce_scatter_halving": (SHARE, 2800, (4 * 2400 + 3200 + 640) / 5, 2400),
+    "reduce_scatter_pat": (SHARE, 2800, 2560, 2400),
+    "reduce_scatter_ring": (SHARE, 2800, 2560, 2400),
+    "send_recv_direct": (3200, 3200, 3200, 3200),
 }
 
 
@@ -172,10 +181,28 @@ def test_every_algorithm_stands_in_the_tables() -> None:
 def test_bytes_sent(name: str) -> None:
     collective = max((one for one in algorithms() if name.startswith(f"{one}_")), key=len)
     sent = algorithm(collective, name.removeprefix(f"{collective}_")).sent
-    for hops, expected in zip((EIGHT_BY_FOUR, EIGHT, FIVE), SENT[name], strict=True):
+    for hops, expected in zip((EIGHT_BY_FOUR, EIGHT, FIVE, PAIRS), SENT[name], strict=True):
         if expected is not None:
             assert sent(3200.0, hops) == pytest.approx(expected, rel=1e-12), hops
-    assert sent(3200.0, replace(NODE, ranks=1, gpus_per_node=1)) == 0.0
+    assert sent(3200.0, ALONE) == sent(0.0, ALONE) == 0.0
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_one_rank_takes_no_time(name: str) -> None:
+    assert formula(name, ALONE) == formula(name, ALONE, 0.0) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_links_that_nobody_uses_have_no_say(name: str) -> None:
+    """Inside nodes of one GPU, and between nodes where there is one."""
+    for ranks in (2, 3, 5, 8):
+        apart = replace(APART, ranks=ranks, nodes=ranks)
+        node = replace(NODE, ranks=ranks, gpus_per_node=ranks)
+        slow_in = replace(apart, alpha_intra_s=9.0, beta_intra_s_per_byte=9.0)
+        slow_out = replace(node, alpha_inter_s=9.0, beta_nic_s_per_byte=9.0)
+        if name != "all_reduce_nvls":  # it runs on one node only
+            assert formula(name, slow_in) == formula(name, apart)
+        assert formula(name, slow_out) == formula(name, node)
 
 
 def test_bytes_sent_to_servers_of_their_own() -> None:
@@ -211,7 +238,7 @@ REFUSED = {
     ),
 }
 ABLE = {
-    ("all_gather", "doubling"): (PAIRS, EIGHT_BY_FOUR),
+    ("all_gather", "doubling"): (ALONE, PAIRS, EIGHT_BY_FOUR),
     ("all_gather", "neighbor"): (NODE, replace(FIVE, ranks=6)),
     ("all_gather", "pat"): (FIVE, APART),
     ("reduce_scatter", "pat"): (FIVE, APART),

@@ -148,6 +148,12 @@ def test_optimal_sends_early_what_pays() -> None:
     assert names(found) == ["0", "12"]
 
 
+def test_optimal_counts_every_byte_once() -> None:
+    """0.5 s and 1 s a byte: one after the other ends at 4.5 + 4.5 s, both at once at 1 + 8.5 s."""
+    found = made("optimal", tensors(0.0, 1.0), all_reduce_s=lambda size: 0.5 + size)
+    assert names(found) == ["0", "1"]
+
+
 def test_dear_fills_from_the_first_layer_and_cuts_none() -> None:
     """Layers of 8 bytes in backward order d c b a: below 24 bytes a and b go together, c and d."""
     gradients = [
@@ -242,8 +248,14 @@ def test_zero_holds_half_a_billion_values() -> None:
 
 def test_size_closes_a_bucket_that_reaches_the_limit_exactly() -> None:
     assert names(made("size", tensors(0.0, 1.0, 2.0), 8.0)) == ["01", "2"]
+    assert names(made("size", tensors(*range(7)), 9.0)) == ["012", "345", "6"]
     found = made("size", tensors(0.0, 1.0, 2.0, 3.0), 8.0, first_bucket="4B")
     assert names(found) == ["0", "12", "3"]
+
+
+def test_a_first_bucket_without_unit_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"^fusion\.first_bucket: '5' is not a size"):
+        made("size", tensors(0.0), first_bucket="5")
 
 
 def test_compressed_of_nothing_is_nothing_and_25_mebibytes_are_the_limit() -> None:
