@@ -187,6 +187,10 @@ def test_bytes_sent(name: str) -> None:
     assert sent(3200.0, ALONE) == sent(0.0, ALONE) == 0.0
 
 
+def test_two_ranks_send_one_message() -> None:
+    assert algorithm("send_recv", "direct").sent(3200.0, NODE) == 3200.0
+
+
 @pytest.mark.parametrize("name", SENT)
 def test_one_rank_takes_no_time(name: str) -> None:
     assert formula(name, ALONE) == formula(name, ALONE, 0.0) == (0.0, 0.0)
