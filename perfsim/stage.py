@@ -8,7 +8,19 @@ from typing import Literal
 from perfsim.kernel import Kernel
 from perfsim.simulate.task import COMPUTE, Shared
 
-__all__ = ["LOCAL", "Compute", "Group", "Job", "Moment", "Phase", "Point", "Round", "Send", "Stage"]
+__all__ = [
+    "LOCAL",
+    "Compute",
+    "Group",
+    "Job",
+    "Moment",
+    "Phase",
+    "Point",
+    "Round",
+    "Send",
+    "Shared",
+    "Stage",
+]
 
 Moment = Literal["ready", "backward", "update"]
 """Earliest moment of a stage: what it needs is there; backward is over; the update is done."""

@@ -403,7 +403,7 @@ def test_tables_are_read(tmp_path: Path) -> None:
             {"kind": "ring"},
             "fabric.kind: found 'ring', allowed: fat-tree, graph, leaf-spine, single-switch, torus",
         ),
-        ({"kind": "leaf-spine"}, "fabric.nodes_per_leaf: is missing"),
+        ({"kind": "leaf-spine"}, "fabric.nodes_per_leaf: is missing: nodes on one leaf switch"),
         (
             {"kind": "single-switch", "spred": True},
             "fabric.spred: unknown key; did you mean 'spread'? Allowed: kind, hop_latency, spread,"
@@ -458,7 +458,10 @@ def test_a_table_without_a_source_is_refused() -> None:
         ({"fabric": "nvswitch"}, "node.gpus: is missing"),
         ({"fabric": "nvswitch", "gpus": 0}, "node.gpus: found 0"),
         ({"fabric": "nvswitch", "gpus": 99999}, "allowed are at most 128"),
-        ({"fabric": "pcie-tree", "gpus": 8, "gpus_per_switch": 2}, "node.peer_access: is missing"),
+        (
+            {"fabric": "pcie-tree", "gpus": 8, "gpus_per_switch": 2},
+            "node.peer_access: is missing: whether",
+        ),
         (
             {"fabric": "nvlink-mesh", "gpus": 8, "layout": "dgx-2"},
             "node.layout: found 'dgx-2', allowed: dgx-1-v100, dgx-1-p100",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from perfsim.calibrate.parameter import Parameter, Unidentified, identify
@@ -116,12 +117,8 @@ def fit(
 
     if loss not in LOSSES:
         raise ValueError(f"loss {loss!r}; allowed: {', '.join(LOSSES)}")
-    measured = np.asarray(y, dtype=float)
     free = [one for one in parameters if not one.fixed]
-    if measured.ndim != 1 or measured.size < max(1, len(free)):
-        raise ValueError(f"{measured.size} points for {len(free)} free parameters")
-    if not np.all(np.isfinite(measured)) or (relative and np.any(measured <= 0)):
-        raise ValueError("measured values must be finite, and positive for a relative fit")
+    measured = _measured(y, len(free), relative)
     held = {one.name: one.value for one in parameters if one.fixed}
     names = [one.name for one in free]
 
@@ -135,8 +132,7 @@ def fit(
     values, rounds = search.run(loss)
     found = residual(values)
     jacobian = search.jacobian(values)
-    spread = spread_of(found)
-    errors, correlation = _errors(found, jacobian, spread, loss)
+    errors, correlation = _errors(found, jacobian, spread_of(found), loss)
     done = iter(zip(values.tolist(), errors, strict=True))
     fitted = tuple(
         one if one.fixed else replace(one, value=(pair := next(done))[0], stderr=pair[1])
@@ -145,26 +141,37 @@ def fit(
     if refuse:
         identify(fitted, jacobian, search.scale(values), dict(needs or {}))
     off = np.abs(np.expm1(found)) if relative else np.abs(found / measured)
-    places = np.asarray(x, dtype=float) if _numeric(x, measured.size) else None
+    low, high = _range(x, measured.size)
     return FitResult(
-        title,
-        model,
-        fitted,
-        {
-            (names[i], names[j]): float(correlation[i, j])
-            for i in range(len(names))
-            for j in range(i + 1, len(names))
+        title=title,
+        model=model,
+        parameters=fitted,
+        correlation={
+            (one, other): float(correlation[i, j])
+            for (i, one), (j, other) in combinations(enumerate(names), 2)
         },
-        tuple(found.tolist()),
-        float(np.median(off)),
-        float(np.quantile(off, 0.9)),
-        float(np.max(off)),
-        None if places is None else float(places.min()),
-        None if places is None else float(places.max()),
-        loss,
-        _aicc(found, len(free)),
-        rounds,
+        residuals=tuple(found.tolist()),
+        median=float(np.median(off)),
+        p90=float(np.quantile(off, 0.9)),
+        worst=float(np.max(off)),
+        low=low,
+        high=high,
+        loss=loss,
+        aicc=_aicc(found, len(free)),
+        rounds=rounds,
     )
+
+
+def _measured(y: Any, free: int, relative: bool) -> Array:
+    """Return the measured values, checked."""
+    import numpy as np
+
+    measured = np.asarray(y, dtype=float)
+    if measured.ndim != 1 or measured.size < max(1, free):
+        raise ValueError(f"{measured.size} points for {free} free parameters")
+    if not np.all(np.isfinite(measured)) or (relative and np.any(measured <= 0)):
+        raise ValueError("measured values must be finite, and positive for a relative fit")
+    return measured
 
 
 def _errors(
@@ -203,10 +210,12 @@ def _aicc(residuals: Array, size: int) -> float:
     return 2 * count * math.log(mean) + 2 * told * count / (count - told - 1)
 
 
-def _numeric(x: Any, count: int) -> bool:
+def _range(x: Any, count: int) -> tuple[float, float] | tuple[None, None]:
+    """Return the least and the largest x, or None twice where x is no list of numbers."""
     import numpy as np
 
     try:
-        return np.asarray(x, dtype=float).shape == (count,)
+        places = np.asarray(x, dtype=float)
     except (TypeError, ValueError):
-        return False
+        return None, None
+    return (float(places.min()), float(places.max())) if places.shape == (count,) else (None, None)

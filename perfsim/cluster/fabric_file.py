@@ -98,8 +98,10 @@ def _kind(table: Table, place: Place, key: str) -> tuple[str, Kind]:
 def _options(table: Table, options: Mapping[str, Option]) -> tuple[tuple[str, Value], ...]:
     found: list[tuple[str, Value]] = []
     for key, option in options.items():
-        if key in table.values or option.needed:
+        if key in table.values:
             found.append((key, FORMS[option.form](table, key, option)))
+        elif option.needed:
+            raise table.wrong(key, f"is missing: {option.meaning}")
     return tuple(found)
 
 

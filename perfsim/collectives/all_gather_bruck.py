@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfsim.collectives.hops import Hops, Parts, larger, log2_steps
 
-__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_gather_bruck", "sent_bytes"]
+__all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_gather_bruck", "rounds", "sent_bytes"]
 
 LATENCY = "tree"
 
@@ -37,18 +39,34 @@ def all_gather_bruck(size_bytes: float, hops: Hops) -> Parts:
     Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing
     systems, IEEE TPDS 1997; Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.1.
     """
-    ranks, rounds = hops.ranks, log2_steps(hops.ranks)
+    ranks = hops.ranks
+    distances = [2**turn for turn in range(log2_steps(ranks))]
+    shares = [min(distance, ranks - distance) / ranks for distance in distances]
+    return rounds(size_bytes, shares, distances, hops)
+
+
+def rounds(
+    size_bytes: float, shares: Sequence[float], distances: Sequence[int], hops: Hops
+) -> Parts:
+    """Return the time of rounds in which each rank sends a share of n so many ranks before it.
+
+    Of a node's g GPUs min(d, P - d, g) send it out of the node, through its NICs.
+
+    Examples
+    --------
+    >>> rounds(1000.0, [1.0, 0.5], [1, 2], Hops.flat(3, alpha_s=1e-5, beta_s_per_byte=0.125))
+    Parts(latency_s=2e-05, transfer_s=187.5)
+    """
     transfer_s = 0.0 * size_bytes
-    for distance in (2**turn for turn in range(rounds)):
-        message = min(distance, ranks - distance) / ranks * size_bytes
+    for share, distance in zip(shares, distances, strict=True):
+        message = share * size_bytes
         near_s = message * hops.beta_intra_s_per_byte if hops.gpus_per_node > 1 else 0.0 * message
         if hops.nodes > 1:
             crossing = min(distance, hops.ranks - distance, hops.gpus_per_node)
             near_s = larger(near_s, crossing * message * hops.beta_nic_s_per_byte)
         transfer_s = transfer_s + near_s
-    return Parts(
-        rounds * (hops.alpha_inter_s if hops.nodes > 1 else hops.alpha_intra_s), transfer_s
-    )
+    alpha_s = hops.alpha_inter_s if hops.nodes > 1 else hops.alpha_intra_s
+    return Parts(len(distances) * alpha_s, transfer_s)
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:

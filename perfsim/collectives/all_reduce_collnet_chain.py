@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfsim.collectives.all_reduce_collnet_direct import refusal
+from perfsim.collectives.all_reduce_collnet_direct import refusal, sent_bytes
 from perfsim.collectives.hops import Hops, Parts, larger
 from perfsim.collectives.switch import COLLNET_CHAIN_S
 
@@ -55,10 +55,3 @@ def all_reduce_collnet_chain(size_bytes: float, hops: Hops) -> Parts:
     if inside > 1:
         wires_s = wires_s + size_bytes * hops.gamma_s_per_byte
     return Parts(larger(latency_s, COLLNET_CHAIN_S), wires_s)
-
-
-def sent_bytes(size_bytes: float, hops: Hops) -> float:
-    """Return what a GPU sends, mean over a node's [B]: 2 (g-1)/g n inside, n/g to the switches."""
-    inside = hops.gpus_per_node
-    across = 1.0 / inside if hops.nodes > 1 else 0.0
-    return (2.0 * (inside - 1) / inside + across) * size_bytes

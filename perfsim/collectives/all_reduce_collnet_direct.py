@@ -61,7 +61,7 @@ def all_reduce_collnet_direct(size_bytes: float, hops: Hops) -> Parts:
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:
-    """Return what a GPU sends [B]: 2 (g-1)/g n inside the node, n/g to the switches."""
+    """Return what a GPU sends, mean over a node's [B]: 2 (g-1)/g n inside, n/g to the switches."""
     inside = hops.gpus_per_node
     across = 1.0 / inside if hops.nodes > 1 else 0.0
     return (2.0 * (inside - 1) / inside + across) * size_bytes

@@ -39,7 +39,7 @@ def all_reduce_doubling(size_bytes: float, hops: Hops) -> Parts:
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.5 (recursive doubling).
     """
     rounds = floor_log2(hops.ranks)
-    inside = rounds if hops.nodes == 1 else min(floor_log2(hops.gpus_per_node), rounds)
+    inside = min(floor_log2(hops.gpus_per_node), rounds)
     across = rounds - inside
     latency_s = inside * hops.alpha_intra_s + across * hops.alpha_inter_s
     beta = inside * hops.beta_intra_s_per_byte

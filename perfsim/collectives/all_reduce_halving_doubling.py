@@ -55,7 +55,8 @@ def all_reduce_halving_doubling(size_bytes: float, hops: Hops) -> Parts:
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:
-    """Return what a GPU sends [B]: 2 (P-1)/P n, and its share of folds and unfolds of n."""
-    most = 1 << floor_log2(hops.ranks)
-    halving = 2.0 * (most - 1) / most * size_bytes * most
-    return (halving + 2.0 * (hops.ranks - most) * size_bytes) / hops.ranks
+    """Return what a GPU sends, mean over ranks [B]: 2 (P-1)/P n.
+
+    2 (m-1) n by the m ranks of the largest power of two, and 2 n by each rank that folds.
+    """
+    return 2.0 * (hops.ranks - 1) * size_bytes / hops.ranks

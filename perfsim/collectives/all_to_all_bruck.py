@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfsim.collectives.hops import Hops, Parts, larger, log2_steps
+from perfsim.collectives.all_gather_bruck import rounds
+from perfsim.collectives.hops import Hops, Parts, log2_steps
 
 __all__ = ["AUTOMATIC", "FLOWS", "LATENCY", "all_to_all_bruck", "sent_bytes"]
 
@@ -36,17 +37,8 @@ def all_to_all_bruck(size_bytes: float, hops: Hops) -> Parts:
     Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing
     systems, IEEE TPDS 1997; Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.4.
     """
-    rounds = log2_steps(hops.ranks)
-    message, transfer_s = size_bytes / 2.0, 0.0 * size_bytes
-    for distance in (2**turn for turn in range(rounds)):
-        near_s = message * hops.beta_intra_s_per_byte if hops.gpus_per_node > 1 else 0.0 * message
-        if hops.nodes > 1:
-            crossing = min(distance, hops.ranks - distance, hops.gpus_per_node)
-            near_s = larger(near_s, crossing * message * hops.beta_nic_s_per_byte)
-        transfer_s = transfer_s + near_s
-    return Parts(
-        rounds * (hops.alpha_inter_s if hops.nodes > 1 else hops.alpha_intra_s), transfer_s
-    )
+    distances = [2**turn for turn in range(log2_steps(hops.ranks))]
+    return rounds(size_bytes, [0.5] * len(distances), distances, hops)
 
 
 def sent_bytes(size_bytes: float, hops: Hops) -> float:

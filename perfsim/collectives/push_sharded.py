@@ -88,7 +88,6 @@ def sent_bytes(size_bytes: float, hops: Hops) -> float:
 
     With servers on machines of their own all that its node does not keep goes out of it.
     """
-    inside, nodes = hops.gpus_per_node, hops.nodes
+    inside = hops.gpus_per_node
     on_node, _ = loads(hops)
-    out = 1.0 - on_node if nodes > 1 else 0.0
-    return size_bytes * ((inside - 1) / inside + out / inside)
+    return size_bytes * ((inside - 1) / inside + (1.0 - on_node) / inside)

@@ -26,7 +26,7 @@ def halving_s(size_bytes: float, hops: Hops) -> tuple[float, float]:
     0.000575
     """
     rounds = floor_log2(hops.ranks)
-    inside = rounds if hops.nodes == 1 else min(floor_log2(hops.gpus_per_node), rounds)
+    inside = min(floor_log2(hops.gpus_per_node), rounds)
     near, far = 1.0 - 0.5**inside, 0.5**inside - 0.5**rounds
     latency_s = inside * hops.alpha_intra_s + (rounds - inside) * hops.alpha_inter_s
     beta = near * hops.beta_intra_s_per_byte

@@ -13,7 +13,7 @@ from perfsim.kfac.pipeline import Product, products
 from perfsim.method import Compute, Job, Point, Send, Stage, World
 from perfsim.stage import Group
 
-__all__ = ["Grid", "busiest_members", "grid_jobs"]
+__all__ = ["Grid", "Placement", "grid_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +90,61 @@ class Grid:
         return owners
 
 
-def busiest_members(
-    grid: Grid, owners: Sequence[int], decomposed_s: Sequence[float], own_s: Sequence[float]
-) -> tuple[list[int], int]:
-    """Return the busiest member of each worker group, and that of the group that takes longest.
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Who runs what: the owner of each layer, the busiest member of each worker group (``busy``).
 
-    ``decomposed_s`` is what the owner of each layer runs for it, ``own_s`` what every worker does.
+    Shown on the compute stream is the one of these whose group takes longest; other ranks have
+    streams of their own.
     """
-    loads = [0.0] * grid.ranks
-    for owner, seconds in zip(owners, decomposed_s, strict=True):
-        loads[owner] += seconds
-    busy = [max(grid.members(column), key=loads.__getitem__) for column in range(grid.columns)]
-    taken = [loads[rank] for rank in busy]
-    for owner, seconds in zip(owners, own_s, strict=True):
-        taken[grid.column(owner)] += seconds
-    return busy, busy[taken.index(max(taken))]
+
+    grid: Grid
+    owners: Sequence[int]
+    busy: Sequence[int]
+    shown: int
+
+    @classmethod
+    def of(
+        cls,
+        grid: Grid,
+        layers: Sequence[Factored],
+        decomposed_s: Sequence[float],
+        own_s: Sequence[float],
+    ) -> Placement:
+        """Return the placement of layers.
+
+        ``decomposed_s`` is what the owner of each layer runs for it, ``own_s`` what every worker
+        of its group does.
+        """
+        owners = grid.assigned(layers)
+        loads = [0.0] * grid.ranks
+        for owner, seconds in zip(owners, decomposed_s, strict=True):
+            loads[owner] += seconds
+        busy = [max(grid.members(column), key=loads.__getitem__) for column in range(grid.columns)]
+        taken = [loads[rank] for rank in busy]
+        for owner, seconds in zip(owners, own_s, strict=True):
+            taken[grid.column(owner)] += seconds
+        return cls(grid, owners, busy, busy[taken.index(max(taken))])
+
+    def stream(self, rank: int) -> str:
+        """Return the stream of a rank's kernels."""
+        return "compute" if rank == self.shown else f"rank {rank}"
+
+    def worker(self, owner: int) -> str:
+        """Return the stream of the busiest worker in an owner's group."""
+        return self.stream(self.busy[self.grid.column(owner)])
+
+    def counted(self, column: int) -> bool:
+        """Return whether a worker group is the one whose bytes and calls are shown."""
+        return column == self.grid.column(self.shown)
 
 
 def _decompositions(
-    layer: Factored, stream: str, grid: Grid, column: int, counted: bool
+    layer: Factored, owner: int, placement: Placement
 ) -> dict[str, tuple[Stage, ...]]:
     """Return A's and G's decompositions on their owner, each with its broadcasts in the group."""
+    grid = placement.grid
+    column = grid.column(owner)
     quotients = elementwise(layer.elements, 5, 3)
     kernels = {
         "A": decomposed(layer.inputs, copied=False),
@@ -126,13 +160,44 @@ def _decompositions(
                 awaited=False,
                 stream=f"workers {column}",
                 group=grid.worker_group,
-                counted=counted,
+                counted=placement.counted(column),
             )
             for size in sent[side]
             if grid.workers > 1
         )
-        found[side] = (Compute(own, "second_order", stream), *sends)
+        found[side] = (Compute(own, "second_order", placement.stream(owner)), *sends)
     return found
+
+
+def _averaged_factors(
+    layers: Sequence[Factored], symmetric: bool, limit_bytes: float, end: Point
+) -> tuple[list[Job], Job]:
+    """Return the factors' jobs in the hooks, and their division by the ranks behind them."""
+    built = products(layers, KAISA)
+    if symmetric:
+        built = [
+            Product(one.name, one.side, (*one.kernels, packed(one.side)), one.hook) for one in built
+        ]
+    values = [triangle(one.side) if symmetric else one.side**2 for one in built]
+    hooks = bucketed(built, [float(FLOAT * many) for many in values], limit_bytes, end)
+    after: list[Kernel] = []
+    for one, many in zip(built, values, strict=True):
+        after.append(elementwise(many, 2))
+        after += unpacked(one.side) if symmetric else ()
+    sent = tuple(job.name for job in hooks if job.name.startswith("factors"))
+    gate = Compute(tuple(after), "second_order")
+    return hooks, Job("divided", (gate,), end, needs=("averaged", *sent))
+
+
+def _preconditioned(layer: Factored, owner: int, placement: Placement) -> tuple[Stage, ...]:
+    """Return a layer's preconditioning on each worker of its group, sent along their rows."""
+    grid = placement.grid
+    kernels = preconditioned(layer, "eigen", quotients=True)
+    own = Compute(kernels, "second_order", placement.worker(owner))
+    if grid.workers == grid.ranks:
+        return (own,)
+    size_bytes = float(FLOAT * layer.elements)
+    return own, Send("broadcast", size_bytes, stream="rows", group=grid.receiver_group)
 
 
 def grid_jobs(
@@ -144,62 +209,37 @@ def grid_jobs(
     symmetric: bool,
     limit_bytes: float,
 ) -> tuple[list[Job], list[Job]]:
-    """Return KAISA's jobs in the passes, and those after gradients are averaged.
-
-    Shown are the busiest member of each worker group, and the group that takes longest on the
-    compute stream; other ranks have streams of their own.
-    """
+    """Return KAISA's jobs in the passes, and those after gradients are averaged."""
     assert world.profile is not None
     end = Point("backward", world.profile.backward_s)
-    owners = grid.assigned(layers)
     hooks: list[Job] = []
     steps: list[Job] = []
     needs: tuple[str, ...] = ("averaged",)
     if factors:
-        built = products(layers, KAISA)
-        if symmetric:
-            built = [Product(one.name, one.side, (*one.kernels, packed(one.side)), one.hook)
-                     for one in built]  # fmt: skip
-        sizes = [4.0 * (triangle(one.side) if symmetric else one.side**2) for one in built]
-        hooks = bucketed(built, sizes, limit_bytes, end)
-        after: list[Kernel] = []
-        for one in built:
-            after.append(elementwise(triangle(one.side) if symmetric else one.side**2, 2))
-            after += unpacked(one.side) if symmetric else ()
-        sent = tuple(job.name for job in hooks if job.name.startswith("factors"))
-        gate = Compute(tuple(after), "second_order")
-        steps.append(Job("divided", (gate,), end, needs=("averaged", *sent)))
-        needs = ("divided",)
-
+        hooks, divided = _averaged_factors(layers, symmetric, limit_bytes, end)
+        steps.append(divided)
+        needs = (divided.name,)
     own_s = [sum(map(world.kernel_s, preconditioned(layer, "eigen"))) for layer in layers]
     decomposed_s = [
-        sum(world.kernel_s(kernel) for side in (layer.inputs, layer.outputs)
-            for kernel in decomposed(side, copied=False)) * inverses
+        inverses
+        * sum(
+            world.kernel_s(kernel)
+            for side in (layer.inputs, layer.outputs)
+            for kernel in decomposed(side, copied=False)
+        )
         for layer in layers
-    ]  # fmt: skip
-    busy, shown = busiest_members(grid, owners, decomposed_s, own_s)
-
-    def stream(rank: int) -> str:
-        return "compute" if rank == shown else f"rank {rank}"
-
-    backwards = list(zip(layers, owners, strict=True))[::-1]
+    ]
+    placement = Placement.of(grid, layers, decomposed_s, own_s)
+    backwards = list(zip(layers, placement.owners, strict=True))[::-1]
     if inverses:
         for layer, owner in backwards:
-            column = grid.column(owner)
-            counted = column == grid.column(shown)
-            both = _decompositions(layer, stream(owner), grid, column, counted)
-            for side, stages in both.items():
+            for side, stages in _decompositions(layer, owner, placement).items():
                 steps.append(Job(f"eigen {layer.name} {side}", stages, end, needs=needs))
     for layer, owner in backwards:
-        worker = stream(busy[grid.column(owner)])
-        kernels = preconditioned(layer, "eigen", quotients=True)
-        own: tuple[Stage, ...] = (Compute(kernels, "second_order", worker),)
-        if grid.workers < grid.ranks:
-            size_bytes = float(FLOAT * layer.elements)
-            own += (Send("broadcast", size_bytes, stream="rows", group=grid.receiver_group),)
         eigen = (f"eigen {layer.name} A", f"eigen {layer.name} G")
+        stages = _preconditioned(layer, owner, placement)
         before = eigen if inverses else needs
-        steps.append(Job(f"gradient {layer.name}", own, end, needs=before))
+        steps.append(Job(f"gradient {layer.name}", stages, end, needs=before))
     scaled = Compute(tuple(rescaled(layer) for layer in layers), "second_order")
     gradients = tuple(f"gradient {layer.name}" for layer in layers)
     steps.append(Job("scaled", (scaled,), end, needs=gradients))

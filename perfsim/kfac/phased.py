@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfsim.kernel import FLOAT, Kernel, elementwise
 from perfsim.kfac.factors import Factored, triangle
-from perfsim.kfac.grid import Grid, busiest_members
+from perfsim.kfac.grid import Grid, Placement
 from perfsim.kfac.kernels import KAISA, decomposed, packed, preconditioned, rescaled, unpacked
 from perfsim.kfac.pipeline import products
 from perfsim.method import Compute, Job, Point, Send, World
@@ -40,46 +40,20 @@ def phased_jobs(
         steps += _factors(layers, end, symmetric)
         needs = ("divided",)
 
-    owners = grid.assigned(layers)
     decomposed_s = [inverses * sum(map(world.kernel_s, _decomposed(layer))) for layer in layers]
     own_s = [
         sum(map(world.kernel_s, preconditioned(layer, "eigen", quotients=True))) for layer in layers
     ]
-    busy, shown = busiest_members(grid, owners, decomposed_s, own_s)
-
-    def stream(rank: int) -> str:
-        return "compute" if rank == shown else f"rank {rank}"
-
+    placement = Placement.of(grid, layers, decomposed_s, own_s)
     there: dict[int, tuple[str, ...]] = {column: needs for column in range(grid.columns)}
     if inverses:
-        columns: dict[int, list[Factored]] = {}
-        for layer, owner in zip(layers, owners, strict=True):
-            columns.setdefault(grid.column(owner), []).append(layer)
-            stage = Compute(_decomposed(layer), "second_order", stream(owner))
-            steps.append(Job(f"eigen {layer.name}", (stage,), end, needs=needs))
-        for column, own in columns.items():
-            there[column] = tuple(f"eigen {layer.name}" for layer in own)
-            if grid.workers == 1:
-                continue
-            sizes = [size for layer in own for size in _vectors(layer)]
-            sends = tuple(
-                Send(
-                    "broadcast",
-                    float(FLOAT * size),
-                    stream=f"workers {column}",
-                    group=grid.worker_group,
-                    counted=column == grid.column(shown),
-                )
-                for size in sizes
-            )
-            name = f"sent eigen {column}"
-            steps.append(Job(name, sends, end, needs=there[column]))
-            there[column] = (name,)
-    for layer, owner in zip(layers, owners, strict=True):
-        column = grid.column(owner)
+        made, there = _decompositions(layers, placement, there, end)
+        steps += made
+    for layer, owner in zip(layers, placement.owners, strict=True):
         kernels = preconditioned(layer, "eigen", quotients=True)
-        worker = Compute(kernels, "second_order", stream(busy[column]))
-        steps.append(Job(f"gradient {layer.name}", (worker,), end, needs=there[column]))
+        worker = Compute(kernels, "second_order", placement.worker(owner))
+        before = there[grid.column(owner)]
+        steps.append(Job(f"gradient {layer.name}", (worker,), end, needs=before))
     needs = tuple(f"gradient {layer.name}" for layer in layers)
     if grid.workers < grid.ranks:
         gradients = tuple(
@@ -90,6 +64,43 @@ def phased_jobs(
         needs = ("sent gradients",)
     scaled = Compute(tuple(rescaled(layer) for layer in layers), "second_order")
     return [*steps, Job("scaled", (scaled,), end, needs=needs)]
+
+
+def _decompositions(
+    layers: Sequence[Factored],
+    placement: Placement,
+    needs: Mapping[int, tuple[str, ...]],
+    end: Point,
+) -> tuple[list[Job], dict[int, tuple[str, ...]]]:
+    """Return all decompositions and each group's broadcasts, and what a group waits for."""
+    grid = placement.grid
+    there = dict(needs)
+    jobs: list[Job] = []
+    columns: dict[int, list[Factored]] = {}
+    for layer, owner in zip(layers, placement.owners, strict=True):
+        column = grid.column(owner)
+        columns.setdefault(column, []).append(layer)
+        stage = Compute(_decomposed(layer), "second_order", placement.stream(owner))
+        jobs.append(Job(f"eigen {layer.name}", (stage,), end, needs=needs[column]))
+    for column, own in columns.items():
+        there[column] = tuple(f"eigen {layer.name}" for layer in own)
+        if grid.workers == 1:
+            continue
+        sends = tuple(
+            Send(
+                "broadcast",
+                float(FLOAT * size),
+                stream=f"workers {column}",
+                group=grid.worker_group,
+                counted=placement.counted(column),
+            )
+            for layer in own
+            for size in _vectors(layer)
+        )
+        name = f"sent eigen {column}"
+        jobs.append(Job(name, sends, end, needs=there[column]))
+        there[column] = (name,)
+    return jobs, there
 
 
 def _factors(layers: Sequence[Factored], end: Point, symmetric: bool) -> list[Job]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.fusion.bucket import Bucket
 from perfsim.method import Job, Point, Send, World
 from perfsim.methods.ssgd import Ssgd
-from perfsim.simulate.graph import Shared
+from perfsim.stage import Shared
 
 
 class AscWfbp(Ssgd):

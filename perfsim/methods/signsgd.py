@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from pydantic import Field
-
-from perfsim.bits import (
-    SIGN_WIRE,
-    Packing,
-    gathered_from_all,
-    majority,
-    sign_bytes,
-    sign_decode,
-    sign_encode,
-    sign_fusion,
-    two_step,
-)
+from perfsim.bits import SIGN_WIRE, sign_bytes, sign_decode, sign_encode
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import SGD_LAUNCHES, Compute, Method, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.kernel import FLOAT
+from perfsim.method import Compute, Send, Stage, World
 from perfsim.queued import in_turn, summed
+from perfsim.voting import Voting
 
 
-class Signsgd(Method):
+class Signsgd(Voting):
     """Sends one bit a value; the majority of all ranks' signs is the update.
 
     ``exchange`` "all_gather", the form of the later frameworks: in the hook, on the compute
@@ -61,23 +49,13 @@ class Signsgd(Method):
         f" else (2 if exchange == 'two_step' else P + 1) * (P - 1) / P * {SIGN_WIRE}"
     )
 
-    exchange: Literal["all_gather", "server", "two_step"] = Field(
-        "all_gather", description="who counts the votes: every rank, rank 0, each rank its share"
-    )
-    packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
-
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return pack, the exchange, and the counting of votes."""
-        n, ranks = bucket.elements, world.ranks
-        sent = float(sign_bytes(n, self.packing))
-        encode, decode = sign_encode(n, self.packing), sign_decode(n, self.packing)
-        if self.exchange == "all_gather":
-            vote = [summed(n, ranks), majority(n)]
-            return gathered_from_all([encode], [sent], [decode], ranks, vote)
-        if self.exchange == "two_step":
-            # A piece is n / P of each of P messages: as many values to decode as one message has.
-            again = [elementwise(n, 1 + 1 / ranks), sign_encode(-(-n // ranks), self.packing)]
-            return two_step([encode], [sent], 0.0, [decode, *again], [decode], ranks)
+        n = bucket.elements
+        encode = sign_encode(n, self.packing)
+        if self.exchange != "server":
+            return self.voted(n, world.ranks, [encode])
+        sent, decode = float(sign_bytes(n, self.packing)), sign_decode(n, self.packing)
         inside, votes = world.gpus_per_node, world.nodes
         stages: list[Stage] = []
         if inside > 1:
@@ -93,15 +71,3 @@ class Signsgd(Method):
                 stages.append(Send("broadcast", sent, earliest="backward", group="node"))
             stages.append(Compute((decode,), "decompress", earliest="backward"))
         return stages
-
-    def default_fusion(self) -> str:
-        """Return a message a tensor for the frameworks' form, one message for the others."""
-        return sign_fusion(self.exchange)
-
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
-
-    def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the signs of one gradient."""
-        return float(sign_bytes(gradient.elements, self.packing))

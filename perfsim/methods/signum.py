@@ -7,26 +7,15 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.bits import (
-    SIGN_WIRE,
-    Exchange,
-    Packing,
-    gathered_from_all,
-    majority,
-    sign_bytes,
-    sign_decode,
-    sign_encode,
-    sign_fusion,
-    two_step,
-)
+from perfsim.bits import SIGN_WIRE, Exchange, sign_encode
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
-from perfsim.method import SGD_LAUNCHES, Method, Stage, World
+from perfsim.method import Stage, World
 from perfsim.profile import Gradient
-from perfsim.queued import summed
+from perfsim.voting import Voting
 
 
-class Signum(Method):
+class Signum(Voting):
     """Sends the signs of the momentum, one bit a value; the majority of all ranks is the update.
 
     In the hook, on the compute stream: the momentum takes the gradient in (7 passes: two products
@@ -55,31 +44,12 @@ class Signum(Method):
     )
 
     exchange: Exchange = Field("all_gather", description="every rank counts all votes, or a share")
-    packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
 
     def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
         """Return momentum and pack, the exchange, and the counting of votes."""
-        n, ranks = bucket.elements, world.ranks
-        sent = float(sign_bytes(n, self.packing))
-        decode = sign_decode(n, self.packing)
+        n = bucket.elements
         encode = [elementwise(n, 7, 3), sign_encode(n, self.packing)]
-        if self.exchange == "all_gather":
-            vote = [summed(n, ranks), majority(n)]
-            return gathered_from_all(encode, [sent], [decode], ranks, vote)
-        again = [elementwise(n, 1 + 1 / ranks), sign_encode(-(-n // ranks), self.packing)]
-        return two_step(encode, [sent], 0.0, [decode, *again], [decode], ranks)
-
-    def default_fusion(self) -> str:
-        """Return a message a tensor for the frameworks' form, one message in two steps."""
-        return sign_fusion(self.exchange)
-
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
-
-    def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the signs of one gradient."""
-        return float(sign_bytes(gradient.elements, self.packing))
+        return self.voted(n, world.ranks, encode)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the momentum: one fp32 value a parameter."""

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
+from html import escape
 
+from perfsim.report.page import figure, skin
 from perfsim.validate.measurements.report import Report, Row, figures
 
 __all__ = ["measurements_page"]
 
 SIDE = 520
 MARGIN = 60
-COLOURS = ("#3b6ea5", "#c0603a", "#4c8c4c", "#8a5aa8", "#b08a1e", "#4a9a9a", "#a8486a", "#666f78")
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --paper: #ffffff; --line: #b8c2cc; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e9ee; --paper: #14191f; --line: #4a5663; }
-}
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em;
-  color: var(--ink); background: var(--paper); }
-svg { width: 100%; max-width: 44em; height: auto; } text { font: 12px system-ui, sans-serif;
-  fill: var(--ink); }
+COLOURS = tuple(figure.COLOURS.values())
+STYLE = (
+    skin.STYLE
+    + """
+svg { width: 100%; max-width: 44em; height: auto; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .axis { stroke: var(--line); stroke-width: 1; } .same { stroke: var(--ink); stroke-width: 1; }
-.near { stroke: var(--line); stroke-width: 1; stroke-dasharray: 4 4; }
-table { border-collapse: collapse; margin: 1em 0; } th, td { padding: 2px 10px; text-align: right;
-  border-bottom: 1px solid var(--line); } th:first-child, td:first-child { text-align: left; }
 caption { text-align: left; font-weight: 600; padding: 4px 0; }
 .miss { font-weight: 600; }
 """
+)
 SHARES = ("median", "p90", "worst", "bias", "coverage", "half_width")
 
 
@@ -38,7 +33,7 @@ def measurements_page(report: Report) -> str:
     tables += [_table(f"By {by}", named) for by, named in report.groups().items() if named]
     pairs, right = report.ranking()
     missed = "".join(
-        f'<li class="miss">{_plain(one.group)}: {one.figure} {one.found:.1%}, its limit is'
+        f'<li class="miss">{escape(one.group)}: {one.figure} {one.found:.1%}, its limit is'
         f" {one.limit:.0%}</li>"
         for one in report.missed
     )
@@ -57,7 +52,7 @@ pairs of systems that measure more than 10 % apart, {right} are ranked right.</p
 {f"<h2>Outside their limits</h2><ul>{missed}</ul>" if missed else ""}
 {_picture(report.whole)}
 {chr(10).join(tables)}
-{chr(10).join(f"<p>{_plain(notice)}</p>" for notice in report.notices)}
+{chr(10).join(f"<p>{escape(notice)}</p>" for notice in report.notices)}
 </body>
 </html>
 """
@@ -72,61 +67,68 @@ def _table(title: str, named: dict[str, list[Row]]) -> str:
         cells = [str(found["count"])]
         cells += ["-" if found[one] is None else f"{found[one]:.1%}" for one in SHARES]
         told = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f"<tr><td>{_plain(name)}</td>{told}</tr>")
+        lines.append(f"<tr><td>{escape(name)}</td>{told}</tr>")
     body = chr(10).join(lines)
     return (
-        f"<table><caption>{_plain(title)}</caption><thead><tr>{head}</tr></thead>"
+        f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>"
     )
 
 
 def _picture(rows: Sequence[Row]) -> str:
-    """Return measured against predicted, both logarithmic, a colour a source."""
-    points = [
-        (row, row.case.value, row.predicted) for row in rows if row.case.value * row.predicted > 0
-    ]
+    """Return measured against predicted, both logarithmic, a colour a source.
+
+    Rates are drawn as what they are; the line of equality is the same for every metric.
+    """
+    points = [row for row in rows if row.case.value * row.predicted > 0]
     if not points:
         return ""
-    # Rates are drawn as what they are; the line of equality is the same for every metric.
-    ends = [math.log10(value) for _, *pair in points for value in pair]
+    ends = [math.log10(value) for row in points for value in (row.case.value, row.predicted)]
     low, high = math.floor(min(ends)), math.ceil(max(ends))
-    span = max(1, high - low)
+    sources = sorted({row.case.group for row in points})
+    colour = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(sources)}
 
     def place(value: float) -> float:
-        return (math.log10(value) - low) / span * SIDE
+        return (math.log10(value) - low) / max(1, high - low) * SIDE
 
-    sources = sorted({row.case.group for row, *_ in points})
-    colour = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(sources)}
-    shapes = []
-    for power in range(low, high + 1):
-        at = place(10.0**power)
-        shapes.append(
-            f'<line class="axis" x1="{at:.1f}" y1="0" x2="{at:.1f}" y2="{SIDE}"/>'
-            f'<line class="axis" x1="0" y1="{SIDE - at:.1f}" x2="{SIDE}"'
-            f' y2="{SIDE - at:.1f}"/>'
-            f'<text x="{at:.1f}" y="{SIDE + 16}" text-anchor="middle">{10.0**power:g}</text>'
-            f'<text x="-6" y="{SIDE - at + 4:.1f}" text-anchor="end">{10.0**power:g}</text>'
-        )
+    shapes = [_grid(place(10.0**power), f"{10.0**power:g}") for power in range(low, high + 1)]
     shapes.append(f'<line class="same" x1="0" y1="{SIDE}" x2="{SIDE}" y2="0"/>')
     shapes += [
-        f'<circle cx="{place(measured):.1f}" cy="{SIDE - place(predicted):.1f}" r="3"'
-        f' fill="{colour[row.case.group]}" fill-opacity="0.7"><title>'
-        f"{_plain(row.case.id)}: {_plain(row.case.metric)} measured {measured:g}, predicted"
-        f" {predicted:.4g}, error of the time {row.error:+.1%}</title></circle>"
-        for row, measured, predicted in points
+        _point(row, place(row.case.value), place(row.predicted), colour[row.case.group])
+        for row in points
     ]
-    keys = "".join(
-        f'<circle cx="{SIDE + 20}" cy="{12 + 16 * number}" r="4" fill="{colour[name]}"/>'
-        f'<text x="{SIDE + 30}" y="{16 + 16 * number}">{_plain(name)}</text>'
-        for number, name in enumerate(sources)
-    )
+    shapes += [_key(name, number, colour[name]) for number, name in enumerate(sources)]
     label = "measured (across) and predicted (up) values in their metric's unit; equal on the line"
     return (
         f'<svg viewBox="-{MARGIN} -10 {SIDE + MARGIN + 130} {SIDE + MARGIN}" role="img"'
-        f' aria-label="{label}">{chr(10).join(shapes)}{keys}'
+        f' aria-label="{label}">{chr(10).join(shapes)}'
         f'<text x="{SIDE / 2}" y="{SIDE + 36}" text-anchor="middle">{label}</text></svg>'
     )
 
 
-def _plain(text: str) -> str:
-    return html.escape(text)
+def _grid(at: float, word: str) -> str:
+    """Return a line up and a line across at one value, with the value beside both."""
+    return (
+        f'<line class="axis" x1="{at:.1f}" y1="0" x2="{at:.1f}" y2="{SIDE}"/>'
+        f'<line class="axis" x1="0" y1="{SIDE - at:.1f}" x2="{SIDE}" y2="{SIDE - at:.1f}"/>'
+        f'<text x="{at:.1f}" y="{SIDE + 16}" text-anchor="middle">{word}</text>'
+        f'<text x="-6" y="{SIDE - at + 4:.1f}" text-anchor="end">{word}</text>'
+    )
+
+
+def _point(row: Row, across: float, up: float, colour: str) -> str:
+    """Return a row as a dot that says what it is."""
+    return (
+        f'<circle cx="{across:.1f}" cy="{SIDE - up:.1f}" r="3" fill="{colour}"'
+        f' fill-opacity="0.7"><title>{escape(row.case.id)}: {escape(row.case.metric)} measured'
+        f" {row.case.value:g}, predicted {row.predicted:.4g}, error of the time"
+        f" {row.error:+.1%}</title></circle>"
+    )
+
+
+def _key(name: str, number: int, colour: str) -> str:
+    """Return a source's line in the key."""
+    return (
+        f'<circle cx="{SIDE + 20}" cy="{12 + 16 * number}" r="4" fill="{colour}"/>'
+        f'<text x="{SIDE + 30}" y="{16 + 16 * number}">{escape(name)}</text>'
+    )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from perfsim.simulate.array import Run
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.steady import LONGEST_CYCLE
 
@@ -47,35 +48,24 @@ def settled_periods(
 
 
 class _Runs:
-    """The ends of all tasks, period after period, an array over scenarios each."""
+    """The pass of ``simulate`` and what has closed so far, an array over scenarios each."""
 
     def __init__(
         self, graph: TaskGraph, durations: Sequence[float | Array], tolerance: float
     ) -> None:
         self.graph, self.tolerance, self.depth = graph, tolerance, graph.depth
-        self.shape = np.broadcast_shapes(*(np.shape(value) for value in durations))
-        width = len(durations)
-        self.steps = [
-            (duration, [other - index - back * width for other, back in pairs])
-            for index, (pairs, duration) in enumerate(zip(graph.waits(), durations, strict=True))
-        ]
-        self.ends: list[Array] = [np.zeros(self.shape)] * (width * self.depth)
+        self.run = Run(graph, list(durations), ranks=False)
+        self.shape = self.run.shape
         self.rows: list[list[Array]] = []
         self.closes: list[Array] = []
         self.watched = sorted(graph.ancestors())
 
     def step(self) -> None:
         """Run one more period."""
-        ends = self.ends
-        for duration, (first, *others) in self.steps:
-            start = ends[first]
-            for other in others:
-                start = np.maximum(start, ends[other])
-            ends.append(start + duration)
-        row = ends[-len(self.steps) :]
-        self.ends = ends[-len(self.steps) * self.depth :]
-        self.rows.append(row)
-        self.closes.append(row[self.graph.closing])
+        close = self.run.step()
+        self.rows.append(self.run.ends[-1])
+        self.run.forget()
+        self.closes.append(np.broadcast_to(close, self.shape))
         if len(self.rows) > LONGEST_CYCLE + self.depth:
             self.rows[-LONGEST_CYCLE - self.depth - 1] = []
 

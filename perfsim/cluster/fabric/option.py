@@ -16,7 +16,7 @@ class Option:
     ----------
     form : what a value looks like: count (a whole number), counts, ratio (a number from 1 on),
         ratios (one or a list), rate ("25Gbit/s"), flag, word, words or file
-    meaning : for messages and help
+    meaning : for the message where it is missing
     allowed : the words, for ``word``
     needed : whether the key must be there
     """

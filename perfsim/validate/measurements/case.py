@@ -29,11 +29,9 @@ COLUMNS = (
     "value",
     "notes",
 )
-"""What a table of cases must hold."""
-
-OPTIONAL = ("source", "provenance", "seen_or_memory", "role", "reason", "scenario")
-"""What it may hold: where a row stands, whether it was seen or only recalled, what it is for and
-why, and the scenario that predicts it. Other columns are ignored."""
+"""What a table of cases must hold. It may hold source and provenance (where a row stands),
+seen_or_memory (whether it was seen or only recalled), role and reason (what it is for and why), and
+scenario (that predicts it). Other columns are ignored."""
 
 UNVERIFIED = "not verified by"
 """A source that says so of its figures is quoted wherever they are shown."""
