@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 from installation import installed, wheel
 
 __all__ = ["installed", "wheel"]
 
+os.environ.pop("PERFSIM_PATH", None)
 settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("perfsim")
 
