@@ -42,6 +42,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
 
 LAUNCHER = """
 import os, subprocess, sys
+os.environ.pop("PYTHONPYCACHEPREFIX", None)
 process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 _, status, used = os.wait4(process.pid, 0)
 print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss)
