@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from what_ships import SHIPPED
+
 from perfsim import prediction
-from perfsim.catalog import Catalog
 from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
@@ -13,18 +14,17 @@ from perfsim.scenario import make_scenario
 
 __all__ = ["PLAIN", "ask", "computed_s", "plans_of"]
 
-CATALOG = Catalog()
 PLAIN = {"model": "resnet50", "gpus": 8, "net": "10Gbit/s,30us", "intra_net": "100Gbit/s,5us"}
 
 
 def ask(**fields: Any) -> Prediction:
     """Return the prediction of a scenario given by its fields."""
-    return predict(make_scenario({**PLAIN, **fields}), CATALOG)
+    return predict(make_scenario({**PLAIN, **fields}), SHIPPED)
 
 
 def plans_of(**fields: Any) -> list[Plan]:
     """Return the plans of a scenario."""
-    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), CATALOG))
+    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 def computed_s(found: Prediction) -> float:

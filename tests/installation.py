@@ -19,7 +19,7 @@ def run(*command: object, folder: Path) -> str:
     clean = {
         key: value
         for key, value in os.environ.items()
-        if key not in ("PYTHONPATH", "PERFSIM_PATH", "PYTHONHOME")
+        if key not in ("PYTHONPATH", "PERFSIM_PATH", "PYTHONHOME", "PYTHONPYCACHEPREFIX")
     }
     done = subprocess.run(
         [str(part) for part in command],

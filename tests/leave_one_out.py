@@ -9,21 +9,23 @@ max(predicted / measured, measured / predicted) - 1.
 
 from __future__ import annotations
 
+from functools import cache
 from math import exp, log
 
 from perfsim.anchor import Anchor, carry, load_anchors
-from perfsim.catalog import Catalog
 from perfsim.device import load_device
 from perfsim.profile import Profile
 from perfsim.profile_file import read_profile
+from perfsim.session import Session
 
 LEAST_BATCH = 8
 WORST = 8
 
 
+@cache
 def errors() -> dict[tuple[str, str, str, int], float]:
     """Return the error of every (GPU, precision, model, batch) left out."""
-    catalog = Catalog()
+    catalog = Session()
     known = {gpu: tuple(load_anchors(gpu, catalog)) for gpu in catalog.files("devices")}
     profiles = {path.name.split(".")[0]: path for path in catalog.files("models").values()}
     read = {model: read_profile(path) for model, path in profiles.items()}
@@ -58,21 +60,23 @@ def _measured_s(profile: Profile, anchors: list[Anchor]) -> float:
     return exp(sum(logs) / len(logs))
 
 
-def summary(found: dict[tuple[str, str, str, int], float]) -> str:
-    """Return count, median and 90th percentile of the errors in words."""
+def spread(found: dict[tuple[str, str, str, int], float]) -> tuple[int, float, float]:
+    """Return count, median and 90th percentile of the errors."""
     rising = sorted(found.values())
-    at = {share: rising[min(len(rising) - 1, int(share * len(rising)))] for share in (0.5, 0.9)}
-    return f"{len(rising)} left out: median {at[0.5]:.1%}, 90th percentile {at[0.9]:.1%}"
+    at = [rising[min(len(rising) - 1, int(share * len(rising)))] for share in (0.5, 0.9)]
+    return len(rising), at[0], at[1]
 
 
-def main() -> None:
-    """Print count, median, 90th percentile, and the worst."""
+def told() -> str:
+    """Return count, median and 90th percentile in words, and the worst."""
     found = errors()
-    print(summary(found))
+    count, middle, ninth = spread(found)
+    lines = [f"{count} left out: median {middle:.1%}, 90th percentile {ninth:.1%}; the worst:"]
     for key in sorted(found, key=lambda key: -found[key])[:WORST]:
         gpu, precision, model, batch = key
-        print(f"  {model} on {gpu}, {precision}, batch {batch}: {found[key]:.0%}")
+        lines.append(f"  {model} on {gpu}, {precision}, batch {batch}: {found[key]:.0%}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    print(told())

@@ -10,9 +10,10 @@ import re
 from itertools import accumulate
 
 from builders import hand_device, profile, ring_cluster
+from what_ships import SHIPPED
 
 from perfsim import fusion
-from perfsim.catalog import Catalog, shipped
+from perfsim.catalog import shipped
 from perfsim.methods import load_method
 from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
@@ -76,7 +77,7 @@ def deviation(row: Case) -> float:
 
 def prediction(scenario: str) -> Prediction:
     """Return the prediction of a shipped scenario."""
-    catalog = Catalog()
+    catalog = SHIPPED
     fields = read_file(catalog.scenario(scenario))["scenario"]
     return predict(make_scenario(fields, scenario), catalog)
 

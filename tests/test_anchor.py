@@ -21,9 +21,9 @@ from collected import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from what_ships import SHIPPED
 
 from perfsim.anchor import Anchor, Carried, base, carry, load_anchors, read_anchors
-from perfsim.catalog import Catalog
 from perfsim.device import load_device
 from perfsim.errors import DataError, RequestError
 from perfsim.origin import LAUNCHES_S
@@ -36,7 +36,6 @@ HEAD = (
     "# schema: perfsim/anchors/1\n# gpu: v100\nmodel,precision,batch,sequence,iteration_ms,"
     "spread_percent,framework,covers,use,kind,source,note\n"
 )
-CATALOG = Catalog()
 Table = dict[str, Sequence[Anchor]]
 BATCHES = sorted({*range(1, 40), *range(40, 130, 6), 127, 128, 129, *range(130, 513, 24), 512})
 
@@ -80,7 +79,7 @@ def profile(
 def carried(
     table: Table, batch: int, gpu: str = "v100", precision: str = "fp32", own: Profile | None = None
 ) -> Carried:
-    return carry(own or profile(), load_device(gpu, CATALOG), batch, precision, table)
+    return carry(own or profile(), load_device(gpu, SHIPPED), batch, precision, table)
 
 
 def milliseconds(result: Carried) -> float:
@@ -195,7 +194,7 @@ def test_precision_ratio_comes_from_models_measured_at_both() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_without_measurements_rates_compare_the_gpus(share: float) -> None:
-    v100, p100 = (load_device(name, CATALOG) for name in ("v100", "p100"))
+    v100, p100 = (load_device(name, SHIPPED) for name in ("v100", "p100"))
     result = carried({}, 32, gpu="p100", own=profile(share=share))
     products = v100.matrix_rate("fp32").value / p100.matrix_rate("fp32").value
     memory = v100.memory_bandwidth.value / p100.memory_bandwidth.value
@@ -255,7 +254,7 @@ def test_shorter_chain_wins() -> None:
 
 
 def test_board_of_the_same_chip_goes_before_measured_ratios() -> None:
-    v100, pcie = (load_device(name, CATALOG) for name in ("v100", "v100-pcie"))
+    v100, pcie = (load_device(name, SHIPPED) for name in ("v100", "v100-pcie"))
     table: Table = {
         "v100": [anchor(8, 10, "one")],
         "v100-pcie": [anchor(8, 90, "one")],
@@ -278,7 +277,7 @@ def test_larger_batch_that_looked_faster_is_pooled_with_its_neighbour() -> None:
 
 
 def test_optimizer_goes_with_memory_bandwidth_alone() -> None:
-    v100, k80 = (load_device(name, CATALOG) for name in ("v100", "k80"))
+    v100, k80 = (load_device(name, SHIPPED) for name in ("v100", "k80"))
     factor = v100.memory_bandwidth.value / k80.memory_bandwidth.value
     result = carried({"k80": [anchor(64, 1000)]}, 64, gpu="k80").profile
     assert math.isclose(result.optimizer_s, 0.01 * factor)
@@ -305,7 +304,7 @@ def test_lone_batch_takes_beside_it_what_other_gpus_lead_to() -> None:
 
 
 def test_partial_figure_gains_the_optimizer_of_its_own_gpu() -> None:
-    v100, k80 = (load_device(name, CATALOG) for name in ("v100", "k80"))
+    v100, k80 = (load_device(name, SHIPPED) for name in ("v100", "k80"))
     result = carried({"k80": [anchor(32, 90, covers="forward_backward")]}, 32, gpu="k80")
     factor = v100.memory_bandwidth.value / k80.memory_bandwidth.value
     assert math.isclose(milliseconds(result), 90 + 10 * factor)
@@ -325,13 +324,13 @@ def test_carried_iteration_takes_at_least_its_launches() -> None:
 # by law
 
 
-@pytest.mark.parametrize("model", sorted({stem.split(".")[0] for stem in CATALOG.files("models")}))
+@pytest.mark.parametrize("model", sorted({stem.split(".")[0] for stem in SHIPPED.files("models")}))
 def test_larger_batch_never_takes_less_time(model: str) -> None:
-    known = {gpu: load_anchors(gpu, CATALOG) for gpu in CATALOG.files("devices")}
+    known = {gpu: load_anchors(gpu, SHIPPED) for gpu in SHIPPED.files("devices")}
     for gpu in known:
-        device = load_device(gpu, CATALOG)
+        device = load_device(gpu, SHIPPED)
         for precision in device.rates:
-            own = find_profile(model, gpu, None, precision, CATALOG)
+            own = find_profile(model, gpu, None, precision, SHIPPED)
             start = base(own, device, precision, known)
             at = {batch: start.at(batch).seconds for batch in BATCHES}
             assert at[1] > 0
@@ -347,9 +346,9 @@ def test_time_rises_with_the_batch_whatever_was_measured(
     figures: dict[int, float], batch: int
 ) -> None:
     table: Table = {"v100": [anchor(size, time) for size, time in figures.items()]}
-    start = base(profile(), load_device("v100", CATALOG), "fp32", table)
+    start = base(profile(), load_device("v100", SHIPPED), "fp32", table)
     assert start.at(batch).seconds <= start.at(batch + 1).seconds * (1 + 1e-12)
-    own = base(profile(kind="measured"), load_device("v100", CATALOG), "fp32", table)
+    own = base(profile(kind="measured"), load_device("v100", SHIPPED), "fp32", table)
     assert math.isclose(own.at(32).seconds, 0.1)
 
 
@@ -374,11 +373,11 @@ def test_profile_alone_at_its_own_place_is_returned_as_it_is(batch: int) -> None
     assert carried({}, batch, own=own).profile == own
 
 
-@pytest.mark.parametrize("path", sorted(CATALOG.files("models").values()), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(SHIPPED.files("models").values()), ids=lambda p: p.stem)
 def test_every_shipped_profile_can_be_carried_to_every_gpu(path: Path) -> None:
     own = read_profile(path)
     for gpu in ("k80", "h200"):
-        result = carry(own, load_device(gpu, CATALOG), own.batch, "fp32", CATALOG)
+        result = carry(own, load_device(gpu, SHIPPED), own.batch, "fp32", SHIPPED)
         assert result.profile.gpu == gpu
         assert 0.01 < result.profile.iteration_s / own.iteration_s < 300
         assert result.notes
@@ -389,19 +388,19 @@ def test_every_shipped_profile_can_be_carried_to_every_gpu(path: Path) -> None:
 
 def test_resnet50_on_v100_pcie_as_hkbu_measured() -> None:
     """ddl-benchmarks 2020: 253.1 images/s at batch 64 (arXiv 2005.13247)."""
-    [found] = [a for a in load_anchors("v100-pcie", CATALOG) if a.model == "resnet50"]
+    [found] = [a for a in load_anchors("v100-pcie", SHIPPED) if a.model == "resnet50"]
     assert math.isclose(found.iteration_s, 64 / 253.1, rel_tol=1e-5)
     own = Profile(**{**profile().__dict__, "model": "resnet50"})
-    result = carry(own, load_device("v100-pcie", CATALOG), 64, "fp32", CATALOG)
+    result = carry(own, load_device("v100-pcie", SHIPPED), 64, "fp32", SHIPPED)
     assert math.isclose(milliseconds(result), 252.86, abs_tol=0.01)
     assert result.quantity.kind == "measured"
 
 
 def test_both_v100_boards_differ_by_their_chip_alone() -> None:
     """ViT-B/16 at batch 192: what one board takes, the other takes by 15.7 / 14.0 TFLOP/s."""
-    own = find_profile("vit-b16", "v100", 192, "fp32", CATALOG)
+    own = find_profile("vit-b16", "v100", 192, "fp32", SHIPPED)
     sxm, pcie = (
-        carry(own, load_device(gpu, CATALOG), 192, "fp32", CATALOG).quantity.value
+        carry(own, load_device(gpu, SHIPPED), 192, "fp32", SHIPPED).quantity.value
         for gpu in ("v100", "v100-pcie")
     )
     assert 1 < pcie / sxm <= 15.7 / 14.0 + 1e-9
@@ -409,9 +408,9 @@ def test_both_v100_boards_differ_by_their_chip_alone() -> None:
 
 def test_h200_is_as_much_faster_than_h100_as_lambda_measured() -> None:
     """Lambda's benchmark: ResNet-50 in TF32 at 1895 images/s on an H100, 2259 on an H200."""
-    own = read_profile(CATALOG.path("models", "resnet50.v100.fp32.b32", "model", "models"))
+    own = read_profile(SHIPPED.path("models", "resnet50.v100.fp32.b32", "model", "models"))
     h100, h200 = (
-        carry(own, load_device(gpu, CATALOG), 640, "tf32", CATALOG) for gpu in ("h100", "h200")
+        carry(own, load_device(gpu, SHIPPED), 640, "tf32", SHIPPED) for gpu in ("h100", "h200")
     )
     assert math.isclose(h100.quantity.value, 640 / 1895, rel_tol=1e-5)
     assert math.isclose(h200.quantity.value * 2259, h100.quantity.value * 1895, rel_tol=0.03)
@@ -419,8 +418,8 @@ def test_h200_is_as_much_faster_than_h100_as_lambda_measured() -> None:
 
 def test_resnet50_carried_to_batch_64_agrees_with_tensorflow_traces() -> None:
     """Traces on a V100 (ChenYuHo/schedule-simulator@368d560): forward 73.19, backward 117.13 ms."""
-    own = read_profile(CATALOG.path("models", "resnet50.v100.fp32.b32", "model", "models"))
-    result = carry(own, load_device("v100", CATALOG), 64, "fp32", CATALOG)
+    own = read_profile(SHIPPED.path("models", "resnet50.v100.fp32.b32", "model", "models"))
+    result = carry(own, load_device("v100", SHIPPED), 64, "fp32", SHIPPED)
     assert math.isclose(result.profile.forward_s * 1e3, 73.19, rel_tol=0.06)
     assert math.isclose(result.profile.backward_s * 1e3, 117.13, rel_tol=0.06)
 
@@ -429,7 +428,7 @@ def test_mxnet_figures_between_batches_lie_near_the_line() -> None:
     """MXNet's page gives 63.689 ms at batch 16; its batches 8 and 32 predict it within 20 %."""
     own = Profile(**{**profile(batch=8).__dict__, "model": "resnet50"})
     ends = [
-        a for a in load_anchors("v100", CATALOG) if a.model == "resnet50" and a.batch in (8, 32)
+        a for a in load_anchors("v100", SHIPPED) if a.model == "resnet50" and a.batch in (8, 32)
     ]
     table: Table = {"v100": [a for a in ends if a.source.startswith("apache/mxnet")]}
     assert math.isclose(milliseconds(carried(table, 16, own=own)), 63.689, rel_tol=0.2)
@@ -456,8 +455,8 @@ def test_anchors_are_those_of_the_collected_tables(
     found = collect()
     own = [
         (gpu, a)
-        for gpu in CATALOG.files("devices")
-        for a in load_anchors(gpu, CATALOG)
+        for gpu in SHIPPED.files("devices")
+        for a in load_anchors(gpu, SHIPPED)
         if a.source.startswith(source) and gpu != "h200"
     ]
     assert len(own) == rows
@@ -536,9 +535,9 @@ def test_file_of_another_schema_is_refused(tmp_path: Path) -> None:
         read_anchors(path)
 
 
-@pytest.mark.parametrize("gpu", sorted(CATALOG.files("devices")))
+@pytest.mark.parametrize("gpu", sorted(SHIPPED.files("devices")))
 def test_shipped_anchors_read_and_name_precisions_of_their_gpu(gpu: str) -> None:
-    device = load_device(gpu, CATALOG)
-    for found in load_anchors(gpu, CATALOG):
+    device = load_device(gpu, SHIPPED)
+    for found in load_anchors(gpu, SHIPPED):
         assert found.precision in device.rates
         assert found.sequence is not None or not found.model.startswith("bert")

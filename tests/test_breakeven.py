@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.planning import breakeven
 from perfsim.planning.breakeven import crossings
 from perfsim.planning.scaled_network import scaled_network
@@ -19,7 +19,6 @@ from perfsim.report.explain import break_even_words
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
 
-CATALOG = Catalog()
 RATE = 10.0
 """Gbit/s of the network of one's own."""
 
@@ -27,7 +26,7 @@ RATE = 10.0
 def asked(**fields: Any) -> Resolved:
     """Return a question, resolved: resnet50 on 16 nodes of one GPU unless it says otherwise."""
     usual = {"model": "resnet50", "gpus": 16, "gpus_per_node": 1, "net": f"{RATE}Gbit/s,50us"}
-    return resolve(make_scenario(usual | fields), CATALOG)
+    return resolve(make_scenario(usual | fields), SHIPPED)
 
 
 @given(st.floats(0.01, 100.0), st.floats(0.1, 10.0))
@@ -62,7 +61,7 @@ def test_at_the_bandwidth_found_predictions_are_equal() -> None:
                 "method": "topk",
             }
         ),
-        CATALOG,
+        SHIPPED,
     )
     assert there.iteration_s == pytest.approx(there.baseline_s, rel=1e-4)
     assert there.iteration_s == pytest.approx(one.times[0], rel=1e-9)
@@ -72,10 +71,10 @@ def test_at_the_bandwidth_found_predictions_are_equal() -> None:
 
 def test_around_the_number_of_gpus_found_predictions_change_places() -> None:
     resolved = asked(method="topk", net="10gbe", gpus_per_node=4)
-    for one in breakeven.gpus(resolved, CATALOG).crossings:
+    for one in breakeven.gpus(resolved, SHIPPED).crossings:
         for count, times in ((one.before, one.times_before), (one.at, one.times)):
             scenario = resolved.scenario.model_copy(update={"gpus": int(count)})
-            there = predict(scenario, CATALOG)
+            there = predict(scenario, SHIPPED)
             assert (there.iteration_s, there.baseline_s) == pytest.approx(times, rel=1e-12)
         assert (one.times[0] < one.times[1]) is one.wins_above
         assert (one.times_before[0] < one.times_before[1]) is not one.wins_above
@@ -136,5 +135,5 @@ def test_where_there_is_no_break_even_it_says_so(fields: dict[str, Any], words: 
 
 def test_uneven_nodes_have_no_number_of_gpus_to_look_for() -> None:
     resolved = asked(gpus=8, gpus_per_node=None, placement="3,5", net="10gbe")
-    found = breakeven.gpus(resolved, CATALOG)
+    found = breakeven.gpus(resolved, SHIPPED)
     assert "placement" in found.why_not and found.crossings == ()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from what_ships import SHIPPED
 
 from perfsim.catalog import Catalog
 from perfsim.cli.main import app, code
@@ -56,7 +57,7 @@ def test_where_our_figures_land(found: Result, words: str) -> None:
 def test_a_claim_compares_with_its_rival(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD + 'against = { method = "ssgd" }\n')
-    [claim] = claims_of(str(path), Catalog())
+    [claim] = claims_of(str(path), SHIPPED)
     fields = read_file(path)["scenario"]
     own = predict(make_scenario(fields)).iteration_s
     rival = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s
@@ -107,7 +108,7 @@ def test_a_damaged_claim_is_one_sentence(
     path = tmp_path / "one.toml"
     path.write_text(HEAD.replace(*change))
     with pytest.raises(DataError) as caught:
-        claims_of(str(path), Catalog())
+        claims_of(str(path), SHIPPED)
     assert words in str(caught.value)
 
 
@@ -123,7 +124,7 @@ def test_a_damaged_claim_is_one_sentence(
 def test_a_claim_in_words(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD + text)
-    [claim] = claims_of(str(path), Catalog())
+    [claim] = claims_of(str(path), SHIPPED)
     assert words in claim.words()
 
 
@@ -162,7 +163,7 @@ def test_what_the_scenario_lacks_cannot_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD.replace('"iteration"', '"second_order"') + 'against = {method = "ssgd"}')
     with pytest.raises(RequestError, match="topk has no second_order"):
-        claim_notes(str(path), Catalog(), read_file(path)["scenario"])
+        claim_notes(str(path), SHIPPED, read_file(path)["scenario"])
 
 
 def test_the_command_prints_every_shipped_claim(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +171,7 @@ def test_the_command_prints_every_shipped_claim(monkeypatch: pytest.MonkeyPatch)
     assert shown.exit_code == 0, shown.output
     found = json.loads(shown.output)
     assert found["schema"] == "perfsim/claims/1"
-    catalog = Catalog()
+    catalog = SHIPPED
     shipped = {claim.name for name in catalog.scenarios() for claim in claims_of(name, catalog)}
     assert {row["claim"] for row in found["claims"]} == shipped
     monkeypatch.setattr(claims, "validate_claims", lambda catalog: [result("mean", (4.0,), 6.0)])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from test_cli import answer, run
+from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.plan import Charge, Plan
 from perfsim.planning.sensitivity import improvements, with_bucket
 from perfsim.prediction import plans_of, predict
@@ -17,14 +17,13 @@ from perfsim.scenario import make_scenario
 from perfsim.simulate.graph import TaskGraph
 from perfsim.whatif import steady_s
 
-CATALOG = Catalog()
 MAIN = "explain --model resnet50 --gpus 64 --net 10gbe --method topk"
 
 
 def asked(**fields: Any) -> Resolved:
     """Return a question, resolved."""
     usual = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
-    return resolve(make_scenario(usual | fields), CATALOG)
+    return resolve(make_scenario(usual | fields), SHIPPED)
 
 
 def test_improvements_and_elasticities_by_hand() -> None:
@@ -55,7 +54,7 @@ def test_elasticities_of_all_that_an_iteration_is_made_of_sum_to_one(method: str
 def test_what_is_worth_in_a_prediction_is_saved_here() -> None:
     resolved = asked(method="topk")
     plans = plans_of(resolved)
-    worth = predict(resolved.scenario, CATALOG).worth
+    worth = predict(resolved.scenario, SHIPPED).worth
     for one in improvements(resolved, plans, steady_s(plans)):
         if one.what in ("bandwidth", "latency", "compression"):
             assert one.saved == pytest.approx(worth[one.what], rel=1e-9)
@@ -66,7 +65,7 @@ def test_twice_the_bucket_is_what_predict_says_of_it() -> None:
     plans = plans_of(resolved)
     found = {one.what: one for one in improvements(resolved, plans, steady_s(plans))}
     for what, bucket in (("bucket_doubled", "16MiB"), ("bucket_halved", "4MiB")):
-        said = predict(asked(bucket=bucket).scenario, CATALOG).iteration_s
+        said = predict(asked(bucket=bucket).scenario, SHIPPED).iteration_s
         assert found[what].iteration_s == pytest.approx(said, rel=1e-12)
     usual = with_bucket(asked(), 2.0)
     assert usual is not None and usual.limit_bytes == 50 * 2**20

@@ -9,9 +9,9 @@ import pytest
 from builders import hand_device, ring_cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from what_ships import SHIPPED
 
 from perfsim import fusion
-from perfsim.catalog import Catalog
 from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.link import custom_link
 from perfsim.device import load_device
@@ -475,7 +475,7 @@ MEASURED = {
 
 
 def shipped(which: str, model: str) -> float:
-    path = Catalog().scenario(f"Shi2021_{which}_{model}_ib100_64")
+    path = SHIPPED.scenario(f"Shi2021_{which}_{model}_ib100_64")
     return predict(make_scenario(read_file(path)["scenario"])).iteration_s
 
 
@@ -491,7 +491,7 @@ def test_measured_iterations_are_met_within_a_fifth_and_in_their_order(model: st
 def test_building_all_factors_and_preconditioning_takes_what_was_measured(
     model: str, batch: int, measured_s: float
 ) -> None:
-    catalog = Catalog()
+    catalog = SHIPPED
     profile = replace(find_profile(model, "rtx2080ti", batch, "fp32", catalog), batch=batch)
     device = load_device("rtx2080ti", catalog)
     seconds = sum(
@@ -512,7 +512,7 @@ def test_building_all_factors_and_preconditioning_takes_what_was_measured(
 def test_inverting_all_factors_takes_what_was_measured(
     model: str, batch: int, measured_s: float
 ) -> None:
-    catalog = Catalog()
+    catalog = SHIPPED
     profile = find_profile(model, "rtx2080ti", batch, "fp32", catalog)
     device = load_device("rtx2080ti", catalog)
     seconds = sum(

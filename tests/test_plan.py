@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
+from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import app, code
 from perfsim.errors import DataError, RequestError
 from perfsim.planning.capacity import Choice, Plan, plan
@@ -42,7 +42,7 @@ def prices(per_gpu_hour: float = 2.0, net: str = "") -> Prices:
 def test_hours_and_money_by_hand() -> None:
     [asked] = scenarios(16)
     found = predict(asked)
-    made = plan([asked], Target(1_281_167, 90, budget=1e6, currency="usd"), prices(), Catalog())
+    made = plan([asked], Target(1_281_167, 90, budget=1e6, currency="usd"), prices(), SHIPPED)
     iterations = 1_281_167 * 90 / (32 * 16)
     seconds = iterations * found.iteration_s
     [one] = made.choices
@@ -64,7 +64,7 @@ def test_energy_is_that_of_the_power_given() -> None:
 
 def test_epochs_of_one_method_are_its_own() -> None:
     both = [*scenarios(16), *scenarios(16, method="topk")]
-    made = plan(both, Target(1000_000, 90, {"topk": 180}), Prices("", (), Path()), Catalog())
+    made = plan(both, Target(1000_000, 90, {"topk": 180}), Prices("", (), Path()), SHIPPED)
     dense, sparse = made.choices
     ratio = sparse.prediction.iteration_s / dense.prediction.iteration_s
     assert sparse.seconds / dense.seconds == pytest.approx(2 * ratio)
@@ -84,7 +84,7 @@ def test_a_price_on_the_network_comes_before_that_of_any() -> None:
 def test_nothing_that_meets_names_the_nearest() -> None:
     target = Target(1_281_167, 90, deadline_s=3600.0)
     with pytest.raises(RequestError) as caught:
-        plan(scenarios(8, 16, 32), target, Prices("", (), Path()), Catalog())
+        plan(scenarios(8, 16, 32), target, Prices("", (), Path()), SHIPPED)
     told = str(caught.value)
     assert told.startswith("plan: nothing meets 1 h; nearest is ssgd on 32 v100 over 10gbe")
 
@@ -92,18 +92,18 @@ def test_nothing_that_meets_names_the_nearest() -> None:
 def test_a_budget_needs_prices_of_its_currency() -> None:
     target = Target(1000, 1, budget=5.0, currency="usd")
     with pytest.raises(RequestError, match="holds no price"):
-        plan(scenarios(8), target, Prices("usd", (), Path("p.toml")), Catalog())
+        plan(scenarios(8), target, Prices("usd", (), Path("p.toml")), SHIPPED)
     with pytest.raises(RequestError, match=r"is in eur, the prices of p\.toml are in usd"):
-        plan(scenarios(8), Target(1000, 1, budget=5.0, currency="eur"), prices(), Catalog())
+        plan(scenarios(8), Target(1000, 1, budget=5.0, currency="eur"), prices(), SHIPPED)
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     fields = {"model": "gpt2", "gpu": "v100", "net": "ib100", "gpus": 8}
-    made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), Catalog())
+    made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), SHIPPED)
     assert len(made.choices) == 1
     refused = make_scenario(fields | {"method": "dgc", "options": {"density": 0.5}, "gpus": 1024})
     with pytest.raises(RequestError, match="of memory, the GPU has"):
-        plan([refused], Target(1000, 1), Prices("", (), Path()), Catalog())
+        plan([refused], Target(1000, 1), Prices("", (), Path()), SHIPPED)
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=30))
@@ -126,7 +126,7 @@ FOUND = predict(scenarios(8)[0])
 
 
 def test_the_shipped_price_table_is_empty_and_says_what_to_write() -> None:
-    found = find_prices(Catalog(), None)
+    found = find_prices(SHIPPED, None)
     assert found.prices == () and found.currency == "usd"
     assert "per_gpu_hour" in found.path.read_text()
 

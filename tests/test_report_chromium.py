@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import code
 from perfsim.planning.around import around
 from perfsim.prediction import Prediction, predict
@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def prediction() -> Prediction:
-    return predict(make_scenario({"model": "resnet50", "gpus": 64, "net": "1gbe"}), Catalog())
+    return predict(make_scenario({"model": "resnet50", "gpus": 64, "net": "1gbe"}), SHIPPED)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def report(prediction: Prediction, tmp_path_factory: pytest.TempPathFactory) -> 
     pytest.importorskip("plotly", reason="needs Plotly (pip install 'perfsim[report]')")
     scenario = make_scenario({"model": "resnet50", "gpus": 64, "net": "1gbe"})
     path = tmp_path_factory.mktemp("report") / "report.html"
-    near = around(scenario, prediction, Catalog(), ["powersgd"])
+    near = around(scenario, prediction, SHIPPED, ["powersgd"])
     path.write_text(prediction_page(prediction, near), encoding="utf-8")
     return path
 

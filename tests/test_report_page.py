@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import code
 from perfsim.planning.around import Around, around
 from perfsim.planning.measured import measured_like
@@ -34,12 +34,12 @@ def scenario() -> Scenario:
 
 @pytest.fixture(scope="module")
 def prediction(scenario: Scenario) -> Prediction:
-    return predict(scenario, Catalog())
+    return predict(scenario, SHIPPED)
 
 
 @pytest.fixture(scope="module")
 def near(scenario: Scenario, prediction: Prediction) -> Around:
-    return around(scenario, prediction, Catalog(), ["powersgd"])
+    return around(scenario, prediction, SHIPPED, ["powersgd"])
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_curves_are_predictions_of_the_scenario_at_those_gpus(
     assert list(near.scaling)[:2] == ["ssgd", "horovod"]
     for gpus in (1, 16, 64):
         asked = scenario.model_copy(update={"gpus": gpus})
-        assert near.scaling["horovod"][gpus].iteration_s == predict(asked, Catalog()).iteration_s
+        assert near.scaling["horovod"][gpus].iteration_s == predict(asked, SHIPPED).iteration_s
 
 
 def test_measured_points_are_those_of_the_tables(figures: dict[str, Figure], near: Around) -> None:
@@ -153,7 +153,7 @@ def test_another_batch_has_its_own_measured_points_or_none(
     prediction: Prediction, near: Around
 ) -> None:
     def ids(batch: int) -> set[str]:
-        return {one.id for one in measured_like(prediction.scenario | {"batch": batch}, Catalog())}
+        return {one.id for one in measured_like(prediction.scenario | {"batch": batch}, SHIPPED)}
 
     assert ids(32) and not ids(32) & {one.id for one in near.measured}
     assert not ids(48)
@@ -275,7 +275,7 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_another_exchange_than_was_measured_has_no_measured_points() -> None:
     """QSGD of 6 bits, all-reduced, on AWS p3 nodes (vineeths.csv); 2 bits send as many bytes."""
-    catalog = Catalog()
+    catalog = SHIPPED
     asked = {"model": "resnet50-cifar", "gpus": 4, "net": "10gbe", "method": "qsgd", "batch": 128}
 
     def points(**options: str | int) -> dict[str, dict[str, Any]]:

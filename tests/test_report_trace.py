@@ -10,8 +10,8 @@ import pytest
 from chrome_trace import problems
 from hypothesis import given
 from hypothesis import strategies as st
+from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import code
 from perfsim.prediction import Prediction, predict
 from perfsim.report.spans import Span, steady_rounds
@@ -24,7 +24,7 @@ METHODS = ["ssgd", "powersgd", "acpsgd", "localsgd", "dear", "byteps", "asc_wfbp
 
 def predicted(method: str = "ssgd", **fields: Any) -> Prediction:
     asked = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": method} | fields
-    return predict(make_scenario(asked), Catalog())
+    return predict(make_scenario(asked), SHIPPED)
 
 
 @pytest.mark.parametrize("method", METHODS)

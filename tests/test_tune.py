@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import answer, run
+from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.planning.knob import KNOBS
 from perfsim.planning.search import Curve, edge, log_grid, refine
 from perfsim.planning.tune import Tuning, tune
@@ -17,8 +17,6 @@ from perfsim.planning.tuned import FLAT
 from perfsim.prediction import predict
 from perfsim.report.tune import sentences
 from perfsim.scenario import Scenario, make_scenario
-
-CATALOG = Catalog()
 
 
 def asked(**fields: Any) -> Scenario:
@@ -28,7 +26,7 @@ def asked(**fields: Any) -> Scenario:
 
 def tuned(*over: str, **fields: Any) -> Tuning:
     """Return what is found for a scenario."""
-    return tune(asked(**fields), over, CATALOG)
+    return tune(asked(**fields), over, SHIPPED)
 
 
 @given(st.floats(1.5, 900.0))
@@ -73,13 +71,13 @@ def test_the_curve_is_what_predict_says(method: str, over: str) -> None:
     else:
         value = place if over == "density" else int(float(place))
         scenario = asked(method=method, options={over: value})
-    assert predict(scenario, CATALOG).iteration_s == pytest.approx(seconds, rel=1e-9)
+    assert predict(scenario, SHIPPED).iteration_s == pytest.approx(seconds, rel=1e-9)
 
 
 @pytest.mark.parametrize("method", ["ssgd", "topk", "powersgd", "localsgd", "cpsgd", "acpsgd"])
 def test_the_fastest_is_no_slower_than_anything_tried(method: str) -> None:
     found = tuned(method=method)
-    said = predict(asked(method=method), CATALOG).iteration_s
+    said = predict(asked(method=method), SHIPPED).iteration_s
     assert found.iteration_s == pytest.approx(said, rel=1e-12)
     for one in found.tuned:
         at_hand = [seconds for value, seconds in one.curve if str(value) not in one.needs]
@@ -137,7 +135,7 @@ def test_a_flat_optimum_is_called_flat() -> None:
 
 def test_mgwfbp_stands_beside_the_bucket_size() -> None:
     (one,) = tuned("bucket").tuned
-    said = predict(asked(fusion="mgwfbp"), CATALOG).iteration_s
+    said = predict(asked(fusion="mgwfbp"), SHIPPED).iteration_s
     assert one.beside["mgwfbp"] == pytest.approx(said, rel=1e-12)
     assert any("--fusion mgwfbp" in sentence for sentence in sentences(one))
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from what_ships import SHIPPED
 
 from perfsim import fusion
-from perfsim.catalog import Catalog, shipped
+from perfsim.catalog import shipped
 from perfsim.cli.main import app
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import FusionContext
@@ -46,7 +47,7 @@ def asked(tmp_path: Path, *rows: str) -> list[Asked]:
     path.write_text("\n".join((HEAD, *rows)) + "\n")
     cases = read_cases(path)
     singles = Singles(cases)
-    return [ask(case, RULES, singles, Catalog()) for case in cases]
+    return [ask(case, RULES, singles, SHIPPED) for case in cases]
 
 
 def single_s(one: Asked) -> float:
@@ -189,7 +190,7 @@ def test_every_row_above_one_node_is_predicted_from_one_node() -> None:
     assert len(rows) == 7
     singles, cases = Singles(read_cases(TABLE)), {case.id: case for case in read_cases(TABLE)}
     for row in rows:
-        single_s(ask(cases[row.case.id], RULES, singles, Catalog()))
+        single_s(ask(cases[row.case.id], RULES, singles, SHIPPED))
 
 
 def test_the_rows_stand_within_their_limit() -> None:

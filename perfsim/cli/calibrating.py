@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from perfsim.cli.examples import examples
 from perfsim.cli.measuring import compute, network
 from perfsim.cli.measuring_kernels import kernels
 from perfsim.cli.options import Json, Profiles
+from perfsim.cli.overview import OVERVIEW
 
 __all__ = ["calibrate"]
 
@@ -29,7 +31,8 @@ def _group() -> None:
 
 @calibrate.command(
     "import",
-    epilog="Example: perfsim calibrate import all_reduce.log --name our-cluster",
+    short_help=OVERVIEW["calibrate import"],
+    epilog=examples("calibrate import"),
 )
 def import_measurements(
     files: Annotated[
@@ -164,15 +167,9 @@ def import_measurements(
         typer.echo(made.use)
 
 
-calibrate.command(
-    "network",
-    epilog=(
-        "Example: torchrun --nnodes 4 --nproc-per-node 8 -m perfsim calibrate network"
-        " --out our-cluster.toml"
-    ),
-)(network)
-calibrate.command(
-    "compute",
-    epilog="Example: perfsim calibrate compute --model torchvision:resnet50 --batch 64",
-)(compute)
-calibrate.command("kernels", epilog="Example: perfsim calibrate kernels --out profiles")(kernels)
+for _name, _command in (("network", network), ("compute", compute), ("kernels", kernels)):
+    calibrate.command(
+        _name,
+        short_help=OVERVIEW[f"calibrate {_name}"],
+        epilog=examples(f"calibrate {_name}"),
+    )(_command)

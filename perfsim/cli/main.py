@@ -10,67 +10,26 @@ from typing import Any
 
 import typer
 
+from perfsim.cli.examples import examples
+from perfsim.cli.overview import OVERVIEW, PAGE, QUESTIONS
 from perfsim.errors import PerfsimError
 
-__all__ = ["COMMANDS", "OVERVIEW", "application", "code", "run"]
+__all__ = ["COMMANDS", "application", "code", "run"]
 
 COMMANDS = {
-    "predict": (
-        "predicting.predict_command",
-        "perfsim predict --model resnet50 --gpus 64 --net 1gbe --method dgc",
-    ),
-    "compare": (
-        "comparing.compare_command",
-        "perfsim compare --model bert-large --gpus 32 --net 10gbe --methods ssgd,topk,dgc,powersgd",
-    ),
-    "sweep": (
-        "sweeping.sweep_command",
-        "perfsim sweep --model resnet50 --vary gpus=8..1024 --vary net=1gbe,ib100",
-    ),
-    "tune": (
-        "tuning.tune_command",
-        "perfsim tune --model resnet50 --gpus 64 --net 10gbe --method topk --over bucket",
-    ),
-    "explain": (
-        "explaining.explain_command",
-        "perfsim explain --model resnet50 --gpus 64 --net 10gbe --method topk",
-    ),
-    "plan": (
-        "planning.plan_command",
-        "perfsim plan --model resnet50 --dataset imagenet --epochs 90 --deadline 24h",
-    ),
-    "list": ("listing.list_things", "perfsim list methods"),
-    "show": ("showing.show_thing", "perfsim show method dgc"),
-    "pipeline": ("pipelining.pipeline_command", "perfsim pipeline two-sites.toml"),
-    "calibrate": ("calibrating.calibrate", ""),
-    "validate": ("validating.validate", ""),
+    "predict": "predicting.predict_command",
+    "compare": "comparing.compare_command",
+    "sweep": "sweeping.sweep_command",
+    "tune": "tuning.tune_command",
+    "explain": "explaining.explain_command",
+    "plan": "planning.plan_command",
+    "list": "listing.list_things",
+    "show": "showing.show_thing",
+    "pipeline": "pipelining.pipeline_command",
+    "calibrate": "calibrating.calibrate",
+    "validate": "validating.validate",
 }
-"""Each command: where it is, and its example; a group of commands has its own examples."""
-
-OVERVIEW = {
-    "predict": (
-        "Predict one iteration: its time and interval, where it goes, what holds it back, and why."
-    ),
-    "compare": (
-        "Compare methods side by side: who is fastest, how sure that is, and where the time goes."
-    ),
-    "sweep": "Predict every combination of what varies: GPUs, networks, methods, options, ...",
-    "tune": (
-        "Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."
-    ),
-    "explain": (
-        "Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."
-    ),
-    "plan": (
-        "Plan a training run: the cheapest and the fastest cluster and method that meet a target."
-    ),
-    "list": "List what perfsim knows of one kind, with where it comes from.",
-    "show": "Show all that is known of one model, GPU, network, method or scenario, with sources.",
-    "pipeline": "Predict an iteration of a pipeline over slow links, its messages dense or Top-k.",
-    "calibrate": "Measure a cluster, or read what was measured, into files that predictions use.",
-    "validate": "Hold predictions against what was measured.",
-}
-"""What `--help` says of each command, without importing it; a test compares."""
+"""Each command, and where it is; `overview.py` and `examples.py` hold what is said of it."""
 
 
 def application(only: str = "", overview: bool = False) -> typer.Typer:
@@ -80,27 +39,24 @@ def application(only: str = "", overview: bool = False) -> typer.Typer:
     """
     made = typer.Typer(
         name="perfsim",
-        help=(
-            "Predict the iteration time of distributed data-parallel training from measured layer"
-            " profiles and measured network costs."
-        ),
+        help=QUESTIONS,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        epilog=f"Example: {COMMANDS['predict'][1]}",
+        epilog=PAGE,
     )
     made.callback(invoke_without_command=True)(main)
-    for name, (where, example) in COMMANDS.items():
+    for name, where in COMMANDS.items():
         if only not in ("", name):
             continue
         if overview:
-            made.command(name, help=OVERVIEW[name])(lambda: None)
+            made.command(name, short_help=OVERVIEW[name])(lambda: None)
             continue
         module, _, attribute = where.rpartition(".")
         found = getattr(import_module(f"perfsim.cli.{module}"), attribute)
         if isinstance(found, typer.Typer):
-            made.add_typer(found, name=name)
+            made.add_typer(found, name=name, short_help=OVERVIEW[name], epilog=examples(name))
         else:
-            made.command(name, epilog=f"Example: {example}")(found)
+            made.command(name, short_help=OVERVIEW[name], epilog=examples(name))(found)
     return made
 
 

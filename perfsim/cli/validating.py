@@ -7,7 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from perfsim.cli.examples import examples
 from perfsim.cli.options import Html, Json, Out, Profiles, answer
+from perfsim.cli.overview import OVERVIEW
 
 __all__ = ["validate"]
 
@@ -15,11 +17,11 @@ OUTSIDE = 4
 """Exit code where an error is outside its limit."""
 
 validate = typer.Typer(
-    help="Hold predictions against what was measured.",
-    invoke_without_command=True,
-    epilog=(
-        "Example: perfsim validate --method dgc (exit code 4: a group's error is outside its limit)"
+    help=(
+        "Hold predictions against what was measured.\n\n"
+        "Exit code 4 says that a group's error is outside its limit."
     ),
+    invoke_without_command=True,
     rich_markup_mode=None,
 )
 
@@ -46,7 +48,8 @@ Method: TypeAlias = Annotated[
 @validate.callback()
 @validate.command(
     "measurements",
-    epilog="Example: perfsim validate measurements --measurements cases.csv --json",
+    short_help=OVERVIEW["validate measurements"],
+    epilog=examples("validate measurements"),
 )
 def validate_cases(
     context: typer.Context,
@@ -84,10 +87,8 @@ def validate_cases(
 
 @validate.command(
     "nccl",
-    epilog=(
-        "Example: perfsim validate nccl --data my_curves/ (exit code 4: an error is outside its"
-        " limit)"
-    ),
+    short_help=OVERVIEW["validate nccl"],
+    epilog=examples("validate nccl"),
 )
 def validate_collectives(
     data: Annotated[
@@ -129,13 +130,15 @@ def validate_collectives(
         raise typer.Exit(OUTSIDE)
 
 
-@validate.command("claims", epilog="Example: perfsim validate claims")
+@validate.command(
+    "claims", short_help=OVERVIEW["validate claims"], epilog=examples("validate claims")
+)
 def validate_headlines(profiles: Profiles = None, out: Out = None, json: Json = False) -> None:
     """Show papers' headline claims beside what is predicted in the papers' own settings."""
-    from perfsim.catalog import Catalog
+    from perfsim.session import Session
     from perfsim.validate.claims import validate_claims
 
-    results = validate_claims(Catalog(profiles))
+    results = validate_claims(Session(profiles))
 
     def show() -> None:
         from perfsim.report.claims import print_claims

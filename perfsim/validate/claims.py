@@ -11,6 +11,7 @@ from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario, read_file
+from perfsim.session import Session
 from perfsim.validate.claim import Claim, claims_of
 
 __all__ = ["Claim", "Result", "claim_notes", "claims_of", "validate_claims"]
@@ -101,7 +102,7 @@ def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) ->
 
 def validate_claims(catalog: Catalog | None = None) -> list[Result]:
     """Return every claim of the scenarios with our figures, in the order of the scenarios."""
-    catalog = catalog or Catalog()
+    catalog = catalog or Session()
     claims: dict[str, Claim] = {}
     ours: dict[str, dict[str, float]] = {}
     predicted = _memory(catalog)
