@@ -101,10 +101,13 @@ def over_clusters(
     if log.decided or not plans or not _same(plans, places, log.messages, cluster):
         return lambda other: steady_s(plans_on(other))
 
+    different = set(log.messages)
+
     def time_s(other: Cluster) -> float:
         spent = [[float(task.duration_s) for task in plan.graph.tasks] for plan in plans]
+        costs_s = {message: message.on(other).seconds for message in different}
         for (number, index), message in zip(places, log.messages, strict=True):
-            spent[number][index] = message.on(other).seconds
+            spent[number][index] = costs_s[message]
         pairs = zip(plans, spent, strict=True)
         return mean_s(plans, [run(plan, durations, brief=True) for plan, durations in pairs])
 
