@@ -17,7 +17,7 @@ from perfsim.catalog import Catalog
 from perfsim.cli.main import code
 from perfsim.planning.around import around
 from perfsim.prediction import Prediction, predict
-from perfsim.report.page.page import prediction_page
+from perfsim.report.page.prediction_page import prediction_page
 from perfsim.scenario import make_scenario
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -19,6 +19,7 @@ from perfsim.cli.options import (
     answer,
     scenario_fields,
 )
+from perfsim.cli.outputs import Outputs
 from perfsim.cli.reports import Reports
 
 __all__ = ["predict_command"]
@@ -186,8 +187,8 @@ def predict_command(
     from perfsim.prediction import predict
     from perfsim.scenario import make_scenario
 
-    reports = Reports(timeline, trace, html, png)
-    reports.check(out, json)
+    reports = Reports(timeline, Outputs(out=out, trace=trace, html=html, png=png))
+    reports.check(json)
     catalog = Catalog(profiles)
     flags = {
         "model": model,
@@ -246,4 +247,4 @@ def predict_command(
         print_prediction(prediction)
         reports.show(prediction)
 
-    answer(ranking.as_dict() if ranking else prediction.to_dict(), out, json, show)
+    answer(ranking.as_dict() if ranking else prediction.to_dict(), None, json, show)

@@ -6,7 +6,7 @@ from typing import Any
 
 from perfsim.errors import RequestError
 from perfsim.report.page.figure import Figure
-from perfsim.report.page.page import need_plotly
+from perfsim.report.page.frame import need_plotly
 
 __all__ = ["need_kaleido", "png_of"]
 
