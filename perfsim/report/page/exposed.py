@@ -34,7 +34,8 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
         "exposed",
         "Exposed communication by bucket",
         f"Of {len(rows):,} bucket{'s' if len(rows) > 1 else ''},"
-        f" {sum(row.exposed_s > 0 for row in rows):,} not wholly hidden by computation, {format_seconds(total_s)} an iteration in all; {buckets[most]} shows most,"
+        f" {sum(row.exposed_s > 0 for row in rows):,} not wholly hidden by computation,"
+        f" {format_seconds(total_s)} an iteration in all; {buckets[most]} shows most,"
         f" {format_seconds(rows[most].exposed_s)}.",
         [
             _bars(
