@@ -9,6 +9,7 @@ import typer
 from perfsim.cli import complete
 from perfsim.cli.conditions import Background, Jitter, Seed, Straggler
 from perfsim.cli.options import (
+    Chakra,
     Html,
     Json,
     Out,
@@ -175,6 +176,7 @@ def predict_command(
     profiles: Profiles = None,
     timeline: Timeline = False,
     trace: Trace = None,
+    chakra: Chakra = None,
     html: Html = None,
     png: Png = None,
     out: Out = None,
@@ -187,7 +189,7 @@ def predict_command(
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
 
-    reports = Reports(timeline, Outputs(out=out, trace=trace, html=html, png=png))
+    reports = Reports(timeline, Outputs(out=out, trace=trace, chakra=chakra, html=html, png=png))
     reports.check(json)
     catalog = Session(profiles)
     flags = {

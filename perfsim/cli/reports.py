@@ -59,6 +59,7 @@ class Reports:
 
         self.outputs.write(
             trace=lambda: trace(prediction),
+            chakra=lambda: chakra(prediction),
             png=lambda: timeline_png(prediction),
             html=page,
             out=out,
@@ -81,6 +82,13 @@ def trace(prediction: Prediction) -> str:
     from perfsim.report.trace import trace_of, trace_text
 
     return trace_text(trace_of(prediction))
+
+
+def chakra(prediction: Prediction) -> str:
+    """Return a prediction's Chakra trace as text."""
+    from perfsim.report.chakra import chakra_text
+
+    return chakra_text(prediction)
 
 
 def timeline_png(prediction: Prediction) -> bytes:
