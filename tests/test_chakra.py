@@ -93,7 +93,8 @@ def test_an_all_gather_has_the_bytes_of_one_rank_and_groups_their_ranks() -> Non
     assert gathered == [4 * 11_689_512] * 2
     trace = chakra_of(predicted("hierarchical"))
     groups = {one["name"]: one for one in trace["metadata"]["attr"]}
-    assert groups["pg_name node"]["int64List"]["values"] == ["0", "1", "2", "3"]
+    assert groups["pg_name 4 ranks together"]["int64List"]["values"] == ["0", "1", "2", "3"]
+    assert groups["pg_name 2 ranks 4 apart"]["int64List"]["values"] == ["0", "4"]
 
 
 @pytest.mark.parametrize(
