@@ -36,7 +36,7 @@ def print_plan(plan: Plan) -> None:
         print(
             f"{told['method']:14}{told['gpus']:>5} {told['gpu']:10}{str(told['net'])[:13]:14}"
             f"{one.seconds / 3600.0:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
-            f"{'' if one.excess(target) <= 1.0 else '  misses'}"
+            f"{'' if one.excess(target) <= 1.0 else ' misses'}"
         )
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
@@ -45,7 +45,7 @@ def print_plan(plan: Plan) -> None:
         if len(told_lines) > SHOWN_LEFT_OUT:
             print(f"and {len(told_lines) - SHOWN_LEFT_OUT} more (--json lists all)")
     print("\nNotes")
-    print_lines([f"  - {note}" for note in plan.notes], most=WIDTH)
+    print_lines(plan.notes, "  - ", "    ", WIDTH)
 
 
 def _hours(one: Choice) -> str:
