@@ -22,6 +22,9 @@ POLICY = (
 )
 """Nothing is fetched: the page is whole."""
 
+MANY = 1e6
+"""Numbers from here on are shown without decimals."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -178,7 +181,8 @@ def _cell(value: Cell) -> str:
 
 
 def _rounded(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.6g}"
+    whole = float(value).is_integer() or abs(value) >= MANY
+    return f"{value:,.0f}" if whole else f"{value:.6g}"
 
 
 def sources_of(prediction: Prediction) -> Table:
