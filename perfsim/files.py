@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfsim.errors import RequestError
 
-__all__ = ["write_bytes", "write_text"]
+__all__ = ["check_writable", "write_bytes", "write_text"]
 
 
 def write_text(path: Path, text: str, flag: str = "--out") -> None:
@@ -46,6 +46,31 @@ def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise RequestError(f"{flag}: {str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def check_writable(path: Path, flag: str = "--out") -> None:
+    """Refuse a file that could not be written, before any work.
+
+    Raises
+    ------
+    RequestError
+        If its folder does not exist or may not be written, or it is a folder.
+    """
+    target = path.resolve()
+    folder = target.parent
+    reason = ""
+    if target.is_dir():
+        reason = "it is a folder"
+    elif target.exists() and not os.access(target, os.W_OK):
+        reason = "permission denied"
+    elif target.exists() and not target.is_file():
+        pass  # a device or a pipe is written to as it is
+    elif not folder.is_dir():
+        reason = "its folder does not exist"
+    elif not os.access(folder, os.W_OK):
+        reason = "permission denied"
+    if reason:
+        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {reason}.")
 
 
 def _umask() -> int:

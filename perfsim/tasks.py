@@ -11,7 +11,7 @@ from perfsim.plan import WORK, Charge, Plan
 from perfsim.quantity import Grade
 from perfsim.simulate.meeting import Meeting
 from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
-from perfsim.stage import Compute, Send
+from perfsim.stage import Compute, Group, Send
 
 __all__ = ["Tasks"]
 
@@ -42,6 +42,7 @@ class Tasks:
         credit: Credit | None = None,
         meeting: Meeting | None = None,
         size_bytes: float = 0.0,
+        group: Group = "all",
     ) -> int:
         """Add a task and return its index; one on the compute stream takes over what waits."""
         late: list[Late] = []
@@ -67,6 +68,7 @@ class Tasks:
             credit=credit,
             meeting=meeting,
             size_bytes=size_bytes,
+            group=group,
         )
         self._late += [(task, wait) for wait in late]
         return task
@@ -94,6 +96,7 @@ class Tasks:
             Credit(stage.size_bytes, ahead) if ahead else None,
             meeting_of(stage, self.costs.cluster.placement),
             stage.size_bytes,
+            stage.group,
         )
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:

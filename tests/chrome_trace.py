@@ -16,6 +16,7 @@ METADATA = {
     "process_name": "name",
     "thread_name": "name",
     "thread_sort_index": "sort_index",
+    "process_sort_index": "sort_index",
 }
 NANOSECONDS = 1000
 
@@ -78,8 +79,20 @@ def _order(complete: list[dict[str, Any]]) -> list[str]:
 
 
 def _sums(trace: dict[str, Any], complete: list[dict[str, Any]]) -> list[str]:
-    """Say where the runs do not add up to the prediction, or a task leaves the runs."""
+    """Say where the runs do not add up to a prediction, or a task leaves the runs."""
     told = trace["otherData"]
+    every = told.get("predictions", [told])
+    pids = [part["pid"] for one in every for part in one["rounds"]]
+    found = []
+    if len(set(pids)) < len(pids) or set(pids) != {event["pid"] for event in complete}:
+        found.append("the processes are not those of the predictions, one for each round")
+        return found
+    for one in every:
+        found += _sum(one, complete)
+    return found
+
+
+def _sum(told: dict[str, Any], complete: list[dict[str, Any]]) -> list[str]:
     period_us = iterations = 0.0
     found = []
     for part in told["rounds"]:
@@ -95,7 +108,10 @@ def _sums(trace: dict[str, Any], complete: list[dict[str, Any]]) -> list[str]:
         ]
     predicted_us = told["iteration_s"] * 1e6
     if abs(period_us / iterations - predicted_us) > 1e-6 * predicted_us:
-        found.append(f"runs add up to {period_us / iterations} us, predicted {predicted_us} us")
+        found.append(
+            f"{told['method']}: runs add up to {period_us / iterations} us,"
+            f" predicted {predicted_us} us"
+        )
     return found
 
 

@@ -390,7 +390,7 @@ def test_a_path_that_cannot_be_written_is_said_and_nothing_is_printed(
     path = tmp_path / "no" / "rows.csv"
     left, out, err = run(f"{COMMAND} --csv {path}", capsys)
     assert (left, out) == (2, "")
-    assert err == f"perfsim: --csv: '{path}' cannot be written: No such file or directory.\n"
+    assert err == f"perfsim: --csv: '{path}' cannot be written: its folder does not exist.\n"
 
 
 def test_told_methods_are_those_predicted() -> None:

@@ -19,7 +19,7 @@ from perfsim.planning.around import Around, around
 from perfsim.planning.measured import measured_like
 from perfsim.prediction import Prediction, predict
 from perfsim.report.page.figure import Figure
-from perfsim.report.page.page import figures_of, prediction_page
+from perfsim.report.page.prediction_page import figures_of, prediction_page
 from perfsim.report.page.scaling import scaling
 from perfsim.scenario import Scenario, make_scenario
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.options import answer, settings
+from perfsim.cli.outputs import Outputs
 from perfsim.cli.working import counted
+
+if TYPE_CHECKING:
+    from perfsim.planning.comparison import Comparison
+    from perfsim.session import Session
 
 __all__ = ["compare_command"]
 
@@ -52,6 +57,29 @@ def compare_command(
             "--csv", metavar="FILE", help="Also write the rows here, units in the columns' names."
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: ranks with intervals, breakdown by"
+            " method, scaling.",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the timelines as a Chrome trace (JSON), each method a process of its"
+            " own.",
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw the ranks as a PNG (needs 'perfsim[png]' and Chrome or Chromium).",
+        ),
+    ] = None,
 ) -> None:
     """Compare methods side by side: who is fastest, how sure that is, and where the time goes."""
     from perfsim.errors import RequestError
@@ -59,11 +87,12 @@ def compare_command(
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
 
-    if csv is not None and out is not None and csv.resolve() == out.resolve():
-        raise RequestError(f"--csv: {str(csv)!r} is the file of --out already.")
+    outputs = Outputs(out=out, csv=csv, html=html, trace=trace, png=png)
+    outputs.check()
     options, fusion = settings(asked.pairs)
     pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
     fields, notes = replace(asked, pairs=pairs).fields()
+    session = Session(asked.profiles)
     try:
         with counted() as tell:
             found = compare(
@@ -71,22 +100,54 @@ def compare_command(
                 methods,
                 options=options,
                 sort=sort,
-                catalog=Session(asked.profiles),
+                catalog=session,
                 tell=tell,
             )
     except RequestError as error:
         # What is wrong may stand in the file rather than in a flag.
         raise RequestError(f"{asked.scenario}: {error}" if asked.scenario else str(error)) from None
     found.notes[:0] = notes
-    if csv is not None:
-        from perfsim.files import write_text
-        from perfsim.records import csv_text
-
-        write_text(csv, csv_text(found.records()), "--csv")
+    _write(outputs, found, session)
 
     def show() -> None:
         from perfsim.report.comparison import print_comparison
 
         print_comparison(found)
 
-    answer(found.to_dict(), out, json, show)
+    answer(found.to_dict(), None, json, show)
+
+
+def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
+    def page() -> str:
+        from perfsim.planning.scaling import scaling_of
+        from perfsim.report.page.comparison_page import comparison_page
+
+        with counted() as tell:
+            curves = scaling_of(found, session, tell)
+        return comparison_page(found, curves)
+
+    def picture() -> bytes:
+        from perfsim.report.page.figure import plain
+        from perfsim.report.page.png import png_of
+        from perfsim.report.page.ranked import ranked
+
+        scenario = found.rows[0].scenario
+        words = f"{scenario['model']}, {scenario['gpus']} GPUs, {scenario['net']}"
+        return png_of(ranked(found), plain(words))
+
+    def traces() -> str:
+        from perfsim.report.trace import trace_of_all, trace_text
+
+        return trace_text(trace_of_all(found.ranking.predictions))
+
+    def rows() -> str:
+        from perfsim.records import csv_text
+
+        return csv_text(found.records())
+
+    def out() -> str:
+        from perfsim.report.files import json_text
+
+        return json_text(found.to_dict()) + "\n"
+
+    outputs.write(out=out, csv=rows, html=page, trace=traces, png=picture)

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from perfsim.cli import reports
 from perfsim.cli.like_predict import Asked, like_predict
-from perfsim.cli.options import answer
+from perfsim.cli.options import Png, Trace, answer
+from perfsim.cli.outputs import Outputs
 
 __all__ = ["explain_command"]
 
 
 @like_predict
-def explain_command(asked: Asked, out: Path | None, json: bool) -> None:
+def explain_command(
+    asked: Asked,
+    out: Path | None,
+    json: bool,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: critical path, exposed buckets, what"
+            " pays, break-even.",
+        ),
+    ] = None,
+    trace: Trace = None,
+    png: Png = None,
+) -> None:
     """Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."""
     from perfsim.errors import RequestError
     from perfsim.methods import AUTO
     from perfsim.planning.explain import explain
+    from perfsim.report.files import json_text
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
 
+    outputs = Outputs(out=out, html=html, trace=trace, png=png)
+    outputs.check()
     catalog = Session(asked.profiles)
     fields, notes = asked.fields()
     try:
@@ -38,9 +60,21 @@ def explain_command(asked: Asked, out: Path | None, json: bool) -> None:
         # What is wrong may stand in the file rather than in a flag.
         raise RequestError(f"{asked.scenario}: {error}" if asked.scenario else str(error)) from None
 
+    def page() -> str:
+        from perfsim.report.page.explanation_page import explanation_page
+
+        return explanation_page(found)
+
+    outputs.write(
+        out=lambda: json_text(found.to_dict()) + "\n",
+        html=page,
+        trace=lambda: reports.trace(found.prediction),
+        png=lambda: reports.timeline_png(found.prediction),
+    )
+
     def show() -> None:
         from perfsim.report.explain import print_explanation
 
         print_explanation(found)
 
-    answer(found.to_dict(), out, json, show)
+    answer(found.to_dict(), None, json, show)

@@ -16,7 +16,7 @@ __all__ = ["Asked", "like_predict"]
 SHARED = ("set_", "scenario", "profiles", "out", "json")
 """What such a command takes of ``predict`` besides the flags that are fields of a scenario."""
 
-NOT_SHARED = ("timeline", "trace", "html", "png")
+NOT_SHARED = ("timeline", "trace", "chakra", "html", "png")
 """Flags of ``predict`` that are no fields of a scenario and that not every command has."""
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perfsim.catalog import Catalog
 
 __all__ = [
+    "Chakra",
     "Html",
     "Json",
     "Out",
@@ -47,6 +48,15 @@ Trace: TypeAlias = Annotated[
         metavar="FILE",
         help="Also write the timeline as a Chrome trace (JSON), for ui.perfetto.dev or"
         " chrome://tracing.",
+    ),
+]
+Chakra: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--chakra",
+        metavar="FILE",
+        help="Also write the steady period as an MLCommons Chakra execution trace in JSON: rank 0's"
+        " tasks with what each waits for.",
     ),
 ]
 Png: TypeAlias = Annotated[

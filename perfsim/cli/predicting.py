@@ -9,6 +9,7 @@ import typer
 from perfsim.cli import complete
 from perfsim.cli.conditions import Background, Jitter, Seed, Straggler
 from perfsim.cli.options import (
+    Chakra,
     Html,
     Json,
     Out,
@@ -19,6 +20,7 @@ from perfsim.cli.options import (
     answer,
     scenario_fields,
 )
+from perfsim.cli.outputs import Outputs
 from perfsim.cli.reports import Reports
 
 __all__ = ["predict_command"]
@@ -174,21 +176,22 @@ def predict_command(
     profiles: Profiles = None,
     timeline: Timeline = False,
     trace: Trace = None,
+    chakra: Chakra = None,
     html: Html = None,
     png: Png = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
-    from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.methods import AUTO
     from perfsim.prediction import predict
     from perfsim.scenario import make_scenario
+    from perfsim.session import Session
 
-    reports = Reports(timeline, trace, html, png)
-    reports.check(out, json)
-    catalog = Catalog(profiles)
+    reports = Reports(timeline, Outputs(out=out, trace=trace, chakra=chakra, html=html, png=png))
+    reports.check(json)
+    catalog = Session(profiles)
     flags = {
         "model": model,
         "gpus": gpus,
@@ -246,4 +249,4 @@ def predict_command(
         print_prediction(prediction)
         reports.show(prediction)
 
-    answer(ranking.as_dict() if ranking else prediction.to_dict(), out, json, show)
+    answer(ranking.as_dict() if ranking else prediction.to_dict(), None, json, show)

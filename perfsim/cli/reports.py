@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfsim.cli.outputs import Outputs
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -16,51 +15,31 @@ if TYPE_CHECKING:
     from perfsim.ranking import Ranking
     from perfsim.scenario import Scenario
 
-__all__ = ["Reports"]
+__all__ = ["Reports", "timeline_png", "trace"]
 
 SHOWN = 5
 """Methods of a ranking that its page shows, beside the baseline."""
 
 
-@dataclass(frozen=True)
 class Reports:
     """The reports that are asked for."""
 
-    timeline: bool = False
-    trace: Path | None = None
-    html: Path | None = None
-    png: Path | None = None
+    def __init__(self, timeline: bool, outputs: Outputs) -> None:
+        self.timeline, self.outputs = timeline, outputs
 
-    def check(self, out: Path | None, json: bool) -> None:
+    def check(self, json: bool) -> None:
         """Refuse what cannot be, before anything is predicted.
 
         Raises
         ------
         RequestError
-            If two reports go to one file, ``--timeline`` comes with ``--json``, or Plotly or
-            Kaleido is missing where it is needed.
+            If ``--timeline`` comes with ``--json``, or a file could not be written.
         """
         if self.timeline and json:
             raise RequestError(
                 "--timeline: it is text for a terminal; leave out --json, or take --trace FILE."
             )
-        paths = {"--out": out, "--trace": self.trace, "--html": self.html, "--png": self.png}
-        seen: dict[Path, str] = {}
-        for flag, path in paths.items():
-            if path is None:
-                continue
-            place = path.resolve()
-            if place in seen and not (place.exists() and not place.is_file()):
-                raise RequestError(f"{flag}: {str(path)!r} is the file of {seen[place]} already.")
-            seen[place] = flag
-        if self.html:
-            from perfsim.report.page.page import need_plotly
-
-            need_plotly("--html")
-        if self.png:
-            from perfsim.report.page.png import need_kaleido
-
-            need_kaleido()
+        self.outputs.check()
 
     def write(
         self,
@@ -70,19 +49,21 @@ class Reports:
         ranking: Ranking | None = None,
     ) -> None:
         """Write the files; ``scenario`` is what was asked, a ranking where that was for all."""
-        from perfsim.files import write_bytes, write_text
+        from perfsim.report.files import json_text
 
-        if self.trace:
-            from perfsim.report.trace import trace_text
+        def page() -> str:
+            return _page(prediction, scenario, catalog, ranking)
 
-            write_text(self.trace, trace_text(prediction), "--trace")
-        if self.png:
-            from perfsim.report.page.png import png_of
-            from perfsim.report.page.timeline import timeline
+        def out() -> str:
+            return json_text(ranking.as_dict() if ranking else prediction.to_dict()) + "\n"
 
-            write_bytes(self.png, png_of(timeline(prediction), _title(prediction)), "--png")
-        if self.html:
-            write_text(self.html, _page(prediction, scenario, catalog, ranking), "--html")
+        self.outputs.write(
+            trace=lambda: trace(prediction),
+            chakra=lambda: chakra(prediction),
+            png=lambda: timeline_png(prediction),
+            html=page,
+            out=out,
+        )
 
     def show(self, prediction: Prediction) -> None:
         """Print the text timeline if that is asked for."""
@@ -96,13 +77,30 @@ class Reports:
             print("\n".join(lines))
 
 
-def _title(prediction: Prediction) -> str:
+def trace(prediction: Prediction) -> str:
+    """Return a prediction's trace as text."""
+    from perfsim.report.trace import trace_of, trace_text
+
+    return trace_text(trace_of(prediction))
+
+
+def chakra(prediction: Prediction) -> str:
+    """Return a prediction's Chakra trace as text."""
+    from perfsim.report.chakra import chakra_text
+
+    return chakra_text(prediction)
+
+
+def timeline_png(prediction: Prediction) -> bytes:
+    """Return a prediction's timeline as a PNG."""
     from perfsim.report.page.figure import plain
+    from perfsim.report.page.png import png_of
+    from perfsim.report.page.prediction_page import title_of
+    from perfsim.report.page.timeline import timeline
     from perfsim.units import format_seconds
 
-    scenario = prediction.scenario
-    named = f"{scenario['model']}, {scenario['method']}, {scenario['gpus']} GPUs, {scenario['net']}"
-    return plain(f"{named}: {format_seconds(prediction.iteration_s)} an iteration")
+    words = f"{title_of(prediction)}: {format_seconds(prediction.iteration_s)} an iteration"
+    return png_of(timeline(prediction), plain(words))
 
 
 def _page(
@@ -110,7 +108,7 @@ def _page(
 ) -> str:
     from perfsim.own_fusion import for_method
     from perfsim.planning.around import around
-    from perfsim.report.page.page import prediction_page
+    from perfsim.report.page.prediction_page import prediction_page
 
     names = None
     notes: list[str] = []

@@ -14,6 +14,7 @@ import typer
 
 from perfsim.cli import complete
 from perfsim.cli.like_predict import Asked, like_predict
+from perfsim.cli.outputs import Outputs
 
 __all__ = ["sweep_command"]
 
@@ -73,12 +74,35 @@ def sweep_command(
         str | None,
         typer.Option(metavar="ADDRESS", help="Spread over the Dask cluster of this scheduler."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: the rows drawn over what varies.",
+        ),
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw iterations over what varies as a PNG (needs 'perfsim[png]' and Chrome"
+            " or Chromium).",
+        ),
+    ] = None,
 ) -> None:
     """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import Sweep
-    from perfsim.planning.sweep_journal import SUFFIX, check_output, finished, resumed
+    from perfsim.planning.sweep_journal import SUFFIX, finished, resumed
 
+    if trace is not None:
+        raise RequestError(
+            "--trace: a sweep has no timeline, as its rows are many scenarios; `perfsim predict`"
+            " and `perfsim compare` write one."
+        )
+    outputs = Outputs(out=out, html=html, png=png)
+    outputs.check()
     if file is not None and asked.scenario is not None:
         raise RequestError("--scenario: a scenario file is given already, before the flags.")
     asked = replace(asked, scenario=file or asked.scenario)
@@ -87,8 +111,11 @@ def sweep_command(
     if out is not None:
         from perfsim.report.sweep import check_format
 
-        check_output(out)
         check_format(out)
+    if html is not None or png is not None:
+        from perfsim.report.page.sweep_page import check_rows
+
+        check_rows(len(grid), "--html" if html else "--png")
     engine = _engine(workers, dask)
     try:
         with _progress(len(grid)) as tell:
@@ -102,12 +129,28 @@ def sweep_command(
         if out is not None:
             finished(out)
         raise RequestError(table.refusal())
+    outputs.write(html=lambda: _page(table), png=lambda: _picture(table))
     if out is not None:
         from perfsim.report.sweep import write_sweep
 
         write_sweep(table, out)
         finished(out)
     _show(table, format_, json=json, written=out is not None)
+
+
+def _page(table: Any) -> str:
+    from perfsim.report.page.sweep_page import sweep_page
+
+    return sweep_page(table)
+
+
+def _picture(table: Any) -> bytes:
+    from perfsim.report.page.figure import plain
+    from perfsim.report.page.png import png_of
+    from perfsim.report.page.sweep_page import sweep_figures
+
+    first = sweep_figures(table)[0]
+    return png_of(first, plain(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}"))
 
 
 def _grid(asked: Asked, vary: list[str]) -> Any:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.options import answer
+from perfsim.cli.outputs import Outputs
+from perfsim.cli.reports import trace as trace_of
+
+if TYPE_CHECKING:
+    from perfsim.planning.tune import Tuning
+    from perfsim.scenario import Scenario
+    from perfsim.session import Session
 
 __all__ = ["tune_command"]
 
@@ -26,6 +33,29 @@ def tune_command(
             show_default="all that the method has",
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: a curve for each thing tuned.",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the timeline as a Chrome trace (JSON), with the one change that saves"
+            " most.",
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw the curve of the one change that saves most as a PNG (needs"
+            " 'perfsim[png]' and Chrome or Chromium).",
+        ),
+    ] = None,
 ) -> None:
     """Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."""
     from perfsim.errors import RequestError
@@ -34,6 +64,9 @@ def tune_command(
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
 
+    outputs = Outputs(out=out, html=html, trace=trace, png=png)
+    outputs.check()
+    session = Session(asked.profiles)
     fields, notes = asked.fields()
     try:
         scenario = make_scenario(fields)
@@ -42,15 +75,45 @@ def tune_command(
                 "--method: auto is no method to tune; `perfsim predict --method auto` ranks all,"
                 " then tune one."
             )
-        found = tune(scenario, over or (), Session(asked.profiles))
+        found = tune(scenario, over or (), session)
         found.notes[:0] = notes
     except RequestError as error:
         # What is wrong may stand in the file rather than in a flag.
         raise RequestError(f"{asked.scenario}: {error}" if asked.scenario else str(error)) from None
+
+    _write(outputs, found, scenario, session)
 
     def show() -> None:
         from perfsim.report.tune import print_tuning
 
         print_tuning(found)
 
-    answer(found.to_dict(), out, json, show)
+    answer(found.to_dict(), None, json, show)
+
+
+def _write(outputs: Outputs, found: Tuning, scenario: Scenario, session: Session) -> None:
+    def page() -> str:
+        from perfsim.report.page.tuning_page import tuning_page
+
+        return tuning_page(found)
+
+    def timeline() -> str:
+        from perfsim.planning.tune import with_best
+
+        return trace_of(with_best(scenario, found, session))
+
+    def picture() -> bytes:
+        from perfsim.report.page.figure import plain
+        from perfsim.report.page.png import png_of
+        from perfsim.report.page.tuned import tuned_figure
+
+        asked = found.scenario
+        words = f"{asked['model']}, {asked['method']}, {asked['gpus']} GPUs, {asked['net']}"
+        return png_of(tuned_figure(found.best), plain(f"{words}: {found.best.knob.name}"))
+
+    def out() -> str:
+        from perfsim.report.files import json_text
+
+        return json_text(found.to_dict()) + "\n"
+
+    outputs.write(out=out, html=page, trace=timeline, png=picture)

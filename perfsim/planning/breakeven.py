@@ -8,6 +8,7 @@ from functools import cache
 
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.planning.same_plan import over_clusters
 from perfsim.planning.scaled_network import scaled_network, scaled_rate
 from perfsim.prediction import baseline_of, plans_of
 from perfsim.resolve import Resolved, resolve
@@ -138,9 +139,16 @@ def bandwidth(resolved: Resolved) -> BreakEven:
     if cluster.gpus == 1:
         return BreakEven("bandwidth", why_not="one GPU uses no network")
 
+    method_s = over_clusters(cluster, lambda one: plans_of(replace(resolved, cluster=one)))
+    ssgd_s = over_clusters(cluster, lambda one: baseline_of(replace(resolved, cluster=one)))
+
     @cache
     def times_at(factor: float) -> Pair | None:
-        return _pair(replace(resolved, cluster=scaled_network(cluster, factor)))
+        scaled = scaled_network(cluster, factor)
+        try:
+            return method_s(scaled), ssgd_s(scaled)
+        except RequestError:
+            return None
 
     def between(low: float, high: float) -> float | None:
         return (low * high) ** 0.5 if high > low * (1.0 + CLOSE) else None

@@ -73,7 +73,8 @@ def compare(
     plain = scenario.model_copy(
         update={"method": BASELINE, "options": {}, "single_gpu_kernels": None}
     )
-    ranking = rank_methods(plain, _asked(scenario, plain, own, given), catalog, tell)
+    asked = _asked(scenario, plain, own, given)
+    ranking = rank_methods(plain, asked, catalog, tell)
     if not ranking.predictions:
         why = "; ".join(f"{name}: {reason}" for name, reason in ranking.refused.items())
         raise RequestError(f"--methods: none of them applies: {why}.")
@@ -81,7 +82,7 @@ def compare(
     if sort != "time":  # ties keep the ranking's order
         rows.sort(key=SORTS[sort])
     notes = notes_of(ranking, options or {}, given, catalog)
-    return Comparison(ranking, rows, sort, own, _baseline(ranking, plain, catalog), notes)
+    return Comparison(ranking, rows, sort, own, _baseline(ranking, plain, catalog), notes, asked)
 
 
 def _asked(

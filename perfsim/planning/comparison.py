@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perfsim.methods import method_class
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.records import record, to_frame
+from perfsim.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas
@@ -26,7 +28,7 @@ class Comparison:
 
     ``ranking`` has them fastest first, who is left out and why; ``rows`` as they are sorted;
     ``own`` is the method that the scenario states, if any; ``baseline`` is S-SGD with DDP's
-    buckets and overlap, which times are relative to.
+    buckets and overlap, which times are relative to; ``asked`` has each method's scenario.
     """
 
     ranking: Ranking
@@ -35,6 +37,7 @@ class Comparison:
     own: str | None
     baseline: Prediction
     notes: list[str]
+    asked: Mapping[str, Scenario] = field(default_factory=dict)
 
     @property
     def rule(self) -> str:

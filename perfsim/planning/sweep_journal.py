@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from perfsim.calibrate.record import Record
-from perfsim.errors import RequestError
 from perfsim.planning.light import Row
 from perfsim.planning.sweep import Engine, Sweep, Table
 
-__all__ = ["SCHEMA", "SUFFIX", "check_output", "resumed"]
+__all__ = ["SCHEMA", "SUFFIX", "finished", "resumed"]
 
 SCHEMA = "perfsim/sweep-journal/1"
 SUFFIX = ".journal"
@@ -20,26 +18,6 @@ SUFFIX = ".journal"
 
 Tell = Callable[[int], None]
 """What is told of progress: how many rows there are now."""
-
-
-def check_output(path: Path) -> None:
-    """Refuse an output that could not be written, before any work.
-
-    Raises
-    ------
-    RequestError
-        If its folder does not exist or may not be written, or it is a folder.
-    """
-    folder = path.resolve().parent
-    reason = ""
-    if path.is_dir():
-        reason = "it is a folder"
-    elif not folder.is_dir():
-        reason = "its folder does not exist"
-    elif not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        reason = "permission denied"
-    if reason:
-        raise RequestError(f"--out: {str(path)!r} cannot be written: {reason}.")
 
 
 def resumed(

@@ -24,12 +24,12 @@ from perfsim.planning.knob import (
 )
 from perfsim.planning.search import Curve, edge, log_grid, refine
 from perfsim.planning.tuned import FLAT, Tuned
-from perfsim.prediction import plans_of
+from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario
 from perfsim.whatif import steady_s
 
-__all__ = ["FLAT", "SCHEMA", "Tuned", "Tuning", "tune"]
+__all__ = ["FLAT", "SCHEMA", "Tuned", "Tuning", "tune", "with_best"]
 
 SCHEMA = "perfsim/tune/1"
 
@@ -48,6 +48,11 @@ class Tuning:
     iteration_s: float
     tuned: list[Tuned]
     notes: list[str]
+
+    @property
+    def best(self) -> Tuned:
+        """The one change that saves most, the first of several."""
+        return max(self.tuned, key=lambda one: one.gain)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tuning as plain data, by the contract perfsim/tune/1."""
@@ -94,6 +99,25 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
                 raise
             notes.append(f"{name} is left out: {error}")
     return Tuning(resolved.fields(), asked_s, tuned, [*notes, *_notes(resolved, tuned)])
+
+
+def with_best(scenario: Scenario, found: Tuning, catalog: Catalog | None = None) -> Prediction:
+    """Return the prediction of a scenario with the one change that saves most.
+
+    Examples
+    --------
+    >>> from perfsim.scenario import Scenario
+    >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", method="powersgd")
+    >>> found = tune(asked, ["rank"])
+    >>> with_best(asked, found).iteration_s == found.best.advised_s
+    True
+    """
+    catalog = catalog or Catalog()
+    knob, value = found.best.knob, found.best.advised
+    changed = with_value(resolve(scenario, catalog), knob, value).scenario
+    if knob.name == "bucket" and value != found.best.asked:
+        changed = changed.model_copy(update={"bucket": f"{float(value)!r}B"})
+    return predict(changed if value != found.best.asked else scenario, catalog)
 
 
 def _iteration_s(resolved: Resolved) -> float:

@@ -32,13 +32,13 @@ def print_plan(plan: Plan) -> None:
         most=WIDTH,
     )
     energy = "" if target.gpu_power_w is None else f"{'kWh':>8}"
-    head = f"{'method':13}{'gpus':>5} {'gpu':10}{'network':12}{'hours':>7}"
+    head = f"{'method':13}{'gpus':>5} {'gpu':10}{'network':11}{'hours':>7}"
     print(f"{head} {'90 % interval':>15}{paid:>8}{energy}")
     for one in plan.front:
         told = one.scenario
         low, high = (end / 3600.0 for end in one.interval_s)
         print(
-            f"{told['method']:13}{told['gpus']:>5} {told['gpu']:10}{_network(told)[:11]:12}"
+            f"{told['method']:13}{told['gpus']:>5} {told['gpu']:10}{_network(told)[:10]:11}"
             f"{one.seconds / 3600.0:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
             f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
             f"{'' if one.excess(target) <= 1.0 else '!'}"
@@ -56,7 +56,7 @@ def print_plan(plan: Plan) -> None:
 
 
 def _network(told: dict[str, Any]) -> str:
-    return "in one node" if told["nodes"] == 1 else str(told["net"])
+    return "one node" if told["nodes"] == 1 else str(told["net"])
 
 
 def _hours(one: Choice) -> str:

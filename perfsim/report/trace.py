@@ -1,13 +1,15 @@
-"""A prediction as a Chrome trace, which Perfetto and chrome://tracing open.
+"""Predictions as a Chrome trace, which Perfetto and chrome://tracing open.
 
 The format: "Trace Event Format" of the Chromium project, JSON object form. A round of the method's
 period is a process, a stream a thread, a task a complete event ("X"); the thread "runs" has one
-event a run of the round. Rounds follow each other. Times are microseconds with three decimals.
+event a run of the round. Rounds follow each other; of several predictions each has its own
+processes. Times are microseconds with three decimals.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,9 @@ from perfsim.report.spans import Span, SteadyRound, steady_rounds
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
 
-__all__ = ["RUNS", "trace_of", "trace_text"]
+__all__ = ["RUNS", "trace_of", "trace_of_all", "trace_text"]
+
+SCHEMA = "perfsim/trace/1"
 
 RUNS = "runs"
 """Name of the thread that shows how long each run of a round is."""
@@ -48,36 +52,86 @@ def trace_of(prediction: Prediction) -> dict[str, Any]:
     >>> [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
     ['runs', 'compute', 'communication']
     """
+    names, events, rounds = _processes(prediction, 1)
+    return _trace(names, events, _told(prediction, rounds))
+
+
+def trace_of_all(predictions: Mapping[str, Prediction]) -> dict[str, Any]:
+    """Return one trace of several predictions, by name: the processes of each, all from time 0.
+
+    ``otherData`` has, for each, what ``trace_of`` has of one.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario, compare
+    >>> found = compare(Scenario(model="resnet50", gpus=8), ["ssgd", "localsgd"])
+    >>> trace = trace_of_all(found.ranking.predictions)
+    >>> [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
+    ['localsgd, round 1 of 2: 7 times 1 iteration', 'localsgd, round 2 of 2: once 1 iteration', \
+'ssgd, 1 iteration']
+    """
+    names: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    told = []
+    for name, one in predictions.items():
+        first = 1 + sum(event["name"] == "process_name" for event in names)
+        own, its, rounds = _processes(one, first, f"{name}, ")
+        names += own
+        events += its
+        told.append(_told(one, rounds))
+    return _trace(names, events, {"schema": SCHEMA, "predictions": told})
+
+
+def _trace(
+    names: list[dict[str, Any]], events: list[dict[str, Any]], told: dict[str, Any]
+) -> dict[str, Any]:
+    events.sort(key=lambda event: (event["ts"], event["pid"], event["tid"]))
+    return {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
+
+
+def _told(prediction: Prediction, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    scenario = prediction.scenario
+    return {
+        "schema": SCHEMA,
+        "model": scenario["model"],
+        "method": scenario["method"],
+        "gpus": scenario["gpus"],
+        "net": scenario["net"],
+        "iteration_s": prediction.iteration_s,
+        "rounds": rounds,
+    }
+
+
+def _processes(
+    prediction: Prediction, first: int, before: str = ""
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return metadata events, events, and what is told of each round; ``first`` is its pid."""
     names: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     told: list[dict[str, Any]] = []
     rounds = steady_rounds(prediction)
     start_ns = 0
-    for pid, one in enumerate(rounds, 1):
-        names += _names(pid, one, one.words(pid, len(rounds)))
+    for number, one in enumerate(rounds, 1):
+        pid = first + number - 1
+        names += _names(pid, one, before + one.words(number, len(rounds)))
         events += _events(pid, one, start_ns)
         told.append({"pid": pid, "count": one.count, "iterations": one.iterations})
         start_ns += _ns(one.window_s)
-    events.sort(key=lambda event: (event["ts"], event["pid"], event["tid"]))
-    scenario = prediction.scenario
-    return {
-        "traceEvents": names + events,
-        "displayTimeUnit": "ms",
-        "otherData": {
-            "schema": "perfsim/trace/1",
-            "model": scenario["model"],
-            "method": scenario["method"],
-            "gpus": scenario["gpus"],
-            "net": scenario["net"],
-            "iteration_s": prediction.iteration_s,
-            "rounds": told,
-        },
-    }
+    return names, events, told
 
 
 def _names(pid: int, one: SteadyRound, words: str) -> list[dict[str, Any]]:
     """Return the metadata events that name and order a round's process and threads."""
-    named = [{"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": words}}]
+    named: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": words}},
+        {
+            "name": "process_sort_index",
+            "ph": "M",
+            "pid": pid,
+            "tid": 0,
+            "args": {"sort_index": pid},
+        },
+    ]
     for tid, stream in enumerate((RUNS, *one.streams)):
         for what, value in (("thread_name", {"name": stream}), ("thread_sort_index", tid)):
             args = value if isinstance(value, dict) else {"sort_index": value}
@@ -120,9 +174,8 @@ def _ns(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def trace_text(prediction: Prediction) -> str:
-    """Return the trace as JSON, an event a line."""
-    trace = trace_of(prediction)
-    events = ",\n".join(json.dumps(event, allow_nan=False) for event in trace.pop("traceEvents"))
-    rest = json.dumps(trace, allow_nan=False)
-    return f'{{"traceEvents": [\n{events}\n],\n{rest[1:]}\n'
+def trace_text(trace: Mapping[str, Any]) -> str:
+    """Return a trace as JSON, an event a line."""
+    rest = dict(trace)
+    events = ",\n".join(json.dumps(event, allow_nan=False) for event in rest.pop("traceEvents"))
+    return f'{{"traceEvents": [\n{events}\n],\n{json.dumps(rest, allow_nan=False)[1:]}\n'

@@ -68,6 +68,7 @@ class TaskGraph:
         credit: Credit | None = None,
         meeting: Meeting | None = None,
         size_bytes: float = 0.0,
+        group: str | int | tuple[int, int] = "all",
     ) -> int:
         """Append a task and return its index.
 
@@ -107,6 +108,7 @@ class TaskGraph:
                 credit,
                 meeting,
                 size_bytes,
+                group,
             )
         )
         return index

@@ -79,7 +79,8 @@ class Task:
         one at a time, when the stream is free
     latency_s : the part of ``duration_s``, at its start, in which it does not need that link
     meeting : for a collective, the ranks that one waits for; None: all of them
-    size_bytes : what it sends, for reports; nothing is timed by it
+    size_bytes, group : what it sends, and who takes part (a ``Group``), for reports; nothing is
+        timed by them
     """
 
     name: str
@@ -94,3 +95,4 @@ class Task:
     credit: Credit | None = None
     meeting: Meeting | None = None
     size_bytes: float = 0.0
+    group: str | int | tuple[int, int] = "all"

@@ -1,1 +1,1 @@
-"""The HTML report of a prediction: one figure a file, the page that holds them, and a PNG."""
+"""HTML reports: one figure a file, a page a command, the frame that holds them, and a PNG."""

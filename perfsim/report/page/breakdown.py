@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perfsim.report.page.figure import PARTS, Figure, axis, marker, plain
+from perfsim.report.page.figure import PARTS, Figure, axis, marker, names, plain
 from perfsim.report.terminal import NAMES
 from perfsim.units import format_seconds
 
@@ -23,27 +23,43 @@ TOTAL = (
 )
 
 
-def breakdown(methods: Mapping[str, Prediction], refused: Mapping[str, str]) -> Figure:
-    """Return the figure of some methods on one scenario, the fastest on top."""
-    names = list(methods)
+MOST_WORDS = 8
+"""Methods whose times are told in words."""
+
+
+def breakdown(
+    methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
+) -> Figure:
+    """Return the figure of some methods on one scenario, the fastest on top.
+
+    With ``shares`` bars are parts of each method's own iteration, so that those of methods that
+    take far longer than others can be read beside them.
+    """
+    every = list(methods)
     used = [
         part
         for part in NAMES
         if any(one.breakdown_s[part] > ROUNDING * one.iteration_s for one in methods.values())
     ]
-    fastest = names[0]
-    words = ", ".join(f"{name} {format_seconds(methods[name].iteration_s)}" for name in names)
+    fastest = every[0]
+    told = [f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:MOST_WORDS]]
+    left = len(every) - len(told)
+    words = ", ".join(told) + (f", and {left} more" if left else "")
+    bars = [_trace(part, methods, shares) for part in used]
     return Figure(
         "breakdown",
         "Breakdown by method",
-        f"Iteration time by method, with what it is made of and its 90 % interval: {words}.",
-        [*(_trace(part, methods) for part in used), _totals(methods)],
+        f"Iteration time by method, with {'the shares that' if shares else 'what'} it is made of"
+        f"{'' if shares else ' and its 90 % interval'}: {words}.",
+        bars if shares else [*bars, _totals(methods)],
         {
             "barmode": "stack",
             "legend": {"traceorder": "normal"},
-            "xaxis": axis("time of an iteration [ms]", rangemode="tozero"),
-            "yaxis": axis("", categoryarray=[plain(name) for name in names[::-1]]),
-            "height": 200 + 40 * len(names),
+            "xaxis": axis("share of the iteration [%]", range=[0, 100])
+            if shares
+            else axis("time of an iteration [ms]", rangemode="tozero"),
+            "yaxis": names([plain(name) for name in every]),
+            "height": 200 + (24 if shares else 40) * len(every),
         },
         (
             "method",
@@ -71,16 +87,18 @@ def breakdown(methods: Mapping[str, Prediction], refused: Mapping[str, str]) -> 
     )
 
 
-def _trace(part: str, methods: Mapping[str, Prediction]) -> dict[str, Any]:
+def _trace(part: str, methods: Mapping[str, Prediction], shares: bool) -> dict[str, Any]:
     colour, hatch = PARTS[part]
+    spent = [(one.breakdown_s[part], one.iteration_s) for one in methods.values()]
+    unit = "%" if shares else "ms"
     return {
         "type": "bar",
         "orientation": "h",
         "name": NAMES[part],
         "y": [plain(name) for name in methods],
-        "x": [one.breakdown_s[part] * 1e3 for one in methods.values()],
+        "x": [100 * part_s / all_s if shares else part_s * 1e3 for part_s, all_s in spent],
         "marker": marker(colour, hatch),
-        "hovertemplate": f"%{{y}}<br>{NAMES[part]} %{{x:.4f}} ms<extra></extra>",
+        "hovertemplate": f"%{{y}}<br>{NAMES[part]} %{{x:.4f}} {unit}<extra></extra>",
     }
 
 

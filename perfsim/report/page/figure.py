@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import floor, log10
 from typing import Any
 
-__all__ = ["COLOURS", "PARTS", "Figure", "axis", "marker", "plain"]
+__all__ = ["COLOURS", "PARTS", "Figure", "axis", "marker", "names", "plain", "quantity"]
 
 COLOURS = {
     "blue": "#0072b2",
@@ -33,6 +34,13 @@ PARTS = {
 """Colour and hatch of each part of an iteration."""
 
 Cell = str | int | float
+
+WIDE = 8.0
+"""Values that span more than this factor stand on a logarithmic axis."""
+
+STEPS = ((1.0, 2.0, 5.0), (1.0,))
+"""Ticks of a decade, where they span few decades or many."""
+FEW_DECADES = 2.5
 
 
 def marker(colour: str, hatch: str) -> dict[str, Any]:
@@ -79,3 +87,31 @@ def plain(text: object) -> str:
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """Return an axis with its title."""
     return {"title": {"text": plain(title)}, "automargin": True, **more}
+
+
+def names(words: Sequence[str], **more: Any) -> dict[str, Any]:
+    """Return a vertical axis of names, the first on top; every one is written."""
+    return axis("", type="category", categoryarray=list(words)[::-1], dtick=1, **more)
+
+
+def quantity(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return an axis from zero, or a logarithmic one where positive values span a wide range.
+
+    Examples
+    --------
+    >>> quantity("time [ms]", [1.0, 2.0])["rangemode"]
+    'tozero'
+    >>> quantity("time [ms]", [3.0, 70.0])["ticktext"]
+    ['2', '5', '10', '20', '50', '100']
+    >>> quantity("time [ms]", [1.0, 90000.0])["ticktext"][-1]
+    '100,000'
+    """
+    low, high = min(values), max(values)
+    if low <= 0 or high <= WIDE * low:
+        return axis(title, rangemode="tozero")
+    first, last = floor(log10(low)), floor(log10(high)) + 1
+    steps = STEPS[log10(high / low) > FEW_DECADES]
+    marks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    ends = max(mark for mark in marks if mark <= low), min(mark for mark in marks if mark >= high)
+    kept = [mark for mark in marks if ends[0] <= mark <= ends[1]]
+    return axis(title, type="log", tickvals=kept, ticktext=[f"{mark:,.10g}" for mark in kept])

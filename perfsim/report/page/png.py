@@ -6,7 +6,7 @@ from typing import Any
 
 from perfsim.errors import RequestError
 from perfsim.report.page.figure import Figure
-from perfsim.report.page.page import need_plotly
+from perfsim.report.page.frame import need_plotly
 
 __all__ = ["need_kaleido", "png_of"]
 
@@ -14,7 +14,7 @@ WIDTH, SCALE = 1000, 2
 TITLE = 50
 """Pixels above the figure."""
 
-INK = "#1d2733"
+INK, GRID = "#1d2733", "#d5dbe1"
 
 
 def need_kaleido(flag: str = "--png") -> None:
@@ -46,8 +46,13 @@ def png_of(figure: Figure, title: str, flag: str = "--png") -> bytes:
     need_kaleido(flag)
     import plotly.io
 
+    axes = {
+        name: {"gridcolor": GRID, "zerolinecolor": GRID, **_inked(figure.layout[name])}
+        for name in ("xaxis", "yaxis")
+    }
     layout = {
         **_inked(figure.layout),
+        **axes,
         "height": TITLE + figure.layout["height"],
         "title": {"text": title, "x": 0.01, "font": {"size": 16}},
         "font": {"size": 13, "color": INK},

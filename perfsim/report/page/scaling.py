@@ -19,9 +19,14 @@ FILL = 0.15
 
 
 def scaling(
-    curves: Mapping[str, Mapping[int, Prediction]], measured: Sequence[Measured], asked: str
+    curves: Mapping[str, Mapping[int, Prediction]],
+    measured: Sequence[Measured] | None,
+    asked: str,
 ) -> Figure:
-    """Return the figure of some methods' curves; ``measured`` belongs to the method ``asked``."""
+    """Return the figure of some methods' curves; ``measured`` belongs to the method ``asked``.
+
+    None of ``measured`` where nobody looked for it.
+    """
     data: list[dict[str, Any]] = []
     for (name, curve), line in zip(curves.items(), LINES, strict=False):
         data += _curve(name, list(curve.values()), *line)
@@ -40,7 +45,9 @@ def scaling(
         for name, curve in curves.items()
         for gpus, one in curve.items()
     ]
-    rows += [(asked, one.gpus, one.samples_per_s, "", "", "", _origin(one)) for one in measured]
+    rows += [
+        (asked, one.gpus, one.samples_per_s, "", "", "", _origin(one)) for one in measured or ()
+    ]
     none = "No measured value of this model, GPU, batch, network and method is stored."
     return Figure(
         "scaling",
@@ -62,7 +69,7 @@ def scaling(
             "origin",
         ),
         rows,
-        () if measured else (none,),
+        (none,) if measured is not None and not measured else (),
     )
 
 

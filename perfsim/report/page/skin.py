@@ -49,6 +49,7 @@ SCRIPT = """
     dark: { ink: "#e4e9ee", line: "#3a4551", paper: "#14191f" },
   };
   const PRINTED = 690; // pixels: A4 less its margins
+  const PAGE = 930; // and as high
   const MOST_PRINTED = 120; // rows of a table that goes to paper
   const inked = (value, ink) => {
     if (value === "ink") return ink;
@@ -70,7 +71,10 @@ SCRIPT = """
       hovermode: "closest",
       xaxis: { ...axis, ...figure.layout.xaxis }, yaxis: { ...axis, ...figure.layout.yaxis },
     };
-    if (width) made.width = width; else made.autosize = true;
+    if (width) {
+      made.width = width;
+      made.height = Math.min(made.height, PAGE);
+    } else made.autosize = true;
     return made;
   };
   const config = { responsive: true, displaylogo: false, showSendToCloud: false,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.report.page.figure import COLOURS, Figure, axis, marker, plain
@@ -11,7 +12,7 @@ from perfsim.units import format_seconds
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
 
-__all__ = ["timeline"]
+__all__ = ["bars", "timeline"]
 
 KINDS = {
     "forward": (COLOURS["sky"], ""),
@@ -60,7 +61,7 @@ def timeline(prediction: Prediction) -> Figure:
         f" {format_seconds(prediction.iteration_s)}; communication is busy for"
         f" {format_seconds(busy['busy_s'])} of it, of which computation hides"
         f" {format_seconds(busy['hidden_s'])}.",
-        _traces(kept),
+        bars([(offset_ms, span) for offset_ms, _, span in kept]),
         {
             "barmode": "overlay",
             "bargap": 0.25,
@@ -92,11 +93,11 @@ def _length_ms(span: Span) -> float:
     return (span.end_s - span.start_s) * 1e3
 
 
-def _traces(spans: list[tuple[float, str, Span]]) -> list[dict[str, Any]]:
-    """Return a bar a span, in a trace a kind."""
+def bars(spans: Sequence[tuple[float, Span]]) -> list[dict[str, Any]]:
+    """Return a bar a span, that much later [ms], in a trace a kind."""
     found = []
     for kind, (colour, hatch) in KINDS.items():
-        own = [(offset_ms, span) for offset_ms, _, span in spans if span.kind == kind]
+        own = [(offset_ms, span) for offset_ms, span in spans if span.kind == kind]
         if not own:
             continue
         found.append(

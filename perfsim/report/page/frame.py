@@ -1,32 +1,67 @@
-"""The report of a prediction as one HTML page that opens offline."""
+"""A report as one HTML page that opens offline: an answer, figures with tables, notes, sources."""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
-from perfsim.report.page.breakdown import breakdown
-from perfsim.report.page.breakeven import breakeven
 from perfsim.report.page.figure import Cell, Figure
-from perfsim.report.page.scaling import scaling
 from perfsim.report.page.skin import SCRIPT, STYLE
-from perfsim.report.page.timeline import timeline
-from perfsim.report.page.worth import worth
-from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from perfsim.planning.around import Around
     from perfsim.prediction import Prediction
 
-__all__ = ["figures_of", "need_plotly", "prediction_page"]
+__all__ = ["Page", "Table", "need_plotly", "page_text", "question_of", "sources_of"]
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
 """Nothing is fetched: the page is whole."""
+
+MANY = 1e6
+"""Numbers from here on are shown without decimals."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its heading; every column names its unit."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    @property
+    def name(self) -> str:
+        """Its identifier in the page."""
+        return self.title.lower()
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page holds.
+
+    Parameters
+    ----------
+    title, question : the heading, and what was asked in a sentence
+    answer : lines of the answer by what each is of; the first is the main one
+    figures : in their order; their numbers stand in the page as JSON and as tables
+    notes : sentences below the figures
+    kind, result : the name of the element that has the result as ``--json`` prints it, and that
+    table : below the notes: what the numbers rest on, or all rows
+    """
+
+    title: str
+    question: str
+    answer: Mapping[str, str]
+    figures: Sequence[Figure]
+    notes: Sequence[str]
+    kind: str
+    result: Mapping[str, Any]
+    table: Table | None = None
 
 
 def need_plotly(flag: str) -> None:
@@ -45,60 +80,39 @@ def need_plotly(flag: str) -> None:
         ) from None
 
 
-def figures_of(prediction: Prediction, near: Around) -> list[Figure]:
-    """Return the figures of the report, in the page's order."""
-    asked = prediction.scenario["method"]
-    found = [
-        timeline(prediction),
-        breakdown(near.methods, near.refused),
-        scaling(near.scaling, near.measured, asked),
-    ]
-    if near.cells:
-        found.append(breakeven(near.cells, near.mapped, near.notes))
-    return [*found, worth(prediction)]
-
-
-def prediction_page(prediction: Prediction, near: Around, notes: Sequence[str] = ()) -> str:
-    """Return the page as text; ``notes`` come before those of the prediction.
-
-    It holds Plotly's script, the figures' numbers as JSON and as tables, and the prediction as
-    ``--json`` prints it (the element "prediction").
-    """
+def page_text(page: Page) -> str:
+    """Return the page as text, with Plotly's script in it."""
     from plotly.offline import get_plotlyjs
 
-    figures = figures_of(prediction, near)
-    scenario = prediction.scenario
-    title = f"{scenario['model']}, {scenario['method']}, {scenario['gpus']} GPUs, {scenario['net']}"
-    drawn = [{"name": one.name, "data": one.data, "layout": one.layout} for one in figures]
-    links = "".join(f'<a href="#{one.name}-head">{_plain(one.title)}</a>' for one in figures)
-    said = [*notes, *prediction.notes, *(() if near.cells else near.notes)]
+    drawn = [{"name": one.name, "data": one.data, "layout": one.layout} for one in page.figures]
+    links = "".join(f'<a href="#{one.name}-head">{_plain(one.title)}</a>' for one in page.figures)
+    last = f'<a href="#{page.table.name}">{page.table.title}</a>' if page.table else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>perfsim: {_plain(title)}</title>
+<title>perfsim: {_plain(page.title)}</title>
 <link rel="icon" href="data:,">
 <style>{STYLE}</style>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the figures</a>
 <header>
-<h1>{_plain(title)}</h1>
-<p>{_plain(_question(scenario))}</p>
-{_answer(prediction)}
-<nav aria-label="Figures">{links}<a href="#notes">Notes</a><a href="#sources">Sources</a></nav>
+<h1>{_plain(page.title)}</h1>
+<p>{_plain(page.question)}</p>
+{_answer(page.answer)}
+<nav aria-label="Figures">{links}<a href="#notes">Notes</a>{last}</nav>
 </header>
 <noscript><p>The figures need JavaScript; the tables below hold the same numbers.</p></noscript>
 <main id="main">
-{chr(10).join(_section(one) for one in figures)}
+{chr(10).join(_section(one) for one in page.figures)}
 <h2 id="notes">Notes</h2>
-<ul>{"".join(f"<li>{_plain(note)}</li>" for note in said)}</ul>
-<h2 id="sources">Sources</h2>
-{_table("sources-table", *_sources(prediction))}
+<ul>{"".join(f"<li>{_plain(note)}</li>" for note in page.notes)}</ul>
+{_last_section(page.table)}
 </main>
-<script type="application/json" id="prediction">{_json(prediction.to_dict())}</script>
+<script type="application/json" id="{page.kind}">{_json(page.result)}</script>
 <script type="application/json" id="figures">{_json(drawn)}</script>
 <script>{get_plotlyjs()}</script>
 <script>{SCRIPT}</script>
@@ -107,7 +121,8 @@ def prediction_page(prediction: Prediction, near: Around, notes: Sequence[str] =
 """
 
 
-def _question(scenario: dict[str, Any]) -> str:
+def question_of(scenario: Mapping[str, Any]) -> str:
+    """Return what was asked of one scenario, in a sentence."""
     given = ", ".join(f"{name} {value}" for name, value in scenario["options"].items())
     return (
         f"{scenario['gpus']} x {scenario['gpu']} on {scenario['nodes']} nodes, {scenario['net']}"
@@ -117,27 +132,11 @@ def _question(scenario: dict[str, Any]) -> str:
     )
 
 
-def _answer(prediction: Prediction) -> str:
-    """Return the answer in a few lines, as the terminal has it."""
-    low, high = prediction.iteration_s_interval
-    sent = prediction.communication
-    cause = prediction.bottleneck
-    iteration = format_seconds(prediction.iteration_s)
-    known = f"90 % interval {format_seconds(low)} to {format_seconds(high)}"
-    lines = {
-        "iteration": f"{iteration} ({known if low < high else '90 % interval not known'})",
-        "throughput": f"{prediction.samples_per_s:,.0f} samples/s, scaling efficiency"
-        f" {prediction.scaling_efficiency:.1%}",
-        "against S-SGD": f"{prediction.speedup:.2f} times as fast (S-SGD"
-        f" {format_seconds(prediction.baseline_s)})",
-        "held back by": f"{cause.replace('_', ' ')} (twice as fast would save"
-        f" {prediction.worth[cause]:.0%})",
-        "sent by each GPU": f"{format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:g} calls",
-        "memory held": f"{format_bytes(sum(prediction.memory_bytes.values()))} without activations",
-    }
+def _answer(lines: Mapping[str, str]) -> str:
+    """Return the answer in a few lines, the first of them the main one."""
     told = (
-        f"<dt>{name}</dt><dd{' class=main' if name == 'iteration' else ''}>{_plain(text)}</dd>"
-        for name, text in lines.items()
+        f"<dt>{_plain(name)}</dt><dd{'' if place else ' class=main'}>{_plain(text)}</dd>"
+        for place, (name, text) in enumerate(lines.items())
     )
     return f"<dl>{''.join(told)}</dl>"
 
@@ -182,12 +181,20 @@ def _cell(value: Cell) -> str:
 
 
 def _rounded(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.6g}"
+    whole = float(value).is_integer() or abs(value) >= MANY
+    return f"{value:,.0f}" if whole else f"{value:.6g}"
 
 
-def _sources(prediction: Prediction) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    head = ("term", "value", "kind", "source")
-    return head, list(_source_rows(prediction))
+def sources_of(prediction: Prediction) -> Table:
+    """Return what a prediction's numbers rest on, as a table."""
+    return Table("Sources", ("term", "value", "kind", "source"), list(_source_rows(prediction)))
+
+
+def _last_section(table: Table | None) -> str:
+    if table is None:
+        return ""
+    inside = _table(f"{table.name}-table", table.head, table.rows)
+    return f'<h2 id="{table.name}">{_plain(table.title)}</h2>\n{inside}'
 
 
 def _source_rows(prediction: Prediction) -> Iterator[tuple[str, ...]]:
