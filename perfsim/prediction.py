@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.catalog import Catalog
+from perfsim.conditions.beside import Meeting, held, meeting, most_frequent, together
+from perfsim.conditions.beside_words import meeting_block, meeting_notes
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.kept_jobs import KeptJobs
@@ -40,7 +42,8 @@ class Prediction:
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast;
     ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
-    it; ``moves`` is how far the iteration moves with each part that it rests on.
+    it; ``moves`` is how far the iteration moves with each part that it rests on; ``meeting`` how
+    this job and those beside it fare, where there are any.
     """
 
     scenario: dict[str, Any]
@@ -59,6 +62,7 @@ class Prediction:
     timelines: list[Timeline]
     moves: Moves
     counts: list[float]
+    meeting: Meeting | None = None
 
     @property
     def speedup(self) -> float:
@@ -85,6 +89,8 @@ class Prediction:
             "bottleneck": self.bottleneck,
             "notes": self.notes,
         }
+        if self.meeting is not None:
+            result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
             result["provenance"] = [_row(term) for term in self.terms]
         return result
@@ -118,8 +124,13 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)
     plans = plans_of(resolved)
-    timelines = [run(plan) for plan in plans]
+    runs = [together(plan) if plan.beside else [run(plan)] for plan in plans]
+    timelines = [one[0] for one in runs]
     iteration_s = mean_s(plans, timelines)
+    still, still_s = plans, iteration_s
+    if resolved.beside:
+        still = held(plans, timelines)
+        still_s = steady_s(still)
     draws = [shown(timeline) for timeline in timelines]
 
     def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
@@ -129,18 +140,20 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     profile = resolved.profile
     memory_bytes, terms = _memory(resolved, plans), _terms(plans)
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
-    held_back, worth = bottleneck(plans, iteration_s)
+    held_back, worth = bottleneck(still, still_s)
     period = sum(plan.iterations for plan in plans)
     baseline_s = steady_s(baseline_of(resolved))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = parts(Timeline.communication)
-    moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
+    moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
     alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
+    met = meeting(plans, runs) if resolved.beside else None
+    notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
     return Prediction(
         scenario=resolved.fields(),
         iteration_s=iteration_s,
-        iteration_s_interval=_interval(known, resolved, plans, iteration_s, moved),
+        iteration_s_interval=_interval(known, resolved, still, iteration_s, moved),
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
         baseline_s=baseline_s,
@@ -153,11 +166,12 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         memory_bytes=memory_bytes,
         bottleneck=held_back,
         worth=worth,
-        notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known),
+        notes=[*notes, *meeting_notes(resolved, plans, met)] if met else notes,
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
         timelines=[few[0] for few in draws],
         moves=moved,
         counts=[plan.count for plan in plans],
+        meeting=met,
     )
 
 
@@ -197,7 +211,7 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
 def baseline_of(resolved: Resolved) -> list[Plan]:
     """Return the plans of the same with ssgd, DDP buckets and overlap."""
     scenario = resolved.scenario
-    return schedule(
+    plans = schedule(
         resolved.profile,
         load_method("ssgd", {}),
         fusion.load("size").fuse,
@@ -207,7 +221,9 @@ def baseline_of(resolved: Resolved) -> list[Plan]:
         protocol=scenario.protocol,
         overlap_slowdown=scenario.overlap_slowdown,
         conditions=resolved.conditions,
+        shared=bool(resolved.beside),
     )
+    return _beside(plans, resolved)
 
 
 def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
@@ -215,6 +231,18 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
 
     ``kept`` has the jobs of other scenarios (see ``schedule``).
     """
+    return _beside(_planned(resolved, kept, shared=bool(resolved.beside)), resolved)
+
+
+def _beside(plans: list[Plan], resolved: Resolved) -> list[Plan]:
+    """Return plans beside those of the other jobs on the network, if there are any."""
+    if not resolved.beside:
+        return plans
+    others = tuple(most_frequent(_planned(one, None, shared=True)) for one in resolved.beside)
+    return [replace(plan, beside=others) for plan in plans]
+
+
+def _planned(resolved: Resolved, kept: KeptJobs | None, *, shared: bool) -> list[Plan]:
     scenario = resolved.scenario
     return schedule(
         resolved.profile,
@@ -231,6 +259,7 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
         kernels_s=resolved.kernels_s,
         conditions=resolved.conditions,
         kept=kept,
+        shared=shared,
     )
 
 

@@ -61,6 +61,7 @@ class Resolved:
     policy: fusion.Policy
     limit_bytes: float | None
     notes: list[str]
+    beside: tuple[Resolved, ...] = ()
 
     @property
     def kernels_s(self) -> float | None:
@@ -123,6 +124,7 @@ class Resolved:
             "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
             "single_gpu_kernels_s": self.kernels_s,
             "profile": Path(self.profile.path).name,
+            **({"beside": list(scenario.beside)} if scenario.beside else {}),
         }
 
 
@@ -204,6 +206,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
     used = (profile.path, device.name, network.name)
     own = catalog.once(("own", *used), lambda: _own_notes(profile, device, network, catalog))
+    beside, others = _beside(scenario, catalog)
     return Resolved(
         scenario,
         carried,
@@ -215,8 +218,24 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         policy_name,
         policy,
         limit_bytes,
-        [*notes, *noted, *own, *carried.notes],
+        [*notes, *noted, *own, *carried.notes, *others],
+        beside,
     )
+
+
+def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Resolved, ...], list[str]]:
+    """Return the other jobs on the network, loaded, and what is to be said of them."""
+    found, notes = [], []
+    for name in scenario.beside:
+        from perfsim.conditions.other_jobs import other_job
+
+        asked, noted = other_job(name, scenario, catalog)
+        try:
+            found.append(resolve(asked, catalog))
+        except RequestError as error:
+            raise RequestError(f"--beside: {Path(name).name}: {error}") from None
+        notes += noted
+    return tuple(found), notes
 
 
 def _platform(

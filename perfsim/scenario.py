@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
+from perfsim.conditions.other_jobs import checked_names
 from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
@@ -42,7 +43,8 @@ class Scenario(BaseModel):
     ``fusion_options`` the fusion policy's. ``single_gpu`` is the iteration on one GPU as the user
     measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
     say; ``single_gpu_kernels`` is how long the method's kernels take there, which device files say
-    else.
+    else. ``beside`` are other jobs that send over the same network: scenario files, or names of
+    shipped ones.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Scenario(BaseModel):
     jitter: float = 0.0
     background: float = 0.0
     seed: int = Field(0, ge=0, le=2**32 - 1)
+    beside: tuple[str, ...] = ()
     overlap: bool = True
     overlap_slowdown: float = Field(1.0, ge=1, le=10)
     single_gpu: str | None = None
@@ -127,6 +130,11 @@ class Scenario(BaseModel):
         listed = value if isinstance(value, list | tuple) else (value,)
         return tuple(str(one) for one in listed if parse_straggler(one))
 
+    @field_validator("beside", mode="before")
+    @classmethod
+    def _named_jobs(cls, value: object) -> tuple[str, ...]:
+        return checked_names(value)
+
     @field_validator("jitter", "background", mode="before")
     @classmethod
     def _shared_out(cls, value: object, info: ValidationInfo) -> float:
@@ -166,6 +174,8 @@ class Scenario(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
+        if self.beside and self.jitter:
+            raise RequestError("--beside: not with --jitter; other jobs are followed by themselves.")
         if not self.overlap and self.overlap_slowdown > 1:
             raise RequestError(
                 f"overlap_slowdown: {self.overlap_slowdown} needs overlap; leave out --no-overlap."

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfsim.cli import complete
-from perfsim.cli.conditions import Background, Jitter, Seed, Straggler
+from perfsim.cli.conditions import Background, Beside, Jitter, Seed, Straggler
 from perfsim.cli.options import (
     Html,
     Json,
@@ -155,6 +155,7 @@ def predict_command(
     straggler: Straggler = None,
     jitter: Jitter = None,
     background: Background = None,
+    beside: Beside = None,
     seed: Seed = None,
     overlap: Annotated[
         bool | None,
@@ -211,6 +212,7 @@ def predict_command(
         "straggler": straggler or None,
         "jitter": jitter,
         "background": background,
+        "beside": beside or None,
         "seed": seed,
         "overlap": overlap,
     }

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from perfsim.conditions.beside_words import meeting_lines
 from perfsim.conditions.words import named
 from perfsim.units import format_bytes, format_seconds
 
@@ -44,7 +45,10 @@ NAMES = {
 
 def print_prediction(prediction: Prediction) -> None:
     """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
-    print_lines([*question(prediction), "", *_answer(prediction), ""])
+    lines = [*question(prediction), "", *_answer(prediction)]
+    if prediction.meeting is not None:
+        lines += meeting_lines(prediction.scenario, prediction.meeting)
+    print_lines([*lines, ""])
     for line in _breakdown(prediction):
         print(line)
     print_lines(["", "Sources"])
