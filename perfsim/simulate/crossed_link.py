@@ -77,6 +77,10 @@ class CrossedLink:
         self._since = self.env.now
 
     def _set_speeds(self) -> None:
+        if len(self._flows) == 1:
+            (only,) = self._flows.values()
+            only.speed = 1.0
+            return
         jobs: dict[int, list[_Flow]] = {}
         for flow in self._flows.values():
             jobs.setdefault(flow.job, []).append(flow)
@@ -95,10 +99,10 @@ class CrossedLink:
         self._set_speeds()
         if self._flows:
             next_s = min(flow.left_s / flow.speed for flow in self._flows.values())
-            self.env.process(self._end(self._turn, max(0.0, next_s)))
+            turn = self._turn
+            self.env.timeout(max(0.0, next_s)).callbacks.append(lambda _: self._end(turn))
 
-    def _end(self, turn: int, delay_s: float) -> Generator[Event, Any, None]:
-        yield self.env.timeout(delay_s)
+    def _end(self, turn: int) -> None:
         if turn != self._turn:
             return
         self._advance()

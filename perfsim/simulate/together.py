@@ -36,11 +36,11 @@ CYCLES = 12
 """Means are over a multiple of so many periods where there are as many: a run alone repeats after
 1, 2, 3 or 4."""
 
-MOST_TASKS = 60_000
-"""Runs of tasks in all that a question may take (some 2 s), before fewer starts are tried."""
+MOST_TASKS = 20_000
+"""Runs of tasks in all (some 0.4 s) above which fewer periods and starts are run."""
 
-TOO_MANY = 2_000_000
-"""Runs of tasks beyond which nobody waits."""
+TOO_MANY = 1_000_000
+"""Runs of tasks (some 20 s) beyond which it is refused."""
 
 STRETCH = 1.5
 """How many times longer than alone jobs are expected to take, to guess how many tasks run."""
