@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
+from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
 from perfsim.conditions.beside import Meeting, held, meeting, most_frequent, together
 from perfsim.conditions.beside_words import meeting_block, meeting_notes
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
+from perfsim.fusion.bucket import FusionPolicy
+from perfsim.gpu_types import types_of_ranks
 from perfsim.kept_jobs import KeptJobs
-from perfsim.methods import load_method
+from perfsim.methods import load_method, method_name
+from perfsim.mixed import mixed_plans
 from perfsim.notes import notes_of
 from perfsim.plan import Plan, run
 from perfsim.quantity import Quantity, Term
@@ -147,7 +152,6 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     communication = parts(Timeline.communication)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
-    alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
     met = meeting(plans, runs) if resolved.beside else None
     notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
     return Prediction(
@@ -155,7 +159,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         iteration_s=iteration_s,
         iteration_s_interval=_interval(known, resolved, still, iteration_s, moved),
         samples_per_s=samples_per_s,
-        scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
+        scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / resolved.alone_s),
         baseline_s=baseline_s,
         breakdown_s=parts(Timeline.breakdown),
         communication={
@@ -210,20 +214,24 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
 
 def baseline_of(resolved: Resolved) -> list[Plan]:
     """Return the plans of the same with ssgd, DDP buckets and overlap."""
-    scenario = resolved.scenario
-    plans = schedule(
-        resolved.profile,
-        load_method("ssgd", {}),
-        fusion.load("size").fuse,
-        resolved.device,
-        resolved.cluster,
-        algorithm=scenario.algorithm,
-        protocol=scenario.protocol,
-        overlap_slowdown=scenario.overlap_slowdown,
-        conditions=resolved.conditions,
-        shared=bool(resolved.beside),
-    )
-    return _beside(plans, resolved)
+
+    def planned(one: Resolved, fuse: FusionPolicy, *, shared: bool = False) -> list[Plan]:
+        scenario = one.scenario
+        return schedule(
+            one.profile,
+            load_method("ssgd", {}),
+            fuse,
+            one.device,
+            one.cluster,
+            algorithm=scenario.algorithm,
+            protocol=scenario.protocol,
+            overlap_slowdown=scenario.overlap_slowdown,
+            conditions=one.conditions,
+            shared=shared,
+            joins=_joins(resolved),
+        )
+
+    return _among_others(resolved, planned, fusion.load("size").fuse)
 
 
 def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
@@ -231,23 +239,64 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
 
     ``kept`` has the jobs of other scenarios (see ``schedule``).
     """
-    return _beside(_planned(resolved, kept, shared=bool(resolved.beside)), resolved)
+
+    def planned(one: Resolved, fuse: FusionPolicy, *, shared: bool = False) -> list[Plan]:
+        return _planned(one, fuse, None if one.parts else kept, shared=shared, joins=_joins(one))
+
+    return _among_others(resolved, planned, resolved.policy.fuse)
 
 
-def _beside(plans: list[Plan], resolved: Resolved) -> list[Plan]:
-    """Return plans beside those of the other jobs on the network, if there are any."""
+def _joins(resolved: Resolved) -> str:
+    """Return the flag for which it counts when an iteration exchanges, if any."""
+    return "--beside" if resolved.beside else "--gpu" if resolved.parts else ""
+
+
+def _among_others(
+    resolved: Resolved, planned: Callable[..., list[Plan]], fuse: FusionPolicy
+) -> list[Plan]:
+    """Return plans among those of other jobs on the network and other types of GPU, if any."""
+    if resolved.parts:
+        return _mixed(resolved, planned, fuse)
     if not resolved.beside:
-        return plans
-    others = tuple(most_frequent(_planned(one, None, shared=True)) for one in resolved.beside)
+        return planned(resolved, fuse)
+    plans = planned(resolved, fuse, shared=True)
+    others = tuple(
+        most_frequent(_planned(one, one.policy.fuse, None, shared=True, joins="--beside"))
+        for one in resolved.beside
+    )
     return [replace(plan, beside=others) for plan in plans]
 
 
-def _planned(resolved: Resolved, kept: KeptJobs | None, *, shared: bool) -> list[Plan]:
+def _mixed(
+    resolved: Resolved, planned: Callable[..., list[Plan]], fuse: FusionPolicy
+) -> list[Plan]:
+    """Return the plans of the slowest type of GPU, with those of the other types."""
+    order = sorted(resolved.parts, key=lambda part: part.device.name != resolved.device.name)
+    makes = [
+        (
+            part.device.name,
+            partial(planned, replace(resolved, device=part.device, carried=part.carried)),
+        )
+        for part in order
+    ]
+    kinds = types_of_ranks([part.count for part in resolved.parts])
+    places = [order.index(part) for part in resolved.parts]
+    return mixed_plans(makes, fuse, tuple(places[kind] for kind in kinds), method_name(resolved.scenario.method))
+
+
+def _planned(
+    resolved: Resolved,
+    fuse: FusionPolicy,
+    kept: KeptJobs | None,
+    *,
+    shared: bool,
+    joins: str,
+) -> list[Plan]:
     scenario = resolved.scenario
     return schedule(
         resolved.profile,
         resolved.method,
-        resolved.policy.fuse,
+        fuse,
         resolved.device,
         resolved.cluster,
         algorithm=scenario.algorithm,
@@ -260,6 +309,7 @@ def _planned(resolved: Resolved, kept: KeptJobs | None, *, shared: bool) -> list
         conditions=resolved.conditions,
         kept=kept,
         shared=shared,
+        joins=joins,
     )
 
 
@@ -282,7 +332,17 @@ def _memory(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
 
 
 def _compute_terms(resolved: Resolved) -> list[Term]:
-    carried, profile = resolved.carried, resolved.profile
+    if not resolved.parts:
+        return _terms_of(resolved.carried)
+    return [
+        replace(term, term=f"{term.term} on {part.device.name}")
+        for part in resolved.parts
+        for term in _terms_of(part.carried)
+    ]
+
+
+def _terms_of(carried: Carried) -> list[Term]:
+    profile = carried.profile
     source = profile.header["source"]
     backward = Quantity(profile.backward_s, "s", profile.kinds["ready_ms"], source)
     forward = Quantity(profile.forward_s, "s", profile.kinds["forward_ms"], source)

@@ -19,6 +19,7 @@ from pydantic import (
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
 from perfsim.conditions.other_jobs import checked_names
 from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
+from perfsim.gpu_names import parse_types
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
@@ -31,6 +32,9 @@ SCHEMA = "perfsim/scenario/1"
 KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
 DEFAULT_INTRA_NET = "pcie3"
 MOST = {"jitter": MOST_JITTER, "background": 0.99}
+NOT_MIXED = ("single_gpu", "single_gpu_kernels", "straggler", "jitter", "beside")
+"""What is not asked of a cluster with several types of GPU."""
+
 MOST_FOLLOWED = 16_384
 """GPUs whose computation can vary one by one: memory for the draws of all their tasks."""
 
@@ -44,7 +48,8 @@ class Scenario(BaseModel):
     measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
     say; ``single_gpu_kernels`` is how long the method's kernels take there, which device files say
     else. ``beside`` are other jobs that send over the same network: scenario files, or names of
-    shipped ones.
+    shipped ones. ``gpu`` may name several types, ``"v100:16,p100:16"``: whole nodes of each, in
+    that order, with one batch for all.
 
     Examples
     --------
@@ -92,6 +97,21 @@ class Scenario(BaseModel):
             given = str(values[wrong]).lower()
             raise RequestError(f"{FLAGS[wrong]}: {given} is not allowed: a number is needed.")
         return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gpus_add_up(cls, values: Any) -> Any:
+        """Take the number of GPUs from that of each type where it is not given."""
+        if isinstance(values, dict) and "gpus" not in values and isinstance(values.get("gpu"), str):
+            types = parse_types(values["gpu"])
+            return values | {"gpus": sum(count for _, count in types)} if types else values
+        return values
+
+    @field_validator("gpu")
+    @classmethod
+    def _counted_types(cls, value: str) -> str:
+        types = parse_types(value)
+        return ",".join(f"{name}:{count}" for name, count in types) if types else value
 
     @field_validator("precision")
     @classmethod
@@ -180,6 +200,22 @@ class Scenario(BaseModel):
             raise RequestError(
                 f"overlap_slowdown: {self.overlap_slowdown} needs overlap; leave out --no-overlap."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _types_fit(self) -> Scenario:
+        types = parse_types(self.gpu)
+        total = sum(count for _, count in types)
+        if types and total != self.gpus:
+            raise RequestError(
+                f"--gpu: {self.gpu!r} is {total} GPUs, --gpus says {self.gpus}; the two must agree."
+            )
+        for name in NOT_MIXED:
+            if len(types) > 1 and getattr(self, name):
+                raise RequestError(
+                    f"{FLAGS[name]}: not with GPUs of several types ({self.gpu}): which of them it"
+                    " would hold for is not said."
+                )
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from perfsim.cluster.cluster import Cluster
-from perfsim.conditions.applied import plans_shared, plans_under
+from perfsim.conditions.applied import plans_joined, plans_under
 from perfsim.conditions.conditions import Conditions
 from perfsim.conditions.joined import exchanges
 from perfsim.costs import Costs
@@ -40,6 +40,7 @@ def schedule(
     conditions: Conditions | None = None,
     kept: KeptJobs | None = None,
     shared: bool = False,
+    joins: str = "",
 ) -> list[Plan]:
     """Return a plan for each round of ``method``'s period on ``cluster``.
 
@@ -53,6 +54,8 @@ def schedule(
         that was measured: kernels here cost as much longer as these
     kept : jobs of other scenarios, taken over where nothing that they depend on differs
     shared : whether other jobs send over the links between nodes too
+    joins : the flag for which iterations without exchange come in the graph of the one that does
+        exchange, if any
 
     Raises
     ------
@@ -116,13 +119,13 @@ def schedule(
             slowdown=slowdown,
         )
 
-    if conditions is None and not shared:
+    if conditions is None and not joins:
         return [planned(one) for one in method.rounds()]
 
     def exchanging(iteration: int) -> bool:
         return exchanges(jobs(iteration), cluster.nodes)
 
-    if shared:
-        return plans_shared(conditions, method, planned, exchanging)
+    if joins:
+        return plans_joined(conditions, method, planned, exchanging, joins)
     assert conditions is not None
     return plans_under(conditions, method, planned, exchanging)

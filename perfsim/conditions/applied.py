@@ -12,7 +12,7 @@ from perfsim.method import Method
 from perfsim.plan import Plan
 from perfsim.stage import Round
 
-__all__ = ["check_followed", "plans_shared", "plans_under", "under"]
+__all__ = ["check_followed", "plans_joined", "plans_under", "under"]
 
 
 def plans_under(
@@ -43,18 +43,19 @@ def plans_under(
     return plans
 
 
-def plans_shared(
+def plans_joined(
     conditions: Conditions | None,
     method: Method,
     planned: Callable[[Round], Plan],
     exchanging: Callable[[int], bool],
+    flag: str,
 ) -> list[Plan]:
-    """Return the plans of a method's rounds where other jobs send over its links.
+    """Return the plans of a method's rounds where it counts when an iteration exchanges.
 
-    Iterations without exchange come before those that exchange: when they do so counts. Arguments
-    are those of ``plans_under``.
+    Iterations without exchange come before the one that exchanges. ``flag`` is what asks for it;
+    the other arguments are those of ``plans_under``.
     """
-    rounds = joined(method.rounds(), exchanging, "--beside")
+    rounds = joined(method.rounds(), exchanging, flag)
     return [under(planned(one.round), conditions, one.repeats) for one in rounds]
 
 

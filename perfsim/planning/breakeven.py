@@ -161,6 +161,8 @@ def gpus(resolved: Resolved, catalog: Catalog) -> BreakEven:
     scenario, each = resolved.scenario, resolved.cluster.gpus_per_node
     if resolved.beside:
         return BreakEven("gpus", why_not=BESIDE)
+    if resolved.parts:
+        return BreakEven("gpus", why_not="GPUs are of several types, so many of each")
     if len(set(resolved.cluster.placement)) > 1:
         return BreakEven("gpus", why_not="GPUs stand unevenly on the nodes as --placement says")
     most = max(MOST_GPUS, resolved.cluster.gpus)
