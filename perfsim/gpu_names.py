@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from perfsim.errors import RequestError
 from perfsim.limits import shown
 
-__all__ = ["parse_types"]
+__all__ = ["gpu_words", "parse_types"]
 
 
 def parse_types(text: str, field: str = "--gpu") -> tuple[tuple[str, int], ...]:
@@ -35,3 +38,16 @@ def parse_types(text: str, field: str = "--gpu") -> tuple[tuple[str, int], ...]:
             )
         found.append((name, int(count)))
     return tuple(found)
+
+
+def gpu_words(scenario: Mapping[str, Any]) -> str:
+    """Return how many GPUs of which types a prediction's scenario has.
+
+    Examples
+    --------
+    >>> gpu_words({"gpus": 8, "gpu": "v100"}), gpu_words({"gpus": 8, "gpu": "v100:4,p100:4"})
+    ('8 x v100', '4 x v100 + 4 x p100')
+    """
+    one = f"{scenario['gpus']} x {scenario['gpu']}"
+    types = parse_types(str(scenario["gpu"]))
+    return " + ".join(f"{count} x {name}" for name, count in types) or one

@@ -140,6 +140,8 @@ def _without_slivers(plan: Plan) -> Plan:
     }
     if not slivers:
         return plan
+    closing = plan.graph.closing
+    stream = tasks[closing].stream
     kept = [index for index in range(len(tasks)) if index not in slivers]
     places = {index: place for place, index in enumerate(kept)}
 
@@ -155,7 +157,8 @@ def _without_slivers(plan: Plan) -> Plan:
             replace(task, after=tuple(sorted({one for pair in task.after for one in waits(pair)})))
             for task in (tasks[index] for index in kept)
         ],
-        last=places[plan.graph.closing],
+        # A pass ends with the part before a sliver of it.
+        last=places[max(i for i in kept if i <= closing and tasks[i].stream == stream)],
     )
     begins = [sum(index < begin for index in kept) for begin in plan.begins]
     charges = [plan.charges[index] for index in kept]

@@ -8,17 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
+from perfsim.among import plans_among
 from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
-from perfsim.conditions.beside import Meeting, held, meeting, most_frequent, together
+from perfsim.conditions.beside import Meeting, held, meeting, together
 from perfsim.conditions.beside_words import meeting_block, meeting_notes
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.fusion.bucket import FusionPolicy
-from perfsim.gpu_types import types_of_ranks
 from perfsim.kept_jobs import KeptJobs
-from perfsim.methods import load_method, method_name
-from perfsim.mixed import mixed_plans
+from perfsim.methods import load_method
 from perfsim.notes import notes_of
 from perfsim.plan import Plan, run
 from perfsim.quantity import Quantity, Term
@@ -214,24 +213,7 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
 
 def baseline_of(resolved: Resolved) -> list[Plan]:
     """Return the plans of the same with ssgd, DDP buckets and overlap."""
-
-    def planned(one: Resolved, fuse: FusionPolicy, *, shared: bool = False) -> list[Plan]:
-        scenario = one.scenario
-        return schedule(
-            one.profile,
-            load_method("ssgd", {}),
-            fuse,
-            one.device,
-            one.cluster,
-            algorithm=scenario.algorithm,
-            protocol=scenario.protocol,
-            overlap_slowdown=scenario.overlap_slowdown,
-            conditions=one.conditions,
-            shared=shared,
-            joins=_joins(resolved),
-        )
-
-    return _among_others(resolved, planned, fusion.load("size").fuse)
+    return plans_among(resolved, _ssgd, fusion.load("size").fuse, _planned)
 
 
 def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
@@ -239,59 +221,27 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
 
     ``kept`` has the jobs of other scenarios (see ``schedule``).
     """
-
-    def planned(one: Resolved, fuse: FusionPolicy, *, shared: bool = False) -> list[Plan]:
-        return _planned(one, fuse, None if one.parts else kept, shared=shared, joins=_joins(one))
-
-    return _among_others(resolved, planned, resolved.policy.fuse)
+    planned = partial(_planned, kept=None if resolved.parts else kept)
+    return plans_among(resolved, planned, resolved.policy.fuse, _planned)
 
 
-def _joins(resolved: Resolved) -> str:
-    """Return the flag for which it counts when an iteration exchanges, if any."""
-    return "--beside" if resolved.beside else "--gpu" if resolved.parts else ""
-
-
-def _among_others(
-    resolved: Resolved, planned: Callable[..., list[Plan]], fuse: FusionPolicy
-) -> list[Plan]:
-    """Return plans among those of other jobs on the network and other types of GPU, if any."""
-    if resolved.parts:
-        return _mixed(resolved, planned, fuse)
-    if not resolved.beside:
-        return planned(resolved, fuse)
-    plans = planned(resolved, fuse, shared=True)
-    others = tuple(
-        most_frequent(_planned(one, one.policy.fuse, None, shared=True, joins="--beside"))
-        for one in resolved.beside
+def _ssgd(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
+    scenario = resolved.scenario
+    return schedule(
+        resolved.profile,
+        load_method("ssgd", {}),
+        fuse,
+        resolved.device,
+        resolved.cluster,
+        algorithm=scenario.algorithm,
+        protocol=scenario.protocol,
+        overlap_slowdown=scenario.overlap_slowdown,
+        conditions=resolved.conditions,
+        **among,
     )
-    return [replace(plan, beside=others) for plan in plans]
 
 
-def _mixed(
-    resolved: Resolved, planned: Callable[..., list[Plan]], fuse: FusionPolicy
-) -> list[Plan]:
-    """Return the plans of the slowest type of GPU, with those of the other types."""
-    order = sorted(resolved.parts, key=lambda part: part.device.name != resolved.device.name)
-    makes = [
-        (
-            part.device.name,
-            partial(planned, replace(resolved, device=part.device, carried=part.carried)),
-        )
-        for part in order
-    ]
-    kinds = types_of_ranks([part.count for part in resolved.parts])
-    places = [order.index(part) for part in resolved.parts]
-    return mixed_plans(makes, fuse, tuple(places[kind] for kind in kinds), method_name(resolved.scenario.method))
-
-
-def _planned(
-    resolved: Resolved,
-    fuse: FusionPolicy,
-    kept: KeptJobs | None,
-    *,
-    shared: bool,
-    joins: str,
-) -> list[Plan]:
+def _planned(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
     scenario = resolved.scenario
     return schedule(
         resolved.profile,
@@ -307,9 +257,7 @@ def _planned(
         fusion_options=scenario.fusion_options,
         kernels_s=resolved.kernels_s,
         conditions=resolved.conditions,
-        kept=kept,
-        shared=shared,
-        joins=joins,
+        **among,
     )
 
 

@@ -195,7 +195,9 @@ class Scenario(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
         if self.beside and self.jitter:
-            raise RequestError("--beside: not with --jitter; other jobs are followed by themselves.")
+            raise RequestError(
+                "--beside: not with --jitter, whose draws have no other job in them."
+            )
         if not self.overlap and self.overlap_slowdown > 1:
             raise RequestError(
                 f"overlap_slowdown: {self.overlap_slowdown} needs overlap; leave out --no-overlap."

@@ -122,10 +122,10 @@ def schedule(
     if conditions is None and not joins:
         return [planned(one) for one in method.rounds()]
 
-    def exchanging(iteration: int) -> bool:
+    def met(iteration: int) -> bool:
         return exchanges(jobs(iteration), cluster.nodes)
 
     if joins:
-        return plans_joined(conditions, method, planned, exchanging, joins)
+        return plans_joined(conditions, method, planned, met, joins)
     assert conditions is not None
-    return plans_under(conditions, method, planned, exchanging)
+    return plans_under(conditions, method, planned, met)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conditions import CATALOG, PLAIN, ask
 from hypothesis import given, settings
@@ -63,7 +64,7 @@ def test_three_jobs_that_only_send_have_a_third_each() -> None:
 
 def test_jobs_in_lockstep_stay_so_and_those_that_take_turns_too() -> None:
     """4 s of computation and 2 s on the wire: 8 s where they begin at once, 6 s half a round on."""
-    periods = together(job(4.0, 2.0), job(4.0, 2.0))[0].period_s
+    periods = np.asarray(together(job(4.0, 2.0), job(4.0, 2.0))[0].period_s)
     assert min(periods) == pytest.approx(6.0)
     assert max(periods) == pytest.approx(8.0)
     assert 6.0 < float(periods.mean()) < 8.0
@@ -97,12 +98,10 @@ def test_fair_parts_are_max_min_fair(needs: list[float]) -> None:
 def test_the_link_carries_no_more_than_its_rate_and_no_job_gains(
     computes: list[float], sends: list[float], need: float
 ) -> None:
-    jobs = [
-        job(compute, send, need=need) for compute, send in zip(computes, sends, strict=False)
-    ]
+    jobs = [job(compute, send, need=need) for compute, send in zip(computes, sends, strict=False)]
     runs = together(*jobs, much=Amount(2, 24))
     for start in range(2):
-        periods = [float(one.period_s[start]) for one in runs]
+        periods = [float(np.asarray(one.period_s)[start]) for one in runs]
         carried = sum(
             one.spent_s[1] * need / period for one, period in zip(jobs, periods, strict=True)
         )
@@ -271,6 +270,16 @@ def test_the_command_line_tells_both_jobs_and_the_network_they_are_on(tmp_path: 
     printed = CliRunner().invoke(application(), [*command, "--beside", other, "--json"])
     told = json.loads(printed.output)
     assert told["beside"]["jobs"][0]["iteration_s"] > told["beside"]["jobs"][0]["alone_s"]
+
+
+def test_a_scenario_file_names_the_job_beside_it_in_its_own_folder(tmp_path: Path) -> None:
+    write(tmp_path, "theirs", model="resnet20-cifar")
+    own = write(tmp_path, "mine", model="resnet20-cifar", beside=["theirs.toml"])
+    found = CliRunner().invoke(application(), ["predict", "--scenario", own, "--json"])
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.output)
+    assert told["scenario"]["beside"] == [str(tmp_path / "theirs.toml")]
+    assert told["beside"]["slowdown"] > 1.0
 
 
 def test_a_sweep_has_the_rows_that_predict_has(tmp_path: Path) -> None:

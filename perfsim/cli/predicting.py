@@ -31,7 +31,10 @@ def predict_command(
             help="Model, such as resnet50 (`perfsim list models`).", autocompletion=complete.models
         ),
     ] = None,
-    gpus: Annotated[str | None, typer.Option(metavar="N", help="GPUs in all.")] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="GPUs in all.", show_default="those of --gpu, if counted"),
+    ] = None,
     net: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +55,10 @@ def predict_command(
     gpu: Annotated[
         str | None,
         typer.Option(
-            help="GPU (`perfsim list gpus`).", autocompletion=complete.gpus, show_default="v100"
+            help="GPU (`perfsim list gpus`); of several types in one job how many of each, whole"
+            " nodes in that order: v100:16,p100:16.",
+            autocompletion=complete.gpus,
+            show_default="v100",
         ),
     ] = None,
     gpus_per_node: Annotated[

@@ -110,7 +110,9 @@ def _held(plan: Plan, timeline: Timeline) -> Plan:
     tasks = list(plan.graph.tasks)
     rows = range(plan.graph.depth + 1, plan.graph.depth + 1 + timeline.averaged)
     for index in plan.crossings:
-        spent = [timeline.ends[row][index] - timeline.starts[row][index] for row in rows]
+        spent = [
+            np.asarray(timeline.ends[row][index]) - timeline.starts[row][index] for row in rows
+        ]
         seconds = float(np.mean(spent))
         tasks[index] = replace(tasks[index], duration_s=seconds, shares=None, latency_s=0.0)
     return replace(plan, graph=replace(plan.graph, tasks=tasks), crossings={}, beside=())

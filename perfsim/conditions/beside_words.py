@@ -100,7 +100,7 @@ def _start_note(met: Meeting) -> str:
     if own.high_s - own.low_s <= SAME * own.high_s:
         return f"{found} Every start gives the same."
     return (
-        f"{found} It depends on who began when: {format_seconds(own.low_s)} with the luckiest start,"
-        f" {format_seconds(own.high_s)} with the unluckiest. Under fair sharing jobs of equal"
-        " length stay as they began (Rajasekaran et al., HotNets 2022; CASSINI, NSDI 2024)."
+        f"{found} It depends on who began when: {format_seconds(own.low_s)} with the luckiest"
+        f" start, {format_seconds(own.high_s)} with the unluckiest. Under fair sharing jobs of"
+        " equal length stay as they began (Rajasekaran et al., HotNets 2022; CASSINI, NSDI 2024)."
     )

@@ -87,9 +87,7 @@ def _after(apart: Round, one: Round, flag: str) -> list[Joined]:
     return found
 
 
-def _iterations(
-    apart: Round, count: int, flag: str
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _iterations(apart: Round, count: int, flag: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return so many iterations in a row, and how many each stands for."""
     if count == 0:
         return (), ()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from perfsim.catalog import Catalog
     from perfsim.scenario import Scenario
 
-__all__ = ["MOST_BESIDE", "NETWORK", "checked_names", "other_job"]
+__all__ = ["MOST_BESIDE", "NETWORK", "checked_names", "found_from", "label", "other_job"]
 
 MOST_BESIDE = 4
 """Other jobs that are followed beside one."""
@@ -82,6 +82,16 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
             " file."
         )
     return found, notes
+
+
+def found_from(path: Path, value: object) -> object:
+    """Return the other jobs that a scenario file names, files beside it by their whole path."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    near = [path.parent / one if isinstance(one, str) else None for one in listed]
+    return [
+        str(file) if file is not None and file.is_file() else one
+        for one, file in zip(listed, near, strict=True)
+    ]
 
 
 def label(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.beside_words import meeting_lines
 from perfsim.conditions.words import named
-from perfsim.gpu_names import parse_types
+from perfsim.gpu_names import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -107,11 +107,8 @@ def cluster_words(scenario: Mapping[str, Any]) -> str:
     """Return the GPUs, their nodes and their networks in words."""
     even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
     nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
-    one = f"{scenario['gpus']} x {scenario['gpu']}"
-    types = parse_types(scenario["gpu"])
-    gpus = " + ".join(f"{count} x {name}" for name, count in types) or one
     return (
-        f"{gpus} ({nodes} GPUs), {scenario['net']} between nodes,"
+        f"{gpu_words(scenario)} ({nodes} GPUs), {scenario['net']} between nodes,"
         f" {scenario['intra_net']} inside"
     )
 

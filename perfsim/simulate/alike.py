@@ -46,13 +46,13 @@ def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
     [Kinds(groups=(0, 1)), None]
     """
     met: dict[Meeting, Kinds | None] = {}
-    tasks = []
     for task in graph.tasks:
-        if task.meeting is not None:
-            if task.meeting not in met:
-                met[task.meeting] = _among(task.meeting, kinds)
-            task = replace(task, meeting=met[task.meeting])
-        tasks.append(task)
+        if task.meeting is not None and task.meeting not in met:
+            met[task.meeting] = _among(task.meeting, kinds)
+    tasks = [
+        task if task.meeting is None else replace(task, meeting=met[task.meeting])
+        for task in graph.tasks
+    ]
     return replace(graph, tasks=tasks)
 
 

@@ -130,9 +130,7 @@ class _Kept:
 class _Run:
     """All jobs from one start, until each has done the periods that count."""
 
-    def __init__(
-        self, jobs: Sequence[Together], turn: float, much: Amount, sharing: bool
-    ) -> None:
+    def __init__(self, jobs: Sequence[Together], turn: float, much: Amount, sharing: bool) -> None:
         from simpy import Environment
 
         from perfsim.simulate.crossed_link import CrossedLink

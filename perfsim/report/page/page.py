@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
+from perfsim.gpu_names import gpu_words
 from perfsim.report.page.breakdown import breakdown
 from perfsim.report.page.breakeven import breakeven
 from perfsim.report.page.figure import Cell, Figure
@@ -110,7 +111,7 @@ def prediction_page(prediction: Prediction, near: Around, notes: Sequence[str] =
 def _question(scenario: dict[str, Any]) -> str:
     given = ", ".join(f"{name} {value}" for name, value in scenario["options"].items())
     return (
-        f"{scenario['gpus']} x {scenario['gpu']} on {scenario['nodes']} nodes, {scenario['net']}"
+        f"{gpu_words(scenario)} on {scenario['nodes']} nodes, {scenario['net']}"
         f" between nodes, {scenario['intra_net']} inside; batch {scenario['batch']} a GPU,"
         f" {scenario['precision']}; {scenario['method']}{f' ({given})' if given else ''}, fusion"
         f" {scenario['fusion']}, {'overlap' if scenario['overlap'] else 'no overlap'}."
