@@ -101,6 +101,7 @@ def _start_note(met: Meeting) -> str:
         return f"{found} Every start gives the same."
     return (
         f"{found} It depends on who began when: {format_seconds(own.low_s)} with the luckiest"
-        f" start, {format_seconds(own.high_s)} with the unluckiest. Under fair sharing jobs of"
-        " equal length stay as they began (Rajasekaran et al., HotNets 2022; CASSINI, NSDI 2024)."
+        f" start, {format_seconds(own.high_s)} with the unluckiest. Under fair sharing equal jobs"
+        " stay as they began; that unfair shares part jobs that collide is shown by Rajasekaran et"
+        " al. (HotNets 2022; CASSINI, NSDI 2024)."
     )

@@ -109,7 +109,7 @@ class CrossedLink:
         least = min(flow.left_s / flow.speed for flow in self._flows.values())
         for done, flow in list(self._flows.items()):
             # The one that was waited for has ended even where rounding leaves some of it.
-            if flow.left_s <= max(least * flow.speed, ROUNDING * flow.whole_s):
+            if flow.left_s / flow.speed <= least or flow.left_s <= ROUNDING * flow.whole_s:
                 del self._flows[done]
                 done.succeed()
         self._plan()

@@ -1,9 +1,10 @@
 """Several jobs at once on one clock: each runs its own periodic graph, and they share a link.
 
-Where they meet depends on when they begin, and stays so where their periods are alike: fair
-sharing neither parts messages that collide nor joins those that take turns (Rajasekaran et al.).
-Nobody knows by how much one job began after the other, so that they are run from several starts,
-spread evenly over an iteration, and means are over all.
+Where they meet depends on when they begin, and stays so where their periods are alike: two equal
+jobs of one message each, the second of which begins d later, end d apart under fair sharing too.
+(That unfair shares can part jobs that collide is what Rajasekaran et al. show.) Nobody knows by
+how much one job began after the other, so that they are run from several starts, spread evenly
+over an iteration, and means are over all.
 
 References
 ----------
