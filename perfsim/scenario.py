@@ -57,6 +57,8 @@ class Scenario(BaseModel):
     >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", bucket="4MiB")
     >>> asked.method, asked.overlap, asked.batch
     ('ssgd', True, None)
+    >>> Scenario(model="resnet50", gpu="v100:16,p100:16", net="1gbe").gpus
+    32
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -142,6 +142,14 @@ def test_without_sharing_both_are_what_the_array_engine_says(
         assert run_.mean_period_s == pytest.approx(by_itself.mean_period_s, rel=1e-9)
 
 
+def test_how_much_is_run_depends_on_how_long_it_takes() -> None:
+    alike, other = job(1.0, 1.0), replace(job(1.0, 1.0), alone_s=100.0)
+    assert amount([alike, alike]) == MUCH
+    fewer = amount([alike, other])
+    assert fewer is not None and fewer.starts * fewer.counted < 8 * 24
+    assert amount([alike, replace(other, alone_s=1e6)]) is None
+
+
 def write(folder: Path, name: str = "other", **fields: Any) -> str:
     """Write a scenario file and return its path."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in ({**PLAIN, **fields}).items()]
@@ -160,6 +168,8 @@ def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) 
     assert found.iteration_s == pytest.approx(alone.iteration_s, rel=1e-9)
     assert found.meeting is not None and found.meeting.own.slowdown == pytest.approx(1.0, rel=1e-9)
     assert any("sends nothing between nodes" in note for note in found.notes)
+    slow = ask(beside=quiet, straggler="1:1.5")
+    assert slow.iteration_s == pytest.approx(ask(straggler="1:1.5").iteration_s, rel=1e-9)
     on_one_node = ask(gpus=4, beside=write(tmp_path, "busy"))
     assert any("--beside has no effect" in note for note in on_one_node.notes)
     assert on_one_node.iteration_s == pytest.approx(ask(gpus=4).iteration_s, rel=1e-9)
@@ -253,6 +263,7 @@ def test_a_message_that_never_meets_the_link_does_not_cross_it() -> None:
         ({"method": "auto"}, {}, ["--beside", "other.toml", "auto"]),
         ({"gpus": 0}, {}, ["--beside", "other.toml", "--gpus"]),
         ({"model": "resnet"}, {}, ["--beside", "other.toml", "--model"]),
+        ({"gpu": "v100:4,p100:4"}, {}, ["--beside", "other.toml", "several types"]),
     ],
 )
 def test_wrong_jobs_are_refused_in_one_sentence(

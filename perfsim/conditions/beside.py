@@ -46,7 +46,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Meeting:
-    """What happens where jobs meet: this one, the others in their order, and how much was run."""
+    """What happens where jobs meet: this one, the others in their order, and how much was run.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario, predict
+    >>> other = ("Zhang2023_ssgd_resnet50_10gbe_32",)
+    >>> met = predict(Scenario(model="resnet18", gpus=16, net="10gbe", beside=other)).meeting
+    >>> met.own.slowdown > 1, met.others[0].slowdown > 1
+    (True, True)
+    """
 
     own: Job
     others: tuple[Job, ...]

@@ -34,7 +34,7 @@ def meeting_lines(scenario: Mapping[str, Any], met: Meeting) -> list[str]:
     """Return how much each job is slowed down, a line a job."""
     lines = [f"beside other jobs    {_fares(met.own)}"]
     for name, other in zip(scenario["beside"], met.others, strict=True):
-        lines.append(f"  {label(name)[:18]:19}{_fares(other)}")
+        lines.append(f"  {label(name):18} {_fares(other)}")
     return lines
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfsim.errors import PerfsimError, RequestError
+from perfsim.gpu_names import parse_types
 
 if TYPE_CHECKING:
     from perfsim.catalog import Catalog
@@ -75,6 +76,11 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         raise RequestError(f"--beside: {error}") from None
     if found.method.lower() == AUTO:
         raise RequestError(f"--beside: {Path(name).name}: method auto; name the one that it runs.")
+    if len(parse_types(found.gpu)) > 1:
+        raise RequestError(
+            f"--beside: {Path(name).name}: GPUs of several types ({found.gpu}) are not followed"
+            " beside another job."
+        )
     notes = []
     if own != scenario.net:
         notes.append(

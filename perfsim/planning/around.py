@@ -162,6 +162,8 @@ def _places(
     several = [count for count in counts if count > each]
     if own is None or not several:
         return [], ["No break-even map: the GPUs stand on one node, so no network is crossed."]
+    if scenario.beside:
+        return [], ["No break-even map: other jobs are on the network, and it would take too long."]
     if not mapped:
         return [], ["No break-even map: it would take too long for these methods."]
     side = min(spread(mapped), len(several) + 2)
