@@ -141,6 +141,7 @@ def test_the_prediction_names_each_type_and_what_is_shown() -> None:
     notes = " ".join(found.notes)
     for words in ("GPUs of several types", "4 v100", "4 p100", "at its own rate", "whole nodes"):
         assert words in notes
+    assert "pace of the slowest" in " ".join(ask(gpu=BOTH, method="dpsgd").notes)
     terms = [term.term for term in found.terms]
     assert "single-GPU iteration on v100" in terms and "single-GPU iteration on p100" in terms
     assert sum(found.breakdown_s.values()) == pytest.approx(found.iteration_s, rel=1e-9)
