@@ -175,6 +175,25 @@ def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) 
     assert on_one_node.iteration_s == pytest.approx(ask(gpus=4).iteration_s, rel=1e-9)
 
 
+def test_the_other_job_is_on_the_network_of_this_one(tmp_path: Path) -> None:
+    shared = {"background": "40%", "oversubscription": 4}
+    other = write(tmp_path, model="vgg16", net="1gbe")
+    found = ask(**shared, model="resnet20-cifar", beside=other)
+    assert found.meeting is not None
+    there = ask(**shared, model="vgg16").iteration_s
+    assert found.meeting.others[0].alone_s == pytest.approx(there, rel=1e-9)
+
+
+def test_another_job_is_held_in_the_iterations_that_it_runs_most_of(tmp_path: Path) -> None:
+    fields = {"model": "resnet20-cifar", "method": "dct"}
+    other = write(tmp_path, **fields)
+    found = ask(model="resnet20-cifar", beside=other)
+    first, rest = plans(**fields)
+    assert found.meeting is not None and rest.iterations > first.iterations
+    assert found.meeting.others[0].alone_s == pytest.approx(steady_s([rest]), rel=1e-9)
+    assert any("in those that it runs most of" in note for note in found.notes)
+
+
 @pytest.mark.parametrize("method", ["ssgd", "localsgd", "asc_wfbp", "p3"])
 def test_alone_on_the_link_the_two_engines_say_the_same(method: str, tmp_path: Path) -> None:
     """The other job sends nothing, so that each message goes as it does in the array engine."""

@@ -24,7 +24,7 @@ from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.simulate.alike import by_kind
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.graph import COMPUTE, TaskGraph
 from perfsim.simulate.meeting import Groups
 from perfsim.whatif import faster, steady_s
 
@@ -117,17 +117,33 @@ def test_two_rows_are_what_all_ranks_are(graph: TaskGraph, slower: float, places
     ]
     graph = replace(graph, tasks=tasks)
 
-    def spent(factors: list[float]) -> list[Any]:
+    def spent(kinds: list[int]) -> list[Any]:
+        """Each kind is slower in some tasks."""
         return [
-            task.duration_s if task.collective else task.duration_s * np.array(factors)
-            for task in graph.tasks
+            task.duration_s
+            if task.collective
+            else task.duration_s
+            * np.array([slower if kind == index % 2 else 1.0 for kind in kinds])
+            for index, task in enumerate(graph.tasks)
         ]
 
-    every = simulate(
-        graph, spent([slower if kind else 1.0 for kind in kinds]), ranks=True, periods=6
-    )
-    rows = simulate(by_kind(graph, kinds), spent([1.0, slower]), ranks=True, periods=6)
+    every = simulate(graph, spent(kinds), ranks=True, periods=6)
+    rows = simulate(by_kind(graph, kinds), spent([0, 1]), ranks=True, periods=6)
     assert rows.closes == pytest.approx(every.closes, rel=1e-12)
+    for many, few in zip(every.ends[5], rows.ends[5], strict=True):
+        wide = np.broadcast_to(np.asarray(many), len(kinds))
+        assert wide[[0, -1]] == pytest.approx(np.broadcast_to(np.asarray(few), 2), rel=1e-12)
+
+
+def test_kinds_that_share_no_node_do_not_meet_on_one() -> None:
+    graph = TaskGraph()
+    first = graph.add("compute", COMPUTE, "backward", 1.0)
+    own = Groups((2, 2))
+    graph.add("in", "wire", "communicate", 1.0, [first], collective=True, meeting=own)
+    [_, ends] = simulate(
+        by_kind(graph, [0, 0, 1, 1]), [np.array([1.0, 3.0]), 1.0], ranks=True, periods=1
+    ).ends[0]
+    assert np.asarray(ends).tolist() == [2.0, 4.0]
 
 
 def test_a_thousand_gpus_are_two_rows() -> None:
