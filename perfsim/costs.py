@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from perfsim.cluster.cluster import Cluster
+from perfsim.cluster.crossing import crossing
 from perfsim.device import Device
 from perfsim.errors import RequestError
 from perfsim.kernel import Kernel
 from perfsim.library import AUTO
 from perfsim.profile import Profile
 from perfsim.quantity import Cost, Quantity, Term
+from perfsim.simulate.crossing import Crossing
 from perfsim.stage import Compute, Group, Job, Send
 from perfsim.world import World
 
@@ -31,6 +33,8 @@ class Costs:
     algorithm : of all-reduces among all ranks that name none themselves
     protocol : of everything that is sent
     kernel_factor : on every kernel's cost
+    shared : whether other jobs send over the links between nodes, so that it is asked of each
+        message how it uses them
     """
 
     device: Device
@@ -38,7 +42,10 @@ class Costs:
     algorithm: str = AUTO
     protocol: str = AUTO
     kernel_factor: float = 1.0
+    shared: bool = False
     _kernels: dict[Kernel, Cost] = field(default_factory=dict, repr=False)
+    _parts: dict[float, Costs] = field(default_factory=dict, repr=False)
+    _crossings: dict[tuple[object, ...], Crossing | None] = field(default_factory=dict, repr=False)
 
     def kernel(self, kernel: Kernel) -> Cost:
         """Return what a kernel costs."""
@@ -103,6 +110,22 @@ class Costs:
         return self.cluster.served(servers).of(
             group, collective, size_bytes, algorithm, self.protocol
         )
+
+    def crossing(self, send: Send) -> Crossing | None:
+        """Return how a collective of a method uses the links between nodes; None: not at all."""
+        if self.cluster.nodes == 1:
+            return None
+        key = (send.collective, send.size_bytes, send.group, send.algorithm, send.servers)
+        if key not in self._crossings:
+            self._crossings[key] = crossing(lambda part: self._with_part(part).send(send).seconds)
+        return self._crossings[key]
+
+    def _with_part(self, part: float) -> Costs:
+        if part not in self._parts:
+            self._parts[part] = replace(
+                self, cluster=self.cluster.with_part(part), _parts={}, _crossings={}
+            )
+        return self._parts[part]
 
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return the time of an all-reduce among all ranks [s]."""

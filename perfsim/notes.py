@@ -10,9 +10,10 @@ from perfsim.library import AUTO, DEFAULT_LIBRARY
 from perfsim.plan import Plan
 from perfsim.quantity import Term
 from perfsim.resolve import Resolved
+from perfsim.simulate.meeting import Peers
 from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import Uncertainty
-from perfsim.units import format_bytes, format_rate
+from perfsim.units import format_bytes, format_rate, format_seconds
 
 __all__ = ["notes_of"]
 
@@ -45,11 +46,14 @@ def notes_of(
         for timeline in timelines
         if not timeline.steady
     ]
-    if held_bytes > resolved.device.memory_bytes:
-        notes.append(
-            f"It does not fit: {format_bytes(held_bytes)} without activations,"
-            f" {resolved.device.name} has {format_bytes(resolved.device.memory_bytes)}."
-        )
+    devices = {part.device.name: part.device for part in resolved.parts}
+    notes += [
+        f"It does not fit: {format_bytes(held_bytes)} without activations, {device.name} has"
+        f" {format_bytes(device.memory_bytes)}."
+        for device in (devices or {"": resolved.device}).values()
+        if held_bytes > device.memory_bytes
+    ]
+    notes += _mixed_notes(resolved, plans)
     named = "; ".join(term.term for term in outside)
     if named:
         notes.append(f"Outside the range it was measured in: {named}.")
@@ -64,6 +68,29 @@ def notes_of(
     )
     interval = known.words() if known else _interval_note(resolved, plans)
     return [*notes, *_network_notes(resolved), interval]
+
+
+def _mixed_notes(resolved: Resolved, plans: Sequence[Plan]) -> list[str]:
+    """Return how GPUs of several types train together."""
+    parts = resolved.parts
+    if not parts:
+        return []
+    each = ", ".join(
+        f"{part.count} {part.device.name} ({format_seconds(part.alone_s)} an iteration alone)"
+        for part in parts
+    )
+    notes = [
+        f"GPUs of several types, whole nodes of each in this order: {each}. All have the same batch"
+        " and wait for the slowest at every exchange; what is shown is the type that ends last."
+        " Scaling efficiency is over what all GPUs train alone, each at its own rate. The network"
+        " is taken to be alike between all nodes and inside them."
+    ]
+    if any(isinstance(task.meeting, Peers) for plan in plans for task in plan.graph.tasks):
+        notes.append(
+            "No GPU waits for all the others, but in the long run all go at the pace of the slowest"
+            " type."
+        )
+    return notes
 
 
 def _network_notes(resolved: Resolved) -> list[str]:

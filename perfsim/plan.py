@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perfsim.conditions.conditions import Conditions
 from perfsim.quantity import Grade, Term
+from perfsim.simulate.crossing import Crossing
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
+
+if TYPE_CHECKING:
+    from perfsim.mixed import Mixed
 
 __all__ = ["WAIT", "WORK", "Charge", "Plan", "run"]
 
@@ -54,6 +58,9 @@ class Plan:
     begins: list[int] = field(default_factory=list)
     repeats: tuple[int, ...] = ()
     conditions: Conditions | None = None
+    crossings: dict[int, Crossing] = field(default_factory=dict)
+    beside: tuple[Plan, ...] = ()
+    mixed: Mixed | None = None
 
     @property
     def iterations(self) -> float:
@@ -78,8 +85,17 @@ def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False
 
     Durations are those of a GPU as it should be; the plan's conditions slow them down. Where
     ranks vary by chance the timeline has an axis of draws, and where ``brief`` is enough only the
-    length of its periods.
+    length of its periods; beside other jobs it has an axis of starts. Of several types of GPU it
+    is that of the one that ends last.
     """
+    if plan.beside:
+        from perfsim.conditions.beside import together
+
+        return together(plan, durations, brief=brief)[0]
+    if plan.mixed is not None:
+        from perfsim.mixed import run_mixed
+
+        return run_mixed(plan, durations)
     if plan.conditions is not None:
         from perfsim.conditions.running import drawn, slowed
 

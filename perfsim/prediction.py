@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
+from perfsim.among import plans_among
+from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
+from perfsim.conditions.beside import Meeting, held, meeting, together
+from perfsim.conditions.beside_words import meeting_block, meeting_notes
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
+from perfsim.fusion.bucket import FusionPolicy
 from perfsim.kept_jobs import KeptJobs
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
@@ -40,7 +46,8 @@ class Prediction:
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast;
     ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
-    it; ``moves`` is how far the iteration moves with each part that it rests on.
+    it; ``moves`` is how far the iteration moves with each part that it rests on; ``meeting`` how
+    this job and those beside it fare, where there are any.
     """
 
     scenario: dict[str, Any]
@@ -59,6 +66,7 @@ class Prediction:
     timelines: list[Timeline]
     moves: Moves
     counts: list[float]
+    meeting: Meeting | None = None
 
     @property
     def speedup(self) -> float:
@@ -85,6 +93,8 @@ class Prediction:
             "bottleneck": self.bottleneck,
             "notes": self.notes,
         }
+        if self.meeting is not None:
+            result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
             result["provenance"] = [_row(term) for term in self.terms]
         return result
@@ -118,8 +128,13 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)
     plans = plans_of(resolved)
-    timelines = [run(plan) for plan in plans]
+    runs = [together(plan) if plan.beside else [run(plan)] for plan in plans]
+    timelines = [one[0] for one in runs]
     iteration_s = mean_s(plans, timelines)
+    still, still_s = plans, iteration_s
+    if resolved.beside:
+        still = held(plans, timelines)
+        still_s = steady_s(still)
     draws = [shown(timeline) for timeline in timelines]
 
     def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
@@ -129,20 +144,21 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     profile = resolved.profile
     memory_bytes, terms = _memory(resolved, plans), _terms(plans)
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
-    held_back, worth = bottleneck(plans, iteration_s)
+    held_back, worth = bottleneck(still, still_s)
     period = sum(plan.iterations for plan in plans)
     baseline_s = steady_s(baseline_of(resolved))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = parts(Timeline.communication)
-    moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
+    moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
-    alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
+    met = meeting(plans, runs) if resolved.beside else None
+    notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
     return Prediction(
         scenario=resolved.fields(),
         iteration_s=iteration_s,
-        iteration_s_interval=_interval(known, resolved, plans, iteration_s, moved),
+        iteration_s_interval=_interval(known, resolved, still, iteration_s, moved),
         samples_per_s=samples_per_s,
-        scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
+        scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / resolved.alone_s),
         baseline_s=baseline_s,
         breakdown_s=parts(Timeline.breakdown),
         communication={
@@ -153,11 +169,12 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         memory_bytes=memory_bytes,
         bottleneck=held_back,
         worth=worth,
-        notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known),
+        notes=[*notes, *meeting_notes(resolved, plans, met)] if met else notes,
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
         timelines=[few[0] for few in draws],
         moves=moved,
         counts=[plan.count for plan in plans],
+        meeting=met,
     )
 
 
@@ -196,18 +213,7 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
 
 def baseline_of(resolved: Resolved) -> list[Plan]:
     """Return the plans of the same with ssgd, DDP buckets and overlap."""
-    scenario = resolved.scenario
-    return schedule(
-        resolved.profile,
-        load_method("ssgd", {}),
-        fusion.load("size").fuse,
-        resolved.device,
-        resolved.cluster,
-        algorithm=scenario.algorithm,
-        protocol=scenario.protocol,
-        overlap_slowdown=scenario.overlap_slowdown,
-        conditions=resolved.conditions,
-    )
+    return plans_among(resolved, _ssgd, fusion.load("size").fuse, _planned)
 
 
 def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
@@ -215,11 +221,32 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
 
     ``kept`` has the jobs of other scenarios (see ``schedule``).
     """
+    planned = partial(_planned, kept=None if resolved.parts else kept)
+    return plans_among(resolved, planned, resolved.policy.fuse, _planned)
+
+
+def _ssgd(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
+    scenario = resolved.scenario
+    return schedule(
+        resolved.profile,
+        load_method("ssgd", {}),
+        fuse,
+        resolved.device,
+        resolved.cluster,
+        algorithm=scenario.algorithm,
+        protocol=scenario.protocol,
+        overlap_slowdown=scenario.overlap_slowdown,
+        conditions=resolved.conditions,
+        **among,
+    )
+
+
+def _planned(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
     scenario = resolved.scenario
     return schedule(
         resolved.profile,
         resolved.method,
-        resolved.policy.fuse,
+        fuse,
         resolved.device,
         resolved.cluster,
         algorithm=scenario.algorithm,
@@ -230,7 +257,7 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
         fusion_options=scenario.fusion_options,
         kernels_s=resolved.kernels_s,
         conditions=resolved.conditions,
-        kept=kept,
+        **among,
     )
 
 
@@ -253,7 +280,17 @@ def _memory(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
 
 
 def _compute_terms(resolved: Resolved) -> list[Term]:
-    carried, profile = resolved.carried, resolved.profile
+    if not resolved.parts:
+        return _terms_of(resolved.carried)
+    return [
+        replace(term, term=f"{term.term} on {part.device.name}")
+        for part in resolved.parts
+        for term in _terms_of(part.carried)
+    ]
+
+
+def _terms_of(carried: Carried) -> list[Term]:
+    profile = carried.profile
     source = profile.header["source"]
     backward = Quantity(profile.backward_s, "s", profile.kinds["ready_ms"], source)
     forward = Quantity(profile.forward_s, "s", profile.kinds["forward_ms"], source)

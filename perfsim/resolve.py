@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
@@ -18,6 +18,8 @@ from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
 from perfsim.conditions.conditions import Conditions, parse_straggler
 from perfsim.device import Device, load_device
 from perfsim.errors import DataError, RequestError, unknown, unknown_option
+from perfsim.gpu_names import parse_types
+from perfsim.gpu_types import Part, alone_s, check_nodes, gpus_per_node
 from perfsim.method import Method
 from perfsim.methods import load_method, method_name
 from perfsim.positions import BESIDE, read_positions, registered
@@ -61,6 +63,8 @@ class Resolved:
     policy: fusion.Policy
     limit_bytes: float | None
     notes: list[str]
+    beside: tuple[Resolved, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def kernels_s(self) -> float | None:
@@ -87,8 +91,19 @@ class Resolved:
         """What computation rests on: given, measured on this GPU at this batch, or carried."""
         if self.scenario.single_gpu:
             return "given"
-        known = self.carried.quantity.kind in ("measured", "published")
-        return "measured" if known and not self.carried.extrapolated else "carried"
+        each = [part.carried for part in self.parts] or [self.carried]
+        known = all(
+            one.quantity.kind in ("measured", "published") and not one.extrapolated for one in each
+        )
+        return "measured" if known else "carried"
+
+    @property
+    def alone_s(self) -> float:
+        """An iteration on one GPU [s]; of several types, on one that is as fast as their mean."""
+        profile = self.profile
+        if self.parts:
+            return alone_s(self.parts)
+        return profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
 
     def fields(self) -> dict[str, Any]:
         """Return the scenario with every default filled in, as --json prints it."""
@@ -102,7 +117,7 @@ class Resolved:
             "placement": list(placement) if len(set(placement)) > 1 else None,
             "net": scenario.net,
             "intra_net": self.intra_network.name if self.intra_network else self.network.name,
-            "gpu": self.device.name,
+            "gpu": scenario.gpu if self.parts else self.device.name,
             "batch": self.profile.batch,
             "precision": self.profile.precision,
             "method": method_name(scenario.method),
@@ -123,6 +138,7 @@ class Resolved:
             "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
             "single_gpu_kernels_s": self.kernels_s,
             "profile": Path(self.profile.path).name,
+            **({"beside": list(scenario.beside)} if scenario.beside else {}),
         }
 
 
@@ -188,7 +204,8 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load(policy_name))
     _check_fusion_options(policy_name, policy.OPTIONS, scenario.fusion_options)
-    gpu = scenario.gpu
+    types = parse_types(scenario.gpu)
+    gpu = types[0][0] if types else scenario.gpu
     device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
     asked = tuple(getattr(scenario, name) for name in PLATFORM)
     network, intra_network, cluster, notes = catalog.once(
@@ -198,12 +215,18 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     profile, carried, noted = catalog.once(
         ("computation", *asked), lambda: _computation(scenario, device, catalog)
     )
+    parts: tuple[Part, ...] = ()
+    if len(types) > 1:
+        parts, noted = _parts(types, scenario, cluster, catalog)
+        slowest = max(parts, key=lambda part: part.alone_s)
+        device, carried = slowest.device, slowest.carried
     if scenario.single_gpu:
         batch = carried.profile.batch
         carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
     limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
     used = (profile.path, device.name, network.name)
     own = catalog.once(("own", *used), lambda: _own_notes(profile, device, network, catalog))
+    beside, others = _beside(scenario, catalog)
     return Resolved(
         scenario,
         carried,
@@ -215,8 +238,52 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         policy_name,
         policy,
         limit_bytes,
-        [*notes, *noted, *own, *carried.notes],
+        [*notes, *noted, *own, *([] if parts else carried.notes), *others],
+        beside,
+        parts,
     )
+
+
+def _parts(
+    types: Sequence[tuple[str, int]], scenario: Scenario, cluster: Cluster, catalog: Catalog
+) -> tuple[tuple[Part, ...], list[str]]:
+    """Return the GPUs of each type with the model on them, and what is to be said.
+
+    All have one batch and one precision: as asked, else those of the first type's profile, as far
+    as all types compute in that precision.
+    """
+    check_nodes(types, cluster.placement, scenario.gpus)
+    devices = [load_device(name, catalog) for name, _ in types]
+    first = find_profile(
+        scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
+    )
+    notes: list[str] = []
+    precision = scenario.precision or next(
+        (_precision(first, one, notes) for one in devices if first.precision not in one.rates),
+        first.precision,
+    )
+    update = {"batch": scenario.batch or first.batch, "precision": precision}
+    found = []
+    for device, (_, count) in zip(devices, types, strict=True):
+        _, carried, noted = _computation(scenario.model_copy(update=update), device, catalog)
+        notes += [*noted, *carried.notes]
+        found.append(Part(count, device, carried))
+    return tuple(found), list(dict.fromkeys(notes))
+
+
+def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Resolved, ...], list[str]]:
+    """Return the other jobs on the network, loaded, and what is to be said of them."""
+    found, notes = [], []
+    for name in scenario.beside:
+        from perfsim.conditions.other_jobs import other_job
+
+        asked, noted = other_job(name, scenario, catalog)
+        try:
+            found.append(resolve(asked, catalog))
+        except RequestError as error:
+            raise RequestError(f"--beside: {Path(name).name}: {error}") from None
+        notes += noted
+    return tuple(found), notes
 
 
 def _platform(
@@ -228,9 +295,12 @@ def _platform(
         ("network", "--net", scenario.net), lambda: load_network(scenario.net, catalog, "--net")
     )
     intra_network = _intra_network(scenario, network, device, catalog, notes)
+    types, each = parse_types(scenario.gpu), scenario.gpus_per_node
+    if len(types) > 1 and each is None and scenario.placement is None:
+        each = gpus_per_node(types, network.gpus_per_node or DEFAULT_GPUS_PER_NODE)
     cluster = make_cluster(
         scenario.gpus,
-        scenario.gpus_per_node,
+        each,
         scenario.placement,
         network,
         intra_network,
@@ -312,7 +382,9 @@ def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> 
     each, stated = cluster.gpus_per_node, network.gpus_per_node or DEFAULT_GPUS_PER_NODE
     origin = f"as {network.name} states" if network.gpus_per_node else "the default"
     if each < stated:
-        origin = f"the largest divisor of {scenario.gpus} up to {stated}"
+        counts = [count for _, count in parse_types(scenario.gpu)] or [scenario.gpus]
+        of = " and ".join(map(str, dict.fromkeys(counts)))
+        origin = f"the largest divisor of {of} up to {stated}"
     return [f"{each} GPUs a node ({origin}); set --gpus-per-node to change it."]
 
 
@@ -347,6 +419,12 @@ def _intra_network(
             ("network", "--intra-net", inside), lambda: load_network(inside, catalog, "--intra-net")
         )
     if scenario.intra_net == "nvlink":
+        families = {name.split("-")[0] for name, _ in parse_types(scenario.gpu)}
+        if len(families) > 1:
+            raise RequestError(
+                f"--intra-net: 'nvlink' is after the GPU, and here are several types"
+                f" ({scenario.gpu}); name one network for all nodes, such as pcie3."
+            )
         family = device.name.split("-")[0]
         names = catalog.files("networks")
         if f"nvlink-{family}" not in names:

@@ -17,7 +17,9 @@ from pydantic import (
 )
 
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
+from perfsim.conditions.other_jobs import checked_names
 from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
+from perfsim.gpu_names import parse_types
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
@@ -33,6 +35,9 @@ ASKED = ("question", "command")
 ``measured``, rows of the answer beside ids of ``perfsim list measurements``."""
 DEFAULT_INTRA_NET = "pcie3"
 MOST = {"jitter": MOST_JITTER, "background": 0.99}
+NOT_MIXED = ("single_gpu", "single_gpu_kernels", "straggler", "jitter", "beside")
+"""What is not asked of a cluster with several types of GPU."""
+
 MOST_FOLLOWED = 16_384
 """GPUs whose computation can vary one by one: memory for the draws of all their tasks."""
 
@@ -45,7 +50,9 @@ class Scenario(BaseModel):
     ``fusion_options`` the fusion policy's. ``single_gpu`` is the iteration on one GPU as the user
     measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
     say; ``single_gpu_kernels`` is how long the method's kernels take there, which device files say
-    else.
+    else. ``beside`` are other jobs that send over the same network: scenario files, or names of
+    shipped ones. ``gpu`` may name several types, ``"v100:16,p100:16"``: whole nodes of each, in
+    that order, with one batch for all.
 
     Examples
     --------
@@ -53,6 +60,8 @@ class Scenario(BaseModel):
     >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", bucket="4MiB")
     >>> asked.method, asked.overlap, asked.batch
     ('ssgd', True, None)
+    >>> Scenario(model="resnet50", gpu="v100:16,p100:16", net="1gbe").gpus
+    32
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,6 +86,7 @@ class Scenario(BaseModel):
     jitter: float = 0.0
     background: float = 0.0
     seed: int = Field(0, ge=0, le=2**32 - 1)
+    beside: tuple[str, ...] = ()
     overlap: bool = True
     overlap_slowdown: float = Field(1.0, ge=1, le=10)
     single_gpu: str | None = None
@@ -92,6 +102,21 @@ class Scenario(BaseModel):
             given = str(values[wrong]).lower()
             raise RequestError(f"{FLAGS[wrong]}: {given} is not allowed: a number is needed.")
         return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gpus_add_up(cls, values: Any) -> Any:
+        """Take the number of GPUs from that of each type where it is not given."""
+        if isinstance(values, dict) and "gpus" not in values and isinstance(values.get("gpu"), str):
+            types = parse_types(values["gpu"])
+            return values | {"gpus": sum(count for _, count in types)} if types else values
+        return values
+
+    @field_validator("gpu")
+    @classmethod
+    def _counted_types(cls, value: str) -> str:
+        types = parse_types(value)
+        return ",".join(f"{name}:{count}" for name, count in types) if types else value
 
     @field_validator("precision")
     @classmethod
@@ -129,6 +154,11 @@ class Scenario(BaseModel):
     def _counted_stragglers(cls, value: object) -> object:
         listed = value if isinstance(value, list | tuple) else (value,)
         return tuple(str(one) for one in listed if parse_straggler(one))
+
+    @field_validator("beside", mode="before")
+    @classmethod
+    def _named_jobs(cls, value: object) -> tuple[str, ...]:
+        return checked_names(value)
 
     @field_validator("jitter", "background", mode="before")
     @classmethod
@@ -169,10 +199,30 @@ class Scenario(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
+        if self.beside and self.jitter:
+            raise RequestError(
+                "--beside: not with --jitter, whose draws have no other job in them."
+            )
         if not self.overlap and self.overlap_slowdown > 1:
             raise RequestError(
                 f"overlap_slowdown: {self.overlap_slowdown} needs overlap; leave out --no-overlap."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _types_fit(self) -> Scenario:
+        types = parse_types(self.gpu)
+        total = sum(count for _, count in types)
+        if types and total != self.gpus:
+            raise RequestError(
+                f"--gpu: {self.gpu!r} is {total} GPUs, --gpus says {self.gpus}; the two must agree."
+            )
+        for name in NOT_MIXED:
+            if len(types) > 1 and getattr(self, name):
+                raise RequestError(
+                    f"{FLAGS[name]}: not with GPUs of several types ({self.gpu}): which of them it"
+                    " would hold for is not said."
+                )
         return self
 
     @model_validator(mode="after")

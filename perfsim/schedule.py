@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from perfsim.cluster.cluster import Cluster
-from perfsim.conditions.applied import plans_under
+from perfsim.conditions.applied import plans_joined, plans_under
 from perfsim.conditions.conditions import Conditions
 from perfsim.conditions.joined import exchanges
 from perfsim.costs import Costs
@@ -39,6 +39,8 @@ def schedule(
     kernels_s: float | None = None,
     conditions: Conditions | None = None,
     kept: KeptJobs | None = None,
+    shared: bool = False,
+    joins: str = "",
 ) -> list[Plan]:
     """Return a plan for each round of ``method``'s period on ``cluster``.
 
@@ -51,13 +53,16 @@ def schedule(
     kernels_s : what the method's kernels take in an iteration that exchanges, on one GPU, where
         that was measured: kernels here cost as much longer as these
     kept : jobs of other scenarios, taken over where nothing that they depend on differs
+    shared : whether other jobs send over the links between nodes too
+    joins : the flag for which iterations without exchange come in the graph of the one that does
+        exchange, if any
 
     Raises
     ------
     RequestError
         If the method cannot run on this cluster or model.
     """
-    costs = Costs(device, cluster, algorithm, protocol)
+    costs = Costs(device, cluster, algorithm, protocol, shared=shared)
     world = costs.world(profile)
     refusal = method.refusal(world) if cluster.gpus > 1 else ""
     if refusal:
@@ -114,8 +119,13 @@ def schedule(
             slowdown=slowdown,
         )
 
-    if conditions is None:
+    if conditions is None and not joins:
         return [planned(one) for one in method.rounds()]
-    return plans_under(
-        conditions, method, planned, lambda iteration: exchanges(jobs(iteration), cluster.nodes)
-    )
+
+    def met(iteration: int) -> bool:
+        return exchanges(jobs(iteration), cluster.nodes)
+
+    if joins:
+        return plans_joined(conditions, method, planned, met, joins)
+    assert conditions is not None
+    return plans_under(conditions, method, planned, met)

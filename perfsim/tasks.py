@@ -84,6 +84,9 @@ class Tasks:
         self.plan.note(cost.terms, stage.size_bytes)
         charge = Charge("network", cost.latency_s, cost.spread, cost.grade)
         ahead = stage.credit_bytes
+        crossing = self.costs.crossing(stage) if self.costs.shared else None
+        if crossing is not None:
+            self.plan.crossings[len(self.graph.tasks)] = crossing
         return self.add(
             f"{stage.collective} {name}",
             stage.stream,

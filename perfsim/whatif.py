@@ -64,6 +64,8 @@ def changed(plan: Plan, change: Change) -> list[float]:
 
 
 def _run_changed(plan: Plan, change: Change) -> Timeline:
+    if plan.mixed is not None:
+        plan = replace(plan, mixed=plan.mixed.changed(change))
     if plan.graph.contended:
         # What a message takes before it needs the shared link changes as its duration does.
         tasks = [

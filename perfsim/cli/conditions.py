@@ -6,7 +6,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-__all__ = ["Background", "Jitter", "Seed", "Straggler"]
+from perfsim.cli import complete
+
+__all__ = ["Background", "Beside", "Jitter", "Seed", "Straggler"]
 
 Straggler: TypeAlias = Annotated[
     list[str] | None,
@@ -27,6 +29,15 @@ Background: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="SHARE", help="Share of the network between nodes that other traffic takes: 30%."
+    ),
+]
+Beside: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SCENARIO",
+        help="Another job that sends over the same links between nodes: its scenario file, or a"
+        " shipped one. Says how much each slows down: bert.toml. May be repeated.",
+        autocompletion=complete.scenarios,
     ),
 ]
 Seed: TypeAlias = Annotated[

@@ -127,7 +127,12 @@ def scenario_fields(
     fields: dict[str, Any] = {}
     notes = []
     if scenario is not None:
-        fields = dict(read_file(catalog.scenario(scenario))["scenario"])
+        path = catalog.scenario(scenario)
+        fields = dict(read_file(path)["scenario"])
+        if "beside" in fields:
+            from perfsim.conditions.other_jobs import found_from
+
+            fields["beside"] = found_from(path, fields["beside"])
         own = fields.get("method", "ssgd")
         if flags.get("method") not in (None, own) and fields.pop("options", None):
             notes.append(f"The file's options are left out: they are for {own}.")

@@ -127,6 +127,7 @@ def _scenarios(asked: Asked, given: dict[str, str | None]) -> list[Any]:
     """Return a scenario for each choice of GPUs, GPU, network and method."""
     from itertools import product
 
+    from perfsim.planning.capacity import check_one_type
     from perfsim.planning.ranges import values_of
     from perfsim.scenario import make_scenario
 
@@ -137,6 +138,8 @@ def _scenarios(asked: Asked, given: dict[str, str | None]) -> list[Any]:
     }
     first = {field: values[0] for field, values in varied.items()}
     fields, _ = asked.fields()
+    for gpu in (fields.get("gpu", ""), *varied.get("gpu", [])):
+        check_one_type(str(gpu))
     return [
         make_scenario(fields | first | dict(zip(varied, values, strict=True)))
         for values in product(*varied.values())

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfsim.cli import complete
-from perfsim.cli.conditions import Background, Jitter, Seed, Straggler
+from perfsim.cli.conditions import Background, Beside, Jitter, Seed, Straggler
 from perfsim.cli.options import (
     Chakra,
     Html,
@@ -33,7 +33,10 @@ def predict_command(
             help="Model, such as resnet50 (`perfsim list models`).", autocompletion=complete.models
         ),
     ] = None,
-    gpus: Annotated[str | None, typer.Option(metavar="N", help="GPUs in all.")] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="GPUs in all.", show_default="those of --gpu, if counted"),
+    ] = None,
     net: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +57,10 @@ def predict_command(
     gpu: Annotated[
         str | None,
         typer.Option(
-            help="GPU (`perfsim list gpus`).", autocompletion=complete.gpus, show_default="v100"
+            help="GPU (`perfsim list gpus`); of several types in one job how many of each, whole"
+            " nodes in that order: v100:16,p100:16.",
+            autocompletion=complete.gpus,
+            show_default="v100",
         ),
     ] = None,
     gpus_per_node: Annotated[
@@ -157,6 +163,7 @@ def predict_command(
     straggler: Straggler = None,
     jitter: Jitter = None,
     background: Background = None,
+    beside: Beside = None,
     seed: Seed = None,
     overlap: Annotated[
         bool | None,
@@ -214,6 +221,7 @@ def predict_command(
         "straggler": straggler or None,
         "jitter": jitter,
         "background": background,
+        "beside": beside or None,
         "seed": seed,
         "overlap": overlap,
     }

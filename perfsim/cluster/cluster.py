@@ -126,6 +126,12 @@ class Cluster(Layout):
             served = self._served[servers] = replace(self, servers=servers, **_nothing_kept())
         return served
 
+    def with_part(self, part: float) -> Cluster:
+        """Return the cluster with a part of what is left of the links between its nodes."""
+        if part == 1.0:
+            return self
+        return replace(self, background=1.0 - (1.0 - self.background) * part, **_nothing_kept())
+
     def _part(self, group: Group) -> Cluster:
         part = self._parts.get(group)
         if part is None:

@@ -12,7 +12,7 @@ from perfsim.method import Method
 from perfsim.plan import Plan
 from perfsim.stage import Round
 
-__all__ = ["check_followed", "plans_under", "under"]
+__all__ = ["check_followed", "plans_joined", "plans_under", "under"]
 
 
 def plans_under(
@@ -43,7 +43,23 @@ def plans_under(
     return plans
 
 
-def under(plan: Plan, conditions: Conditions, repeats: tuple[int, ...] = ()) -> Plan:
+def plans_joined(
+    conditions: Conditions | None,
+    method: Method,
+    planned: Callable[[Round], Plan],
+    exchanging: Callable[[int], bool],
+    flag: str,
+) -> list[Plan]:
+    """Return the plans of a method's rounds where it counts when an iteration exchanges.
+
+    Iterations without exchange come before the one that exchanges. ``flag`` is what asks for it;
+    the other arguments are those of ``plans_under``.
+    """
+    rounds = joined(method.rounds(), exchanging, flag)
+    return [under(planned(one.round), conditions, one.repeats) for one in rounds]
+
+
+def under(plan: Plan, conditions: Conditions | None, repeats: tuple[int, ...] = ()) -> Plan:
     """Return the plan under conditions; some of its iterations may stand for several in a row."""
     if all(count == 1 for count in repeats):
         return replace(plan, conditions=conditions)

@@ -39,11 +39,13 @@ def exchanges(jobs: Sequence[Job], nodes: int) -> bool:
     )
 
 
-def joined(rounds: Sequence[Round], exchanging: Callable[[int], bool]) -> list[Joined]:
+def joined(
+    rounds: Sequence[Round], exchanging: Callable[[int], bool], flag: str = "--jitter"
+) -> list[Joined]:
     """Return the rounds with those that exchange nothing put before the one that follows.
 
     Where there are not as many of them for each exchange, exchanges come after as few and as many
-    as make the mean.
+    as make the mean. ``flag`` is what asks for it.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def joined(rounds: Sequence[Round], exchanging: Callable[[int], bool]) -> list[J
         if not any(exchanging(iteration) for iteration in one.iterations):
             apart = one
             continue
-        found += [_plain(one)] if apart is None else _after(apart, one)
+        found += [_plain(one)] if apart is None else _after(apart, one, flag)
         apart = None
     return found + ([] if apart is None else [_plain(apart)])
 
@@ -71,7 +73,7 @@ def _plain(one: Round) -> Joined:
     return Joined(one, (1,) * len(one.iterations))
 
 
-def _after(apart: Round, one: Round) -> list[Joined]:
+def _after(apart: Round, one: Round, flag: str) -> list[Joined]:
     each = apart.count * len(apart.iterations) / one.count
     few = floor(each + NEGLIGIBLE)
     shares = {few: 1.0 - (each - few), few + 1: each - few}
@@ -79,13 +81,13 @@ def _after(apart: Round, one: Round) -> list[Joined]:
     for count, share in shares.items():
         if share <= NEGLIGIBLE:
             continue
-        before, repeats = _iterations(apart, count)
+        before, repeats = _iterations(apart, count, flag)
         whole = Round((*before, *one.iterations), one.count * share)
         found.append(Joined(whole, (*repeats, *(1,) * len(one.iterations))))
     return found
 
 
-def _iterations(apart: Round, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _iterations(apart: Round, count: int, flag: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return so many iterations in a row, and how many each stands for."""
     if count == 0:
         return (), ()
@@ -93,7 +95,7 @@ def _iterations(apart: Round, count: int) -> tuple[tuple[int, ...], tuple[int, .
         return (LOCAL,), (count,)
     if count > MOST_APART:
         raise RequestError(
-            f"--jitter: {count} iterations between two exchanges are too many to follow, at most"
+            f"{flag}: {count} iterations between two exchanges are too many to follow, at most"
             f" {MOST_APART}; set a shorter interval."
         )
     kinds = apart.iterations

@@ -7,6 +7,7 @@ from math import hypot, sqrt
 from typing import Any
 
 from perfsim.conditions.conditions import Conditions, parse_straggler
+from perfsim.conditions.other_jobs import label
 from perfsim.conditions.running import OTHER_RANK, sample
 from perfsim.plan import Plan
 from perfsim.simulate.draws import meets_all
@@ -31,6 +32,7 @@ def named(scenario: Mapping[str, Any]) -> str:
         parts.append(f"computation varies by {_share(scenario['jitter'])}")
     if scenario["background"]:
         parts.append(f"other traffic takes {_share(scenario['background'])} between nodes")
+    parts += [f"beside {label(name)}" for name in scenario.get("beside", [])]
     return ", ".join(parts)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.gpu_names import parse_types
 from perfsim.methods import method_name
 from perfsim.own_fusion import for_method
 from perfsim.planning.measured import Measured, measured_like
@@ -108,6 +109,8 @@ def around(
         notes.append(f"Left out of the map, as it would take long: {', '.join(heavy)}.")
     if scenario.placement:
         notes.append("Other GPU counts stand on even nodes.")
+    if len(parse_types(scenario.gpu)) > 1:
+        notes.append("Other GPU counts are left out: the GPUs are of several types.")
     return Around(
         methods,
         refused,
@@ -159,6 +162,8 @@ def _places(
     several = [count for count in counts if count > each]
     if own is None or not several:
         return [], ["No break-even map: the GPUs stand on one node, so no network is crossed."]
+    if scenario.beside:
+        return [], ["No break-even map: other jobs are on the network, and it would take too long."]
     if not mapped:
         return [], ["No break-even map: it would take too long for these methods."]
     side = min(spread(mapped), len(several) + 2)

@@ -28,6 +28,8 @@ SAME = 1e-9
 CLOSE = 1e-4
 """Share of the factor to which a crossing is found."""
 
+BESIDE = "other jobs are on the network, which a search would follow anew at every step"
+
 Pair = tuple[float, float]
 """An iteration of the method and of S-SGD [s]."""
 
@@ -138,6 +140,8 @@ def bandwidth(resolved: Resolved) -> BreakEven:
     cluster = resolved.cluster
     if cluster.gpus == 1:
         return BreakEven("bandwidth", why_not="one GPU uses no network")
+    if resolved.beside:
+        return BreakEven("bandwidth", why_not=BESIDE)
 
     method_s = over_clusters(cluster, lambda one: plans_of(replace(resolved, cluster=one)))
     ssgd_s = over_clusters(cluster, lambda one: baseline_of(replace(resolved, cluster=one)))
@@ -163,6 +167,10 @@ def gpus(resolved: Resolved, catalog: Catalog) -> BreakEven:
     Nodes stay as full as they are; fewer GPUs than on one stand on one node.
     """
     scenario, each = resolved.scenario, resolved.cluster.gpus_per_node
+    if resolved.beside:
+        return BreakEven("gpus", why_not=BESIDE)
+    if resolved.parts:
+        return BreakEven("gpus", why_not="GPUs are of several types, so many of each")
     if len(set(resolved.cluster.placement)) > 1:
         return BreakEven("gpus", why_not="GPUs stand unevenly on the nodes as --placement says")
     most = max(MOST_GPUS, resolved.cluster.gpus)

@@ -9,6 +9,7 @@ from typing import Any
 from perfsim.catalog import Catalog
 from perfsim.device import load_device
 from perfsim.errors import RequestError
+from perfsim.gpu_names import parse_types
 from perfsim.planning.prices import Prices
 from perfsim.planning.target import Target
 from perfsim.prediction import Prediction, predict
@@ -195,6 +196,8 @@ def plan(
         predicted, or if nothing meets the target: the message says what comes nearest.
     """
     _check_budget(target, prices)
+    for scenario in scenarios:
+        check_one_type(scenario.gpu)
     left: dict[str, str] = {}
     choices = []
     for place, found in enumerate(_predicted(scenarios, catalog, left), 1):
@@ -213,6 +216,21 @@ def plan(
     if not made.meeting:
         raise RequestError(_nothing_meets(made))
     return made
+
+
+def check_one_type(gpu: str) -> None:
+    """Check that a cluster's GPUs are of one type, whose price and memory are known.
+
+    Raises
+    ------
+    RequestError
+        If they are of several.
+    """
+    if len(parse_types(gpu)) > 1:
+        raise RequestError(
+            f"--gpu: {gpu!r} is several types, and a plan weighs clusters of one, by its price and"
+            " its memory; name one (--gpu-types for several clusters)."
+        )
 
 
 def _check_budget(target: Target, prices: Prices) -> None:

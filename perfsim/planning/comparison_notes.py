@@ -7,6 +7,7 @@ from typing import Any
 
 from perfsim.catalog import Catalog
 from perfsim.device import load_device
+from perfsim.gpu_names import parse_types
 from perfsim.method import FAMILIES
 from perfsim.methods import load_method, method_class
 from perfsim.ranking import Ranking
@@ -63,7 +64,9 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
 def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:
     """Return which methods need more than the GPU's memory, activations aside."""
     winner = ranking.predictions[ranking.winner]
-    device = load_device(winner.scenario["gpu"], catalog)
+    gpu = str(winner.scenario["gpu"])
+    devices = [load_device(name, catalog) for name, _ in parse_types(gpu) or [(gpu, 0)]]
+    device = min(devices, key=lambda one: one.memory_bytes)
     large = [
         name
         for name, one in ranking.predictions.items()

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from perfsim.catalog import Catalog
+from perfsim.conditions.beside import held
 from perfsim.methods import method_class
 from perfsim.plan import Plan, run
 from perfsim.planning import breakeven
@@ -18,6 +19,7 @@ from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario
 from perfsim.simulate.timeline import Timeline
+from perfsim.whatif import steady_s
 
 __all__ = ["SCHEMA", "Explanation", "Path", "explain"]
 
@@ -154,6 +156,10 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
     resolved = resolve(scenario, catalog)
     plans = plans_of(resolved)
     timelines = [run(plan) for plan in plans]
+    still, scale = plans, 1.0
+    if resolved.beside:
+        still = held(plans, timelines)
+        scale = prediction.iteration_s / steady_s(still)
     along_bandwidth = breakeven.bandwidth(resolved)
     along_gpus = breakeven.gpus(resolved, catalog)
     return Explanation(
@@ -167,7 +173,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
             for plan, timeline in zip(plans, timelines, strict=True)
         ],
         exposed(plans, timelines),
-        improvements(resolved, plans, prediction.iteration_s),
+        improvements(resolved, still, prediction.iteration_s, scale),
         along_bandwidth,
         along_gpus,
         _notes(scenario, plans, timelines, along_gpus),
@@ -194,7 +200,12 @@ def _notes(
             "Break-even over GPUs carries the network's costs beyond the ranks on which they were"
             " measured; predict at the number found for what that rests on."
         )
-    if any(timeline.shape for timeline in timelines):
+    if scenario.beside:
+        notes.append(
+            "Beside other jobs the path is that of one iteration of one start, and exposed time"
+            " that of one start, nearest to the mean; buckets of another size meet the others anew."
+        )
+    elif any(timeline.shape for timeline in timelines):
         notes.append(
             "Where GPUs vary by chance, the path is that of one period, and exposed time that of"
             " one draw, nearest to the mean."

@@ -166,7 +166,7 @@ def _evaluated(resolved: Resolved) -> list[Any]:
     plans = plans_of(resolved)
     total_s: Any = 0
     for plan in plans:
-        if plan.graph.contended or plan.order == "priority":
+        if plan.graph.contended or plan.order == "priority" or plan.beside or plan.mixed:
             raise EscapedError("streams choose while they run")
         durations = [_values(task.duration_s) for task in plan.graph.tasks]
         total_s = total_s + plan.count * settled_periods(plan.graph, durations)

@@ -61,7 +61,7 @@ def light_row(fields: Mapping[str, Any], catalog: Session) -> Row:
         iteration_s = mean_s(plans, [run(plan) for plan in plans])
     except PerfsimError as error:
         return [*[None] * (len(COLUMNS) - 1), str(error)]
-    return [*figures(resolved, plans, iteration_s, alone_s(resolved.profile)), ""]
+    return [*figures(resolved, plans, iteration_s, resolved.alone_s), ""]
 
 
 def alone_s(profile: Profile) -> float:

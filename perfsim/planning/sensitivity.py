@@ -49,14 +49,15 @@ class Improvement:
 
 
 def improvements(
-    resolved: Resolved, plans: Sequence[Plan], iteration_s: float
+    resolved: Resolved, plans: Sequence[Plan], iteration_s: float, scale: float = 1.0
 ) -> list[Improvement]:
     """Return what pays, most first.
 
     Buckets, algorithms and what a method decided stay as they are, but for the two lines on the
     bucket size (where the fusion takes one). ``gpu`` is all that the GPU does, the method's
     kernels too. As the iteration is made of these and of nothing else, the elasticities of
-    bandwidth, latency and gpu sum to 1 (less what only waits).
+    bandwidth, latency and gpu sum to 1 (less what only waits). ``scale`` is how many times as long
+    as the plans' an iteration is, where these stand for it (beside other jobs).
     """
     charged = {charge.cause for plan in plans for charge in plan.charges}
     charged |= {"bandwidth", "latency"} if "network" in charged else set()
@@ -64,7 +65,7 @@ def improvements(
     for what, causes in IMPROVEMENTS.items():
         if not charged.intersection(causes):
             continue
-        then_s = steady_s(plans, faster(2.0, *causes))
+        then_s = steady_s(plans, faster(2.0, *causes)) * scale
         # Both ways: the iteration is a maximum of sums and may have a corner here.
         ends = [steady_s(plans, _times(causes, factor)) for factor in (1 + STEP, 1 / (1 + STEP))]
         elasticity = math.log(ends[0] / ends[1]) / (2 * math.log(1 + STEP))

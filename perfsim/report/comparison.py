@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfsim.conditions.words import named
 from perfsim.planning.compare import Comparison
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT
@@ -31,6 +32,7 @@ def print_comparison(comparison: Comparison) -> None:
             f"{first['model']}, {cluster_words(first)}",
             f"batch {first['batch']} a GPU, {first['precision']}, {overlap}, all-reduce"
             f" {first['algorithm']}",
+            *([f"conditions: {named(first)}"] if named(first) else []),
             "S-SGD with DDP's buckets and overlap takes"
             f" {format_seconds(comparison.baseline.iteration_s)}",
             "",

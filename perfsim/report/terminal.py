@@ -9,7 +9,9 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from perfsim.conditions.beside_words import meeting_lines
 from perfsim.conditions.words import named
+from perfsim.gpu_names import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -45,7 +47,10 @@ NAMES = {
 
 def print_prediction(prediction: Prediction) -> None:
     """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
-    print_lines([*question(prediction), "", *_answer(prediction), ""])
+    lines = [*question(prediction), "", *_answer(prediction)]
+    if prediction.meeting is not None:
+        lines += meeting_lines(prediction.scenario, prediction.meeting)
+    print_lines([*lines, ""])
     for line in _breakdown(prediction):
         print(line)
     print_lines(["", "Sources"])
@@ -104,7 +109,7 @@ def cluster_words(scenario: Mapping[str, Any]) -> str:
     even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
     nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
     return (
-        f"{scenario['gpus']} x {scenario['gpu']} ({nodes} GPUs), {scenario['net']} between nodes,"
+        f"{gpu_words(scenario)} ({nodes} GPUs), {scenario['net']} between nodes,"
         f" {scenario['intra_net']} inside"
     )
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from math import log
 from textwrap import wrap
 
+from perfsim.conditions.words import named
+from perfsim.gpu_names import gpu_words
 from perfsim.planning.knob import Value
 from perfsim.planning.tune import Tuning
 from perfsim.planning.tuned import FLAT, Tuned
@@ -38,9 +40,10 @@ def print_tuning(found: Tuning) -> None:
     scenario = found.scenario
     print_lines(
         [
-            f"{scenario['model']}, {scenario['method']}, {scenario['gpus']} x {scenario['gpu']}"
+            f"{scenario['model']}, {scenario['method']}, {gpu_words(scenario)}"
             f" ({scenario['nodes']} x {scenario['gpus_per_node']}), {scenario['net']}:"
             f" {format_seconds(found.iteration_s)} as asked"
+            + (f", {named(scenario)}" if named(scenario) else "")
         ],
         most=COLUMNS,
     )

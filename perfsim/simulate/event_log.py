@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from simpy import Environment, Event
 
+from perfsim.simulate.crossing import Crossing
 from perfsim.simulate.graph import TaskGraph, Value
 from perfsim.simulate.sharing import SharedLink
+
+if TYPE_CHECKING:
+    from perfsim.simulate.crossed_link import CrossedLink
 
 __all__ = ["EventLog", "Instance"]
 
@@ -20,9 +24,14 @@ class EventLog:
     """The clock, when each task started and ended, and the moments that others wait for."""
 
     def __init__(
-        self, graph: TaskGraph, spent: list[list[float]], count: int, horizon: int
+        self,
+        graph: TaskGraph,
+        spent: list[list[float]],
+        count: int,
+        horizon: int,
+        env: Environment | None = None,
     ) -> None:
-        self.env = Environment()
+        self.env = env or Environment()
         self.graph, self.horizon = graph, horizon
         self.spent, self.count = spent, count
         self.starts: list[list[list[float]]] = []
@@ -38,6 +47,13 @@ class EventLog:
             if task.shares
             for rank in range(count)
         }
+        self._crossings: Mapping[int, Crossing] = {}
+        self._crossed: CrossedLink | None = None
+        self._job = 0
+
+    def cross(self, crossings: Mapping[int, Crossing], link: CrossedLink, job: int) -> None:
+        """Let some tasks go over a link on which other jobs send too."""
+        self._crossings, self._crossed, self._job = crossings, link, job
 
     def run_task(self, instance: Instance, rank: int) -> Generator[Event, Any, None]:
         """Run one task on one rank, once all ranks are there if it is a collective."""
@@ -57,7 +73,12 @@ class EventLog:
         self._grow(period)
         task, spent_s = self.graph.tasks[index], self.spent[index][rank]
         self.starts[period][index][rank] = self.env.now
-        if task.shares is None:
+        crossing = self._crossings.get(index)
+        if crossing is not None and self._crossed is not None:
+            off_s = min(crossing.off_s, spent_s)
+            yield self.env.timeout(off_s)
+            yield from self._crossed.carry(self._job, spent_s - off_s, crossing, task.shares)
+        elif task.shares is None:
             yield self.env.timeout(spent_s)
         else:
             latency_s = min(task.latency_s, spent_s)

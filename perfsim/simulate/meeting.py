@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Moments: TypeAlias = NDArray[np.float64]
 
-__all__ = ["Blocks", "Groups", "Meeting", "Peers", "joins_all"]
+__all__ = ["Blocks", "Groups", "Meeting", "Parted", "Peers", "joins_all"]
 
 
 class Parted:
@@ -135,7 +135,7 @@ class Peers:
         return seconds
 
 
-Meeting: TypeAlias = Groups | Blocks | Peers
+Meeting: TypeAlias = Parted | Peers
 
 
 @cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
+from perfsim.gpu_names import gpu_words
 from perfsim.report.page.figure import Cell, Figure
 from perfsim.report.page.skin import SCRIPT, STYLE
 
@@ -125,7 +126,7 @@ def question_of(scenario: Mapping[str, Any]) -> str:
     """Return what was asked of one scenario, in a sentence."""
     given = ", ".join(f"{name} {value}" for name, value in scenario["options"].items())
     return (
-        f"{scenario['gpus']} x {scenario['gpu']} on {scenario['nodes']} nodes, {scenario['net']}"
+        f"{gpu_words(scenario)} on {scenario['nodes']} nodes, {scenario['net']}"
         f" between nodes, {scenario['intra_net']} inside; batch {scenario['batch']} a GPU,"
         f" {scenario['precision']}; {scenario['method']}{f' ({given})' if given else ''}, fusion"
         f" {scenario['fusion']}, {'overlap' if scenario['overlap'] else 'no overlap'}."

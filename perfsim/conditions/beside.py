@@ -1,0 +1,173 @@
+"""Plans run beside other jobs that send over the same links between nodes (event engine)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from perfsim.conditions.running import slowed
+from perfsim.errors import RequestError
+from perfsim.plan import Plan, run
+from perfsim.simulate.timeline import Timeline
+
+if TYPE_CHECKING:
+    from perfsim.simulate.together import Together
+
+__all__ = ["Job", "Meeting", "alone", "held", "meeting", "most_frequent", "together"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """How one of the jobs fares: its mean iteration beside the others and alone [s].
+
+    ``low_s`` and ``high_s`` are those of the luckiest and the unluckiest start.
+    """
+
+    iteration_s: float
+    alone_s: float
+    low_s: float
+    high_s: float
+
+    @property
+    def slowdown(self) -> float:
+        """How many times longer an iteration takes beside the others."""
+        return self.iteration_s / self.alone_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "iteration_s": self.iteration_s,
+            "alone_s": self.alone_s,
+            "slowdown": self.slowdown,
+            "iteration_s_range": [self.low_s, self.high_s],
+        }
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What happens where jobs meet: this one, the others in their order, and how much was run.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario, predict
+    >>> other = ("Zhang2023_ssgd_resnet50_10gbe_32",)
+    >>> met = predict(Scenario(model="resnet18", gpus=16, net="10gbe", beside=other)).meeting
+    >>> met.own.slowdown > 1, met.others[0].slowdown > 1
+    (True, True)
+    """
+
+    own: Job
+    others: tuple[Job, ...]
+    starts: int
+    iterations: int
+
+
+def alone(plans: Sequence[Plan]) -> list[Plan]:
+    """Return plans without the other jobs."""
+    return [replace(plan, beside=()) for plan in plans]
+
+
+def most_frequent(plans: Sequence[Plan]) -> Plan:
+    """Return the plan of the iterations that another job runs most of."""
+    return max(plans, key=lambda plan: plan.iterations)
+
+
+def together(
+    plan: Plan, durations: Sequence[float] | None = None, *, brief: bool = False
+) -> list[Timeline]:
+    """Return the timelines of a plan and of those beside it, with an axis of starts.
+
+    Raises
+    ------
+    RequestError
+        If it would take too long to follow them.
+    """
+    from perfsim.simulate.together import amount, simulate_together
+
+    jobs = [_job(plan, durations), *(_job(other) for other in plan.beside)]
+    much = amount(jobs)
+    if much is None:
+        raise RequestError(
+            "--beside: the iterations of these jobs are too many, or too different in length, to be"
+            " followed; take larger buckets, or --background for the share that the other takes."
+        )
+    return simulate_together(jobs, much, brief=brief)
+
+
+def _job(plan: Plan, durations: Sequence[float] | None = None) -> Together:
+    from perfsim.simulate.together import Together
+
+    (by_itself,) = alone([plan])
+    alone_s = run(by_itself, None if durations is None else list(durations), brief=True)
+    spent_s = slowed(plan, durations)
+    return Together(plan.graph, spent_s, plan.crossings, alone_s.mean_period_s, plan.order)
+
+
+def held(plans: Sequence[Plan], timelines: Sequence[Timeline]) -> list[Plan]:
+    """Return plans by themselves whose messages take as long as they did beside other jobs.
+
+    For small questions (what if one cause were twice as fast): each message keeps the part of the
+    link that it got.
+    """
+    return [_held(plan, timeline) for plan, timeline in zip(plans, timelines, strict=True)]
+
+
+def _held(plan: Plan, timeline: Timeline) -> Plan:
+    import numpy as np
+
+    tasks = list(plan.graph.tasks)
+    rows = range(plan.graph.depth + 1, plan.graph.depth + 1 + timeline.averaged)
+    for index in plan.crossings:
+        spent = [
+            np.asarray(timeline.ends[row][index]) - timeline.starts[row][index] for row in rows
+        ]
+        seconds = float(np.mean(spent))
+        tasks[index] = replace(tasks[index], duration_s=seconds, shares=None, latency_s=0.0)
+    return replace(plan, graph=replace(plan.graph, tasks=tasks), crossings={}, beside=())
+
+
+def meeting(plans: Sequence[Plan], runs: Sequence[Sequence[Timeline]]) -> Meeting:
+    """Return how this job and the others fare.
+
+    Parameters
+    ----------
+    plans : of all rounds of this job's period
+    runs : of each round, what ``together`` tells
+    """
+    from perfsim.whatif import steady_s
+
+    each = [run_[0] for run_ in runs]
+    total = sum(plan.iterations for plan in plans)
+    spent_s = [
+        plan.count * timeline.mean_period_s for plan, timeline in zip(plans, each, strict=True)
+    ]
+    lows, highs = zip(*map(_range, each), strict=True)
+    own_s = sum(spent_s) / total
+    weights = [plan.iterations / total for plan in plans]
+    own = Job(
+        own_s,
+        steady_s(alone(plans)),
+        sum(weight * low for weight, low in zip(weights, lows, strict=True)),
+        sum(weight * high for weight, high in zip(weights, highs, strict=True)),
+    )
+    others = []
+    for number, other in enumerate(plans[0].beside, start=1):
+        found = [run_[number] for run_ in runs]
+        # As many iterations as it gets done while this job is in each of its rounds.
+        done = sum(
+            share / (one.mean_period_s / other.graph.iterations)
+            for share, one in zip(spent_s, found, strict=True)
+        )
+        lows, highs = zip(*map(_range, found), strict=True)
+        others.append(Job(sum(spent_s) / done, steady_s([other]), min(lows), max(highs)))
+    counted = [one.averaged * one.graph.iterations for one in each]
+    return Meeting(own, tuple(others), min(one.shape[0] for one in each), min(counted))
+
+
+def _range(timeline: Timeline) -> tuple[float, float]:
+    """Return the mean iteration of the luckiest and of the unluckiest start [s]."""
+    import numpy as np
+
+    found = np.asarray(timeline.iteration_s)
+    return float(found.min()), float(found.max())

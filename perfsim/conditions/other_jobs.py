@@ -1,0 +1,111 @@
+"""Other jobs on the same network: the scenarios that they are described by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfsim.errors import PerfsimError, RequestError
+from perfsim.gpu_names import parse_types
+
+if TYPE_CHECKING:
+    from perfsim.catalog import Catalog
+    from perfsim.scenario import Scenario
+
+__all__ = ["MOST_BESIDE", "NETWORK", "checked_names", "found_from", "label", "other_job"]
+
+MOST_BESIDE = 4
+"""Other jobs that are followed beside one."""
+
+NETWORK = ("net", "oversubscription", "background")
+"""What another job takes over from the one that is asked about: they are on one network."""
+
+
+def checked_names(value: object) -> tuple[str, ...]:
+    """Return the names of other jobs as flags or a file give them.
+
+    Raises
+    ------
+    RequestError
+        If one is no name, or there are too many.
+
+    Examples
+    --------
+    >>> checked_names("bert.toml")
+    ('bert.toml',)
+    """
+    listed = value if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(one, str) and one.strip() for one in listed):
+        raise RequestError(
+            "--beside: the scenario of the other job is needed, a file such as bert.toml or a"
+            " shipped one (`perfsim list scenarios`)."
+        )
+    if len(listed) > MOST_BESIDE:
+        raise RequestError(f"--beside: {len(listed)} other jobs; at most {MOST_BESIDE}.")
+    return tuple(str(one).strip() for one in listed)
+
+
+def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
+    """Return the scenario of another job on the network of this one, and what is to be said.
+
+    Raises
+    ------
+    RequestError
+        If there is no such scenario, it is wrong, or it cannot be followed beside another.
+    DataError
+        If its file is damaged.
+    """
+    from perfsim.methods import AUTO
+    from perfsim.scenario import Scenario, make_scenario, read_file
+
+    try:
+        path = catalog.scenario(name)
+    except RequestError as error:
+        raise RequestError(f"--beside: {str(error).removeprefix('--scenario: ')}") from None
+    fields = dict(read_file(path)["scenario"])
+    own = fields.get("net", Scenario.model_fields["net"].default)
+    for field in ("beside", "jitter"):
+        if fields.get(field):
+            raise RequestError(
+                f"--beside: {Path(name).name} has {field} itself; a job beside another has none."
+            )
+    fields |= {field: getattr(scenario, field) for field in NETWORK}
+    try:
+        found = make_scenario(fields, Path(name).name)
+    except PerfsimError as error:
+        raise RequestError(f"--beside: {error}") from None
+    if found.method.lower() == AUTO:
+        raise RequestError(f"--beside: {Path(name).name}: method auto; name the one that it runs.")
+    if len(parse_types(found.gpu)) > 1:
+        raise RequestError(
+            f"--beside: {Path(name).name}: GPUs of several types ({found.gpu}) are not followed"
+            " beside another job."
+        )
+    notes = []
+    if own != scenario.net:
+        notes.append(
+            f"{label(name)} is on the network of this job, {scenario.net}, in place of {own} in its"
+            " file."
+        )
+    return found, notes
+
+
+def found_from(path: Path, value: object) -> object:
+    """Return the other jobs that a scenario file names, files beside it by their whole path."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    near = [path.parent / one if isinstance(one, str) else None for one in listed]
+    return [
+        str(file) if file is not None and file.is_file() else one
+        for one, file in zip(listed, near, strict=True)
+    ]
+
+
+def label(name: str) -> str:
+    """Return how another job is called.
+
+    Examples
+    --------
+    >>> label("jobs/bert.toml")
+    'bert'
+    """
+    return Path(name).name.removesuffix(".toml")
