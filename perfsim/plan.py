@@ -96,4 +96,4 @@ def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False
         return simulate_priority(plan.graph, durations)
     from perfsim.simulate.array import simulate
 
-    return simulate(plan.graph, durations)
+    return simulate(plan.graph, durations, brief=brief)

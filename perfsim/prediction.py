@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
@@ -11,6 +12,7 @@ from perfsim.catalog import Catalog
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.kept_jobs import KeptJobs
+from perfsim.method import Method
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
 from perfsim.plan import Plan, run
@@ -18,6 +20,7 @@ from perfsim.quantity import Quantity, Term
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule import schedule
+from perfsim.session import standing
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
@@ -115,9 +118,9 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     >>> round(sum(found.breakdown_s.values()) / found.iteration_s, 9)
     1.0
     """
-    catalog = catalog or Catalog()
+    catalog = catalog or standing()
     resolved = resolve(scenario, catalog)
-    plans = plans_of(resolved)
+    plans = plans_of(resolved, catalog.jobs)
     timelines = [run(plan) for plan in plans]
     iteration_s = mean_s(plans, timelines)
     draws = [shown(timeline) for timeline in timelines]
@@ -131,7 +134,8 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
-    baseline_s = steady_s(baseline_of(resolved))
+    asked_baseline = _is_baseline(resolved)
+    baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, catalog.jobs))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = parts(Timeline.communication)
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
@@ -194,12 +198,25 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
     return every.terms
 
 
-def baseline_of(resolved: Resolved) -> list[Plan]:
-    """Return the plans of the same with ssgd, DDP buckets and overlap."""
+@cache
+def _ssgd() -> Method:
+    return load_method("ssgd", {})
+
+
+def _is_baseline(resolved: Resolved) -> bool:
+    """Tell whether what is asked is the baseline itself."""
+    scenario = resolved.scenario
+    set_here = scenario.bucket or scenario.fusion_options or scenario.single_gpu_kernels
+    usual = resolved.policy_name == "size" and scenario.overlap and not set_here
+    return usual and resolved.method == _ssgd()
+
+
+def baseline_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
+    """Return the plans of the same with ssgd, DDP buckets and overlap; ``kept`` as `plans_of`'s."""
     scenario = resolved.scenario
     return schedule(
         resolved.profile,
-        load_method("ssgd", {}),
+        _ssgd(),
         fusion.load("size").fuse,
         resolved.device,
         resolved.cluster,
@@ -207,6 +224,7 @@ def baseline_of(resolved: Resolved) -> list[Plan]:
         protocol=scenario.protocol,
         overlap_slowdown=scenario.overlap_slowdown,
         conditions=resolved.conditions,
+        kept=kept,
     )
 
 
