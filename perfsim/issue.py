@@ -225,17 +225,19 @@ class _Round:
 
     def waves(self, courses: list[Course]) -> None:
         """Issue what can go now, each job up to the kernel that needs a result, again and again."""
-        moved = True
+        left, moved = courses, True
         while moved:
-            moved = False
-            for course in courses:
+            left, moved = [course for course in left if course.stages], False
+            for course in left:
                 moved |= self.issue(course)
 
     def issue(self, course: Course) -> bool:
         """Issue the stages of a job that can go now; the others stay. Tells whether any went."""
-        others = [self.done[-1][name] for name in course.needs]
-        if any(other.stages for other in others):
-            return False
+        done = self.done[-1]
+        for name in course.needs:
+            if done[name].stages:
+                return False
+        others = [done[name] for name in course.needs]
         moved, sent = False, bool(others)
         moments = [end for end in (self.backward_end, self.update_end) if end is not None]
         while course.goes(len(moments), moved=moved, sent=sent):

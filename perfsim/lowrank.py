@@ -108,8 +108,7 @@ class Factored:
         return [self._together(one)] if one.name == "gram_schmidt" else [one] * self.count
 
     def _together(self, kernel: Kernel) -> Kernel:
-        return replace(
-            kernel,
+        return kernel._replace(
             elements=kernel.elements * self.count,
             moved_bytes=kernel.moved_bytes * self.count,
             flops=kernel.flops * self.count,

@@ -54,6 +54,7 @@ class Plan:
     begins: list[int] = field(default_factory=list)
     repeats: tuple[int, ...] = ()
     conditions: Conditions | None = None
+    _noted: set[tuple[int, float]] = field(default_factory=set, repr=False)
 
     @property
     def iterations(self) -> float:
@@ -66,6 +67,10 @@ class Plan:
         A term is named "what at size" where its value depends on the size; a use outside its
         range wins over one inside.
         """
+        key = (id(terms), size)
+        if key in self._noted:
+            return
+        self._noted.add(key)
         for term in terms:
             what = term.term.partition(" at ")[0]
             known = self.terms.get(what)

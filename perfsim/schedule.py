@@ -63,13 +63,9 @@ def schedule(
     if refusal:
         raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
     gradients = profile.in_ready_order()
-    asked = Asked()
+    asked = Asked(world, costs.all_reduce_s)
     if kept is not None:
-        world = asked.told(world)
-
-    def all_reduce_s(size_bytes: float) -> float:
-        asked.yes = True
-        return costs.all_reduce_s(size_bytes)
+        world = asked.world
 
     def fused(iteration: int) -> list[Bucket]:
         def message_bytes(gradient: Gradient) -> float:
@@ -79,7 +75,7 @@ def schedule(
             limit_bytes=limit_bytes,
             backward_s=profile.backward_s,
             message_bytes=message_bytes,
-            all_reduce_s=all_reduce_s,
+            all_reduce_s=asked.all_reduce_s,
             options=fusion_options or {},
             agreement_s=lambda tensors: method.agreement_s(tensors, world),
         )

@@ -46,9 +46,10 @@ class Tasks:
         """Add a task and return its index; one on the compute stream takes over what waits."""
         late: list[Late] = []
         if stream == COMPUTE:
-            after = sorted({*after, *(wait for wait in self.waits if isinstance(wait, int))})
-            late = [wait for wait in self.waits if isinstance(wait, Late)]
-            self.waits = []
+            if self.waits:
+                after = sorted({*after, *[wait for wait in self.waits if isinstance(wait, int)]})
+                late = [wait for wait in self.waits if isinstance(wait, Late)]
+                self.waits = []
             if self.plan.order == "priority":
                 # Messages overtake each other; kernels stay in the order in which they are issued.
                 after = sorted({*after, *self._computed[-1:]})
@@ -68,7 +69,8 @@ class Tasks:
             meeting=meeting,
             size_bytes=size_bytes,
         )
-        self._late += [(task, wait) for wait in late]
+        for wait in late:
+            self._late.append((task, wait))
         return task
 
     def send(self, name: str, stage: Send, after: Sequence[int]) -> int:

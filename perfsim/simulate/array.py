@@ -7,6 +7,7 @@ every scenario, draw and rank at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from perfsim.simulate.graph import TaskGraph, Value, checked_durations
@@ -84,7 +85,7 @@ def simulate(
         run.step()
     return Timeline(
         graph=graph,
-        starts=run.starts,
+        starts=[] if brief else run.begun(),
         ends=run.ends,
         closes=closes,
         averaged=cycle or max(1, len(closes) // 2),
@@ -105,7 +106,7 @@ class Run:
         self.ranks = False
         self._width = len(durations)
         self._closing = graph.closing
-        self._floats = all(isinstance(value, (float, int)) for value in durations)
+        self._floats = all(issubclass(one, (float, int)) for one in set(map(type, durations)))
         if not self._floats:
             self.ranks = ranks
             durations = self._as_arrays(durations)
@@ -113,9 +114,6 @@ class Run:
         self.periods = 0
         self._ends: list[Any] = [0.0] * (self._width * order.depth)
         self._durations = durations
-        # The last task of every stream with work to do: when they have ended, a period is over.
-        works = [value if isinstance(value, (float, int)) else value.any() for value in durations]
-        self._final = order.working(works)
 
     def _as_arrays(self, durations: list[Value]) -> list[Value]:
         import numpy as np
@@ -136,26 +134,42 @@ class Run:
 
     def step(self, durations: Sequence[Value] | None = None) -> Value:
         """Run one more period and return when it closed; with other durations in it if given."""
-        alike = self._floats and durations is None
-        starts = self._step_floats() if alike else self._step_arrays(durations)
+        if self._floats and durations is None:
+            self._step_floats()
+        else:
+            self.starts.append(self._step_arrays(durations))
         self.periods += 1
         row = self._ends[-self._width :]
-        self.starts.append(starts)
         self.ends.append(row)
         close: Value = row[self._closing]
         return close.max(axis=-1) if self.ranks and not isinstance(close, float) else close
 
-    def _step_floats(self) -> list[Value]:
+    def _step_floats(self) -> None:
         ends = self._ends
-        starts: list[Value] = []
+        ended = ends.append
         for duration, (first, others) in zip(self._durations, self._order.reaches, strict=True):
             start = ends[first]
             for other in others:
                 end = ends[other]
-                start = end if end > start else start
-            starts.append(start)
-            ends.append(start + duration)
-        return starts
+                if end > start:
+                    start = end
+            ended(start + duration)
+
+    def begun(self) -> list[list[Value]]:
+        """Return when tasks started, period by period: floats are only looked for when asked."""
+        if self.starts:
+            return self.starts
+        ends, reaches, width = self._ends, self._order.reaches, self._width
+        first = len(ends) - self.periods * width
+        return [
+            [
+                max([ends[at + own], *[ends[at + other] for other in others]])
+                if others
+                else ends[at + own]
+                for at, (own, others) in enumerate(reaches, first + period * width)
+            ]
+            for period in range(self.periods)
+        ]
 
     def forget(self) -> None:
         """Keep no more of what has been than later periods need."""
@@ -185,10 +199,17 @@ class Run:
             ends.append(start + duration)
         return starts
 
+    @cached_property
+    def _last_working(self) -> list[int]:
+        return self._order.working(
+            [value if isinstance(value, (float, int)) else value.any() for value in self._durations]
+        )
+
     def passed(self, moment: Value) -> bool:
         """Return whether no task of a later period can start before ``moment``."""
+        # The last task of every stream with work to do: when they have ended, a period is over.
         row = self.ends[-1]
-        for index in self._final:
+        for index in self._last_working:
             end = row[index]
             if self.ranks and not isinstance(end, float):
                 end = end.min(axis=-1)

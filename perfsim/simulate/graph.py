@@ -79,7 +79,7 @@ class TaskGraph:
             the period does not point to an earlier task, or one points to a later period.
         """
         index = len(self.tasks)
-        pairs = tuple((one, 0) if isinstance(one, int) else one for one in after)
+        pairs = tuple([(one, 0) if isinstance(one, int) else one for one in after])
         if kind not in TASK_KINDS:
             raise ValueError(f"task {name!r}: kind {kind!r} is not one of {', '.join(TASK_KINDS)}")
         if not _holds(duration_s):
@@ -206,6 +206,12 @@ def _holds(duration_s: Value) -> bool:
     return bool(((duration_s >= 0.0) & (duration_s < math.inf)).all())
 
 
+def _all_hold(durations: Sequence[Value]) -> bool:
+    if {float, int}.issuperset(map(type, durations)):
+        return all(map(math.isfinite, durations)) and min(durations) >= 0.0
+    return all(map(_holds, durations))
+
+
 def checked_durations(graph: TaskGraph, durations: Sequence[Value] | None) -> list[Value]:
     """Return one duration a task: the given ones, or the tasks' own.
 
@@ -218,7 +224,7 @@ def checked_durations(graph: TaskGraph, durations: Sequence[Value] | None) -> li
         return [task.duration_s for task in graph.tasks]
     if len(durations) != len(graph.tasks):
         raise ValueError(f"{len(durations)} durations for {len(graph.tasks)} tasks")
-    if not all(map(_holds, durations)):
+    if not _all_hold(durations):
         wrong = next(at for at, duration_s in enumerate(durations) if not _holds(duration_s))
         raise ValueError(
             f"task {graph.tasks[wrong].name!r}: duration {durations[wrong]!r} is negative or not"

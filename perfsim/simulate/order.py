@@ -11,6 +11,9 @@ from perfsim.simulate.task import Task
 
 __all__ = ["Order"]
 
+NEVER = (-(10**9), -1)
+"""Before any task of any period."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -60,17 +63,27 @@ class Order:
 
     @cached_property
     def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Pairs (task, periods back) that each task waits for: its stream's last one first."""
+        """Pairs (task, periods back) that each task waits for: its stream's last one first.
+
+        What stands earlier on the same stream, and what that has waited for, has ended when the
+        stream is free.
+        """
         streams = self.streams
         before = {stream: (index, 1) for stream, index in self.final.items()}
+        # By stream: the latest task of each other stream that it has waited for in this period.
+        passed: dict[str, dict[str, tuple[int, int]]] = {stream: {} for stream in before}
         found = []
         for index, task in enumerate(self.tasks):
-            pairs = [before[task.stream]]
-            for pair in task.after:
-                # Whatever stands earlier on the same stream has ended when the stream is free.
-                if streams[pair[0]] != task.stream and pair not in pairs:
+            own = streams[index]
+            ended = passed[own]
+            pairs = [before[own]]
+            for pair in reversed(task.after):  # the latest first: it stands for those before
+                other, back = pair
+                place = streams[other]
+                if place != own and (-back, other) > ended.get(place, NEVER):
+                    ended[place] = (-back, other)
                     pairs.append(pair)
-            before[task.stream] = (index, 0)
+            before[own] = (index, 0)
             found.append(tuple(pairs))
         return tuple(found)
 
@@ -102,7 +115,7 @@ class Order:
                     todo.append(other)
         return frozenset(seen)
 
-    def working(self, works: Sequence[bool]) -> list[int]:
+    def working(self, works: Sequence[object]) -> list[int]:
         """Return the last task of every stream that has a task with work to do."""
         return [
             self.final[stream]

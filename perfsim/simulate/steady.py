@@ -90,11 +90,16 @@ def _keeps_up(
         moved = closes[period] - closes[period - cycle]
         limit = moved * (1.0 + tolerance) + _rounding(closes[period])
         pairs = zip(rows[period], rows[period - cycle], strict=True)
-        behind = [
-            index
-            for index, (end, before) in enumerate(pairs)
-            if _anywhere(_last_rank(end - before, ranks) - limit)
-        ]
+        if {float}.issuperset(map(type, (limit, *rows[period]))):
+            behind = [
+                index for index, (end, before) in enumerate(pairs) if end - before - limit > 0.0
+            ]
+        else:
+            behind = [
+                index
+                for index, (end, before) in enumerate(pairs)
+                if _anywhere(_last_rank(end - before, ranks) - limit)
+            ]
         if behind and not graph.ancestors().isdisjoint(behind):
             return False
     return True
