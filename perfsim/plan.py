@@ -54,7 +54,7 @@ class Plan:
     begins: list[int] = field(default_factory=list)
     repeats: tuple[int, ...] = ()
     conditions: Conditions | None = None
-    _noted: set[tuple[int, float]] = field(default_factory=set, repr=False)
+    _noted: dict[tuple[int, float], tuple[Term, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def iterations(self) -> float:
@@ -70,7 +70,7 @@ class Plan:
         key = (id(terms), size)
         if key in self._noted:
             return
-        self._noted.add(key)
+        self._noted[key] = terms  # kept, so that no other has its id
         for term in terms:
             what = term.term.partition(" at ")[0]
             known = self.terms.get(what)

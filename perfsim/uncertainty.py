@@ -155,7 +155,7 @@ def uncertainties(catalog: Catalog) -> Mapping[str, Uncertainty]:
         path = catalog.beside("measurements", "", FILE)
         return {} if path is None else _read(path)
 
-    return catalog.once(("uncertainties",), found)
+    return catalog.once(("uncertainties", FILE), found)
 
 
 def _read(path: Path) -> Mapping[str, Uncertainty]:

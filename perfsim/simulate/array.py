@@ -151,8 +151,7 @@ class Run:
             start = ends[first]
             for other in others:
                 end = ends[other]
-                if end > start:
-                    start = end
+                start = max(start, end)
             ended(start + duration)
 
     def begun(self) -> list[list[Value]]:
