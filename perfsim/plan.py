@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,7 +11,7 @@ from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
 
-__all__ = ["WAIT", "WORK", "Charge", "Plan", "run"]
+__all__ = ["WAIT", "WORK", "Charge", "Plan", "run", "terms_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,6 @@ class Plan:
     calls: int = 0
     gathered_bytes: float = 0.0
     buckets: int = 0
-    terms: dict[str, tuple[bool, float, Term]] = field(default_factory=dict)
     count: float = 1.0
     order: Literal["issue", "priority"] = "issue"
     begins: list[int] = field(default_factory=list)
@@ -62,20 +62,29 @@ class Plan:
         return self.count * self.graph.iterations
 
     def note(self, terms: tuple[Term, ...], size: float) -> None:
-        """Remember where a cost came from: once a term, at the largest size that used it.
+        """Remember where a cost of some size came from."""
+        self._noted[id(terms), size] = terms  # kept, so that no other has its id
 
-        A term is named "what at size" where its value depends on the size; a use outside its
-        range wins over one inside.
-        """
-        key = (id(terms), size)
-        if key in self._noted:
-            return
-        self._noted[key] = terms  # kept, so that no other has its id
-        for term in terms:
+    @property
+    def noted(self) -> Iterator[tuple[float, Term]]:
+        """Every number that a cost rests on, with the size of what cost it."""
+        return ((size, term) for (_, size), terms in self._noted.items() for term in terms)
+
+
+def terms_of(plans: Iterable[Plan]) -> list[Term]:
+    """Return where the costs of all rounds came from: once a term, at the largest size.
+
+    A term is named "what at size" where its value depends on the size; a use outside its range
+    wins over one inside.
+    """
+    found: dict[str, tuple[bool, float, Term]] = {}
+    for plan in plans:
+        for size, term in plan.noted:
             what = term.term.partition(" at ")[0]
-            known = self.terms.get(what)
+            known = found.get(what)
             if known is None or (term.extrapolated, size) > known[:2]:
-                self.terms[what] = (term.extrapolated, size, term)
+                found[what] = (term.extrapolated, size, term)
+    return [term for _, _, term in found.values()]
 
 
 def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False) -> Timeline:

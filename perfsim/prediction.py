@@ -15,13 +15,12 @@ from perfsim.kept_jobs import KeptJobs
 from perfsim.method import Method
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan, run, terms_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule import schedule
 from perfsim.session import standing
-from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
 from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
@@ -130,8 +129,8 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         return _mean(plans, [over_draws(few, one.mean_period_s, what) for few, one in found])
 
     profile = resolved.profile
-    memory_bytes, terms = _memory(resolved, plans), _terms(plans)
-    outside = [term for extrapolated, _, term in terms.values() if extrapolated]
+    memory_bytes, terms = _memory(resolved, plans), terms_of(plans)
+    outside = [term for term in terms if term.extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
     asked_baseline = _is_baseline(resolved)
@@ -158,7 +157,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         bottleneck=held_back,
         worth=worth,
         notes=notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known),
-        terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
+        terms=[*_compute_terms(resolved), *terms],
         timelines=[few[0] for few in draws],
         moves=moved,
         counts=[plan.count for plan in plans],
@@ -187,15 +186,6 @@ def _mean(plans: Sequence[Plan], parts: Sequence[dict[str, float]]) -> dict[str,
         )
         for key in parts[0]
     }
-
-
-def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
-    """Return where costs came from, over all rounds."""
-    every = Plan(TaskGraph())
-    for plan in plans:
-        for _, size, term in plan.terms.values():
-            every.note((term,), size)
-    return every.terms
 
 
 @cache
