@@ -27,7 +27,7 @@ from perfsim.simulate.graph import COMPUTE, TaskGraph, TaskKind
 from perfsim.stage import Job, Send
 from perfsim.tasks import Tasks
 
-__all__ = ["issue"]
+__all__ = ["issue", "late_launches_s"]
 
 NOTHING = 1e-9
 """Share of the optimizer's step that adding up the others leaves over."""
@@ -76,7 +76,7 @@ class _Round:
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
         self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
-        self.launches_s = _late_launches_s(profile, method, costs)
+        self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs))
         self.plan = Plan(self.graph, count=count, order=method.order)
         self.tasks = Tasks(self.plan, costs)
@@ -259,7 +259,7 @@ class _Round:
         return moved
 
 
-def _late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
+def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     """Return the least that an update takes for its launches, where the host has waited [s].
 
     It issues them when what was exchanged is there: then nothing is queued on the GPU that hides

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from perfsim.charging import retimed
+from perfsim.costs import Costs
+from perfsim.plan import Plan
 from perfsim.stage import Job
 from perfsim.world import World
 
 __all__ = ["Asked", "KeptJobs"]
 
 MOST = 512
+MOST_PLANS = 64
 """So many are kept; then all are dropped."""
 
 
@@ -55,6 +59,18 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class _KeptPlan:
+    plan: Plan
+    jobs: list[list[Job]]
+    alive: Any
+
+    def of(self, jobs: list[list[Job]]) -> bool:
+        """Tell whether it is of these very jobs."""
+        pairs = zip(jobs, self.jobs, strict=True)
+        return all(one is kept or not (one or kept) for one, kept in pairs)
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
     jobs: list[Job]
     answers: dict[tuple[Any, ...], float]
@@ -76,6 +92,28 @@ class KeptJobs:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Hashable, ...], _Kept] = {}
+        self._plans: dict[tuple[Hashable, ...], _KeptPlan] = {}
+
+    def plan(
+        self,
+        key: tuple[Hashable, ...],
+        alive: Any,
+        jobs: list[list[Job]],
+        costs: Costs,
+        make: Callable[[], Plan],
+    ) -> Plan:
+        """Return the plan of some jobs: one that is kept at what things cost here, or a new one.
+
+        ``key`` has all that the order of its tasks depends on, and what passes and updates take.
+        """
+        found = self._plans.get(key)
+        if found is not None and found.of(jobs):
+            return retimed(found.plan, costs)
+        plan = make()
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        self._plans[key] = _KeptPlan(plan, jobs, alive)
+        return plan
 
     def of(
         self, key: tuple[Hashable, ...], alive: Any, asked: Asked, make: Callable[[], list[Job]]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perfsim.conditions.conditions import Conditions
+from perfsim.kernel import Kernel
 from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
+from perfsim.stage import Compute, Send
 
-__all__ = ["WAIT", "WORK", "Charge", "Plan", "run", "terms_of"]
+__all__ = ["WAIT", "WORK", "Charge", "Plan", "Work", "run", "terms_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """What one task's duration is made of, for what-ifs and intervals.
 
     ``cause`` is compute, network, compression, second_order or waiting; ``latency_s`` is the part
@@ -29,6 +30,13 @@ class Charge:
     grade: Grade = "modelled"
 
 
+class Work(NamedTuple):
+    """What a task does of a method: a stage, and how often it runs each of its kernels."""
+
+    stage: Send | Compute
+    kernels: tuple[tuple[Kernel, int], ...]
+
+
 WORK = Charge("compute")
 WAIT = Charge("waiting")
 
@@ -40,7 +48,8 @@ class Plan:
     ``count`` is how many times the round is run in the method's period, ``order`` the order in
     which streams take their tasks, ``gathered_bytes`` what all-gathers bring to a GPU in it;
     ``begins`` the first task of each of its iterations, ``repeats`` how many iterations each of
-    these stands for (() for one each), ``conditions`` how its ranks differ, if they do.
+    these stands for (() for one each), ``conditions`` how its ranks differ, if they do; ``work``
+    what each task does of the method, None for passes and updates.
     """
 
     graph: TaskGraph
@@ -54,6 +63,7 @@ class Plan:
     begins: list[int] = field(default_factory=list)
     repeats: tuple[int, ...] = ()
     conditions: Conditions | None = None
+    work: list[Work | None] = field(default_factory=list)
     _noted: dict[tuple[int, float], tuple[Term, ...]] = field(default_factory=dict, repr=False)
 
     @property

@@ -13,7 +13,7 @@ from perfsim.costs import Costs
 from perfsim.device import Device
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
-from perfsim.issue import issue
+from perfsim.issue import issue, late_launches_s
 from perfsim.kept_jobs import Asked, KeptJobs
 from perfsim.method import Method
 from perfsim.plan import Plan
@@ -100,15 +100,18 @@ def schedule(
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
 
     def planned(one: Round) -> Plan:
-        return issue(
-            profile,
-            method,
-            costs,
-            [jobs(iteration) for iteration in one.iterations],
-            one.count,
-            overlap=overlap,
-            slowdown=slowdown,
-        )
+        asked_jobs = [jobs(iteration) for iteration in one.iterations]
+
+        def make() -> Plan:
+            return issue(
+                profile, method, costs, asked_jobs, one.count, overlap=overlap, slowdown=slowdown
+            )
+
+        if kept is None:
+            return make()
+        launches_s = late_launches_s(profile, method, costs)
+        key = (method, one, id(profile), cluster.placement, overlap, slowdown, launches_s)
+        return kept.plan(key, profile, asked_jobs, costs, make)
 
     if conditions is None:
         return [planned(one) for one in method.rounds()]

@@ -67,7 +67,7 @@ def _run_changed(plan: Plan, change: Change) -> Timeline:
     if plan.graph.contended:
         # What a message takes before it needs the shared link changes as its duration does.
         tasks = [
-            replace(task, latency_s=change(task.latency_s, charge)) if task.shares else task
+            task._replace(latency_s=change(task.latency_s, charge)) if task.shares else task
             for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
         ]
         plan = replace(plan, graph=replace(plan.graph, tasks=tasks))

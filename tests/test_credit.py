@@ -65,7 +65,7 @@ def test_all_ranks_hand_over_in_one_order() -> None:
     import numpy as np
 
     graph = four_messages(2.0)
-    graph.tasks = [replace(task, collective=task.kind == "communicate") for task in graph.tasks]
+    graph.tasks = [task._replace(collective=task.kind == "communicate") for task in graph.tasks]
     # The second rank's early layers take 1 s longer: messages are ready at 2, the urgent one at 3,
     # when two have been handed over.
     durations = [task.duration_s for task in graph.tasks]

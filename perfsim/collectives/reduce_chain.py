@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfsim.collectives.broadcast_chain import broadcast_chain
 from perfsim.collectives.hops import Hops, Parts
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perfsim.simulate.meeting import Meeting
 from perfsim.simulate.order import Order
@@ -110,6 +110,12 @@ class TaskGraph:
         )
         return index
 
+    def with_tasks(self, tasks: list[Task]) -> TaskGraph:
+        """Return the graph with tasks that take another time and wait for the same ones."""
+        made = TaskGraph(self.iterations, self.last, tasks)
+        made._order = self.order()
+        return made
+
     def link(self, index: int, other: int, back: int) -> None:
         """Let a task wait for another one, ``back`` periods ago, after both were added.
 
@@ -122,7 +128,7 @@ class TaskGraph:
         if back < 0 or not 0 <= other < len(self.tasks) or (back == 0 and other >= index):
             raise ValueError(f"task {task.name!r} cannot wait for {(other, back)}")
         if (other, back) not in task.after:
-            self.tasks[index] = replace(task, after=(*task.after, (other, back)))
+            self.tasks[index] = task._replace(after=(*task.after, (other, back)))
             self._order = None
 
     @property
