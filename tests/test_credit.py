@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 import pytest
@@ -82,8 +81,7 @@ def test_all_ranks_hand_over_in_one_order() -> None:
 @given(graph=graphs(), data=st.data())
 def test_both_engines_agree(graph: TaskGraph, data: st.DataObject) -> None:
     graph.tasks = [
-        replace(
-            task,
+        task._replace(
             duration_s=max(float(task.duration_s), 1e-3),
             credit=None
             if task.stream == COMPUTE

@@ -180,15 +180,15 @@ def predict_command(
     json: Json = False,
 ) -> None:
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
-    from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.methods import AUTO
     from perfsim.prediction import predict
     from perfsim.scenario import make_scenario
+    from perfsim.session import Session
 
     reports = Reports(timeline, trace, html, png)
     reports.check(out, json)
-    catalog = Catalog(profiles)
+    catalog = Session(profiles)
     flags = {
         "model": model,
         "gpus": gpus,

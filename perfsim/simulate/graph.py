@@ -51,6 +51,7 @@ class TaskGraph:
     last: int | None = None
     tasks: list[Task] = field(default_factory=list)
     _order: Order | None = field(default=None, init=False, repr=False, compare=False)
+    _ordered: list[Task] | None = field(default=None, init=False, repr=False, compare=False)
 
     def add(
         self,
@@ -113,7 +114,7 @@ class TaskGraph:
     def with_tasks(self, tasks: list[Task]) -> TaskGraph:
         """Return the graph with tasks that take another time and wait for the same ones."""
         made = TaskGraph(self.iterations, self.last, tasks)
-        made._order = self.order()
+        made._order, made._ordered = self.order(), tasks
         return made
 
     def link(self, index: int, other: int, back: int) -> None:
@@ -188,10 +189,12 @@ class TaskGraph:
 
         Tasks that were replaced since may take another time, but wait for the same ones.
         """
-        if self._order is None or len(self._order.tasks) != len(self.tasks):
+        known = self._order if self._ordered is self.tasks else None
+        if known is None or len(known.tasks) != len(self.tasks):
             self.check()
-            self._order = Order(tuple(self.tasks))
-        return self._order
+            known = self._order = Order(tuple(self.tasks))
+            self._ordered = self.tasks
+        return known
 
     def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return, task by task, all that it waits for: its dependencies and its stream.
@@ -214,7 +217,7 @@ def _holds(duration_s: Value) -> bool:
 
 def _all_hold(durations: Sequence[Value]) -> bool:
     if {float, int}.issuperset(map(type, durations)):
-        return all(map(math.isfinite, durations)) and min(durations) >= 0.0
+        return all(map(math.isfinite, durations)) and bool(min(durations) >= 0.0)
     return all(map(_holds, durations))
 
 
