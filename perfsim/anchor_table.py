@@ -68,7 +68,8 @@ class Anchors(Mapping[str, Sequence[Anchor]]):
     def __getitem__(self, gpu: str) -> tuple[Anchor, ...]:
         """Return a GPU's anchors, none where it has no file."""
         if gpu not in self._read:
-            self._read[gpu] = load_anchors(gpu, self._catalog)
+            catalog = self._catalog
+            self._read[gpu] = catalog.once(("anchors", gpu), lambda: load_anchors(gpu, catalog))
         return self._read[gpu]
 
     def __iter__(self) -> Iterator[str]:

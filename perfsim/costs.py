@@ -82,13 +82,7 @@ class Costs:
 
     def kernels(self, kernels: Iterable[Kernel]) -> list[tuple[Kernel, int, Cost]]:
         """Return each different kernel, how often it runs, and what it costs once."""
-        listed = list(kernels)
-        # One object often stands for as many ranks as there are: counted without hashing it.
-        places = dict(zip(map(id, listed), listed, strict=True))
-        counts: dict[Kernel, int] = {}
-        for place, count in Counter(map(id, listed)).items():
-            counts[places[place]] = counts.get(places[place], 0) + count
-        return [(kernel, count, self.kernel(kernel)) for kernel, count in counts.items()]
+        return [(one, count, self.kernel(one)) for one, count in Counter(kernels).items()]
 
     def send(self, send: Send) -> Cost:
         """Return what a collective of a method costs."""

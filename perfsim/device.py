@@ -153,7 +153,7 @@ class Device:
     def _scaled(self, kernel: Kernel, source: Device) -> tuple[float, Quantity, bool]:
         seconds, quantity, outside = source._read(kernel)
         ratio = source.memory_bandwidth.value / self.memory_bandwidth.value
-        flat_s = source._read(replace(kernel, elements=1))[0]
+        flat_s = source._read(kernel._replace(elements=1))[0]
         seconds = max(flat_s + (seconds - flat_s) * ratio, self._stream_s(kernel))
         told = f"{source.name}, growth x {ratio:.3g} (memory bandwidths): {quantity.source}"
         return (

@@ -33,7 +33,10 @@ class Ground:
 
     def gpu(self, name: str) -> Device:
         """Return a GPU by name."""
-        return self.device if name == self.device.name else load_device(name, self.catalog)
+        if name == self.device.name:
+            return self.device
+        catalog = self.catalog
+        return catalog.once(("device", name), lambda: load_device(name, catalog))
 
     def optimizer_s(self, gpu: str) -> float:
         """Return the optimizer's time on a GPU: it streams the parameters through its memory."""

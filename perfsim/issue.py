@@ -27,7 +27,7 @@ from perfsim.simulate.graph import COMPUTE, TaskGraph, TaskKind
 from perfsim.stage import Job, Send
 from perfsim.tasks import Tasks
 
-__all__ = ["issue"]
+__all__ = ["issue", "late_launches_s"]
 
 NOTHING = 1e-9
 """Share of the optimizer's step that adding up the others leaves over."""
@@ -76,7 +76,7 @@ class _Round:
         self.profile, self.method, self.jobs = profile, method, jobs
         self.overlap, self.slowdown = overlap, slowdown
         self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
-        self.launches_s = _late_launches_s(profile, method, costs)
+        self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs))
         self.plan = Plan(self.graph, count=count, order=method.order)
         self.tasks = Tasks(self.plan, costs)
@@ -225,17 +225,19 @@ class _Round:
 
     def waves(self, courses: list[Course]) -> None:
         """Issue what can go now, each job up to the kernel that needs a result, again and again."""
-        moved = True
+        left, moved = courses, True
         while moved:
-            moved = False
-            for course in courses:
+            left, moved = [course for course in left if course.stages], False
+            for course in left:
                 moved |= self.issue(course)
 
     def issue(self, course: Course) -> bool:
         """Issue the stages of a job that can go now; the others stay. Tells whether any went."""
-        others = [self.done[-1][name] for name in course.needs]
-        if any(other.stages for other in others):
-            return False
+        done = self.done[-1]
+        for name in course.needs:
+            if done[name].stages:
+                return False
+        others = [done[name] for name in course.needs]
         moved, sent = False, bool(others)
         moments = [end for end in (self.backward_end, self.update_end) if end is not None]
         while course.goes(len(moments), moved=moved, sent=sent):
@@ -257,7 +259,7 @@ class _Round:
         return moved
 
 
-def _late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
+def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     """Return the least that an update takes for its launches, where the host has waited [s].
 
     It issues them when what was exchanged is there: then nothing is queued on the GPU that hides

@@ -1,67 +1,130 @@
-"""Jobs kept for other scenarios of the same model, method and ranks, where costs had no say."""
+"""Jobs kept for other scenarios of the same model, method and ranks, where costs say the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from perfsim.kernel import Kernel
-from perfsim.stage import Group, Job
+from perfsim.charging import retimed
+from perfsim.costs import Costs
+from perfsim.plan import Plan
+from perfsim.stage import Job
 from perfsim.world import World
 
 __all__ = ["Asked", "KeptJobs"]
 
 MOST = 512
+MOST_PLANS = 64
 """So many are kept; then all are dropped."""
 
 
 class Asked:
-    """Whether what things cost was asked for while jobs were made."""
+    """What is asked of costs while jobs are made, and what they answer.
 
-    def __init__(self) -> None:
-        self.yes = False
-
-    def told(self, world: World) -> World:
-        """Return the world with its costs noted when they are asked for."""
-
-        def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
-            self.yes = True
-            return world.collective_s(collective, size_bytes, group)
-
-        def kernel_s(kernel: Kernel) -> float:
-            self.yes = True
-            return world.kernel_s(kernel)
-
-        return replace(world, collective_s=collective_s, kernel_s=kernel_s)
-
-
-class KeptJobs:
-    """Jobs by all that they depend on besides costs; those that costs decided are made anew.
+    Parameters
+    ----------
+    world : what the method is told
+    all_reduce_s : what the fusion policy is told of an all-reduce of a size
 
     Examples
     --------
-    >>> kept, asked = KeptJobs(), Asked()
-    >>> kept.of(("ssgd", 8), None, asked, list) is kept.of(("ssgd", 8), None, asked, list)
-    True
-    >>> asked.yes = True
-    >>> kept.of(("bsp", 8), None, asked, list) is kept.of(("bsp", 8), None, asked, list)
-    False
+    >>> asked = Asked(World(2, kernel_s=lambda kernel: 1e-3))
+    >>> asked.world.kernel_s("a kernel"), asked.answers
+    (0.001, {('kernel', 'a kernel'): 0.001})
+    """
+
+    def __init__(self, world: World, all_reduce_s: Callable[[float], float] = float) -> None:
+        self._ask: dict[str, Callable[..., float]] = {
+            "collective": world.collective_s,
+            "kernel": world.kernel_s,
+            "all_reduce": all_reduce_s,
+        }
+        self.answers: dict[tuple[Any, ...], float] = {}
+        self.all_reduce_s = partial(self._told, "all_reduce")
+        self.world = replace(
+            world,
+            collective_s=partial(self._told, "collective"),
+            kernel_s=partial(self._told, "kernel"),
+        )
+
+    def _told(self, what: str, *about: Any) -> float:
+        answer = self.answers[what, *about] = self._ask[what](*about)
+        return answer
+
+    def alike(self, answers: dict[tuple[Any, ...], float]) -> bool:
+        """Tell whether the same questions have the same answers here."""
+        return all(self._ask[what](*about) == told for (what, *about), told in answers.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptPlan:
+    plan: Plan
+    jobs: list[list[Job]]
+    alive: Any
+
+    def of(self, jobs: list[list[Job]]) -> bool:
+        """Tell whether it is of these very jobs."""
+        pairs = zip(jobs, self.jobs, strict=True)
+        return all(one is kept or not (one or kept) for one, kept in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    jobs: list[Job]
+    answers: dict[tuple[Any, ...], float]
+    alive: Any
+
+
+class KeptJobs:
+    """Jobs by all that they depend on besides costs, and what costs answered when they were made.
+
+    Examples
+    --------
+    >>> kept, slow = KeptJobs(), lambda kernel: 2e-3
+    >>> def made(world):
+    ...     asked = Asked(world)
+    ...     return kept.of(("bsp", 8), None, asked, lambda: [asked.world.kernel_s("a kernel")])
+    >>> made(World(8)) is made(World(8)), made(World(8, kernel_s=slow))
+    (True, [0.002])
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[tuple[Hashable, ...], tuple[Any, list[Job]]] = {}
+        self._kept: dict[tuple[Hashable, ...], _Kept] = {}
+        self._plans: dict[tuple[Hashable, ...], _KeptPlan] = {}
+
+    def plan(
+        self,
+        key: tuple[Hashable, ...],
+        alive: Any,
+        jobs: list[list[Job]],
+        costs: Costs,
+        make: Callable[[], Plan],
+    ) -> Plan:
+        """Return the plan of some jobs: one that is kept at what things cost here, or a new one.
+
+        ``key`` has all that the order of its tasks depends on, and what passes and updates take.
+        """
+        found = self._plans.get(key)
+        if found is not None and found.of(jobs):
+            return retimed(found.plan, costs)
+        plan = make()
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        self._plans[key] = _KeptPlan(plan, jobs, alive)
+        return plan
 
     def of(
         self, key: tuple[Hashable, ...], alive: Any, asked: Asked, make: Callable[[], list[Job]]
     ) -> list[Job]:
         """Return the jobs of a key; ``alive`` is what the key names by identity."""
-        found = self._jobs.get(key)
-        if found is not None:
-            return found[1]
+        found = self._kept.get(key)
+        if found is not None and asked.alike(found.answers):
+            return found.jobs
+        asked.answers = {}
         jobs = make()
-        if not asked.yes:
-            if len(self._jobs) >= MOST:
-                self._jobs.clear()
-            self._jobs[key] = alive, jobs
+        if len(self._kept) >= MOST:
+            self._kept.clear()
+        self._kept[key] = _Kept(jobs, asked.answers, alive)
         return jobs

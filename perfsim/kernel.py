@@ -7,7 +7,7 @@ matrix rate, and launches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "Kernel",
@@ -29,8 +29,7 @@ INDEX = 4
 """Bytes of an int32 index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """One GPU operation, perhaps of several launches.
 
     Parameters

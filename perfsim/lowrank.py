@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from perfsim.kernel import Kernel, elementwise, gemm, gram_schmidt, qr
@@ -88,9 +88,8 @@ class Factored:
     def added(self) -> Kernel:
         """Return M += P Q^T in one kernel (baddbmm): M is read besides."""
         kernel = self.rebuilt()
-        return replace(
-            kernel, moved_bytes=kernel.moved_bytes + elementwise(self.elements, 1).moved_bytes
-        )
+        more = elementwise(self.elements, 1).moved_bytes
+        return kernel._replace(moved_bytes=kernel.moved_bytes + more)
 
     def orthonormal(self, side: int, kernel: Orthogonaliser) -> list[Kernel]:
         """Return what orthonormalises their factors of ``side`` rows.
@@ -108,8 +107,7 @@ class Factored:
         return [self._together(one)] if one.name == "gram_schmidt" else [one] * self.count
 
     def _together(self, kernel: Kernel) -> Kernel:
-        return replace(
-            kernel,
+        return kernel._replace(
             elements=kernel.elements * self.count,
             moved_bytes=kernel.moved_bytes * self.count,
             flops=kernel.flops * self.count,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
-from perfsim.plan import Charge, Plan
+from perfsim.plan import Charge, Plan, terms_of, what_of
 from perfsim.profile import Gradient
 from perfsim.quantity import Term
 from perfsim.simulate.alike import by_kind
@@ -154,7 +154,7 @@ def _without_slivers(plan: Plan) -> Plan:
     graph = replace(
         plan.graph,
         tasks=[
-            replace(task, after=tuple(sorted({one for pair in task.after for one in waits(pair)})))
+            task._replace(after=tuple(sorted({one for pair in task.after for one in waits(pair)})))
             for task in (tasks[index] for index in kept)
         ],
         # A pass ends with the part before a sliver of it.
@@ -176,19 +176,23 @@ def _shape(plan: Plan) -> tuple[object, ...]:
 
 def _tell(plan: Plan, slowest: str, others: Sequence[tuple[str, Plan]]) -> None:
     """Let the plan's terms name the type of GPU where types differ."""
-    terms = dict(plan.terms)
+    own = {what_of(term): term for term in terms_of([plan])}
+    differ: set[str] = set()
+    more: list[tuple[float, Term]] = []
     for name, other in others:
-        for what, (outside, size, term) in other.terms.items():
-            known = plan.terms.get(what)
-            if known is None or known[2] != term:
-                terms[f"{what} on {name}"] = (outside, size, _on(term, name))
-                if known is not None:
-                    terms[what] = (*known[:2], _on(known[2], slowest))
-    plan.terms = terms
+        theirs = {what_of(term): term for term in terms_of([other])}
+        apart = {what for what, term in theirs.items() if own.get(what) != term}
+        more += [(size, _on(term, name)) for size, term in other.noted if what_of(term) in apart]
+        differ |= apart
+    kept = [
+        (size, _on(term, slowest) if what_of(term) in differ else term) for size, term in plan.noted
+    ]
+    plan.renote([*kept, *more])
 
 
 def _on(term: Term, name: str) -> Term:
-    return replace(term, term=f"{term.term} on {name}")
+    what, at, size = term.term.partition(" at ")
+    return replace(term, term=f"{what} on {name}{at}{size}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from perfsim.conditions.conditions import Conditions
+from perfsim.kernel import Kernel
 from perfsim.quantity import Grade, Term
 from perfsim.simulate.crossing import Crossing
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
+from perfsim.stage import Compute, Send
 
 if TYPE_CHECKING:
     from perfsim.mixed import Mixed
 
-__all__ = ["WAIT", "WORK", "Charge", "Plan", "run"]
+__all__ = ["WAIT", "WORK", "Charge", "Plan", "Work", "run", "terms_of", "what_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """What one task's duration is made of, for what-ifs and intervals.
 
     ``cause`` is compute, network, compression, second_order or waiting; ``latency_s`` is the part
@@ -32,6 +34,13 @@ class Charge:
     grade: Grade = "modelled"
 
 
+class Work(NamedTuple):
+    """What a task does of a method: a stage, and how often it runs each of its kernels."""
+
+    stage: Send | Compute
+    kernels: tuple[tuple[Kernel, int], ...]
+
+
 WORK = Charge("compute")
 WAIT = Charge("waiting")
 
@@ -43,7 +52,8 @@ class Plan:
     ``count`` is how many times the round is run in the method's period, ``order`` the order in
     which streams take their tasks, ``gathered_bytes`` what all-gathers bring to a GPU in it;
     ``begins`` the first task of each of its iterations, ``repeats`` how many iterations each of
-    these stands for (() for one each), ``conditions`` how its ranks differ, if they do.
+    these stands for (() for one each), ``conditions`` how its ranks differ, if they do; ``work``
+    what each task does of the method, None for passes and updates.
     """
 
     graph: TaskGraph
@@ -52,7 +62,6 @@ class Plan:
     calls: int = 0
     gathered_bytes: float = 0.0
     buckets: int = 0
-    terms: dict[str, tuple[bool, float, Term]] = field(default_factory=dict)
     count: float = 1.0
     order: Literal["issue", "priority"] = "issue"
     begins: list[int] = field(default_factory=list)
@@ -61,6 +70,8 @@ class Plan:
     crossings: dict[int, Crossing] = field(default_factory=dict)
     beside: tuple[Plan, ...] = ()
     mixed: Mixed | None = None
+    work: list[Work | None] = field(default_factory=list)
+    _noted: dict[tuple[int, float], tuple[Term, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def iterations(self) -> float:
@@ -68,16 +79,41 @@ class Plan:
         return self.count * self.graph.iterations
 
     def note(self, terms: tuple[Term, ...], size: float) -> None:
-        """Remember where a cost came from: once a term, at the largest size that used it.
+        """Remember where a cost of some size came from."""
+        self._noted[id(terms), size] = terms  # kept, so that no other has its id
 
-        A term is named "what at size" where its value depends on the size; a use outside its
-        range wins over one inside.
-        """
-        for term in terms:
-            what = term.term.partition(" at ")[0]
-            known = self.terms.get(what)
+    def renote(self, noted: Iterable[tuple[float, Term]]) -> None:
+        """Let costs rest on other numbers than noted: sizes of what cost them, and the numbers."""
+        pairs = [(size, (term,)) for size, term in noted]
+        self._noted.clear()
+        for size, terms in pairs:
+            self.note(terms, size)
+
+    @property
+    def noted(self) -> Iterator[tuple[float, Term]]:
+        """Every number that a cost rests on, with the size of what cost it."""
+        return ((size, term) for (_, size), terms in self._noted.items() for term in terms)
+
+
+def what_of(term: Term) -> str:
+    """Return what a term is of, whatever the size."""
+    return term.term.partition(" at ")[0]
+
+
+def terms_of(plans: Iterable[Plan]) -> list[Term]:
+    """Return where the costs of all rounds came from: once a term, at the largest size.
+
+    A term is named "what at size" where its value depends on the size; a use outside its range
+    wins over one inside.
+    """
+    found: dict[str, tuple[bool, float, Term]] = {}
+    for plan in plans:
+        for size, term in plan.noted:
+            what = what_of(term)
+            known = found.get(what)
             if known is None or (term.extrapolated, size) > known[:2]:
-                self.terms[what] = (term.extrapolated, size, term)
+                found[what] = (term.extrapolated, size, term)
+    return [term for _, _, term in found.values()]
 
 
 def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False) -> Timeline:
@@ -112,4 +148,4 @@ def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False
         return simulate_priority(plan.graph, durations)
     from perfsim.simulate.array import simulate
 
-    return simulate(plan.graph, durations)
+    return simulate(plan.graph, durations, brief=brief)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
@@ -17,14 +17,15 @@ from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.fusion.bucket import FusionPolicy
 from perfsim.kept_jobs import KeptJobs
+from perfsim.method import Method
 from perfsim.methods import load_method
 from perfsim.notes import notes_of
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan, run, terms_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule import schedule
-from perfsim.simulate.graph import TaskGraph
+from perfsim.session import standing
 from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
 from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
@@ -125,9 +126,9 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     >>> round(sum(found.breakdown_s.values()) / found.iteration_s, 9)
     1.0
     """
-    catalog = catalog or Catalog()
+    catalog = catalog or standing()
     resolved = resolve(scenario, catalog)
-    plans = plans_of(resolved)
+    plans = plans_of(resolved, catalog.jobs)
     runs = [together(plan) if plan.beside else [run(plan)] for plan in plans]
     timelines = [one[0] for one in runs]
     iteration_s = mean_s(plans, timelines)
@@ -142,11 +143,12 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         return _mean(plans, [over_draws(few, one.mean_period_s, what) for few, one in found])
 
     profile = resolved.profile
-    memory_bytes, terms = _memory(resolved, plans), _terms(plans)
-    outside = [term for extrapolated, _, term in terms.values() if extrapolated]
+    memory_bytes, terms = _memory(resolved, plans), terms_of(plans)
+    outside = [term for term in terms if term.extrapolated]
     held_back, worth = bottleneck(still, still_s)
     period = sum(plan.iterations for plan in plans)
-    baseline_s = steady_s(baseline_of(resolved))
+    asked_baseline = _is_baseline(resolved)
+    baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, catalog.jobs))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = parts(Timeline.communication)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
@@ -170,7 +172,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         bottleneck=held_back,
         worth=worth,
         notes=[*notes, *meeting_notes(resolved, plans, met)] if met else notes,
-        terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
+        terms=[*_compute_terms(resolved), *terms],
         timelines=[few[0] for few in draws],
         moves=moved,
         counts=[plan.count for plan in plans],
@@ -202,18 +204,29 @@ def _mean(plans: Sequence[Plan], parts: Sequence[dict[str, float]]) -> dict[str,
     }
 
 
-def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
-    """Return where costs came from, over all rounds."""
-    every = Plan(TaskGraph())
-    for plan in plans:
-        for _, size, term in plan.terms.values():
-            every.note((term,), size)
-    return every.terms
+@cache
+def _ssgd() -> Method:
+    return load_method("ssgd", {})
 
 
-def baseline_of(resolved: Resolved) -> list[Plan]:
-    """Return the plans of the same with ssgd, DDP buckets and overlap."""
-    return plans_among(resolved, _ssgd, fusion.load("size").fuse, _planned)
+def _is_baseline(resolved: Resolved) -> bool:
+    """Tell whether what is asked is the baseline itself."""
+    scenario = resolved.scenario
+    set_here = scenario.bucket or scenario.fusion_options or scenario.single_gpu_kernels
+    usual = resolved.policy_name == "size" and scenario.overlap and not set_here
+    alone = not resolved.beside and not resolved.parts
+    return usual and alone and resolved.method == _ssgd()
+
+
+def baseline_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
+    """Return the plans of the same with ssgd, DDP buckets and overlap; ``kept`` as `plans_of`'s."""
+    planned = partial(_planned_ssgd, kept=_keeping(resolved, kept))
+    return plans_among(resolved, planned, fusion.load("size").fuse, _planned)
+
+
+def _keeping(resolved: Resolved, kept: KeptJobs | None) -> KeptJobs | None:
+    """Return where jobs are kept; what is planned among others is of these others too."""
+    return None if resolved.parts or resolved.beside else kept
 
 
 def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
@@ -221,15 +234,15 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
 
     ``kept`` has the jobs of other scenarios (see ``schedule``).
     """
-    planned = partial(_planned, kept=None if resolved.parts else kept)
+    planned = partial(_planned, kept=_keeping(resolved, kept))
     return plans_among(resolved, planned, resolved.policy.fuse, _planned)
 
 
-def _ssgd(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
+def _planned_ssgd(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
     scenario = resolved.scenario
     return schedule(
         resolved.profile,
-        load_method("ssgd", {}),
+        _ssgd(),
         fuse,
         resolved.device,
         resolved.cluster,

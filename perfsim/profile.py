@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from perfsim.quantity import Kind
 
@@ -15,7 +16,7 @@ ROUNDING = 1e-5
 """Share of the iteration that rounded milliseconds may leave over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gradient:
     """One parameter's gradient: fp32, ready ``ready_s`` after the backward pass began."""
 
@@ -24,7 +25,7 @@ class Gradient:
     ready_s: float
     layer: int
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Number of values."""
         return math.prod(self.shape)
@@ -75,28 +76,28 @@ class Profile:
     path: str = ""
     positions: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def forward_s(self) -> float:
         """Forward pass [s]."""
         return sum(layer.forward_s for layer in self.layers)
 
-    @property
+    @cached_property
     def backward_s(self) -> float:
         """Backward pass [s]."""
         return sum(layer.backward_s for layer in self.layers)
 
-    @property
+    @cached_property
     def other_s(self) -> float:
         """Time of the iteration outside forward, backward and optimizer [s]."""
         rest_s = self.iteration_s - self.forward_s - self.backward_s - self.optimizer_s
         return rest_s if rest_s > ROUNDING * self.iteration_s else 0.0
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Parameters."""
         return sum(gradient.elements for gradient in self.gradients)
 
-    @property
+    @cached_property
     def size_bytes(self) -> float:
         """Bytes of all gradients in fp32."""
         return 4.0 * self.elements
@@ -106,15 +107,19 @@ class Profile:
         """Tokens a sample, for models over text."""
         return int(float(self.header["sequence"])) if "sequence" in self.header else None
 
+    @cached_property
+    def _ready_order(self) -> tuple[Gradient, ...]:
+        order = sorted(
+            range(len(self.gradients)), key=lambda index: (self.gradients[index].ready_s, -index)
+        )
+        return tuple(self.gradients[index] for index in order)
+
     def in_ready_order(self) -> list[Gradient]:
         """Return the gradients in the order in which the backward pass makes them.
 
         Gradients ready at the same moment come last-registered first, as autograd gives them.
         """
-        order = sorted(
-            range(len(self.gradients)), key=lambda index: (self.gradients[index].ready_s, -index)
-        )
-        return [self.gradients[index] for index in order]
+        return list(self._ready_order)
 
     def scaled(self, factor: float) -> Profile:
         """Return the profile with every time multiplied by ``factor``."""

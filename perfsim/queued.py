@@ -18,7 +18,6 @@ mergeComp_dl/torch/communicator/DDP_allgather.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from perfsim.kernel import Kernel, elementwise
 
@@ -36,7 +35,7 @@ def queued(kernel: Kernel) -> Kernel:
     >>> queued(Kernel("efsign_decode", 1000, 4e3)).name, queued(elementwise(10, 1)).name
     ('efsign_decode_queued', 'elementwise')
     """
-    return replace(kernel, name=QUEUED.get(kernel.name, kernel.name))
+    return kernel._replace(name=QUEUED.get(kernel.name, kernel.name))
 
 
 def in_turn(kernels: Sequence[Kernel], times: int) -> tuple[Kernel, ...]:

@@ -13,6 +13,7 @@ from perfsim.methods import method_class, method_names
 from perfsim.own_fusion import WHY_KEPT, check_fusion_options, for_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import Scenario
+from perfsim.session import standing
 from perfsim.uncertainty import NONE, Uncertainty, uncertainties
 
 __all__ = ["CAVEAT", "SCHEMA", "Ranking", "Tell", "method_of", "rank", "rank_methods"]
@@ -197,7 +198,7 @@ def rank_methods(
     RequestError
         If the scenario cannot be predicted whatever the method.
     """
-    catalog = catalog or Catalog()
+    catalog = catalog or standing()
     check_fusion_options(scenario)
     plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
     predict(plain, catalog)  # raises for all of them

@@ -13,7 +13,7 @@ from perfsim.costs import Costs
 from perfsim.device import Device
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
-from perfsim.issue import issue
+from perfsim.issue import issue, late_launches_s
 from perfsim.kept_jobs import Asked, KeptJobs
 from perfsim.method import Method
 from perfsim.plan import Plan
@@ -68,13 +68,9 @@ def schedule(
     if refusal:
         raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
     gradients = profile.in_ready_order()
-    asked = Asked()
+    asked = Asked(world, costs.all_reduce_s)
     if kept is not None:
-        world = asked.told(world)
-
-    def all_reduce_s(size_bytes: float) -> float:
-        asked.yes = True
-        return costs.all_reduce_s(size_bytes)
+        world = asked.world
 
     def fused(iteration: int) -> list[Bucket]:
         def message_bytes(gradient: Gradient) -> float:
@@ -84,7 +80,7 @@ def schedule(
             limit_bytes=limit_bytes,
             backward_s=profile.backward_s,
             message_bytes=message_bytes,
-            all_reduce_s=all_reduce_s,
+            all_reduce_s=asked.all_reduce_s,
             options=fusion_options or {},
             agreement_s=lambda tensors: method.agreement_s(tensors, world),
         )
@@ -109,15 +105,18 @@ def schedule(
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
 
     def planned(one: Round) -> Plan:
-        return issue(
-            profile,
-            method,
-            costs,
-            [jobs(iteration) for iteration in one.iterations],
-            one.count,
-            overlap=overlap,
-            slowdown=slowdown,
-        )
+        asked_jobs = [jobs(iteration) for iteration in one.iterations]
+
+        def make() -> Plan:
+            return issue(
+                profile, method, costs, asked_jobs, one.count, overlap=overlap, slowdown=slowdown
+            )
+
+        if kept is None:
+            return make()
+        launches_s = late_launches_s(profile, method, costs)
+        key = (method, one, id(profile), cluster.placement, overlap, slowdown, launches_s)
+        return kept.plan(key, profile, asked_jobs, costs, make)
 
     if conditions is None and not joins:
         return [planned(one) for one in method.rounds()]

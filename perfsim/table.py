@@ -10,6 +10,7 @@ from pathlib import Path
 from perfsim.errors import DataError
 from perfsim.limits import Limit, shown
 from perfsim.quantity import KINDS, Kind
+from perfsim.seen import read_data
 
 __all__ = ["check_word", "kind_of", "number", "read_lines", "read_table", "rows", "scatter"]
 
@@ -57,7 +58,7 @@ def read_table(
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a file; refuses what is no text."""
     try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
+        return read_data(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         told = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read: {told}", path=path) from None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perfsim.charging import charged, work_of
 from perfsim.costs import Costs
 from perfsim.course import Course, Late
 from perfsim.meetings import meeting_of
-from perfsim.plan import WORK, Charge, Plan
-from perfsim.quantity import Grade
+from perfsim.plan import WORK, Charge, Plan, Work
 from perfsim.simulate.meeting import Meeting
 from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 from perfsim.stage import Compute, Group, Send
@@ -43,18 +43,21 @@ class Tasks:
         meeting: Meeting | None = None,
         size_bytes: float = 0.0,
         group: Group = "all",
+        work: Work | None = None,
     ) -> int:
         """Add a task and return its index; one on the compute stream takes over what waits."""
         late: list[Late] = []
         if stream == COMPUTE:
-            after = sorted({*after, *(wait for wait in self.waits if isinstance(wait, int))})
-            late = [wait for wait in self.waits if isinstance(wait, Late)]
-            self.waits = []
+            if self.waits:
+                after = sorted({*after, *[wait for wait in self.waits if isinstance(wait, int)]})
+                late = [wait for wait in self.waits if isinstance(wait, Late)]
+                self.waits = []
             if self.plan.order == "priority":
                 # Messages overtake each other; kernels stay in the order in which they are issued.
                 after = sorted({*after, *self._computed[-1:]})
             self._computed.append(len(self.graph.tasks))
         self.plan.charges.append(charge)
+        self.plan.work.append(work)
         task = self.graph.add(
             name,
             stream,
@@ -70,19 +73,14 @@ class Tasks:
             size_bytes=size_bytes,
             group=group,
         )
-        self._late += [(task, wait) for wait in late]
+        for wait in late:
+            self._late.append((task, wait))
         return task
 
     def send(self, name: str, stage: Send, after: Sequence[int]) -> int:
         """Add a collective."""
-        cost = self.costs.send(stage)
-        if stage.counted:
-            self.plan.sent_bytes += cost.sent_bytes
-            self.plan.calls += 1
-            if stage.collective == "all_gather":
-                self.plan.gathered_bytes += stage.size_bytes
-        self.plan.note(cost.terms, stage.size_bytes)
-        charge = Charge("network", cost.latency_s, cost.spread, cost.grade)
+        work = work_of(stage)
+        seconds, charge = charged(work, self.plan, self.costs)
         ahead = stage.credit_bytes
         crossing = self.costs.crossing(stage) if self.costs.shared else None
         if crossing is not None:
@@ -91,7 +89,7 @@ class Tasks:
             f"{stage.collective} {name}",
             stage.stream,
             "communicate",
-            cost.seconds,
+            seconds,
             after,
             charge,
             stage.priority,
@@ -100,21 +98,15 @@ class Tasks:
             meeting_of(stage, self.costs.cluster.placement),
             stage.size_bytes,
             stage.group,
+            work,
         )
 
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:
         """Add the kernels of a stage as one task."""
-        seconds = latency_s = spread_s = known_s = 0.0
-        for kernel, count, cost in self.costs.kernels(stage.kernels):
-            self.plan.note(cost.terms, kernel.elements)
-            seconds += count * cost.seconds
-            latency_s += count * cost.latency_s
-            spread_s += count * cost.seconds * (cost.spread or 0.0)
-            known_s += count * cost.seconds * (cost.grade == "measured")
-        cause = "second_order" if stage.kind == "second_order" else "compression"
-        grade: Grade = "measured" if known_s > seconds / 2 else "modelled"
-        charge = Charge(cause, latency_s, spread_s / seconds if spread_s else None, grade)
-        return self.add(f"{stage.kind} {name}", stage.stream, stage.kind, seconds, after, charge)
+        work = work_of(stage)
+        seconds, charge = charged(work, self.plan, self.costs)
+        kind = stage.kind
+        return self.add(f"{kind} {name}", stage.stream, kind, seconds, after, charge, work=work)
 
     def close(self, done: Sequence[Mapping[str, Course]]) -> None:
         """Link what waits for jobs that were planned later, and the round to the one before."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perfsim.errors import DataError, RequestError, nearest
 from perfsim.limits import COUNT, LONGEST, Limit, shown
+from perfsim.seen import read_data
 
 __all__ = ["Table", "read_toml"]
 
@@ -138,7 +139,7 @@ def read_toml(path: Path) -> Table:
         If it cannot be read or is not TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_data(path)
     except (OSError, UnicodeDecodeError) as error:
         told = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read: {told}", path=path) from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import exp, expm1, fsum, sqrt
 from pathlib import Path
 
@@ -151,11 +150,14 @@ def uncertainties(catalog: Catalog) -> Mapping[str, Uncertainty]:
     DataError
         If the file is damaged.
     """
-    path = catalog.beside("measurements", "", FILE)
-    return {} if path is None else _read(path)
+
+    def found() -> Mapping[str, Uncertainty]:
+        path = catalog.beside("measurements", "", FILE)
+        return {} if path is None else _read(path)
+
+    return catalog.once(("uncertainties", FILE), found)
 
 
-@cache
 def _read(path: Path) -> Mapping[str, Uncertainty]:
     found = {}
     for row, cells in read_table(path, SCHEMA, COLUMNS):

@@ -69,7 +69,7 @@ def _run_changed(plan: Plan, change: Change) -> Timeline:
     if plan.graph.contended:
         # What a message takes before it needs the shared link changes as its duration does.
         tasks = [
-            replace(task, latency_s=change(task.latency_s, charge)) if task.shares else task
+            task._replace(latency_s=change(task.latency_s, charge)) if task.shares else task
             for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
         ]
         plan = replace(plan, graph=replace(plan.graph, tasks=tasks))
@@ -89,8 +89,11 @@ def faster(factor: float, *causes: str) -> Change:
     saved = 1.0 - 1.0 / factor
 
     def change(duration_s: float, charge: Charge) -> float:
-        spent_s = sum(_share(charge, duration_s, cause) for cause in causes)
-        return duration_s - spent_s * saved
+        if charge.cause == "network":
+            latency_s = charge.latency_s
+            parts = {"latency": latency_s, "bandwidth": duration_s - latency_s}
+            return duration_s - sum(parts.get(cause, 0.0) for cause in causes) * saved
+        return duration_s - duration_s * saved if charge.cause in causes else duration_s
 
     return change
 
@@ -200,11 +203,3 @@ def _moved(cause: str, sign: float, compute_spread: float | None) -> Change:
 def _spread(charge: Charge, compute_spread: float | None) -> float:
     spread = compute_spread if charge.cause == "compute" else charge.spread
     return spread or 0.0
-
-
-def _share(charge: Charge, duration: float, cause: str) -> float:
-    """Return the part of a duration that a cause accounts for [s]."""
-    if charge.cause == "network":
-        parts = {"latency": charge.latency_s, "bandwidth": duration - charge.latency_s}
-        return parts.get(cause, 0.0)
-    return duration if charge.cause == cause else 0.0

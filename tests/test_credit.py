@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 import pytest
@@ -65,7 +64,7 @@ def test_all_ranks_hand_over_in_one_order() -> None:
     import numpy as np
 
     graph = four_messages(2.0)
-    graph.tasks = [replace(task, collective=task.kind == "communicate") for task in graph.tasks]
+    graph.tasks = [task._replace(collective=task.kind == "communicate") for task in graph.tasks]
     # The second rank's early layers take 1 s longer: messages are ready at 2, the urgent one at 3,
     # when two have been handed over.
     durations = [task.duration_s for task in graph.tasks]
@@ -82,8 +81,7 @@ def test_all_ranks_hand_over_in_one_order() -> None:
 @given(graph=graphs(), data=st.data())
 def test_both_engines_agree(graph: TaskGraph, data: st.DataObject) -> None:
     graph.tasks = [
-        replace(
-            task,
+        task._replace(
             duration_s=max(float(task.duration_s), 1e-3),
             credit=None
             if task.stream == COMPUTE

@@ -88,7 +88,7 @@ def test_parts_are_the_whole_in_rows(rows: int, row: int, most: int, data: st.Da
 
 def test_servers_of_their_own_take_more_of_the_load() -> None:
     # N = 4, k = 2: D = 16 + 8 - 4 = 20; a node keeps 2/20, a machine of its own 2 x 3/20.
-    hops = replace(Hops.flat(4, 1e-5, 1e-9), servers=2)
+    hops = Hops.flat(4, 1e-5, 1e-9)._replace(servers=2)
     assert loads(hops) == pytest.approx((0.1, 0.3))
     # A node sends all but its own tenth there, and as a server its tenth to three others.
     assert pushed_bytes(1.0, hops) == pytest.approx(0.9)
@@ -97,7 +97,7 @@ def test_servers_of_their_own_take_more_of_the_load() -> None:
 
 @given(nodes=st.integers(1, 64), servers=st.integers(0, 80))
 def test_the_servers_keep_everything_once(nodes: int, servers: int) -> None:
-    hops = replace(Hops.flat(nodes, 1e-5, 1e-9), servers=servers)
+    hops = Hops.flat(nodes, 1e-5, 1e-9)._replace(servers=servers)
     on_node, apart = loads(hops)
     assert nodes * on_node + min(servers, nodes) * apart == pytest.approx(1.0)
     assert on_node >= 0 and apart >= 0

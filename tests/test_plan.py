@@ -53,12 +53,12 @@ def test_hours_and_money_by_hand() -> None:
 
 def test_energy_is_that_of_the_power_given() -> None:
     both = [*scenarios(16), *scenarios(4)]
-    made = plan(both, Target(1_281_167, 90, gpu_power_w=250.0), prices(), Catalog())
+    made = plan(both, Target(1_281_167, 90, gpu_power_w=250.0), prices(), SHIPPED)
     for one in made.choices:
         assert one.energy_kwh == pytest.approx(one.gpu_hours * 0.25)
     assert made.to_dict()["rows"][0]["energy_kwh"] == made.choices[0].energy_kwh
     assert "in one node" in made.choices[1].words and "10gbe" in made.choices[0].words
-    silent = plan(both, Target(1_281_167, 90), prices(), Catalog())
+    silent = plan(both, Target(1_281_167, 90), prices(), SHIPPED)
     assert {one.energy_kwh for one in silent.choices} == {None}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from perfsim.calibrate.hinge import fit_hinge
 from perfsim.calibrate.parameter import Unidentified
@@ -170,8 +169,7 @@ def _hops(algorithm: Algorithm, size_bytes: float, wiring: Wiring, of: str, alph
     intra_s = 0.0
     if of == "inter" and wiring.intra is not None:
         intra_s = getattr(wiring.intra, algorithm.latency).at(size_bytes)
-    return replace(
-        wiring.hops(),
+    return wiring.hops()._replace(
         alpha_intra_s=alpha_s if of == "intra" else intra_s,
         alpha_inter_s=alpha_s if of == "inter" else 0.0,
     )

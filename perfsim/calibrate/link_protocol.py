@@ -77,12 +77,12 @@ def _fit(of: str, curve: Curve, link: Link, inside: Link | None, nics: int) -> F
         rate = replace(link.rate, value=1.0 / max(beta, 1e-30))
         tree = replace(link.tree_rate, value=ratio * rate.value)
         wiring = wired(of, curve, replace(link, rate=rate, tree_rate=tree), inside, nics)
-        hops = replace(wiring.hops(), alpha_intra_s=alpha, alpha_inter_s=alpha)
+        hops = wiring.hops()._replace(alpha_intra_s=alpha, alpha_inter_s=alpha)
         times = []
         for size in sizes:
             if of == "inter":
                 inside_s = wiring.intra.ring.at(size) if wiring.intra is not None else 0.0
-                hops = replace(hops, alpha_intra_s=inside_s)
+                hops = hops._replace(alpha_intra_s=inside_s)
             times.append(min(one.formula(size, hops).seconds for one in algorithms))
         return times
 

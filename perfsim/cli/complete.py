@@ -43,7 +43,7 @@ def fusions(incomplete: str) -> list[str]:
     """Complete a fusion policy's name."""
     from perfsim import fusion
 
-    return _starting(fusion.policies(), incomplete)
+    return _starting(list(fusion.policies()), incomplete)
 
 
 def scenarios(incomplete: str) -> list[str]:

@@ -34,19 +34,20 @@ class Path:
 
     def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
         self.algorithm, self.base, self.curves = algorithm, base, curves
+        self._intra, self._inter = curves.get("intra"), curves.get("inter")
         self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
         peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
         self.peaks = list(accumulate(peaks, max))
 
     def hops(self, size_bytes: float) -> Hops:
         """Return the hops for a message of this size."""
-        base, curves = self.base, self.curves
+        base = self.base
         return Hops(
             base.ranks,
             base.nodes,
             base.gpus_per_node,
-            curves["intra"].at(size_bytes) if "intra" in curves else 0.0,
-            curves["inter"].at(size_bytes) if "inter" in curves else 0.0,
+            self._intra.at(size_bytes) if self._intra else 0.0,
+            self._inter.at(size_bytes) if self._inter else 0.0,
             base.beta_s_per_byte,
             base.tree_beta_s_per_byte,
             base.beta_intra_s_per_byte,
@@ -94,10 +95,14 @@ class Route:
         rates = self._rates_in_use(wiring)
         self.rates = [(name, of, self._wide(of, rate)) for name, of, rate in rates]
         self.latencies = self._latencies_in_use()
+        self._last = (-1.0, 0.0)
 
     def seconds(self, size_bytes: float) -> float:
         """Return the time for a message of this size [s]."""
-        return max(path.seconds(size_bytes) for path in self.paths)
+        last = self._last  # a choice among algorithms asks, then who takes it
+        if size_bytes != last[0]:
+            last = self._last = size_bytes, max([path.seconds(size_bytes) for path in self.paths])
+        return last[1]
 
     def cost(self, size_bytes: float) -> Cost:
         """Return the cost for a message of this size, with the numbers it rests on."""
@@ -164,8 +169,8 @@ class Route:
     def _latencies_in_use(self) -> list[str]:
         """Return the classes whose hops the formula crosses: a second a hop shows in its time."""
         probes = {
-            "inter": replace(self.base, alpha_inter_s=1.0),
-            "intra": replace(self.base, alpha_intra_s=1.0),
+            "inter": self.base._replace(alpha_inter_s=1.0),
+            "intra": self.base._replace(alpha_intra_s=1.0),
         }
         formula = self.algorithm.formula
         return [of for of in self.curves if formula(PROBE_BYTES, probes[of]).latency_s > 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 __all__ = ["Hops", "Parts", "floor_log2", "larger", "log2_steps"]
@@ -23,8 +22,7 @@ class Parts(NamedTuple):
         return self.latency_s + self.transfer_s
 
 
-@dataclass(frozen=True, slots=True)
-class Hops:
+class Hops(NamedTuple):
     """The hops that a collective crosses: how many of each class, and what each costs.
 
     The numbers with a unit may be floats or arrays that broadcast.

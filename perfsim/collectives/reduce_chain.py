@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perfsim.collectives.broadcast_chain import broadcast_chain
 from perfsim.collectives.hops import Hops, Parts
 
@@ -35,7 +33,7 @@ def reduce_chain(size_bytes: float, hops: Hops, chunks: float | None = None) -> 
     Chan, Heimlich, Purkayastha & van de Geijn, Collective communication: theory, practice, and
     experience, Concurrency and Computation 2007, pipelined reduce.
     """
-    paced = replace(hops, beta_s_per_byte=hops.beta_s_per_byte + hops.gamma_s_per_byte)
+    paced = hops._replace(beta_s_per_byte=hops.beta_s_per_byte + hops.gamma_s_per_byte)
     return broadcast_chain(size_bytes, paced, chunks)
 
 

@@ -63,14 +63,13 @@ def under(plan: Plan, conditions: Conditions | None, repeats: tuple[int, ...] = 
     """Return the plan under conditions; some of its iterations may stand for several in a row."""
     if all(count == 1 for count in repeats):
         return replace(plan, conditions=conditions)
-    graph = plan.graph
-    ends = [*plan.begins[1:], len(graph.tasks)]
+    tasks = list(plan.graph.tasks)
+    ends = [*plan.begins[1:], len(tasks)]
     for begin, end, count in zip(plan.begins, ends, repeats, strict=True):
         for index in range(begin, end):
-            task = graph.tasks[index]
-            graph.tasks[index] = replace(task, duration_s=task.duration_s * count)
-    graph.iterations = sum(repeats)
-    return replace(plan, conditions=conditions, repeats=repeats)
+            tasks[index] = tasks[index]._replace(duration_s=tasks[index].duration_s * count)
+    graph = replace(plan.graph, tasks=tasks, iterations=sum(repeats))
+    return replace(plan, graph=graph, conditions=conditions, repeats=repeats)
 
 
 def check_followed(plans: Sequence[Plan], method: Method) -> None:

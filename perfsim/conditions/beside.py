@@ -123,7 +123,7 @@ def _held(plan: Plan, timeline: Timeline) -> Plan:
             np.asarray(timeline.ends[row][index]) - timeline.starts[row][index] for row in rows
         ]
         seconds = float(np.mean(spent))
-        tasks[index] = replace(tasks[index], duration_s=seconds, shares=None, latency_s=0.0)
+        tasks[index] = tasks[index]._replace(duration_s=seconds, shares=None, latency_s=0.0)
     return replace(plan, graph=replace(plan.graph, tasks=tasks), crossings={}, beside=())
 
 

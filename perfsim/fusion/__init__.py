@@ -9,6 +9,7 @@ order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Protocol, cast
 
 from perfsim.errors import unknown
@@ -32,7 +33,8 @@ class Policy(Protocol):
         ...
 
 
-def policies() -> list[str]:
+@cache
+def policies() -> tuple[str, ...]:
     """Return the names of the fusion policies.
 
     Examples
@@ -42,9 +44,8 @@ def policies() -> list[str]:
     """
     import pkgutil
 
-    return sorted(
-        module.name for module in pkgutil.iter_modules(__path__) if module.name not in NOT_POLICIES
-    )
+    names = (module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name for name in names if name not in NOT_POLICIES))
 
 
 def load(name: str) -> Policy:

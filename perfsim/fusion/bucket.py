@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from perfsim.profile import Gradient
 
 __all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bucket:
     """Gradients fused into one message, ready when its last gradient is."""
 
@@ -22,7 +23,7 @@ class Bucket:
         """Return the bucket of some gradients, ready when the last of them is."""
         return cls(tuple(gradients), max(gradient.ready_s for gradient in gradients))
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Number of values."""
         return sum(gradient.elements for gradient in self.gradients)

@@ -65,10 +65,7 @@ class Library:
 
     def considered(self, collective: str) -> tuple[str, ...]:
         """Return the algorithms that stand for choice when none is named."""
-        if self.has is not None:
-            return self.names(collective)
-        names = self.names(collective)
-        return tuple(name for name in names if find_algorithm(collective, name).automatic)
+        return _considered(self.name, collective)
 
     def algorithm(self, collective: str, name: str) -> Algorithm:
         """Return an algorithm as this library runs it: the latency of its hops times the factor.
@@ -90,14 +87,22 @@ def _slowed(one: Algorithm, factor: float) -> Algorithm:
     """Return the algorithm with ``factor`` latencies a hop."""
 
     def formula(size_bytes: float, hops: Hops, /) -> Parts:
-        slow = replace(
-            hops,
+        slow = hops._replace(
             alpha_intra_s=factor * hops.alpha_intra_s,
             alpha_inter_s=factor * hops.alpha_inter_s,
         )
         return one.formula(size_bytes, slow)
 
     return replace(one, formula=formula)
+
+
+@cache
+def _considered(library_name: str, collective: str) -> tuple[str, ...]:
+    of = library(library_name)
+    names = of.names(collective)
+    if of.has is not None:
+        return names
+    return tuple(name for name in names if find_algorithm(collective, name).automatic)
 
 
 @cache

@@ -70,11 +70,16 @@ def method_name(name: str, field: str = "--method") -> str:
     """
     if _plain(name) == AUTO:
         raise RequestError(f"{field}: auto is no method; `perfsim predict` ranks all by it.")
-    plain = {_plain(known): known for known in method_names()}
+    plain = _by_plain_name(tuple(__path__))
     if _plain(name) not in plain:
         more = (AUTO,) if field == "--method" else ()
         raise unknown(field, name, (*method_names(), *more), "methods")
     return plain[_plain(name)]
+
+
+@cache
+def _by_plain_name(folders: tuple[str, ...]) -> dict[str, str]:
+    return {_plain(known): known for known in _found(folders)}
 
 
 def _plain(name: str) -> str:

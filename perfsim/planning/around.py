@@ -19,6 +19,7 @@ from perfsim.prediction import Prediction, predict
 from perfsim.ranking import Ranking
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario
+from perfsim.session import standing
 from perfsim.uncertainty import NONE, uncertainties
 
 __all__ = ["Around", "Cell", "around"]
@@ -93,7 +94,7 @@ def around(
     >>> list(near.methods), list(near.scaling["ssgd"])
     (['ssgd', 'dgc'], [1, 2, 4, 8, 16, 32, 64])
     """
-    catalog = catalog or Catalog()
+    catalog = catalog or standing()
     asked = method_name(scenario.method)
     methods, refused = _methods(scenario, asked, prediction, catalog, names or FEW)
     lines = _first(asked, methods, CURVES)

@@ -13,6 +13,7 @@ from perfsim.planning.comparison_notes import notes_of
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import Ranking, Tell, rank_methods
 from perfsim.scenario import Scenario
+from perfsim.session import standing
 
 __all__ = ["SORTS", "Comparison", "compare"]
 
@@ -66,7 +67,7 @@ def compare(
     """
     if sort not in SORTS:
         raise unknown("--sort", sort, SORTS)
-    catalog = catalog or Catalog()
+    catalog = catalog or standing()
     own = own_method(scenario)
     names = chosen_methods(methods, own)
     given = options_of_each(scenario, own, names, options or {})

@@ -18,6 +18,7 @@ from perfsim.planning.sensitivity import Improvement, improvements
 from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario
+from perfsim.session import standing
 from perfsim.simulate.timeline import Timeline
 from perfsim.whatif import steady_s
 
@@ -151,7 +152,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
     >>> round(sum(found.paths[0].by_kind().values()) / found.prediction.iteration_s, 9)
     1.0
     """
-    catalog = catalog or Catalog()
+    catalog = catalog or standing()
     prediction = predict(scenario, catalog)
     resolved = resolve(scenario, catalog)
     plans = plans_of(resolved)

@@ -58,7 +58,7 @@ def light_row(fields: Mapping[str, Any], catalog: Session) -> Row:
         scenario = make_scenario(fields)
         resolved = resolve(scenario, catalog)
         plans = plans_of(resolved, catalog.jobs)
-        iteration_s = mean_s(plans, [run(plan) for plan in plans])
+        iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
     except PerfsimError as error:
         return [*[None] * (len(COLUMNS) - 1), str(error)]
     return [*figures(resolved, plans, iteration_s, resolved.alone_s), ""]

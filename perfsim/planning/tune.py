@@ -27,6 +27,7 @@ from perfsim.planning.tuned import FLAT, Tuned
 from perfsim.prediction import Prediction, plans_of, predict
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario
+from perfsim.session import standing
 from perfsim.whatif import steady_s
 
 __all__ = ["FLAT", "SCHEMA", "Tuned", "Tuning", "tune", "with_best"]
@@ -81,7 +82,7 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
     >>> found.fastest_s <= min(seconds for _, seconds in found.curve)
     True
     """
-    resolved = resolve(scenario, catalog or Catalog())
+    resolved = resolve(scenario, catalog or standing())
     has = {knob.name: knob for knob in knobs(resolved)}
     for name in over:
         if name not in has:

@@ -50,7 +50,7 @@ def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
         if task.meeting is not None and task.meeting not in met:
             met[task.meeting] = _among(task.meeting, kinds)
     tasks = [
-        task if task.meeting is None else replace(task, meeting=met[task.meeting])
+        task if task.meeting is None else task._replace(meeting=met[task.meeting])
         for task in graph.tasks
     ]
     return replace(graph, tasks=tasks)

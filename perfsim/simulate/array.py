@@ -7,6 +7,7 @@ every scenario, draw and rank at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from perfsim.simulate.graph import TaskGraph, Value, checked_durations
@@ -29,6 +30,7 @@ def simulate(
     periods: int | None = None,
     max_periods: int = 64,
     tolerance: float = 1e-9,
+    brief: bool = False,
 ) -> Timeline:
     """Run the graph period after period until it repeats, and return when each task ran.
 
@@ -43,6 +45,8 @@ def simulate(
     periods : count exactly so many periods instead of waiting for a steady state
     max_periods : give up on a steady state after so many; the mean is then over the later half
     tolerance : relative difference of period lengths that counts as none
+    brief : leave out what only tasks that reach into the last period need, so that only the
+        length of periods can be asked
 
     Raises
     ------
@@ -75,13 +79,13 @@ def simulate(
         if cycle and periods is None:
             break
     # Tasks of later periods may begin before the last counted period closes.
-    for _ in range(max_periods):
+    for _ in range(0 if brief else max_periods):
         if run.passed(closes[-1]):
             break
         run.step()
     return Timeline(
         graph=graph,
-        starts=run.starts,
+        starts=[] if brief else run.begun(),
         ends=run.ends,
         closes=closes,
         averaged=cycle or max(1, len(closes) // 2),
@@ -95,35 +99,21 @@ class Run:
     """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` places back."""
 
     def __init__(self, graph: TaskGraph, durations: list[Value], ranks: bool) -> None:
-        waits = graph.waits()
+        self._order = order = graph.order()
         self.starts: list[list[Value]] = []
         self.ends: list[list[Value]] = []
         self.shape: tuple[int, ...] = ()
         self.ranks = False
         self._width = len(durations)
         self._closing = graph.closing
-        self._collective = [task.collective for task in graph.tasks]
-        self._meeting = [task.meeting for task in graph.tasks]
-        self._floats = all(isinstance(value, float | int) for value in durations)
+        self._floats = all(issubclass(one, (float, int)) for one in set(map(type, durations)))
         if not self._floats:
             self.ranks = ranks
             durations = self._as_arrays(durations)
         # Periods before the first are zeros, so that a void dependency never delays anything.
         self.periods = 0
-        self._depth = graph.depth
-        self._ends: list[Any] = [0.0] * (self._width * graph.depth)
-        self._steps: list[tuple[Any, int, list[int]]] = []
-        for index, (pairs, duration) in enumerate(zip(waits, durations, strict=True)):
-            first, *others = [other - index - back * self._width for other, back in pairs]
-            self._steps.append((duration, first, others))
-        # The last task of every stream with work to do: when they have ended, a period is over.
-        working = {
-            task.stream
-            for task, duration in zip(graph.tasks, durations, strict=True)
-            if (duration if isinstance(duration, float | int) else duration.any())
-        }
-        final = {task.stream: index for index, task in enumerate(graph.tasks)}
-        self._final = [final[name] for name in working]
+        self._ends: list[Any] = [0.0] * (self._width * order.depth)
+        self._durations = durations
 
     def _as_arrays(self, durations: list[Value]) -> list[Value]:
         import numpy as np
@@ -138,47 +128,66 @@ class Run:
         return [
             _together(value, meeting) if collective and isinstance(value, np.ndarray) else value
             for value, collective, meeting in zip(
-                arrays, self._collective, self._meeting, strict=True
+                arrays, self._order.collective, self._order.meeting, strict=True
             )
         ]
 
     def step(self, durations: Sequence[Value] | None = None) -> Value:
         """Run one more period and return when it closed; with other durations in it if given."""
-        alike = self._floats and durations is None
-        starts = self._step_floats() if alike else self._step_arrays(durations)
+        if self._floats and durations is None:
+            self._step_floats()
+        else:
+            self.starts.append(self._step_arrays(durations))
         self.periods += 1
         row = self._ends[-self._width :]
-        self.starts.append(starts)
         self.ends.append(row)
         close: Value = row[self._closing]
         return close.max(axis=-1) if self.ranks and not isinstance(close, float) else close
 
-    def _step_floats(self) -> list[Value]:
+    def _step_floats(self) -> None:
         ends = self._ends
-        starts: list[Value] = []
-        for duration, first, others in self._steps:
+        ended = ends.append
+        for duration, (first, others) in zip(self._durations, self._order.reaches, strict=True):
             start = ends[first]
             for other in others:
                 end = ends[other]
-                start = end if end > start else start
-            starts.append(start)
-            ends.append(start + duration)
-        return starts
+                start = max(start, end)
+            ended(start + duration)
+
+    def begun(self) -> list[list[Value]]:
+        """Return when tasks started, period by period: floats are only looked for when asked."""
+        if self.starts:
+            return self.starts
+        ends, reaches, width = self._ends, self._order.reaches, self._width
+        first = len(ends) - self.periods * width
+        return [
+            [
+                max([ends[at + own], *[ends[at + other] for other in others]])
+                if others
+                else ends[at + own]
+                for at, (own, others) in enumerate(reaches, first + period * width)
+            ]
+            for period in range(self.periods)
+        ]
 
     def forget(self) -> None:
         """Keep no more of what has been than later periods need."""
         self.starts.clear()
         self.ends.clear()
-        del self._ends[: -self._width * self._depth]
+        del self._ends[: -self._width * self._order.depth]
 
     def _step_arrays(self, durations: Sequence[Value] | None) -> list[Value]:
         import numpy as np
 
         ends = self._ends
         starts: list[Value] = []
-        spent = durations or [duration for duration, _, _ in self._steps]
-        for (_, first, others), duration, together, meeting in zip(
-            self._steps, spent, self._collective, self._meeting, strict=True
+        order = self._order
+        for (first, others), duration, together, meeting in zip(
+            order.reaches,
+            durations or self._durations,
+            order.collective,
+            order.meeting,
+            strict=True,
         ):
             start = ends[first]
             for other in others:
@@ -189,10 +198,17 @@ class Run:
             ends.append(start + duration)
         return starts
 
+    @cached_property
+    def _last_working(self) -> list[int]:
+        return self._order.working(
+            [value if isinstance(value, (float, int)) else value.any() for value in self._durations]
+        )
+
     def passed(self, moment: Value) -> bool:
         """Return whether no task of a later period can start before ``moment``."""
+        # The last task of every stream with work to do: when they have ended, a period is over.
         row = self.ends[-1]
-        for index in self._final:
+        for index in self._last_working:
             end = row[index]
             if self.ranks and not isinstance(end, float):
                 end = end.min(axis=-1)

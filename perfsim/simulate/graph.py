@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perfsim.simulate.meeting import Meeting
+from perfsim.simulate.order import Order
 from perfsim.simulate.task import COMPUTE, TASK_KINDS, Credit, Shared, Task, TaskKind, Value
 
 __all__ = [
@@ -49,9 +50,8 @@ class TaskGraph:
     iterations: int = 1
     last: int | None = None
     tasks: list[Task] = field(default_factory=list)
-    _waits: tuple[tuple[tuple[int, int], ...], ...] = field(
-        default=(), init=False, repr=False, compare=False
-    )
+    _order: Order | None = field(default=None, init=False, repr=False, compare=False)
+    _ordered: list[Task] | None = field(default=None, init=False, repr=False, compare=False)
 
     def add(
         self,
@@ -81,7 +81,7 @@ class TaskGraph:
             the period does not point to an earlier task, or one points to a later period.
         """
         index = len(self.tasks)
-        pairs = tuple((one, 0) if isinstance(one, int) else one for one in after)
+        pairs = tuple([(one, 0) if isinstance(one, int) else one for one in after])
         if kind not in TASK_KINDS:
             raise ValueError(f"task {name!r}: kind {kind!r} is not one of {', '.join(TASK_KINDS)}")
         if not _holds(duration_s):
@@ -113,6 +113,12 @@ class TaskGraph:
         )
         return index
 
+    def with_tasks(self, tasks: list[Task]) -> TaskGraph:
+        """Return the graph with tasks that take another time and wait for the same ones."""
+        made = TaskGraph(self.iterations, self.last, tasks)
+        made._order, made._ordered = self.order(), tasks
+        return made
+
     def link(self, index: int, other: int, back: int) -> None:
         """Let a task wait for another one, ``back`` periods ago, after both were added.
 
@@ -125,8 +131,8 @@ class TaskGraph:
         if back < 0 or not 0 <= other < len(self.tasks) or (back == 0 and other >= index):
             raise ValueError(f"task {task.name!r} cannot wait for {(other, back)}")
         if (other, back) not in task.after:
-            self.tasks[index] = replace(task, after=(*task.after, (other, back)))
-            self._waits = ()
+            self.tasks[index] = task._replace(after=(*task.after, (other, back)))
+            self._order = None
 
     @property
     def closing(self) -> int:
@@ -136,7 +142,7 @@ class TaskGraph:
     @property
     def depth(self) -> int:
         """Largest number of periods that a dependency points back (at least 1: stream order)."""
-        return max((back for task in self.tasks for _, back in task.after), default=1) or 1
+        return self.order().depth
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -146,12 +152,7 @@ class TaskGraph:
     @property
     def contended(self) -> bool:
         """Whether tasks of several streams share a link, so that they slow each other down."""
-        streams: dict[str, str] = {}
-        return any(
-            streams.setdefault(task.shares.name, task.stream) != task.stream
-            for task in self.tasks
-            if task.shares
-        )
+        return self.order().contended
 
     def check(self) -> None:
         """Check what can only be seen once all tasks are there.
@@ -185,46 +186,41 @@ class TaskGraph:
                         f" there are {count}"
                     )
 
+    def order(self) -> Order:
+        """Return the order of the tasks, checked and worked out once for all runs.
+
+        Tasks that were replaced since may take another time, but wait for the same ones.
+        """
+        known = self._order if self._ordered is self.tasks else None
+        if known is None or len(known.tasks) != len(self.tasks):
+            self.check()
+            known = self._order = Order(tuple(self.tasks))
+            self._ordered = self.tasks
+        return known
+
     def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return, task by task, all that it waits for: its dependencies and its stream.
 
         The first pair is the task before it on its stream (for the first one: the stream's last
         task, one period back). Dependencies that stream order implies are left out.
         """
-        if len(self._waits) == len(self.tasks) > 0:
-            return self._waits
-        self.check()
-        final = {task.stream: index for index, task in enumerate(self.tasks)}
-        before: dict[str, tuple[int, int]] = {name: (one, 1) for name, one in final.items()}
-        found = []
-        for index, task in enumerate(self.tasks):
-            pairs = [before[task.stream]]
-            for pair in task.after:
-                # Whatever stands earlier on the same stream has ended when the stream is free.
-                if self.tasks[pair[0]].stream != task.stream and pair not in pairs:
-                    pairs.append(pair)
-            before[task.stream] = (index, 0)
-            found.append(tuple(pairs))
-        self._waits = tuple(found)
-        return self._waits
+        return self.order().waits
 
     def ancestors(self) -> frozenset[int]:
         """Return the tasks that can delay the end of a period, in this period or a later one."""
-        waits = self.waits()
-        seen = {self.closing}
-        todo = [self.closing]
-        while todo:
-            for other, _ in waits[todo.pop()]:
-                if other not in seen:
-                    seen.add(other)
-                    todo.append(other)
-        return frozenset(seen)
+        return self.order().ancestors(self.closing)
 
 
 def _holds(duration_s: Value) -> bool:
-    if isinstance(duration_s, float | int):
+    if isinstance(duration_s, (float, int)):  # a union takes three times as long to look at
         return 0.0 <= duration_s < math.inf
     return bool(((duration_s >= 0.0) & (duration_s < math.inf)).all())
+
+
+def _all_hold(durations: Sequence[Value]) -> bool:
+    if {float, int}.issuperset(map(type, durations)):
+        return all(map(math.isfinite, durations)) and bool(min(durations) >= 0.0)
+    return all(map(_holds, durations))
 
 
 def checked_durations(graph: TaskGraph, durations: Sequence[Value] | None) -> list[Value]:
@@ -239,9 +235,10 @@ def checked_durations(graph: TaskGraph, durations: Sequence[Value] | None) -> li
         return [task.duration_s for task in graph.tasks]
     if len(durations) != len(graph.tasks):
         raise ValueError(f"{len(durations)} durations for {len(graph.tasks)} tasks")
-    for task, duration_s in zip(graph.tasks, durations, strict=True):
-        if not _holds(duration_s):
-            raise ValueError(
-                f"task {task.name!r}: duration {duration_s!r} is negative or not finite"
-            )
+    if not _all_hold(durations):
+        wrong = next(at for at, duration_s in enumerate(durations) if not _holds(duration_s))
+        raise ValueError(
+            f"task {graph.tasks[wrong].name!r}: duration {durations[wrong]!r} is negative or not"
+            " finite"
+        )
     return list(durations)

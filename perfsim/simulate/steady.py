@@ -84,17 +84,24 @@ def _keeps_up(
     ranks: bool,
 ) -> bool:
     count = len(rows)
-    ancestors: frozenset[int] | None = None
     for period in range(count - 1, count - 1 - graph.depth, -1):
         if period < cycle:
             return False
         moved = closes[period] - closes[period - cycle]
         limit = moved * (1.0 + tolerance) + _rounding(closes[period])
-        for index, (end, before) in enumerate(zip(rows[period], rows[period - cycle], strict=True)):
-            if _anywhere(_last_rank(end - before, ranks) - limit):
-                ancestors = graph.ancestors() if ancestors is None else ancestors
-                if index in ancestors:
-                    return False
+        pairs = zip(rows[period], rows[period - cycle], strict=True)
+        if {float}.issuperset(map(type, (limit, *rows[period]))):
+            behind = [
+                index for index, (end, before) in enumerate(pairs) if end - before - limit > 0.0
+            ]
+        else:
+            behind = [
+                index
+                for index, (end, before) in enumerate(pairs)
+                if _anywhere(_last_rank(end - before, ranks) - limit)
+            ]
+        if behind and not graph.ancestors().isdisjoint(behind):
+            return False
     return True
 
 

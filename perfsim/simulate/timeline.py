@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from perfsim.simulate.attribution import attribute, communication_s
@@ -137,7 +138,7 @@ class Timeline:
             If the timeline has scenario or draw axes: ``select`` an element first.
         """
         window_s = float(self._floats().period_s) * self.averaged
-        parts = attribute(self._kinds(), window_s)
+        parts = attribute(self._kinds, window_s)
         total = self.averaged * self.graph.iterations
         return {key: seconds / total for key, seconds in parts.items()}
 
@@ -146,15 +147,14 @@ class Timeline:
 
         ``busy_s``: any communicate task runs; ``hidden_s``: the compute stream works meanwhile.
         """
-        busy_s, hidden_s = communication_s(self._kinds())
+        busy_s, hidden_s = communication_s(self._kinds)
         total = self.averaged * self.graph.iterations
         return {"busy_s": busy_s / total, "hidden_s": hidden_s / total}
 
-    def _kinds(self) -> Iterator[tuple[bool, str, float, float]]:
-        tasks = self.graph.tasks
-        for index, start, end in self.intervals():
-            task = tasks[index]
-            yield task.stream == COMPUTE, task.kind, start, end
+    @cached_property
+    def _kinds(self) -> list[tuple[bool, str, float, float]]:
+        told = [(task.stream == COMPUTE, task.kind) for task in self.graph.tasks]
+        return [(*told[index], start, end) for index, start, end in self.intervals()]
 
     def _floats(self) -> Timeline:
         if self.shape:
