@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conditions import CATALOG, PLAIN, ask
+from conditions import PLAIN, ask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simpy import Environment, Event
 from strategies import graphs
 from typer.testing import CliRunner
+from what_ships import SHIPPED
 
 from perfsim import prediction
 from perfsim.cli.main import application
@@ -159,7 +160,7 @@ def write(folder: Path, name: str = "other", **fields: Any) -> str:
 
 
 def plans(**fields: Any) -> list[Plan]:
-    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), CATALOG))
+    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ def test_a_job_that_always_sends_takes_what_background_traffic_of_half_takes() -
         {"intra_net": "5Gbit/s,5us"},
         {"net": "10gbe", "intra_net": None, "gpus": 32},
     ):
-        shared = resolve(make_scenario({**PLAIN, **fields, "beside": "what_if_dgc_1gbe"}), CATALOG)
+        shared = resolve(make_scenario({**PLAIN, **fields, "beside": "what_if_dgc_1gbe"}), SHIPPED)
         [alone] = prediction.plans_of(shared)
         [half] = plans(**fields, background="50%")
         for index, use in alone.crossings.items():
@@ -259,7 +260,7 @@ def test_the_plans_that_small_questions_are_asked_of_stand_for_the_run(tmp_path:
 def test_explain_says_why_beside_others(tmp_path: Path) -> None:
     other = write(tmp_path, model="resnet20-cifar")
     asked = {**PLAIN, "model": "resnet20-cifar", "beside": other}
-    found = explain(make_scenario(asked), CATALOG)
+    found = explain(make_scenario(asked), SHIPPED)
     assert found.improvements[0].saved > 0
     assert "other jobs" in found.bandwidth.why_not and "other jobs" in found.gpus.why_not
     assert found.to_dict()["critical_path"][0]["steps"]

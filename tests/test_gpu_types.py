@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conditions import CATALOG, PLAIN, ask
+from conditions import PLAIN, ask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 from typer.testing import CliRunner
+from what_ships import SHIPPED
 
 from perfsim import prediction
 from perfsim.cli.main import application
@@ -49,7 +50,7 @@ def small(**fields: Any) -> dict[str, Any]:
 
 
 def plans(**fields: Any) -> list[Plan]:
-    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), CATALOG))
+    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -84,7 +85,7 @@ def test_scaling_efficiency_is_over_what_all_gpus_train_alone() -> None:
     together = 4 * rates["v100"] + 4 * rates["p100"]
     assert found.scaling_efficiency == pytest.approx(found.samples_per_s / together, rel=1e-9)
     assert found.samples_per_s == pytest.approx(8 * found.scenario["batch"] / found.iteration_s)
-    parts = resolve(make_scenario({**PLAIN, "gpu": BOTH}), CATALOG).parts
+    parts = resolve(make_scenario({**PLAIN, "gpu": BOTH}), SHIPPED).parts
     assert 8 * found.scenario["batch"] / alone_s(parts) == pytest.approx(together)
 
 
@@ -112,7 +113,7 @@ def test_two_rows_are_what_all_ranks_are(graph: TaskGraph, slower: float, places
     kinds = [0] * 2 * places + [1] * places
     meetings = [None, Groups((places,) * 3), Groups((places,) * 3, "across")]
     tasks = [
-        replace(task, meeting=meetings[index % 3]) if task.collective else task
+        task._replace(meeting=meetings[index % 3]) if task.collective else task
         for index, task in enumerate(graph.tasks)
     ]
     graph = replace(graph, tasks=tasks)
@@ -223,7 +224,7 @@ def test_a_sweep_takes_mixed_clusters_as_values() -> None:
 
 
 def test_explain_says_what_pays_and_where_it_does_not_look() -> None:
-    found = explain(make_scenario(small(gpu=BOTH)), CATALOG)
+    found = explain(make_scenario(small(gpu=BOTH)), SHIPPED)
     assert found.improvements[0].saved > 0
     assert "several types" in found.gpus.why_not
     assert not found.bandwidth.why_not
