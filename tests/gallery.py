@@ -67,6 +67,8 @@ SECTIONS = {
         "what_if_others_share_the_network",
         "what_if_oversubscribed_leaf_spine",
         "what_if_uneven_nodes",
+        "what_if_two_gpu_types",
+        "what_if_two_jobs_10gbe",
     ),
     "How far to trust it?": ("how_wrong_is_it",),
 }

@@ -375,6 +375,33 @@ def what_if_uneven_nodes(asked: Any) -> str:
     )
 
 
+def what_if_two_gpu_types(asked: Any) -> str:
+    """Return what the slower GPUs add, and what they are held up by."""
+    of = {row["gpu"]: row for row in asked.found}
+    fast, both, slow = of["v100:16"], of["v100:16+p100:16"], of["p100:32"]
+    more = float(both["samples_per_s"]) / float(fast["samples_per_s"])
+    all_fast = float(of["v100:32"]["samples_per_s"]) / float(fast["samples_per_s"])
+    assert abs(seconds(both) / seconds(slow) - 1) < 0.01
+    return (
+        f"Both together: {more:.2f} times the samples a second of the 16 V100 (32 V100 would give"
+        f" {all_fast:.2f}). The P100 set the pace: an iteration takes as long as on 32 of them,"
+        f" {format_seconds(seconds(both))}."
+    )
+
+
+def what_if_two_jobs_10gbe(asked: Any) -> str:
+    """Return how much longer each takes."""
+    met = asked.found["beside"]
+    [other] = met["jobs"]
+    assert met["slowdown"] < 2 and other["slowdown"] < 2
+    return (
+        f"ResNet-50 takes {met['slowdown']:.2f} times as long ({format_seconds(met['iteration_s'])}"
+        f" instead of {format_seconds(met['alone_s'])}), BERT-Base {other['slowdown']:.2f} times"
+        f" ({format_seconds(other['iteration_s'])} instead of {format_seconds(other['alone_s'])}):"
+        " less than twice, since either computes while the other sends."
+    )
+
+
 def how_wrong_is_it(asked: Any) -> str:
     """Return the errors in words."""
     every, pairs = asked.found["all"], asked.found["ranking"]

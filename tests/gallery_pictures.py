@@ -119,6 +119,20 @@ def predicted(asked: Any) -> str:
     return "\n".join(lines[start:end])
 
 
+def what_if_two_jobs_10gbe(asked: Any) -> str:
+    """Return each job alone and beside the other."""
+    met = asked.found["beside"]
+    jobs = [("ResNet-50", met), ("BERT-Base", met["jobs"][0])]
+    groups = [
+        [
+            Row((name, format_seconds(job["alone_s"]), "alone"), [("#", job["alone_s"])]),
+            Row(("", format_seconds(job["iteration_s"]), "beside"), [("#", job["iteration_s"])]),
+        ]
+        for name, job in jobs
+    ]
+    return chart(["job", "iteration", ""], groups)
+
+
 def explained(asked: Any) -> str:
     """Return the iteration as it is and with each cause twice as good."""
     found = asked.found
