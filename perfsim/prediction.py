@@ -8,11 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
-from perfsim.among import plans_among
 from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
-from perfsim.conditions.beside import Meeting, held, meeting, together
-from perfsim.conditions.beside_words import meeting_block, meeting_notes
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.fusion.bucket import FusionPolicy
@@ -31,6 +28,8 @@ from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 
 if TYPE_CHECKING:
     import pandas
+
+    from perfsim.conditions.beside import Meeting
 
 __all__ = ["SCHEMA", "Prediction", "baseline_of", "plans_of", "predict"]
 
@@ -94,6 +93,8 @@ class Prediction:
             "notes": self.notes,
         }
         if self.meeting is not None:
+            from perfsim.conditions.beside_words import meeting_block
+
             result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
             result["provenance"] = [_row(term) for term in self.terms]
@@ -128,13 +129,9 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     catalog = catalog or Catalog()
     resolved = resolve(scenario, catalog)
     plans = plans_of(resolved)
-    runs = [together(plan) if plan.beside else [run(plan)] for plan in plans]
-    timelines = [one[0] for one in runs]
+    timelines, still, met = _run(plans)
     iteration_s = mean_s(plans, timelines)
-    still, still_s = plans, iteration_s
-    if resolved.beside:
-        still = held(plans, timelines)
-        still_s = steady_s(still)
+    still_s = iteration_s if met is None else steady_s(still)
     draws = [shown(timeline) for timeline in timelines]
 
     def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
@@ -151,8 +148,11 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     communication = parts(Timeline.communication)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
-    met = meeting(plans, runs) if resolved.beside else None
     notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
+    if met is not None:
+        from perfsim.conditions.beside_words import meeting_notes
+
+        notes += meeting_notes(resolved, plans, met)
     return Prediction(
         scenario=resolved.fields(),
         iteration_s=iteration_s,
@@ -169,13 +169,24 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         memory_bytes=memory_bytes,
         bottleneck=held_back,
         worth=worth,
-        notes=[*notes, *meeting_notes(resolved, plans, met)] if met else notes,
+        notes=notes,
         terms=[*_compute_terms(resolved), *(term for _, _, term in terms.values())],
         timelines=[few[0] for few in draws],
         moves=moved,
         counts=[plan.count for plan in plans],
         meeting=met,
     )
+
+
+def _run(plans: list[Plan]) -> tuple[list[Timeline], list[Plan], Meeting | None]:
+    """Return the runs of plans, the plans that small questions are asked of, and how jobs meet."""
+    if not plans[0].beside:
+        return [run(plan) for plan in plans], plans, None
+    from perfsim.conditions.beside import held, meeting, together
+
+    runs = [together(plan) for plan in plans]
+    timelines = [one[0] for one in runs]
+    return timelines, held(plans, timelines), meeting(plans, runs)
 
 
 def _interval(
@@ -213,7 +224,7 @@ def _terms(plans: Sequence[Plan]) -> dict[str, tuple[bool, float, Term]]:
 
 def baseline_of(resolved: Resolved) -> list[Plan]:
     """Return the plans of the same with ssgd, DDP buckets and overlap."""
-    return plans_among(resolved, _ssgd, fusion.load("size").fuse, _planned)
+    return _among(resolved, _ssgd, fusion.load("size").fuse)
 
 
 def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
@@ -222,7 +233,18 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
     ``kept`` has the jobs of other scenarios (see ``schedule``).
     """
     planned = partial(_planned, kept=None if resolved.parts else kept)
-    return plans_among(resolved, planned, resolved.policy.fuse, _planned)
+    return _among(resolved, planned, resolved.policy.fuse)
+
+
+def _among(
+    resolved: Resolved, planned: Callable[..., list[Plan]], fuse: FusionPolicy
+) -> list[Plan]:
+    """Return plans, among those of other jobs or other types of GPU if there are any."""
+    if not resolved.beside and not resolved.parts:
+        return planned(resolved, fuse)
+    from perfsim.among import plans_among
+
+    return plans_among(resolved, planned, fuse, _planned)
 
 
 def _ssgd(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
