@@ -23,7 +23,7 @@ Planned = Callable[..., list[Plan]]
 def plans_among(
     resolved: Resolved, planned: Planned, fuse: FusionPolicy, others: Planned
 ) -> list[Plan]:
-    """Return plans beside those of other jobs and with those of other types of GPU, if any.
+    """Return plans beside those of other jobs, or with those of other types of GPU.
 
     Parameters
     ----------
@@ -33,8 +33,6 @@ def plans_among(
     """
     if resolved.parts:
         return _mixed(resolved, planned, fuse)
-    if not resolved.beside:
-        return planned(resolved, fuse)
     beside = tuple(
         most_frequent(others(one, one.policy.fuse, shared=True, joins="--beside"))
         for one in resolved.beside

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
-from perfsim.among import plans_among
 from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
-from perfsim.conditions.beside import Meeting, held, meeting, together
-from perfsim.conditions.beside_words import meeting_block, meeting_notes
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.fusion.bucket import FusionPolicy
@@ -32,6 +29,8 @@ from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 
 if TYPE_CHECKING:
     import pandas
+
+    from perfsim.conditions.beside import Meeting
 
 __all__ = ["SCHEMA", "Prediction", "baseline_of", "plans_of", "predict"]
 
@@ -95,6 +94,8 @@ class Prediction:
             "notes": self.notes,
         }
         if self.meeting is not None:
+            from perfsim.conditions.beside_words import meeting_block
+
             result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
             result["provenance"] = [_row(term) for term in self.terms]
@@ -129,13 +130,9 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     catalog = catalog or standing()
     resolved = resolve(scenario, catalog)
     plans = plans_of(resolved, catalog.jobs)
-    runs = [together(plan) if plan.beside else [run(plan)] for plan in plans]
-    timelines = [one[0] for one in runs]
+    timelines, still, met = _run(plans)
     iteration_s = mean_s(plans, timelines)
-    still, still_s = plans, iteration_s
-    if resolved.beside:
-        still = held(plans, timelines)
-        still_s = steady_s(still)
+    still_s = iteration_s if met is None else steady_s(still)
     draws = [shown(timeline) for timeline in timelines]
 
     def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
@@ -153,8 +150,11 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     communication = parts(Timeline.communication)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
-    met = meeting(plans, runs) if resolved.beside else None
     notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
+    if met is not None:
+        from perfsim.conditions.beside_words import meeting_notes
+
+        notes += meeting_notes(resolved, plans, met)
     return Prediction(
         scenario=resolved.fields(),
         iteration_s=iteration_s,
@@ -171,13 +171,24 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         memory_bytes=memory_bytes,
         bottleneck=held_back,
         worth=worth,
-        notes=[*notes, *meeting_notes(resolved, plans, met)] if met else notes,
+        notes=notes,
         terms=[*_compute_terms(resolved), *terms],
         timelines=[few[0] for few in draws],
         moves=moved,
         counts=[plan.count for plan in plans],
         meeting=met,
     )
+
+
+def _run(plans: list[Plan]) -> tuple[list[Timeline], list[Plan], Meeting | None]:
+    """Return the runs of plans, the plans that small questions are asked of, and how jobs meet."""
+    if not plans[0].beside:
+        return [run(plan) for plan in plans], plans, None
+    from perfsim.conditions.beside import held, meeting, together
+
+    runs = [together(plan) for plan in plans]
+    timelines = [one[0] for one in runs]
+    return timelines, held(plans, timelines), meeting(plans, runs)
 
 
 def _interval(
@@ -220,13 +231,7 @@ def _is_baseline(resolved: Resolved) -> bool:
 
 def baseline_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
     """Return the plans of the same with ssgd, DDP buckets and overlap; ``kept`` as `plans_of`'s."""
-    planned = partial(_planned_ssgd, kept=_keeping(resolved, kept))
-    return plans_among(resolved, planned, fusion.load("size").fuse, _planned)
-
-
-def _keeping(resolved: Resolved, kept: KeptJobs | None) -> KeptJobs | None:
-    """Return where jobs are kept; what is planned among others is of these others too."""
-    return None if resolved.parts or resolved.beside else kept
+    return _among(resolved, _planned_ssgd, fusion.load("size").fuse, kept)
 
 
 def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
@@ -234,8 +239,24 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
 
     ``kept`` has the jobs of other scenarios (see ``schedule``).
     """
-    planned = partial(_planned, kept=_keeping(resolved, kept))
-    return plans_among(resolved, planned, resolved.policy.fuse, _planned)
+    return _among(resolved, _planned, resolved.policy.fuse, kept)
+
+
+def _among(
+    resolved: Resolved,
+    planned: Callable[..., list[Plan]],
+    fuse: FusionPolicy,
+    kept: KeptJobs | None,
+) -> list[Plan]:
+    """Return plans, among those of other jobs or other types of GPU if there are any.
+
+    What is planned among others is of these others too, and kept nowhere.
+    """
+    if not resolved.beside and not resolved.parts:
+        return planned(resolved, fuse, kept=kept)
+    from perfsim.among import plans_among
+
+    return plans_among(resolved, planned, fuse, _planned)
 
 
 def _planned_ssgd(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:

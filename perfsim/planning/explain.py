@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from perfsim.catalog import Catalog
-from perfsim.conditions.beside import held
 from perfsim.methods import method_class
 from perfsim.plan import Plan, run
 from perfsim.planning import breakeven
@@ -159,6 +158,8 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
     timelines = [run(plan) for plan in plans]
     still, scale = plans, 1.0
     if resolved.beside:
+        from perfsim.conditions.beside import held
+
         still = held(plans, timelines)
         scale = prediction.iteration_s / steady_s(still)
     along_bandwidth = breakeven.bandwidth(resolved)

@@ -9,7 +9,6 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.beside_words import meeting_lines
 from perfsim.conditions.words import named
 from perfsim.gpu_names import gpu_words
 from perfsim.units import format_bytes, format_seconds
@@ -49,6 +48,8 @@ def print_prediction(prediction: Prediction) -> None:
     """Print the first screen: answer, breakdown, what holds it back, sources and caveats."""
     lines = [*question(prediction), "", *_answer(prediction)]
     if prediction.meeting is not None:
+        from perfsim.conditions.beside_words import meeting_lines
+
         lines += meeting_lines(prediction.scenario, prediction.meeting)
     print_lines([*lines, ""])
     for line in _breakdown(prediction):
