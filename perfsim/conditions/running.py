@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING
 
+from perfsim.conditions.conditions import Conditions
 from perfsim.plan import Charge, Plan
 from perfsim.simulate.draws import UNCHANGED, meets_all, simulate_draws
 from perfsim.simulate.task import Task
@@ -27,6 +30,9 @@ OTHER_RANK = "rank "
 MOST_DRAWS = 128
 MOST_VALUES = 2**14
 """Draws x ranks: 128 KiB an array."""
+
+MOST_KEPT = 2**21
+"""Factors that are kept for the next run: 16 MiB."""
 
 COUNTED = 256
 """Periods counted, over all draws, where all ranks wait for each other in each of them; each draw
@@ -60,18 +66,43 @@ def slowed(plan: Plan, durations: Sequence[float] | None = None) -> list[float]:
 
 def drawn(plan: Plan, durations: Sequence[float] | None = None, *, brief: bool = False) -> Timeline:
     """Return the timeline of a plan whose ranks vary by chance, with an axis of draws."""
-    import numpy as np
-
     conditions = plan.conditions
     assert conditions is not None
     draws, warm_up, counted = sample(plan)
+    repeats = plan.repeats or (1,) * len(plan.begins)
+    periods = warm_up + counted + plan.graph.depth + 1
+    few = periods * len(repeats) * draws * conditions.ranks <= MOST_KEPT
+    factors = (
+        iter(_kept_factors(conditions, draws, repeats, periods))
+        if few
+        else _factors(conditions, draws, repeats)
+    )
+    which = [
+        bisect_right(plan.begins, index) - 1 if _own(task, charge) else UNCHANGED
+        for index, (task, charge) in enumerate(zip(plan.graph.tasks, plan.charges, strict=True))
+    ]
+    return simulate_draws(
+        plan.graph,
+        _seconds(plan, durations),
+        which,
+        lambda period: next(factors),
+        warm_up=warm_up,
+        counted=counted,
+        brief=brief,
+    )
+
+
+def _factors(
+    conditions: Conditions, draws: int, repeats: tuple[int, ...]
+) -> Iterator[list[NDArray[np.float64]]]:
+    """Yield, period by period, how many times longer each iteration's computation takes."""
+    import numpy as np
+
     slower = conditions.factors()
     chance = np.random.default_rng(conditions.seed)
-    repeats = plan.repeats or (1,) * len(plan.begins)
-
-    def factors(period: int) -> list[NDArray[np.float64]]:
+    while True:
         # The mean of so many independent iterations varies by the square root less.
-        return [
+        yield [
             slower
             * np.maximum(
                 0.0,
@@ -83,19 +114,13 @@ def drawn(plan: Plan, durations: Sequence[float] | None = None, *, brief: bool =
             for count in repeats
         ]
 
-    which = [
-        bisect_right(plan.begins, index) - 1 if _own(task, charge) else UNCHANGED
-        for index, (task, charge) in enumerate(zip(plan.graph.tasks, plan.charges, strict=True))
-    ]
-    return simulate_draws(
-        plan.graph,
-        _seconds(plan, durations),
-        which,
-        factors,
-        warm_up=warm_up,
-        counted=counted,
-        brief=brief,
-    )
+
+@lru_cache(maxsize=1)
+def _kept_factors(
+    conditions: Conditions, draws: int, repeats: tuple[int, ...], periods: int
+) -> list[list[NDArray[np.float64]]]:
+    """Return them as they are for every run of a prediction: its what-ifs meet the same chance."""
+    return list(islice(_factors(conditions, draws, repeats), periods))
 
 
 def sample(plan: Plan) -> tuple[int, int, int]:

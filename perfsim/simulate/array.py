@@ -189,11 +189,14 @@ class Run:
             order.meeting,
             strict=True,
         ):
-            start = ends[first]
-            for other in others:
-                start = np.maximum(start, ends[other])
-            if together and self.ranks and isinstance(start, np.ndarray):
-                start = _met(start, meeting, self.periods)
+            if together and self.ranks and meeting is None:
+                start = _all_there([ends[first], *[ends[other] for other in others]])
+            else:
+                start = ends[first]
+                for other in others:
+                    start = np.maximum(start, ends[other])
+                if together and self.ranks and meeting and isinstance(start, np.ndarray):
+                    start = _met(start, meeting, self.periods)
             starts.append(start)
             ends.append(start + duration)
         return starts
@@ -225,10 +228,26 @@ def _together(seconds: NDArray[np.float64], meeting: Meeting | None) -> NDArray[
     return meeting.together(seconds) if seconds.shape[-1] > 1 else seconds
 
 
-def _met(start: NDArray[np.float64], meeting: Meeting | None, period: int) -> NDArray[np.float64]:
+def _all_there(moments: Sequence[Value]) -> Value:
+    """Return when the last of all ranks is there: each moment's last one, then the last of these.
+
+    It is that of the moments' maximum, rank by rank, for less work.
+    """
+    import numpy as np
+
+    last, *others = [
+        one.max(axis=-1, keepdims=True)
+        if isinstance(one, np.ndarray) and one.shape[-1] > 1
+        else one
+        for one in moments
+    ]
+    for other in others:
+        last = np.maximum(last, other)
+    return last
+
+
+def _met(start: NDArray[np.float64], meeting: Meeting, period: int) -> NDArray[np.float64]:
     """Return when a collective starts on each rank: when the last one that it meets is there."""
     if start.shape[-1] == 1:  # all ranks are there at once
         return start
-    if meeting is None:
-        return start.max(axis=-1, keepdims=True)  # type: ignore[no-any-return]
     return meeting.meet(start, period)
