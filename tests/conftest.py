@@ -1,9 +1,10 @@
-"""What every test shares: example counts that are the same on every machine."""
+"""What tests share: the same examples on every machine, and the machine's CPUs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,37 @@ __all__ = ["installed", "wheel"]
 os.environ.pop("PERFSIM_PATH", None)
 settings.register_profile("perfsim", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("perfsim")
+
+MOST_WORKERS = 4
+TOGETHER = {"test_wheel.py": "wheel", "test_cold_start.py": "wheel"}
+"""Files that share what is expensive to make; hosts, too, are for one worker alone."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let pytest-xdist run the whole suite on several CPUs; ``-n 0`` keeps it in one process."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    worker = hasattr(config, "workerinput") or "PYTEST_XDIST_WORKER" in os.environ
+    if (
+        whole
+        and not worker
+        and getattr(config.option, "numprocesses", 0) is None
+        and not config.option.usepdb
+    ):
+        workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+        config.option.numprocesses = workers if workers > 1 else 0
+        config.option.dist = "loadgroup"
+        config.option.loadscopereorder = False  # hosts take longest, and come first
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one worker, and those of emulated hosts, which are timed."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        hosts = "end_to_end" in Path(item.path).parts
+        group = "hosts" if hosts else TOGETHER.get(item.path.name, str(item.path.name))
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -24,7 +24,7 @@ SWEEP = ("-m", "perfsim", "calibrate", "network", "--backend", "mpi", "--out", "
 def test_all_collectives_of_open_mpi_make_a_network(
     bare_cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
-    done = mpirun(bare_cluster(2), (*SWEEP, "--max-size", "1MiB", "--budget", "6s"), seconds=60)
+    done = mpirun(bare_cluster(2), (*SWEEP, "--max-size", "256KiB", "--budget", "3s"), seconds=60)
     assert done.returncode == 0, done.stderr
     network = read_network(tmp_path / "ours.toml")
     assert network.library == "mpi" and network.known is not None
@@ -39,11 +39,20 @@ def test_a_forced_algorithm_is_named_and_its_large_messages_foretell_other_hosts
     bare_cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
     hosts = bare_cluster(4)
-    curves = measure(hosts, "ring", most="8MiB", budget="8s")
-    assert {ranks: curve.algorithm for ranks, curve in curves.items()} == {2: "ring", 4: "ring"}
-    rows = beside([curves[2]], curves[4], tmp_path)
-    # Only bytes are foretold from two hosts: a step's latency is the CPU's, which all hosts share.
-    assert abs(rows[-1].error) < 0.25, rows[-1]
+    # One retry: what else runs on the machine stretches real messages.
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        hosts.work = folder
+        folder.mkdir()
+        curves = measure(hosts, "ring", most="8MiB", budget="5s")
+        assert {ranks: one.algorithm for ranks, one in curves.items()} == {2: "ring", 4: "ring"}
+        last = beside([curves[2]], curves[4], folder)[-1]
+        # Only bytes are foretold from two hosts: a step's latency is the CPU's, shared by all.
+        if abs(last.error) < 0.25:
+            return
+    wire_s = 2 * 3 / 4 * last.size_bytes / 125e6
+    if last.measured_s > 1.5 * wire_s:
+        pytest.skip(f"the machine is too busy: {last.measured_s:.2f} s, the wire {wire_s:.2f} s")
+    pytest.fail(str(last))
 
 
 def test_an_error_on_rank_0_ends_the_job(

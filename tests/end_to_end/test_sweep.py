@@ -66,18 +66,17 @@ def nothing_written(folder: Path) -> bool:
     return not list(folder.glob("ours.toml")) and not list(folder.glob(".ours*"))
 
 
-@pytest.mark.parametrize(("hosts", "each"), [(3, 1), (2, 2)])
 def test_a_sweep_ends_in_a_network_that_predict_takes(
-    cluster: Callable[..., Hosts], tmp_path: Path, hosts: int, each: int
+    cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
-    job = cluster(hosts).run(SHORT, ranks_per_host=each)
-    assert job.wait(60) == [0] * (hosts * each), job.text()
+    job = cluster(2).run(SHORT, ranks_per_host=2)
+    assert job.wait(60) == [0] * 4, job.text()
     network = read_network(tmp_path / "ours.toml")
-    assert network.library == "gloo" and network.gpus_per_node == each
+    assert network.library == "gloo" and network.gpus_per_node == 2
     assert network.known is not None
     shapes = {(curve.nodes, curve.gpus_per_node) for curve in network.known.curves}
-    assert shapes == {(2, 1), (3, 1)} if each == 1 else {(1, 2), (2, 1), (2, 2)}
-    assert f"on {hosts} hosts" in network.notes[0]
+    assert shapes == {(1, 2), (2, 1), (2, 2)}
+    assert "on 2 hosts" in network.notes[0]
     assert not (tmp_path / "ours.part").exists()
     # 1 Gbit/s either way: 256 KiB between two hosts take 2.1 ms, less the burst of 128 KiB.
     (pair,) = (
@@ -114,7 +113,10 @@ def test_a_rank_that_is_killed_is_told_at_once_and_the_sweep_goes_on_later(
     again = hosts.run((*STEADY, "--budget", "1s"), label="again")
     assert again.wait(30) == [0, 0, 0], again.text()
     assert f"{18 - kept} of {18 - kept}: all_reduce" in again.text()
-    assert read_network(tmp_path / "ours.toml").known is not None
+    network = read_network(tmp_path / "ours.toml")
+    assert network.gpus_per_node == 1 and network.known is not None
+    shapes = {(curve.nodes, curve.gpus_per_node) for curve in network.known.curves}
+    assert shapes == {(2, 1), (3, 1)} and "on 3 hosts" in network.notes[0]
     assert points(tmp_path) == 0
 
 
@@ -158,7 +160,7 @@ def test_hosts_that_cannot_be_reached_are_told(
     assert "MASTER_ADDR: 198.18.0.77, port 29511, cannot be reached from host1" in last_line(job, 1)
 
 
-def test_ranks_that_run_different_things_are_refused(
+def test_ranks_of_different_versions_are_refused(
     cluster: Callable[..., Hosts], tmp_path: Path
 ) -> None:
     hosts = cluster(2)
@@ -171,14 +173,6 @@ def test_ranks_that_run_different_things_are_refused(
             r" same everywhere\.",
             last_line(job, rank),
         )
-    (tmp_path / "larger.py").write_text(
-        "import os, sys\nsys.argv[1:] += ['--max-size', os.environ['LARGEST']]\n" + PATCHED
-    )
-    largest = {rank: {"LARGEST": f"{2**rank}MiB"} for rank in (0, 1)}
-    job = hosts.run(("larger.py", *CALIBRATE[2:]), per_rank=largest, label="larger")
-    assert job.wait(20) == [2, 2]
-    said = "rank 0 on host0 was asked for most_bytes 1048576, rank 1 on host1 for 2097152"
-    assert said in last_line(job)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from perfsim.calibrate.kernels.products import RATES
 from perfsim.calibrate.kernels.streaming import PASSES
 from perfsim.device_file import SCHEMA
 from perfsim.kernel import FLOAT
+from perfsim.limits import SPREAD
 from perfsim.table import scatter
 
 __all__ = ["NEEDED", "Figures", "device_text", "figures"]
@@ -102,7 +103,7 @@ def device_text(
     table["memory_bandwidth"] = {"value": f"{bandwidth / 1e9:.4g} GB/s"}
     table["launch"] = {"value": f"{measured['launch'][0] * 1e6:.3g} us"}
     if spread is not None:
-        table["memory_bandwidth"]["spread"] = round(spread, 3)
+        table["memory_bandwidth"]["spread"] = round(min(spread, SPREAD.most), 3)
     for key in ("memory_bandwidth", "launch"):
         table[key] |= {"kind": "measured", "source": f"{measured[key][2]}, {source}"}
     rates = dict((known or {}).get("rates", {}))
