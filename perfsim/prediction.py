@@ -26,7 +26,7 @@ from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SCHEMA", "Prediction", "baseline_of", "plans_of", "predict"]
+__all__ = ["SCHEMA", "Prediction", "baseline_of", "memory_of", "plans_of", "predict", "spent"]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -121,19 +121,14 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     timelines = [run(plan) for plan in plans]
     iteration_s = mean_s(plans, timelines)
     draws = [shown(timeline) for timeline in timelines]
-
-    def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
-        found = zip(draws, timelines, strict=True)
-        return _mean(plans, [over_draws(few, one.mean_period_s, what) for few, one in found])
-
     profile = resolved.profile
-    memory_bytes, terms = _memory(resolved, plans), _terms(plans)
+    memory_bytes, terms = memory_of(resolved, plans), _terms(plans)
     outside = [term for extrapolated, _, term in terms.values() if extrapolated]
     held_back, worth = bottleneck(plans, iteration_s)
     period = sum(plan.iterations for plan in plans)
     baseline_s = steady_s(baseline_of(resolved))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
-    communication = parts(Timeline.communication)
+    communication = spent(plans, timelines, draws, Timeline.communication)
     moved = moves(plans, iteration_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
     alone_s = profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
@@ -144,7 +139,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / alone_s),
         baseline_s=baseline_s,
-        breakdown_s=parts(Timeline.breakdown),
+        breakdown_s=spent(plans, timelines, draws, Timeline.breakdown),
         communication={
             "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
             "calls": sum(plan.count * plan.calls for plan in plans) / period,
@@ -174,8 +169,18 @@ def _interval(
     return known.interval(moved, iteration_s)
 
 
-def _mean(plans: Sequence[Plan], parts: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return what an iteration spends on each part, over all rounds of the period [s]."""
+def spent(
+    plans: Sequence[Plan],
+    timelines: Sequence[Timeline],
+    draws: Sequence[Sequence[Timeline]],
+    what: Callable[[Timeline], dict[str, float]],
+) -> dict[str, float]:
+    """Return what an iteration spends on each part, over all rounds of the period [s].
+
+    ``draws`` are those of each timeline whose time is divided (see ``shown``).
+    """
+    pairs = zip(draws, timelines, strict=True)
+    parts = [over_draws(few, one.mean_period_s, what) for few, one in pairs]
     total = sum(plan.iterations for plan in plans)
     return {
         key: sum(
@@ -234,7 +239,7 @@ def plans_of(resolved: Resolved, kept: KeptJobs | None = None) -> list[Plan]:
     )
 
 
-def _memory(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
+def memory_of(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
     """Return what one GPU holds, without activations (fp32, momentum SGD).
 
     All is kept between iterations but ``messages``: what compressing methods gather of all ranks,

@@ -21,6 +21,8 @@ WORDS = {
     "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
     "out": "Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted run"
     " goes on from FILE.journal.",
+    "json": "Print one JSON object. Its rows, as those of .jsonl, are the objects of `predict"
+    " --json`: without interval, bottleneck and notes, which take more runs (--full has them).",
 }
 
 
@@ -83,7 +85,9 @@ def sweep_command(
         raise RequestError("--scenario: a scenario file is given already, before the flags.")
     asked = replace(asked, scenario=file or asked.scenario)
     grid = _grid(asked, vary or [])
-    what = Sweep(grid, asked.profiles, full)
+    lines = out is not None and out.suffix.lower() == ".jsonl"
+    objects = json or lines or (out is None and format_ == "jsonl")
+    what = Sweep(grid, asked.profiles, full, objects)
     if out is not None:
         from perfsim.report.sweep import check_format
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from perfsim import __version__
 from perfsim.errors import RequestError
-from perfsim.planning.light import Row
 from perfsim.planning.sweep import Chunk, Rows, Sweep
 
 __all__ = ["Spread"]
@@ -33,7 +32,7 @@ MISSING = "needs dask.distributed: pip install 'perfsim[dask]'."
 _kept: list[tuple[Sweep, Rows]] = []
 
 
-def predicted(sweep: Sweep, chunk: Chunk) -> list[Row]:
+def predicted(sweep: Sweep, chunk: Chunk) -> list[Any]:
     """Return the rows of a chunk, in a worker, which keeps what the sweep's chunks share."""
     if not _kept or _kept[0][0] != sweep:
         _kept[:] = [(sweep, Rows(sweep))]
@@ -63,7 +62,7 @@ class Spread:
         except ImportError:
             raise RequestError(f"{self.flag}: {MISSING}") from None
 
-    def __call__(self, sweep: Sweep, chunks: list[Chunk]) -> Iterator[list[Row]]:
+    def __call__(self, sweep: Sweep, chunks: list[Chunk]) -> Iterator[list[Any]]:
         """Yield the rows of chunks, in order."""
         with self._client() as client:
             threads = max(1, sum(client.nthreads().values()))
@@ -101,11 +100,11 @@ class Spread:
             raise RequestError(f"--dask: {self.address!r} cannot be used: {told}.") from None
 
 
-def _result(part: Chunk, future: Any) -> list[Row]:
+def _result(part: Chunk, future: Any) -> list[Any]:
     from distributed import KilledWorker
 
     try:
-        rows: list[Row] = future.result()
+        rows: list[Any] = future.result()
     except KilledWorker:
         raise RequestError(
             f"rows {part[0]} to {part[1] - 1}: every worker that took them died; the same command"

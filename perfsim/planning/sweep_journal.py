@@ -9,7 +9,6 @@ from typing import Any
 
 from perfsim.calibrate.record import Record
 from perfsim.errors import RequestError
-from perfsim.planning.light import Row
 from perfsim.planning.sweep import Engine, Sweep, Table
 
 __all__ = ["SCHEMA", "SUFFIX", "check_output", "resumed"]
@@ -54,7 +53,7 @@ def resumed(
     RequestError
         If a journal is there that another grid, or other data, began.
     """
-    rows: list[Row] = []
+    rows: list[Any] = []
     record = _record(out, sweep) if out is not None else None
     if record is not None:
         if record.path.exists() and not fresh:
@@ -75,7 +74,7 @@ def finished(out: Path) -> None:
     out.with_name(out.name + SUFFIX).unlink(missing_ok=True)
 
 
-def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Row]]:
+def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
     chunks = sweep.chunks(done)
     return engine(sweep, chunks) if chunks else iter(())
 
@@ -86,7 +85,7 @@ def _record(out: Path, sweep: Sweep) -> Record:
     return Record(path, SCHEMA, setting, what="a sweep", anew="--fresh begins anew")
 
 
-def _take(rows: list[Row], line: Mapping[str, Any]) -> None:
+def _take(rows: list[Any], line: Mapping[str, Any]) -> None:
     if line["start"] != len(rows):
         raise ValueError("rows are missing")
     rows += line["rows"]

@@ -42,8 +42,8 @@ def csv_text(table: Table) -> str:
 
 
 def jsonl_text(table: Table) -> str:
-    """Return the table as JSON lines, one object a row."""
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in table.records())
+    """Return the table as JSON lines, a prediction object a row."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in table.objects())
 
 
 def _parquet(table: Table, path: Path) -> None:
