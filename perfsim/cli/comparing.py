@@ -11,7 +11,7 @@ import typer
 
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.options import answer, settings
-from perfsim.cli.working import counted
+from perfsim.cli.working import working
 
 __all__ = ["compare_command"]
 
@@ -65,7 +65,7 @@ def compare_command(
     pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
     fields, notes = replace(asked, pairs=pairs).fields()
     try:
-        with counted() as tell:
+        with working() as tell:
             found = compare(
                 make_scenario(fields),
                 methods,

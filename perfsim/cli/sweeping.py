@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ import typer
 
 from perfsim.cli import complete
 from perfsim.cli.like_predict import Asked, like_predict
+from perfsim.cli.working import working
 
 __all__ = ["sweep_command"]
 
@@ -95,8 +94,8 @@ def sweep_command(
         check_format(out)
     engine = _engine(workers, dask)
     try:
-        with _progress(len(grid)) as tell:
-            table = resumed(what, engine, out, tell, fresh=fresh)
+        with working("rows") as tell:
+            table = resumed(what, engine, out, lambda done: tell(done, len(grid)), fresh=fresh)
     except KeyboardInterrupt:
         if out is not None:
             kept = f"what is done stands in {out}{SUFFIX}; the same command goes on from there."
@@ -166,37 +165,3 @@ def _show(table: Any, format_: str | None, *, json: bool, written: bool) -> None
         report.print_sweep(table, rows=not written or format_ is not None)
     else:
         sys.stdout.write(report.csv_text(table) if chosen == "csv" else report.jsonl_text(table))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Give what is told how many rows there are: a bar with rate and time left, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    bar = Progress(
-        BarColumn(24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=total, rate="")
-
-        def tell(done: int) -> None:
-            speed = bar.tasks[0].speed
-            rate = f"{speed:,.0f} rows/s" if speed else ""
-            bar.update(task, completed=done, rate=rate)
-
-        yield tell
