@@ -184,7 +184,8 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     table = resumed(asked, rest, out, seen.append)
     assert table.rows == Rows(asked).chunk(0, 300)
     other = Sweep(Grid({"model": "vgg16"}, asked.grid.axes))
-    with pytest.raises(RequestError, match=r"begun with grid .* --fresh begins anew"):
+    said = "begun with scenario model=resnet50, now it is model=vgg16; --fresh begins anew"
+    with pytest.raises(RequestError, match=said):
         resumed(other, rest, out, seen.append)
 
 

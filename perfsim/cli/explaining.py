@@ -6,6 +6,7 @@ from pathlib import Path
 
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.options import answer
+from perfsim.cli.working import working
 
 __all__ = ["explain_command"]
 
@@ -27,7 +28,8 @@ def explain_command(asked: Asked, out: Path | None, json: bool) -> None:
             from perfsim.own_fusion import for_method
             from perfsim.ranking import rank
 
-            ranking = rank(scenario, catalog)
+            with working() as tell:
+                ranking = rank(scenario, catalog, tell)
             notes.append(
                 f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"
             )

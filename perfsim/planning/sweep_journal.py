@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from perfsim import __version__
 from perfsim.calibrate.record import Record
 from perfsim.errors import RequestError
+from perfsim.planning.grid import Axis
 from perfsim.planning.sweep import Engine, Sweep, Table
 
 __all__ = ["SCHEMA", "SUFFIX", "check_output", "resumed"]
@@ -16,6 +18,9 @@ __all__ = ["SCHEMA", "SUFFIX", "check_output", "resumed"]
 SCHEMA = "perfsim/sweep-journal/1"
 SUFFIX = ".journal"
 """What follows the name of the output."""
+
+MOST_NAMED = 8
+"""Values of a field that a refusal names."""
 
 Tell = Callable[[int], None]
 """What is told of progress: how many rows there are now."""
@@ -56,10 +61,7 @@ def resumed(
     rows: list[Any] = []
     record = _record(out, sweep) if out is not None else None
     if record is not None:
-        if record.path.exists() and not fresh:
-            record.resume(lambda line: _take(rows, line))
-        else:
-            record.begin()
+        record.open(lambda line: _take(rows, line), fresh=fresh)
     tell(len(rows))
     for part in _parts(sweep, engine, len(rows)):
         if record is not None:
@@ -81,8 +83,26 @@ def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
 
 def _record(out: Path, sweep: Sweep) -> Record:
     path = out.with_name(out.name + SUFFIX)
-    setting = {"grid": sweep.digest(), "rows": len(sweep.grid)}
-    return Record(path, SCHEMA, setting, what="a sweep", anew="--fresh begins anew")
+    return Record(path, SCHEMA, _setting(sweep), what="a sweep", anew="--fresh begins anew")
+
+
+def _setting(sweep: Sweep) -> dict[str, Any]:
+    """Return what must agree for rows to belong together: in words, then by a hash of it all."""
+    whole = "whole predictions" if sweep.full else "iterations"
+    return {
+        "version": __version__,
+        "scenario": " ".join(f"{name}={value}" for name, value in sweep.grid.base.items()),
+        "vary": " ".join(_span(axis) for axis in sweep.grid.axes),
+        "rows": f"{len(sweep.grid):,} {whole} as {'objects' if sweep.objects else 'columns'}",
+        "grid and data": sweep.digest(),
+    }
+
+
+def _span(axis: Axis) -> str:
+    values = list(map(str, axis.values))
+    if len(values) > MOST_NAMED:
+        values = [*values[: MOST_NAMED - 1], "...", values[-1]]
+    return f"{axis.field}={','.join(values)}"
 
 
 def _take(rows: list[Any], line: Mapping[str, Any]) -> None:
