@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ class Record:
             for line in whole:
                 take(json.loads(line))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            told = f"is no record of {self._what} that can be gone on with; {self._anew}"
+            told = f"is no record of {self._what} that can be gone on with; {self._anew}."
             raise DataError(told, path=self.path) from None
         for name, given in self._setting.items():
             if setting.get(name) != given:
@@ -104,7 +105,11 @@ class Record:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
+            kept = "; what was done before stands in it, and the same command goes on from there"
+            if mode == "w":
+                kept = ""
+                with suppress(OSError):
+                    self.remove()
             raise RequestError(
-                f"--out: {self.path} cannot be written: {error.strerror}; what was done before"
-                " stands in it, and the same command goes on from there."
+                f"--out: {self.path} cannot be written: {error.strerror}{kept}."
             ) from None

@@ -6,13 +6,17 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from perfsim.cli import complete
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.working import working
+
+if TYPE_CHECKING:
+    from perfsim.planning.grid import Grid
+    from perfsim.planning.sweep import Engine, Sweep, Table
 
 __all__ = ["sweep_command"]
 
@@ -78,42 +82,61 @@ def sweep_command(
     """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import Sweep
-    from perfsim.planning.sweep_journal import SUFFIX, check_output, finished, resumed
 
     if file is not None and asked.scenario is not None:
         raise RequestError("--scenario: a scenario file is given already, before the flags.")
     asked = replace(asked, scenario=file or asked.scenario)
-    grid = _grid(asked, vary or [])
     lines = out is not None and out.suffix.lower() == ".jsonl"
     objects = json or lines or (out is None and format_ == "jsonl")
-    what = Sweep(grid, asked.profiles, full, objects)
+    what = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
     if out is not None:
+        from perfsim.planning.sweep_journal import check_output
         from perfsim.report.sweep import check_format
 
         check_output(out)
         check_format(out)
-    engine = _engine(workers, dask)
+    table = _table(what, _engine(workers, dask), out, fresh=fresh)
+    if out is not None:
+        _write(table, out)
+    _show(table, format_, json=json, written=out is not None)
+
+
+def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Table:
+    """Return the rows; an interrupted run says how to go on."""
+    from perfsim.errors import PerfsimError, RequestError
+    from perfsim.planning.sweep_journal import SUFFIX, finished, resumed
+
+    count = len(what.grid)
     try:
         with working("rows") as tell:
-            table = resumed(what, engine, out, lambda done: tell(done, len(grid)), fresh=fresh)
+            table = resumed(what, engine, out, lambda done: tell(done, count), fresh=fresh)
     except KeyboardInterrupt:
-        if out is not None:
-            kept = f"what is done stands in {out}{SUFFIX}; the same command goes on from there."
-            typer.echo(f"perfsim: {kept}", err=True)
-        raise
+        if out is None:
+            raise PerfsimError("stopped; with --out, what is done would be kept.") from None
+        kept = f"what is done stands in {out}{SUFFIX}, and the same command goes on from there"
+        raise PerfsimError(f"stopped; {kept}.") from None
     if table.refusal():
         if out is not None:
             finished(out)
         raise RequestError(table.refusal())
-    if out is not None:
-        from perfsim.report.sweep import write_sweep
+    return table
 
+
+def _write(table: Table, out: Path) -> None:
+    """Write the rows, and drop the journal once they stand there."""
+    from perfsim.errors import RequestError
+    from perfsim.planning.sweep_journal import SUFFIX, finished
+    from perfsim.report.sweep import write_sweep
+
+    try:
         write_sweep(table, out)
-        finished(out)
-    _show(table, format_, json=json, written=out is not None)
+    except RequestError as error:
+        kept = f"all rows stand in {out}{SUFFIX}, and the same command goes on from there"
+        raise RequestError(f"{str(error).rstrip('.')}; {kept}.") from None
+    finished(out)
 
 
-def _grid(asked: Asked, vary: list[str]) -> Any:
+def _grid(asked: Asked, vary: list[str]) -> Grid:
     """Return the grid that file and flags describe."""
     from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
@@ -140,7 +163,7 @@ def _grid(asked: Asked, vary: list[str]) -> Any:
     return Grid(fields, tuple(axes.values()), own)
 
 
-def _engine(workers: int | None, dask: str | None) -> Any:
+def _engine(workers: int | None, dask: str | None) -> Engine:
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import serial
 
@@ -153,7 +176,7 @@ def _engine(workers: int | None, dask: str | None) -> Any:
     return Spread(workers, dask)
 
 
-def _show(table: Any, format_: str | None, *, json: bool, written: bool) -> None:
+def _show(table: Table, format_: str | None, *, json: bool, written: bool) -> None:
     from perfsim.report import sweep as report
     from perfsim.report.files import json_text
 

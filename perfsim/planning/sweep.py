@@ -214,12 +214,20 @@ class Table:
         return to_frame(list(self.records()))
 
     def refusal(self) -> str:
-        """Return the reason that all rows share where none could be predicted, else ''."""
-        if self.sweep.objects:
-            reasons = {row.get("error", "") for row in self.rows}
-        else:
-            reasons = {row[-1] for row in self.rows}
-        return reasons.pop() if len(reasons) == 1 else ""
+        """Return why, in a sentence, where no row could be predicted, else ''."""
+        if not all(map(self._reason, self.rows)):
+            return ""
+        reasons = list(map(self._reason, self.rows))
+        first, count = reasons[0], len(set(reasons))
+        return (
+            first
+            if count == 1
+            else f"none of {len(reasons):,} rows can be predicted; the first: {first}"
+        )
+
+    def _reason(self, row: Any) -> str:
+        reason: str = row.get("error", "") if self.sweep.objects else row[-1]
+        return reason
 
 
 def sweep(
