@@ -202,16 +202,19 @@ class Table:
         }
 
     def to_pandas(self) -> Any:
-        """Return the columns as a pandas table.
+        """Return the columns as a pandas table; values that are all numbers are numbers.
 
         Raises
         ------
         PerfsimError
             If pandas is not installed.
         """
-        from perfsim.records import to_frame
+        from perfsim.records import as_numbers, to_frame
 
-        return to_frame(list(self.records()))
+        frame = to_frame(list(self.records()))
+        for axis in self.sweep.grid.axes:
+            frame[axis.field] = as_numbers(list(frame[axis.field]))
+        return frame
 
     def refusal(self) -> str:
         """Return why, in a sentence, where no row could be predicted, else ''."""
@@ -256,9 +259,12 @@ def sweep(
 
     Examples
     --------
+    >>> from perfsim import sweep
     >>> table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8..32"})
     >>> [(row["gpus"], round(row["scaling_efficiency"], 2)) for row in table.records()]
     [('8', 0.55), ('16', 0.52), ('32', 0.5)]
+    >>> [round(row["baseline"]["speedup"]) for row in table.objects()]
+    [1, 1, 1]
     """
     where = None if profiles is None else str(profiles)
     asked = Sweep(Grid(dict(base), axes_of(vary)), where, full, objects)

@@ -8,13 +8,14 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perfsim.errors import RequestError
 from perfsim.files import write_text
 from perfsim.planning.sweep import Table
+from perfsim.records import as_numbers
 from perfsim.report.terminal import print_lines, print_rows
 from perfsim.units import format_bytes, format_seconds
 
@@ -68,14 +69,15 @@ def _parquet(table: Table, path: Path) -> None:
         raise RequestError(f"--out: {str(path)!r} cannot be written: {error.strerror}.") from None
 
 
-def _array(pyarrow: Any, values: tuple[Any, ...]) -> Any:
+def _array(pyarrow: Any, values: Sequence[Any]) -> Any:
+    values = as_numbers(values)
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool) for value in known):
         return pyarrow.array(values, pyarrow.bool_())
+    if known and all(type(value) is int for value in known):
+        return pyarrow.array(values, pyarrow.int64())
     if known and all(isinstance(value, int | float) for value in known):
         return pyarrow.array(values, pyarrow.float64())
-    if known and all(isinstance(value, str) and value.isdecimal() for value in known):
-        return pyarrow.array([int(value) for value in values], pyarrow.int64())
     return pyarrow.array([None if value is None else str(value) for value in values])
 
 
