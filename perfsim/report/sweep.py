@@ -123,7 +123,10 @@ def write_sweep(table: Table, path: Path) -> None:
 
 
 def print_sweep(table: Table, *, rows: bool = True) -> None:
-    """Print rows as a person reads them, and which is fastest; only that where not ``rows``."""
+    """Print rows as a person reads them, and which is fastest; only that where not ``rows``.
+
+    At least one row has a prediction (see ``Table.refusal``).
+    """
     records = list(table.records())
     fields = [axis.field for axis in table.sweep.grid.axes]
     if rows:
@@ -139,9 +142,6 @@ def print_sweep(table: Table, *, rows: bool = True) -> None:
     if len(reasons) > MOST_REASONS:
         print_lines([f"and {len(reasons) - MOST_REASONS:,} reasons more"])
     done = [record for record in records if not record["reason"]]
-    if not done:
-        print_lines(["", f"{_rows(len(records))}, none of them with a prediction."])
-        return
     fastest = min(done, key=lambda record: record["iteration_s"])
     most = max(done, key=lambda record: record["samples_per_s"])
     print_lines(
