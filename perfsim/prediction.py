@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from perfsim.conditions.beside import Meeting
 
-__all__ = ["SCHEMA", "Prediction", "baseline_of", "plans_of", "predict"]
+__all__ = ["SCHEMA", "Prediction", "baseline_of", "memory_of", "plans_of", "predict", "spent"]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -134,20 +134,15 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     iteration_s = mean_s(plans, timelines)
     still_s = iteration_s if met is None else steady_s(still)
     draws = [shown(timeline) for timeline in timelines]
-
-    def parts(what: Callable[[Timeline], dict[str, float]]) -> dict[str, float]:
-        found = zip(draws, timelines, strict=True)
-        return _mean(plans, [over_draws(few, one.mean_period_s, what) for few, one in found])
-
     profile = resolved.profile
-    memory_bytes, terms = _memory(resolved, plans), terms_of(plans)
+    memory_bytes, terms = memory_of(resolved, plans), terms_of(plans)
     outside = [term for term in terms if term.extrapolated]
     held_back, worth = bottleneck(still, still_s)
     period = sum(plan.iterations for plan in plans)
     asked_baseline = _is_baseline(resolved)
     baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, catalog.jobs))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
-    communication = parts(Timeline.communication)
+    communication = spent(plans, timelines, draws, Timeline.communication)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
     notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
@@ -162,7 +157,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / resolved.alone_s),
         baseline_s=baseline_s,
-        breakdown_s=parts(Timeline.breakdown),
+        breakdown_s=spent(plans, timelines, draws, Timeline.breakdown),
         communication={
             "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
             "calls": sum(plan.count * plan.calls for plan in plans) / period,
@@ -204,8 +199,18 @@ def _interval(
     return known.interval(moved, iteration_s)
 
 
-def _mean(plans: Sequence[Plan], parts: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return what an iteration spends on each part, over all rounds of the period [s]."""
+def spent(
+    plans: Sequence[Plan],
+    timelines: Sequence[Timeline],
+    draws: Sequence[Sequence[Timeline]],
+    what: Callable[[Timeline], dict[str, float]],
+) -> dict[str, float]:
+    """Return what an iteration spends on each part, over all rounds of the period [s].
+
+    ``draws`` are those of each timeline whose time is divided (see ``shown``).
+    """
+    pairs = zip(draws, timelines, strict=True)
+    parts = [over_draws(few, one.mean_period_s, what) for few, one in pairs]
     total = sum(plan.iterations for plan in plans)
     return {
         key: sum(
@@ -295,7 +300,7 @@ def _planned(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]
     )
 
 
-def _memory(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
+def memory_of(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
     """Return what one GPU holds, without activations (fp32, momentum SGD).
 
     All is kept between iterations but ``messages``: what compressing methods gather of all ranks,

@@ -166,10 +166,11 @@ class Ranking:
         }
 
 
-def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
+def rank(scenario: Scenario, catalog: Catalog | None = None, tell: Tell | None = None) -> Ranking:
     """Predict every method with its own defaults on ``scenario``, fastest first.
 
-    Flags of fusion go to the methods to which they apply (see ``for_method``).
+    Flags of fusion go to the methods to which they apply (see ``for_method``); ``tell`` is called
+    before each prediction.
 
     Raises
     ------
@@ -179,7 +180,7 @@ def rank(scenario: Scenario, catalog: Catalog | None = None) -> Ranking:
     if scenario.options:
         names = ", ".join(scenario.options)
         raise RequestError(f"--set: {names} is for one method; --method auto takes their defaults.")
-    return rank_methods(scenario, dict.fromkeys(method_names(), scenario), catalog)
+    return rank_methods(scenario, dict.fromkeys(method_names(), scenario), catalog, tell)
 
 
 def rank_methods(

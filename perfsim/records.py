@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from perfsim.prediction import Prediction
 
-__all__ = ["csv_text", "record", "to_frame"]
+__all__ = ["as_numbers", "csv_text", "record", "to_frame"]
 
 QUESTION = (
     "model",
@@ -32,6 +33,8 @@ QUESTION = (
     "bucket_bytes",
 )
 """Fields of the scenario that a record begins with; ``batch`` is in samples a GPU."""
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 def record(prediction: Prediction) -> dict[str, Any]:
@@ -98,6 +101,21 @@ def to_frame(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
             f"pandas cannot be imported ({why}); pip install 'perfsim[pandas]' brings it."
         ) from None
     return pandas.DataFrame([dict(row) for row in records])
+
+
+def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column whose texts are all numbers as whole numbers or floats; others as they are.
+
+    Examples
+    --------
+    >>> as_numbers(["8", "16"]), as_numbers(["0.001", "1"]), as_numbers(["8", "1gbe"])
+    ([8, 16], [0.001, 1.0], ['8', '1gbe'])
+    """
+    if not all(isinstance(value, str) and NUMBER.fullmatch(value) for value in values):
+        return values
+    if all(value.isdecimal() for value in values):
+        return [int(value) for value in values]
+    return [float(value) for value in values]
 
 
 def _cell(value: Any) -> Any:

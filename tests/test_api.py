@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 from types import ModuleType
@@ -35,6 +36,29 @@ def test_sweep_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
     module.sweep = print  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "perfsim.planning.sweep", module)
     assert perfsim.sweep is print
+
+
+@pytest.mark.parametrize("name", ["Scenario", "predict", "compare", "sweep"])
+def test_each_name_has_an_example_as_a_user_would_begin(name: str) -> None:
+    """It is run with the other examples."""
+    examples = doctest.DocTestParser().get_examples(getattr(perfsim, name).__doc__)
+    begin, *rest = [example.source for example in examples]
+    assert begin.startswith("from perfsim import ") and name in begin
+    assert any(f"{name}(" in line for line in rest)
+    assert any(example.want for example in examples)
+
+
+def test_tables_of_pandas_have_numbers_where_there_are_numbers() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas (pip install 'perfsim[pandas]')")
+    vary = {"gpus": "8..32", "net": "1gbe,nope", "options.density": "0.001,0.01"}
+    table = perfsim.sweep({"model": "resnet50", "method": "dgc"}, vary)
+    frame = table.to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and tuple(frame.columns) == table.columns
+    kinds = {name: frame[name].dtype.kind for name in ("gpus", "options.density", "iteration_s")}
+    assert kinds == {"gpus": "i", "options.density": "f", "iteration_s": "f"}
+    assert frame["iteration_s"].isna().tolist() == [bool(reason) for reason in frame["reason"]]
+    shortest_s = frame[frame["net"] == "1gbe"].groupby("gpus")["iteration_s"].min()
+    assert list(shortest_s.index) == [8, 16, 32] and shortest_s.is_monotonic_increasing
 
 
 def test_another_name_is_no_attribute() -> None:

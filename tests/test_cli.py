@@ -378,5 +378,15 @@ def test_a_profile_of_a_gpu_that_does_not_exist_is_named(
     assert source.name in err and "'v1000'" in err and "'v100'" in err
 
 
+def test_ctrl_c_is_one_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("perfsim.inventory.rows", pressed)
+    assert run("list models", capsys) == (1, "", "perfsim: stopped.\n")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--version", capsys)[:2] == (0, "perfsim 0.1.0\n")

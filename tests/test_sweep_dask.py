@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,20 +14,27 @@ from pathlib import Path
 import pytest
 
 from perfsim.cli.main import code
+from perfsim.errors import PerfsimError
 from perfsim.planning.grid import Grid, axes_of
+from perfsim.planning.spread import Spread
 from perfsim.planning.sweep import Sweep, serial
 
-pytest.importorskip("distributed", reason="a Dask cluster needs perfsim[dask]")
+Client = pytest.importorskip("distributed", reason="a cluster needs perfsim[dask]").Client
 
-GRID = {"gpus": "2..400:2", "net": "1gbe,10gbe"}
+GRID = {"gpus": "2..200:2", "net": "1gbe,10gbe"}
 ROOT = Path(__file__).resolve().parent.parent
 
 
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+}
+
+
 def started(*words: str) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, "-m", "dask", *words],
-        env={**os.environ, "PYTHONPATH": path},
+        env=ENVIRONMENT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -34,61 +42,59 @@ def started(*words: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Give the address of a scheduler, its process, and those of its two workers."""
     file = tmp_path / "scheduler.json"
-    plain = ["--scheduler-file", str(file)]
-    processes = [started("scheduler", "--port", "0", "--no-dashboard", *plain)]
-    workers = [
-        started("worker", "--no-nanny", "--no-dashboard", "--nthreads", "1", *plain)
-        for _ in range(2)
-    ]
+    plain = ["--scheduler-file", str(file), "--no-dashboard"]
+    processes = [started("scheduler", "--host", "127.0.0.1", "--port", "0", *plain)]
+    processes += [started("worker", "--no-nanny", "--nthreads", "1", *plain) for _ in range(2)]
     try:
-        from distributed import Client
-
         deadline = time.monotonic() + 60
         while not file.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
-        with Client(scheduler_file=str(file)) as client:
+        address = json.loads(file.read_text())["address"]
+        with Client(address) as client:
             client.wait_for_workers(2, timeout=60)
-            address = client.scheduler.address
-        yield address, workers
+        yield address, processes
     finally:
-        for process in [*workers, *processes]:
+        for process in processes:
             process.kill()
             process.wait()
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_a_lost_worker_costs_only_its_tasks(
+def test_a_lost_worker_costs_only_its_tasks_and_a_lost_scheduler_is_told(
     cluster: tuple[str, list[subprocess.Popen[bytes]]],
 ) -> None:
-    from perfsim.planning.spread import Spread
-
-    address, workers = cluster
-    asked = Sweep(Grid({"model": "resnet50"}, axes_of(GRID)))
-    found = []
-    for part in Spread(address=address)(asked, asked.chunks()):
-        if not found:
-            os.kill(workers[0].pid, signal.SIGKILL)
-        found += part
+    address, (scheduler, *workers) = cluster
+    asked = Sweep(Grid({"model": "resnet50"}, axes_of(GRID)), objects=True)
+    parts = Spread(address=address)(asked, asked.chunks())
+    found = next(parts)
+    workers[0].send_signal(signal.SIGKILL)
+    found += [row for part in parts for row in part]
+    assert workers[0].wait() == -signal.SIGKILL
     assert found == [row for part in serial(asked, asked.chunks()) for row in part]
+
+    parts = Spread(address=address)(asked, asked.chunks())
+    first = next(parts)
+    assert first == found[: len(first)]
+    scheduler.kill()
+    with pytest.raises(PerfsimError, match="scheduler is lost; with --out, what is done is kept"):
+        list(parts)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_processes_here_give_the_same_rows_in_order(tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
-    asked = [sys.executable, "-m", "perfsim", "sweep", "--model", "resnet50", "--out"]
-    vary = ["--vary", "gpus=2..64:2", "--vary", "net=1gbe,nope"]
-    assert code([*asked[3:], str(out), *vary]) == 0
+    asked = ["sweep", "--model", "resnet50", "--vary", "gpus=2..64:2", "--vary", "net=1gbe,nope"]
+    assert code([*asked, "--out", str(out)]) == 0
     spread = tmp_path / "spread.csv"
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        [*asked, str(spread), *vary, "--workers", "2"],
-        env={**os.environ, "PYTHONPATH": path},
+    told = subprocess.run(
+        [sys.executable, "-m", "perfsim", *asked, "--out", str(spread), "--workers", "2"],
+        env=ENVIRONMENT,
         check=True,
         capture_output=True,
     )
+    assert not told.stderr
     assert spread.read_text() == out.read_text()
 
 

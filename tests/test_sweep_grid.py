@@ -71,7 +71,7 @@ def test_a_latency_belongs_to_the_rate_before_it() -> None:
         ("gpus", "8..64:log1", "asks for 1 values"),
         ("gpus", "a..b", "is no number"),
         ("bucket", "1MiB..2ms", "mixes"),
-        ("bucket", "1..2MiB", "mixes"),
+        ("bucket", "1..2MiB", "has no unit where it begins"),
         ("gpus", "1..999999999:1", "more than"),
     ],
 )

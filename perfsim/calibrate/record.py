@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,22 @@ class Record:
         self.path, self._setting = path, dict(setting)
         self._schema, self._what, self._anew = schema, what, anew
 
-    def begin(self) -> None:
-        """Write the setting, in place of whatever the file holds.
+    def open(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool = False) -> None:
+        """Go on with the file, each line of it given to ``take``, or begin it.
+
+        It begins anew if ``fresh``, and where a run was killed before its first line was whole.
 
         Raises
         ------
+        DataError
+            If the file is no record.
         RequestError
-            If the file cannot be written.
+            If it was begun with another setting, or cannot be written.
         """
-        self._write(json.dumps({"schema": self._schema, **self._setting}), "w")
+        if fresh or not self._begun():
+            self._begin()
+        else:
+            self._resume(take)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line and wait until it is on disk.
@@ -50,16 +58,24 @@ class Record:
         """
         self._write(json.dumps(line), "a")
 
-    def resume(self, take: Callable[[Mapping[str, Any]], None]) -> None:
-        """Give every whole line to ``take``, and cut off half a line that a killed run left.
+    def remove(self) -> None:
+        """Delete the file, once what it holds stands elsewhere."""
+        self.path.unlink(missing_ok=True)
 
-        Raises
-        ------
-        DataError
-            If the file is no record.
-        RequestError
-            If it was begun with another setting.
-        """
+    def _begun(self) -> bool:
+        try:
+            return b"\n" in self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # what cannot be read is refused as it is, not written over
+
+    def _begin(self) -> None:
+        """Write the setting, in place of whatever the file holds."""
+        self._write(json.dumps({"schema": self._schema, **self._setting}), "w")
+
+    def _resume(self, take: Callable[[Mapping[str, Any]], None]) -> None:
+        """Give every whole line to ``take``, and cut off half a line that a killed run left."""
         try:
             text = self.path.read_text(encoding="utf-8")
             head, *lines = text.splitlines()
@@ -70,7 +86,7 @@ class Record:
             for line in whole:
                 take(json.loads(line))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            told = f"is no record of {self._what} that can be gone on with; {self._anew}"
+            told = f"is no record of {self._what} that can be gone on with; {self._anew}."
             raise DataError(told, path=self.path) from None
         for name, given in self._setting.items():
             if setting.get(name) != given:
@@ -82,10 +98,6 @@ class Record:
             # Shortened in place: writing it anew could lose all on a disk that is still full.
             os.truncate(self.path, len(text[: text.rindex("\n") + 1].encode()))
 
-    def remove(self) -> None:
-        """Delete the file, once what it holds stands elsewhere."""
-        self.path.unlink(missing_ok=True)
-
     def _write(self, line: str, mode: str) -> None:
         try:
             with self.path.open(mode, encoding="utf-8") as file:
@@ -93,7 +105,11 @@ class Record:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
+            kept = "; what was done before stands in it, and the same command goes on from there"
+            if mode == "w":
+                kept = ""
+                with suppress(OSError):
+                    self.remove()
             raise RequestError(
-                f"--out: {self.path} cannot be written: {error.strerror}; what was measured"
-                " before stands in it, and the same command goes on from there."
+                f"--out: {self.path} cannot be written: {error.strerror}{kept}."
             ) from None

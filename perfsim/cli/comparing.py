@@ -12,7 +12,7 @@ import typer
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.options import answer, settings
 from perfsim.cli.outputs import Outputs
-from perfsim.cli.working import counted
+from perfsim.cli.working import working
 
 if TYPE_CHECKING:
     from perfsim.planning.comparison import Comparison
@@ -94,7 +94,7 @@ def compare_command(
     fields, notes = replace(asked, pairs=pairs).fields()
     session = Session(asked.profiles)
     try:
-        with counted() as tell:
+        with working() as tell:
             found = compare(
                 make_scenario(fields),
                 methods,
@@ -122,7 +122,7 @@ def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
         from perfsim.planning.scaling import scaling_of
         from perfsim.report.page.comparison_page import comparison_page
 
-        with counted() as tell:
+        with working() as tell:
             curves = scaling_of(found, session, tell)
         return comparison_page(found, curves)
 

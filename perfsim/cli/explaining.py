@@ -11,6 +11,7 @@ from perfsim.cli import reports
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.options import Png, Trace, answer
 from perfsim.cli.outputs import Outputs
+from perfsim.cli.working import working
 
 __all__ = ["explain_command"]
 
@@ -49,7 +50,8 @@ def explain_command(
             from perfsim.own_fusion import for_method
             from perfsim.ranking import rank
 
-            ranking = rank(scenario, catalog)
+            with working() as tell:
+                ranking = rank(scenario, catalog, tell)
             notes.append(
                 f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"
             )

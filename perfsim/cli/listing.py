@@ -36,7 +36,7 @@ def list_things(
 ) -> None:
     """List what perfsim knows of one kind, with where it comes from."""
     from perfsim.catalog import Catalog
-    from perfsim.inventory import rows
+    from perfsim.inventory import in_short, rows
 
     found = rows(kind, Catalog(profiles))
     if json:
@@ -48,6 +48,6 @@ def list_things(
 
         print_scenarios(found)
     else:
-        from perfsim.report.terminal import print_rows
+        from perfsim.report.table import print_table
 
-        print_rows(found)
+        print_table(in_short(kind, found))

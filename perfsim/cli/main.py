@@ -32,6 +32,9 @@ COMMANDS = {
 }
 """Each command, and where it is; `overview.py` and `examples.py` hold what is said of it."""
 
+INTERRUPTED = 130
+"""What Typer makes of Ctrl-C."""
+
 
 def application(only: str = "", overview: bool = False) -> typer.Typer:
     """Return the command line with all commands, or with one alone: the others are not imported.
@@ -99,6 +102,8 @@ def code(arguments: list[str] | None = None) -> int:
             raise OSError(errno.EBADF, "it is closed")
         given = sys.argv[1:] if arguments is None else arguments
         left = int(_application(given)(arguments, standalone_mode=False) or 0)
+        if left == INTERRUPTED:
+            raise KeyboardInterrupt
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         sentence, left = _verdict(error)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfsim.cli.options import Json, Profiles
+from perfsim.cli.working import Tell, working
+
+if TYPE_CHECKING:
+    from perfsim.calibrate.sweep.journal import Point
+    from perfsim.calibrate.sweep.sweep import Asked
 
 __all__ = ["compute", "network"]
+
+EVERY = 20
+"""Points between two lines, where standard error is no terminal."""
 
 
 def network(
@@ -64,7 +73,6 @@ def network(
     Every rank runs it: under torchrun, or srun, or mpirun. Rank 0 prints and writes.
     """
     from perfsim.calibrate.sweep.network import Wanted, measure_network
-    from perfsim.cli.progress import progress
     from perfsim.units import parse_bytes, parse_fraction, parse_seconds
 
     wanted = Wanted(
@@ -81,7 +89,8 @@ def network(
         fresh=fresh,
         force=force,
     )
-    made = measure_network(wanted, progress, profiles=profiles)
+    with working("points", every=EVERY) as tell:
+        made = measure_network(wanted, lambda points: _each(tell, len(points)), profiles=profiles)
     if made is None:
         return
     if json:
@@ -92,6 +101,21 @@ def network(
         typer.echo(made.report)
         typer.echo(f"\nwritten: {made.network}, {made.curves}")
         typer.echo(made.use)
+
+
+def _each(tell: Tell, total: int) -> Callable[[Asked, Point | None], None]:
+    """Return what is told of each point: before it is measured, and with what was found."""
+    from perfsim.units import format_bytes, format_seconds
+
+    done = 0
+
+    def told(asked: Asked, point: Point | None) -> None:
+        nonlocal done
+        done += point is not None
+        what = f"{asked.collective}, {asked.group.name}, {format_bytes(asked.size_bytes)}"
+        tell(done, total, f"{what}: {format_seconds(point.median_s)}" if point else what)
+
+    return told
 
 
 def compute(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfsim.cli.options import Json
+from perfsim.cli.working import working
 
 if TYPE_CHECKING:
     from perfsim.calibrate.kernels.kernels import Measured
@@ -90,7 +88,7 @@ def kernels(
     )
     chosen = tuple(filter(None, (names or "").split(",")))
     wanted = Wanted(out, gpu, device, chosen, most, rule, device_file, title, fresh, force)
-    with _progress() as tell:
+    with working("points", every=EVERY) as tell:
         made = calibrate_kernels(wanted, tell)
     _print(made, json)
 
@@ -141,25 +139,3 @@ def _beside(device: str | None, json: bool) -> None:
 
 def _flops(rate: float) -> str:
     return f"{rate / 1e12:.4g} TFLOP/s"
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    """Give what is told of each point: a bar, or a line now and then."""
-    if not sys.stderr.isatty():
-        yield _line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda done, total, words: bar.update(
-            task, completed=done, total=total, description=words
-        )
-
-
-def _line(done: int, total: int, words: str) -> None:
-    if done % EVERY == 0 or done == total:
-        sys.stderr.write(f"perfsim: {done} of {total}: {words}\n")

@@ -10,7 +10,7 @@ import typer
 
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.options import answer
-from perfsim.cli.working import counted
+from perfsim.cli.working import working
 
 if TYPE_CHECKING:
     from perfsim.planning.capacity import Plan
@@ -79,14 +79,8 @@ def plan_command(
     if counts is None and asked.flags.get("gpus") is None:
         given["counts"] = COUNTS
     scenarios = _scenarios(asked, given)
-    with counted() as tell:
-        found = plan(
-            scenarios,
-            target,
-            find_prices(catalog, prices),
-            catalog,
-            None if tell is None else lambda done, total: tell(done, total, ""),
-        )
+    with working() as tell:
+        found = plan(scenarios, target, find_prices(catalog, prices), catalog, tell)
     _answer(found, out, json)
 
 

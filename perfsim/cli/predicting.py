@@ -230,9 +230,11 @@ def predict_command(
     try:
         asked = make_scenario(fields)
         if asked.method.lower() == AUTO:
+            from perfsim.cli.working import working
             from perfsim.ranking import rank
 
-            ranking = rank(asked, catalog)
+            with working() as tell:
+                ranking = rank(asked, catalog, tell)
             prediction = ranking.predictions[ranking.winner]
         else:
             prediction = predict(asked, catalog)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from perfsim.cli.outputs import Outputs
+from perfsim.cli.working import working
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -116,18 +115,6 @@ def _page(
         scenario = for_method(scenario, ranking.winner)[0]
         names = list(ranking.predictions)[:SHOWN]
         notes = [ranking.verdict()]
-    near = around(scenario, prediction, catalog, names, _progress())
+    with working() as tell:
+        near = around(scenario, prediction, catalog, names, tell)
     return prediction_page(prediction, near, notes)
-
-
-def _progress() -> Callable[[int, int], None] | None:
-    """Return what shows how far a page is, on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
-        return None
-
-    def tell(done: int, total: int) -> None:
-        sys.stderr.write(f"\rpage: {done} of {total} predictions")
-        sys.stderr.write("\r\033[K" if done >= total else "")
-        sys.stderr.flush()
-
-    return tell

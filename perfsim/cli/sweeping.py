@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from perfsim.cli import complete
 from perfsim.cli.like_predict import Asked, like_predict
 from perfsim.cli.outputs import Outputs
+from perfsim.cli.working import working
+
+if TYPE_CHECKING:
+    from perfsim.planning.grid import Grid
+    from perfsim.planning.sweep import Engine, Sweep, Table
 
 __all__ = ["sweep_command"]
 
@@ -22,6 +25,8 @@ WORDS = {
     "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
     "out": "Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted run"
     " goes on from FILE.journal.",
+    "json": "Print one JSON object. Its rows, as those of .jsonl, are the objects of `predict"
+    " --json`: without interval, bottleneck and notes, which take more runs (--full has them).",
 }
 
 
@@ -94,7 +99,6 @@ def sweep_command(
     """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import Sweep
-    from perfsim.planning.sweep_journal import SUFFIX, finished, resumed
 
     if trace is not None:
         raise RequestError(
@@ -106,8 +110,9 @@ def sweep_command(
     if file is not None and asked.scenario is not None:
         raise RequestError("--scenario: a scenario file is given already, before the flags.")
     asked = replace(asked, scenario=file or asked.scenario)
-    grid = _grid(asked, vary or [])
-    what = Sweep(grid, asked.profiles, full)
+    lines = out is not None and out.suffix.lower() == ".jsonl"
+    objects = json or lines or (out is None and format_ == "jsonl")
+    what = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
     if out is not None:
         from perfsim.report.sweep import check_format
 
@@ -115,36 +120,56 @@ def sweep_command(
     if html is not None or png is not None:
         from perfsim.report.page.sweep_page import check_rows
 
-        check_rows(len(grid), "--html" if html else "--png")
-    engine = _engine(workers, dask)
+        check_rows(len(what.grid), "--html" if html else "--png")
+    table = _table(what, _engine(workers, dask), out, fresh=fresh)
+    outputs.write(html=lambda: _page(table), png=lambda: _picture(table))
+    if out is not None:
+        _write(table, out)
+    _show(table, format_, json=json, written=out is not None)
+
+
+def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Table:
+    """Return the rows; an interrupted run says how to go on."""
+    from perfsim.errors import PerfsimError, RequestError
+    from perfsim.planning.sweep_journal import SUFFIX, finished, resumed
+
+    count = len(what.grid)
     try:
-        with _progress(len(grid)) as tell:
-            table = resumed(what, engine, out, tell, fresh=fresh)
+        with working("rows") as tell:
+            table = resumed(what, engine, out, lambda done: tell(done, count), fresh=fresh)
     except KeyboardInterrupt:
-        if out is not None:
-            kept = f"what is done stands in {out}{SUFFIX}; the same command goes on from there."
-            typer.echo(f"perfsim: {kept}", err=True)
-        raise
+        if out is None:
+            raise PerfsimError("stopped; with --out, what is done would be kept.") from None
+        kept = f"what is done stands in {out}{SUFFIX}, and the same command goes on from there"
+        raise PerfsimError(f"stopped; {kept}.") from None
     if table.refusal():
         if out is not None:
             finished(out)
         raise RequestError(table.refusal())
-    outputs.write(html=lambda: _page(table), png=lambda: _picture(table))
-    if out is not None:
-        from perfsim.report.sweep import write_sweep
+    return table
 
+
+def _write(table: Table, out: Path) -> None:
+    """Write the rows, and drop the journal once they stand there."""
+    from perfsim.errors import RequestError
+    from perfsim.planning.sweep_journal import SUFFIX, finished
+    from perfsim.report.sweep import write_sweep
+
+    try:
         write_sweep(table, out)
-        finished(out)
-    _show(table, format_, json=json, written=out is not None)
+    except RequestError as error:
+        kept = f"all rows stand in {out}{SUFFIX}, and the same command goes on from there"
+        raise RequestError(f"{str(error).rstrip('.')}; {kept}.") from None
+    finished(out)
 
 
-def _page(table: Any) -> str:
+def _page(table: Table) -> str:
     from perfsim.report.page.sweep_page import sweep_page
 
     return sweep_page(table)
 
 
-def _picture(table: Any) -> bytes:
+def _picture(table: Table) -> bytes:
     from perfsim.report.page.figure import plain
     from perfsim.report.page.png import png_of
     from perfsim.report.page.sweep_page import sweep_figures
@@ -153,7 +178,7 @@ def _picture(table: Any) -> bytes:
     return png_of(first, plain(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}"))
 
 
-def _grid(asked: Asked, vary: list[str]) -> Any:
+def _grid(asked: Asked, vary: list[str]) -> Grid:
     """Return the grid that file and flags describe."""
     from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
@@ -180,7 +205,7 @@ def _grid(asked: Asked, vary: list[str]) -> Any:
     return Grid(fields, tuple(axes.values()), own)
 
 
-def _engine(workers: int | None, dask: str | None) -> Any:
+def _engine(workers: int | None, dask: str | None) -> Engine:
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import serial
 
@@ -193,7 +218,7 @@ def _engine(workers: int | None, dask: str | None) -> Any:
     return Spread(workers, dask)
 
 
-def _show(table: Any, format_: str | None, *, json: bool, written: bool) -> None:
+def _show(table: Table, format_: str | None, *, json: bool, written: bool) -> None:
     from perfsim.report import sweep as report
     from perfsim.report.files import json_text
 
@@ -205,37 +230,3 @@ def _show(table: Any, format_: str | None, *, json: bool, written: bool) -> None
         report.print_sweep(table, rows=not written or format_ is not None)
     else:
         sys.stdout.write(report.csv_text(table) if chosen == "csv" else report.jsonl_text(table))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Give what is told how many rows there are: a bar with rate and time left, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    bar = Progress(
-        BarColumn(24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=total, rate="")
-
-        def tell(done: int) -> None:
-            speed = bar.tasks[0].speed
-            rate = f"{speed:,.0f} rows/s" if speed else ""
-            bar.update(task, completed=done, rate=rate)
-
-        yield tell

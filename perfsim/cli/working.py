@@ -1,31 +1,92 @@
-"""How far a command is, on standard error, where that is a terminal."""
+"""How far a command is: one bar on standard error, where that is a terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-__all__ = ["counted"]
+__all__ = ["Tell", "working"]
+
+
+class Tell(Protocol):
+    """What is told how many are done, of how many, and what is next or was found."""
+
+    def __call__(self, done: int, total: int, what: str = "", /) -> None:
+        """Show it."""
 
 
 @contextmanager
-def counted() -> Iterator[Callable[[int, int, str], None] | None]:
-    """Give what is told how many are done, of how many, and what is next: a bar while it lasts.
+def working(unit: str = "", *, every: int = 0) -> Iterator[Tell]:
+    """Give what is told of progress: a bar with rate and time left, from the first word on.
 
-    None where standard error is no terminal.
+    Parameters
+    ----------
+    unit : what is counted, for the rate: "rows"
+    every : where standard error is no terminal, a line of text each so many; 0 is none, for what
+        takes minutes at most
     """
     if not sys.stderr.isatty():
-        yield None
+        yield _lines(every)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column
 
-    columns = BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
+    bar = Progress(
+        BarColumn(16),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+    )
+    task = bar.add_task("", total=None, rate="")
 
-        def tell(done: int, total: int, name: str) -> None:
-            bar.update(task, completed=done, total=total, description=name)
+    def tell(done: int, total: int, what: str = "", /) -> None:
+        bar.update(task, completed=done, total=total, description=what)
+        bar.update(task, rate=_rate(bar.tasks[0].speed, unit))
+        bar.start()
 
+    try:
         yield tell
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+def _rate(per_s: float | None, unit: str) -> str:
+    """Return a rate in words; a slow one as the time of each.
+
+    Examples
+    --------
+    >>> _rate(1234.5, "rows"), _rate(2.5, ""), _rate(0.05, "points"), _rate(None, "rows")
+    ('1,234 rows/s', '2.5/s', '20 s each', '')
+    """
+    if not per_s:
+        return ""
+    if per_s < 1.0:
+        return f"{1.0 / per_s:.3g} s each"
+    number = f"{per_s:,.0f}" if per_s >= 10.0 else f"{per_s:.2g}"
+    return f"{number}{' ' if unit else ''}{unit}/s"
+
+
+def _lines(every: int) -> Callable[..., None]:
+    last = 0
+
+    def tell(done: int, total: int, what: str = "", /) -> None:
+        nonlocal last
+        if every and done != last and (done % every == 0 or done == total):
+            sys.stderr.write(f"perfsim: {done} of {total}: {what}\n")
+        last = done
+
+    return tell

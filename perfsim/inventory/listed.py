@@ -10,7 +10,7 @@ from perfsim.catalog import Catalog
 from perfsim.errors import unknown
 from perfsim.units import format_rate, format_seconds
 
-__all__ = ["ROWS", "rows"]
+__all__ = ["ROWS", "in_short", "rows"]
 
 
 def rows(kind: str, catalog: Catalog) -> list[dict[str, Any]]:
@@ -24,6 +24,12 @@ def rows(kind: str, catalog: Catalog) -> list[dict[str, Any]]:
     if kind not in ROWS:
         raise unknown("list", kind, ROWS)
     return ROWS[kind](catalog)
+
+
+def in_short(kind: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows as a person is shown them: without what ``--json`` has besides."""
+    names = SHOWN.get(kind)
+    return [{name: row[name] for name in names} for row in found] if names else found
 
 
 def _models(catalog: Catalog) -> list[dict[str, Any]]:
@@ -169,6 +175,12 @@ def _measurements(catalog: Catalog) -> list[dict[str, Any]]:
         for one in shipped_cases(catalog)
     ]
 
+
+SHOWN = {
+    "models": ("model", "gpu", "precision", "batch", "parameters", "iteration_ms", "layer times"),
+    "measurements": ("id", "role", "model", "gpus", "metric", "value", "system", "network"),
+}
+"""Columns that a person is shown where there are more."""
 
 ROWS: dict[str, Callable[[Catalog], list[dict[str, Any]]]] = {
     "models": _models,

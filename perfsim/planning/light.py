@@ -5,42 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfsim.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.plan import Plan, run
-from perfsim.prediction import Prediction, plans_of, predict
+from perfsim.prediction import plans_of
 from perfsim.profile import Profile
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.whatif import mean_s
 
-__all__ = ["COLUMNS", "FULL", "Row", "alone_s", "figures", "full_row", "light_row"]
+__all__ = ["COLUMNS", "Row", "alone_s", "figures", "light_row"]
 
 COLUMNS = ("iteration_s", "samples_per_s", "scaling_efficiency", "sent_bytes_per_gpu", "reason")
 """What a row tells after the values of its axes; ``reason`` is why it could not be predicted."""
-
-FULL = (
-    "iteration_s",
-    "iteration_s_low",
-    "iteration_s_high",
-    "samples_per_s",
-    "scaling_efficiency",
-    "sent_bytes_per_gpu",
-    "ssgd_iteration_s",
-    "speedup",
-    "forward_s",
-    "backward_s",
-    "compression_s",
-    "second_order_s",
-    "communication_exposed_s",
-    "update_s",
-    "other_s",
-    "memory_bytes",
-    "bottleneck",
-    "reason",
-)
-"""The same where rows are whole predictions."""
 
 Row = list[Any]
 
@@ -79,29 +56,3 @@ def figures(
     period = sum(plan.iterations for plan in plans)
     sent_bytes = sum(plan.count * plan.sent_bytes for plan in plans) / period
     return [iteration_s, samples_per_s, efficiency, sent_bytes]
-
-
-def full_row(fields: Mapping[str, Any], catalog: Catalog) -> Row:
-    """Return the columns of a whole prediction, or only the reason why there is none."""
-    try:
-        found = predict(make_scenario(fields), catalog)
-    except PerfsimError as error:
-        return [*[None] * (len(FULL) - 1), str(error)]
-    return _columns(found)
-
-
-def _columns(found: Prediction) -> Row:
-    parts = ("forward", "backward", "compression", "second_order", "communication_exposed")
-    return [
-        found.iteration_s,
-        *found.iteration_s_interval,
-        found.samples_per_s,
-        found.scaling_efficiency,
-        found.communication["bytes_per_gpu"],
-        found.baseline_s,
-        found.speedup,
-        *(found.breakdown_s[part] for part in (*parts, "update", "other")),
-        sum(found.memory_bytes.values()),
-        found.bottleneck,
-        "",
-    ]

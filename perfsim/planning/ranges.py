@@ -22,6 +22,15 @@ MOST_VALUES = 1_000_000
 
 LINKS = ("net", "intra_net")
 LISTS = ("placement",)
+UNITS = {
+    "net": "1Gbit/s..100Gbit/s",
+    "intra_net": "4GB/s..32GB/s",
+    "bucket": "1MiB..32MiB",
+    "single_gpu": "100ms..400ms",
+    "single_gpu_kernels": "1ms..8ms",
+}
+"""Fields whose numbers mean nothing without a unit, and a range as it should be."""
+
 DIGITS = 12
 """Significant digits of a value between the ends of a range."""
 
@@ -112,6 +121,11 @@ def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     ends, _, step = text.partition(":")
     first, unit = _end(field, text, ends.partition("..")[0])
     last, other = _end(field, text, ends.partition("..")[2])
+    if field in UNITS and not unit:
+        raise RequestError(
+            f"--vary {field}: {shown(text)} has no unit where it begins; write such as"
+            f" {UNITS[field]}."
+        )
     last *= _ratio(field, text, other or unit, unit)
     if last < first:
         raise RequestError(

@@ -12,8 +12,9 @@ from typing import Any
 from perfsim import __version__
 from perfsim.catalog import SUFFIXES, Catalog
 from perfsim.errors import RequestError
-from perfsim.planning.grid import Grid, axes_of
-from perfsim.planning.light import COLUMNS, FULL, Row, full_row, light_row
+from perfsim.planning.grid import MOST_ROWS, Grid, axes_of
+from perfsim.planning.light import COLUMNS, Row, light_row
+from perfsim.planning.row import FULL, Object, flat, light_object, whole_object
 from perfsim.session import Session
 
 __all__ = ["SCHEMA", "Chunk", "Engine", "Rows", "Sweep", "Table", "serial", "sweep"]
@@ -29,14 +30,36 @@ TOGETHER = 16384
 APART = 256
 """Rows of a chunk where each is predicted by itself: about half a second's work."""
 
+MOST_OBJECTS = 100_000
+"""Rows as objects are held in memory: about 5 kB each."""
+
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep is of: a grid, the user's profiles, and whether rows are whole predictions."""
+    """What a sweep is of: a grid, the user's profiles, and what its rows are.
+
+    ``full`` rows are whole predictions; ``objects`` are kept as prediction objects, for JSON,
+    rather than as columns.
+
+    Raises
+    ------
+    RequestError
+        If there are more rows than are kept as objects.
+    """
 
     grid: Grid
     profiles: str | None = None
     full: bool = False
+    objects: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse more objects than memory is meant to hold."""
+        count = len(self.grid)
+        if self.objects and count > MOST_OBJECTS:
+            raise RequestError(
+                f"--vary: {count:,} rows; at most {MOST_OBJECTS:,} as JSON objects, and"
+                f" {MOST_ROWS:,} as CSV or Parquet. Give fewer values, or --out FILE.csv."
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -48,14 +71,15 @@ class Sweep:
         """Return the rows from ``start`` in parts, each of which is predicted at one go."""
         from perfsim.planning.lanes import Lanes
 
-        together = not self.full and Lanes(self.grid, Session(self.profiles)).any
+        together = not (self.full or self.objects) and Lanes(self.grid, Session(self.profiles)).any
         size, count = TOGETHER if together else APART, len(self.grid)
         return [(first, min(first + size, count)) for first in range(start, count, size)]
 
     def digest(self) -> str:
         """Return a hash of all that the rows depend on: grid, version and the data files."""
         axes = [[axis.field, list(axis.values)] for axis in self.grid.axes]
-        said = [__version__, dict(self.grid.base), axes, list(self.grid.own), self.full]
+        kind = [self.full, self.objects]
+        said = [__version__, dict(self.grid.base), axes, list(self.grid.own), kind]
         files = [
             [path.name, path.stat().st_size, path.stat().st_mtime_ns]
             for folder in Catalog(self.profiles).folders
@@ -80,11 +104,21 @@ class Rows:
         self.sweep, self.session = sweep, Session(sweep.profiles)
         self._lanes: Any = None
 
-    def chunk(self, start: int, stop: int) -> list[Row]:
-        """Return the predicted columns of rows ``start`` to ``stop``, in order."""
+    def chunk(self, start: int, stop: int) -> list[Any]:
+        """Return rows ``start`` to ``stop``, in order: their predicted columns, or objects."""
+        sweep = self.sweep
+        if not (sweep.full or sweep.objects):
+            return self._columns(start, stop)
+        made = self.objects(range(start, stop))
+        return list(made) if sweep.objects else [flat(one, FULL) for one in made]
+
+    def objects(self, rows: Iterable[int]) -> Iterator[Object]:
+        """Yield rows as prediction objects."""
+        make = whole_object if self.sweep.full else light_object
+        return (make(self.sweep.grid.fields(row), self.session) for row in rows)
+
+    def _columns(self, start: int, stop: int) -> list[Row]:
         grid = self.sweep.grid
-        if self.sweep.full:
-            return [full_row(grid.fields(row), self.session) for row in range(start, stop)]
         found: list[Row | None] = [None] * (stop - start)
         for rows, columns in self.lanes.columns(start, stop):
             values = zip(*(column.tolist() for column in columns), strict=True)
@@ -105,11 +139,11 @@ class Rows:
         return self._lanes
 
 
-Engine = Callable[[Sweep, list[Chunk]], Iterator[list[Row]]]
+Engine = Callable[[Sweep, list[Chunk]], Iterator[list[Any]]]
 """What predicts chunks and yields their rows, in order."""
 
 
-def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Row]]:
+def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
     """Predict chunk after chunk in this process."""
     rows = Rows(sweep)
     for start, stop in chunks:
@@ -118,10 +152,10 @@ def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Row]]:
 
 @dataclass(frozen=True)
 class Table:
-    """A sweep's rows in the order of its grid."""
+    """A sweep's rows in the order of its grid: the predicted columns of each, or its object."""
 
     sweep: Sweep
-    rows: list[Row]
+    rows: list[Any]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -134,34 +168,69 @@ class Table:
 
     def lines(self) -> Iterator[list[Any]]:
         """Yield each row whole: the values that vary, then what is predicted."""
+        names = FULL if self.sweep.full else COLUMNS
         for index, row in enumerate(self.rows):
-            yield [*self.sweep.grid.values(index), *row]
+            columns = flat(row, names) if self.sweep.objects else row
+            yield [*self.sweep.grid.values(index), *columns]
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each row by column."""
         for line in self.lines():
             yield dict(zip(self.columns, line, strict=True))
 
+    def objects(self) -> Iterator[Object]:
+        """Yield each row as a prediction object, or as a scenario and an ``error``.
+
+        Rows that were kept as columns are predicted again, one by one.
+        """
+        if self.sweep.objects:
+            return iter(self.rows)
+        return Rows(self.sweep).objects(range(len(self.rows)))
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as plain data, by the contract perfsim/sweep/1."""
+        """Return the table as plain data, by the contract perfsim/sweep/1.
+
+        ``rows`` are prediction objects without provenance: all keys of perfsim/prediction/1 where
+        the sweep is ``full``, else without ``iteration_s_interval``, ``bottleneck`` and ``notes``.
+        """
         grid = self.sweep.grid
         return {
             "schema": SCHEMA,
             "scenario": dict(grid.base),
             "vary": {axis.field: list(axis.values) for axis in grid.axes},
-            "rows": list(self.records()),
+            "rows": list(self.objects()),
         }
 
     def to_pandas(self) -> Any:
-        """Return the table as a pandas data frame, where pandas is installed."""
-        import pandas as pd
+        """Return the columns as a pandas table; values that are all numbers are numbers.
 
-        return pd.DataFrame(self.lines(), columns=list(self.columns))
+        Raises
+        ------
+        PerfsimError
+            If pandas is not installed.
+        """
+        from perfsim.records import as_numbers, to_frame
+
+        frame = to_frame(list(self.records()))
+        for axis in self.sweep.grid.axes:
+            frame[axis.field] = as_numbers(list(frame[axis.field]))
+        return frame
 
     def refusal(self) -> str:
-        """Return the reason that all rows share where none could be predicted, else ''."""
-        reasons = {row[-1] for row in self.rows}
-        return reasons.pop() if len(reasons) == 1 else ""
+        """Return why, in a sentence, where no row could be predicted, else ''."""
+        if not all(map(self._reason, self.rows)):
+            return ""
+        reasons = list(map(self._reason, self.rows))
+        first, count = reasons[0], len(set(reasons))
+        return (
+            first
+            if count == 1
+            else f"none of {len(reasons):,} rows can be predicted; the first: {first}"
+        )
+
+    def _reason(self, row: Any) -> str:
+        reason: str = row.get("error", "") if self.sweep.objects else row[-1]
+        return reason
 
 
 def sweep(
@@ -170,6 +239,7 @@ def sweep(
     *,
     profiles: str | Path | None = None,
     full: bool = False,
+    objects: bool = False,
     engine: Engine = serial,
 ) -> Table:
     """Predict every combination of the values that fields of a scenario take.
@@ -179,6 +249,7 @@ def sweep(
     base : the scenario's fields that stay
     vary : field to values: a text as ``--vary`` takes it, or a list
     full : rows as whole predictions, with interval, breakdown and bottleneck (slower)
+    objects : keep rows as prediction objects, for ``to_dict`` (slower where only numbers vary)
     engine : what does the work; ``perfsim.planning.spread.Spread`` is a Dask cluster
 
     Raises
@@ -188,12 +259,15 @@ def sweep(
 
     Examples
     --------
+    >>> from perfsim import sweep
     >>> table = sweep({"model": "resnet50", "net": "10gbe"}, {"gpus": "8..32"})
     >>> [(row["gpus"], round(row["scaling_efficiency"], 2)) for row in table.records()]
     [('8', 0.55), ('16', 0.52), ('32', 0.5)]
+    >>> [round(row["baseline"]["speedup"]) for row in table.objects()]
+    [1, 1, 1]
     """
     where = None if profiles is None else str(profiles)
-    asked = Sweep(Grid(dict(base), axes_of(vary)), where, full)
+    asked = Sweep(Grid(dict(base), axes_of(vary)), where, full, objects)
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
     table = Table(asked, rows)
     if table.refusal():

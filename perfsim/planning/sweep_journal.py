@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from perfsim import __version__
 from perfsim.calibrate.record import Record
-from perfsim.planning.light import Row
+from perfsim.planning.grid import Axis
 from perfsim.planning.sweep import Engine, Sweep, Table
 
 __all__ = ["SCHEMA", "SUFFIX", "finished", "resumed"]
@@ -15,6 +16,9 @@ __all__ = ["SCHEMA", "SUFFIX", "finished", "resumed"]
 SCHEMA = "perfsim/sweep-journal/1"
 SUFFIX = ".journal"
 """What follows the name of the output."""
+
+MOST_NAMED = 8
+"""Values of a field that a refusal names."""
 
 Tell = Callable[[int], None]
 """What is told of progress: how many rows there are now."""
@@ -32,13 +36,10 @@ def resumed(
     RequestError
         If a journal is there that another grid, or other data, began.
     """
-    rows: list[Row] = []
+    rows: list[Any] = []
     record = _record(out, sweep) if out is not None else None
     if record is not None:
-        if record.path.exists() and not fresh:
-            record.resume(lambda line: _take(rows, line))
-        else:
-            record.begin()
+        record.open(lambda line: _take(rows, line), fresh=fresh)
     tell(len(rows))
     for part in _parts(sweep, engine, len(rows)):
         if record is not None:
@@ -53,18 +54,36 @@ def finished(out: Path) -> None:
     out.with_name(out.name + SUFFIX).unlink(missing_ok=True)
 
 
-def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Row]]:
+def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
     chunks = sweep.chunks(done)
     return engine(sweep, chunks) if chunks else iter(())
 
 
 def _record(out: Path, sweep: Sweep) -> Record:
     path = out.with_name(out.name + SUFFIX)
-    setting = {"grid": sweep.digest(), "rows": len(sweep.grid)}
-    return Record(path, SCHEMA, setting, what="a sweep", anew="--fresh begins anew")
+    return Record(path, SCHEMA, _setting(sweep), what="a sweep", anew="--fresh begins anew")
 
 
-def _take(rows: list[Row], line: Mapping[str, Any]) -> None:
+def _setting(sweep: Sweep) -> dict[str, Any]:
+    """Return what must agree for rows to belong together: in words, then by a hash of it all."""
+    whole = "whole predictions" if sweep.full else "iterations"
+    return {
+        "version": __version__,
+        "scenario": " ".join(f"{name}={value}" for name, value in sweep.grid.base.items()),
+        "vary": " ".join(_span(axis) for axis in sweep.grid.axes),
+        "rows": f"{len(sweep.grid):,} {whole} as {'objects' if sweep.objects else 'columns'}",
+        "grid and data": sweep.digest(),
+    }
+
+
+def _span(axis: Axis) -> str:
+    values = list(map(str, axis.values))
+    if len(values) > MOST_NAMED:
+        values = [*values[: MOST_NAMED - 1], "...", values[-1]]
+    return f"{axis.field}={','.join(values)}"
+
+
+def _take(rows: list[Any], line: Mapping[str, Any]) -> None:
     if line["start"] != len(rows):
         raise ValueError("rows are missing")
     rows += line["rows"]

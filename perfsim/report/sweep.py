@@ -8,13 +8,14 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perfsim.errors import RequestError
 from perfsim.files import write_text
 from perfsim.planning.sweep import Table
+from perfsim.records import as_numbers
 from perfsim.report.terminal import interval_words, print_lines, print_rows
 from perfsim.units import format_bytes, format_seconds
 
@@ -42,8 +43,8 @@ def csv_text(table: Table) -> str:
 
 
 def jsonl_text(table: Table) -> str:
-    """Return the table as JSON lines, one object a row."""
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in table.records())
+    """Return the table as JSON lines, a prediction object a row."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in table.objects())
 
 
 def _parquet(table: Table, path: Path) -> None:
@@ -68,14 +69,15 @@ def _parquet(table: Table, path: Path) -> None:
         raise RequestError(f"--out: {str(path)!r} cannot be written: {error.strerror}.") from None
 
 
-def _array(pyarrow: Any, values: tuple[Any, ...]) -> Any:
+def _array(pyarrow: Any, values: Sequence[Any]) -> Any:
+    values = as_numbers(values)
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool) for value in known):
         return pyarrow.array(values, pyarrow.bool_())
+    if known and all(type(value) is int for value in known):
+        return pyarrow.array(values, pyarrow.int64())
     if known and all(isinstance(value, int | float) for value in known):
         return pyarrow.array(values, pyarrow.float64())
-    if known and all(isinstance(value, str) and value.isdecimal() for value in known):
-        return pyarrow.array([int(value) for value in values], pyarrow.int64())
     return pyarrow.array([None if value is None else str(value) for value in values])
 
 
@@ -121,7 +123,10 @@ def write_sweep(table: Table, path: Path) -> None:
 
 
 def print_sweep(table: Table, *, rows: bool = True) -> None:
-    """Print rows as a person reads them, and which is fastest; only that where not ``rows``."""
+    """Print rows as a person reads them, and which is fastest; only that where not ``rows``.
+
+    At least one row has a prediction (see ``Table.refusal``).
+    """
     records = list(table.records())
     fields = [axis.field for axis in table.sweep.grid.axes]
     if rows:
@@ -137,9 +142,6 @@ def print_sweep(table: Table, *, rows: bool = True) -> None:
     if len(reasons) > MOST_REASONS:
         print_lines([f"and {len(reasons) - MOST_REASONS:,} reasons more"])
     done = [record for record in records if not record["reason"]]
-    if not done:
-        print_lines(["", f"{_rows(len(records))}, none of them with a prediction."])
-        return
     fastest = min(done, key=lambda record: record["iteration_s"])
     most = max(done, key=lambda record: record["samples_per_s"])
     print_lines(

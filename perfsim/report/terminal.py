@@ -33,6 +33,9 @@ ROUNDING = 1e-12
 WIDTH = 110
 """Columns of text that goes to a file or a pipe."""
 
+PAGE = 80
+"""Columns of a description."""
+
 NAMES = {
     "forward": "forward",
     "backward": "backward",
@@ -194,16 +197,18 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def print_description(description: Mapping[str, Any]) -> None:
     """Print a description: texts as they are, mappings and rows as tables."""
+    from perfsim.report.table import print_table
+
     for name, value in description.items():
         title = name.replace("_", " ")
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
-            print_lines(["", title])
-            print_rows(value)
+            print_lines(["", title], most=PAGE)
+            print_table(value)
         elif isinstance(value, Mapping):
-            print_lines(["", title])
-            print_rows([{"name": key, "value": entry} for key, entry in value.items()])
+            print_lines(["", title], most=PAGE)
+            print_table([{"name": key, "value": entry} for key, entry in value.items()])
         elif isinstance(value, list):
-            print_lines(["", title])
-            print_lines([str(entry) for entry in value] or ["none"], "  - ", "    ")
+            print_lines(["", title], most=PAGE)
+            print_lines([str(entry) for entry in value] or ["none"], "  - ", "    ", PAGE)
         else:
-            print_lines([f"{title}: {value}"])
+            print_lines([f"{title}: {value}"], most=PAGE)

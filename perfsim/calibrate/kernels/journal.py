@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from perfsim.calibrate.record import Record
-from perfsim.calibrate.sweep.steady import half_width
+from perfsim.calibrate.sweep.steady import Repeats
 
 __all__ = ["Journal", "Point", "Stop"]
 
@@ -17,23 +16,13 @@ SCHEMA = "perfsim/measured-kernels/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(Repeats):
     """One kernel at one size, with the seconds of each repeat."""
 
     kernel: str
     elements: int
     width: int
     seconds: tuple[float, ...]
-
-    @property
-    def median_s(self) -> float:
-        """The median repeat [s]."""
-        return median(self.seconds)
-
-    @property
-    def spread(self) -> float:
-        """Half the median's 90 % interval over the median; infinite of fewer than 5 repeats."""
-        return half_width(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +66,7 @@ class Journal:
         self.points: list[Point] = []
         self.stops: list[Stop] = []
         self._record = Record(path, SCHEMA, setting, what="a run", anew="--fresh begins anew")
-        if not fresh and path.exists() and path.stat().st_size:
-            self._record.resume(self._take)
-        else:
-            self._record.begin()
+        self._record.open(self._take, fresh=fresh)
 
     def add(self, what: Point | Stop) -> None:
         """Append a point or a stop and wait until it is on disk."""

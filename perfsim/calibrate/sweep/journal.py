@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from perfsim.calibrate.record import Record
-from perfsim.calibrate.sweep.steady import half_width
+from perfsim.calibrate.sweep.steady import Repeats
 
 __all__ = ["Journal", "Point"]
 
@@ -17,7 +16,7 @@ SCHEMA = "perfsim/measured-points/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(Repeats):
     """One collective, group and size [B] with the seconds of each repeat, slowest rank."""
 
     collective: str
@@ -31,16 +30,6 @@ class Point:
     def key(self) -> tuple[str, int, int, int]:
         """Collective, nodes, ranks a node and size: what a point is of."""
         return self.collective, self.nodes, self.gpus_per_node, self.size_bytes
-
-    @property
-    def median_s(self) -> float:
-        """The median repeat [s]."""
-        return median(self.seconds)
-
-    @property
-    def spread(self) -> float:
-        """Half the median's 90 % interval over the median."""
-        return half_width(self.seconds)
 
 
 class Journal:
@@ -65,10 +54,7 @@ class Journal:
         self._record = Record(
             path, SCHEMA, setting, what="a sweep", anew="delete it or name another --out"
         )
-        if resume and _begun(path):
-            self._record.resume(lambda line: self._take(_point(line)))
-        else:
-            self._record.begin()
+        self._record.open(lambda line: self._take(_point(line)), fresh=not resume)
 
     def add(self, point: Point) -> None:
         """Append a point and wait until it is on disk."""
@@ -86,16 +72,6 @@ class Journal:
     def _take(self, point: Point) -> None:
         """Hold a point; a second look replaces the first."""
         self.points = [one for one in self.points if one.key != point.key] + [point]
-
-
-def _begun(path: Path) -> bool:
-    """Say whether a file is there whose run was not killed before its first line was whole."""
-    if not path.exists():
-        return False
-    try:
-        return b"\n" in path.read_bytes()
-    except OSError:
-        return True  # what cannot be read is refused as it is, not written over
 
 
 def _point(line: Mapping[str, Any]) -> Point:

@@ -7,11 +7,29 @@ from collections.abc import Sequence
 from functools import lru_cache
 from statistics import median
 
-__all__ = ["CONFIDENCE", "FEWEST", "half_width", "settled"]
+__all__ = ["CONFIDENCE", "FEWEST", "Repeats", "half_width", "settled"]
 
 CONFIDENCE = 0.90
 FEWEST = 5
 """Of 5 samples least and greatest enclose the median with 1 - 2 / 2^5 = 94 %; of 4 with 88 %."""
+
+
+class Repeats:
+    """What was timed several times, and how well its time is known."""
+
+    __slots__ = ()
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median_s(self) -> float:
+        """The median repeat [s]."""
+        return median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """Half the median's 90 % interval over the median; infinite of fewer than 5 repeats."""
+        return half_width(self.seconds)
 
 
 def half_width(samples: Sequence[float]) -> float:

@@ -1,0 +1,143 @@
+"""The contract perfsim/prediction/1, key by key: of ``predict --json`` and of rows that have it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from perfsim.whatif import BOTTLENECKS
+
+
+class Strict(BaseModel):
+    """No key more, no key less, no text for a number; JSON's own numbers are finite."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Question(Strict):
+    """The scenario with every default filled in."""
+
+    model: str
+    gpus: PositiveInt
+    gpus_per_node: PositiveInt
+    nodes: PositiveInt
+    placement: list[PositiveInt] | None
+    net: str
+    intra_net: str
+    gpu: str
+    batch: PositiveInt
+    precision: Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
+    method: str
+    options: dict[str, str | int | float | bool | None]
+    fusion: str
+    fusion_options: dict[str, str]
+    bucket_bytes: PositiveFloat | None
+    algorithm: str
+    protocol: str
+    library: str
+    oversubscription: float | None
+    straggler: list[str]
+    jitter: NonNegativeFloat
+    background: NonNegativeFloat
+    seed: int
+    overlap: bool
+    overlap_slowdown: float
+    single_gpu_s: PositiveFloat | None
+    single_gpu_kernels_s: float | None
+    profile: str
+
+
+class Baseline(Strict):
+    """S-SGD with DDP's buckets and overlap."""
+
+    method: Literal["ssgd"]
+    iteration_s: PositiveFloat
+    speedup: PositiveFloat
+
+
+class Breakdown(Strict):
+    """Seconds of an iteration by what they are spent on."""
+
+    forward: NonNegativeFloat
+    backward: NonNegativeFloat
+    compression: NonNegativeFloat
+    second_order: NonNegativeFloat
+    communication_exposed: NonNegativeFloat
+    update: NonNegativeFloat
+    other: NonNegativeFloat
+
+
+class Communication(Strict):
+    """What a GPU sends in an iteration, and how much of it is hidden."""
+
+    bytes_per_gpu: NonNegativeFloat
+    calls: NonNegativeFloat
+    busy_s: NonNegativeFloat
+    hidden_s: NonNegativeFloat
+
+
+class Term(Strict):
+    """One number that a prediction rests on."""
+
+    term: str
+    value: float
+    unit: str
+    kind: Literal["measured", "published", "fitted", "derived"]
+    source: str
+    range: list[float | None] | None
+    range_unit: str | None
+    extrapolated: bool
+
+
+class Light(Strict):
+    """A sweep's row: what its own run gives, and S-SGD beside it."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    schema_: Literal["perfsim/prediction/1"] = Field(alias="schema")
+    scenario: Question
+    iteration_s: PositiveFloat
+    samples_per_s: PositiveFloat
+    scaling_efficiency: PositiveFloat
+    baseline: Baseline
+    breakdown_s: Breakdown
+    communication: Communication
+    memory_bytes: dict[str, NonNegativeFloat]
+
+
+class Row(Light):
+    """A prediction object without provenance: a row of compare, and of ``sweep --full``."""
+
+    iteration_s_interval: list[PositiveFloat] = Field(min_length=2, max_length=2)
+    bottleneck: Literal[BOTTLENECKS]
+    notes: list[str]
+
+
+class Whole(Row):
+    """What ``predict --json`` prints."""
+
+    provenance: list[Term]
+
+
+class Failed(Strict):
+    """A sweep's row without a prediction: the scenario as it was asked, and why."""
+
+    scenario: dict[str, Any]
+    error: str = Field(min_length=1)
+
+
+def check(found: dict[str, Any], kind: type[Light]) -> None:
+    """Hold an object to its schema and to what its numbers mean."""
+    one = kind.model_validate_json(json.dumps(found))
+    parts = one.breakdown_s.model_dump().values()
+    assert abs(sum(parts) - one.iteration_s) <= 1e-9 * one.iteration_s
+    assert one.communication.hidden_s <= one.communication.busy_s * (1 + 1e-9)
+    ratio = one.baseline.iteration_s / one.iteration_s
+    assert abs(one.baseline.speedup - ratio) <= 1e-9 * ratio
+    rate = one.scenario.batch * one.scenario.gpus / one.iteration_s
+    assert abs(one.samples_per_s - rate) <= 1e-9 * rate
+    if isinstance(one, Row):
+        low, high = one.iteration_s_interval
+        assert low <= one.iteration_s <= high
