@@ -20,7 +20,7 @@ OVERVIEW_EXAMPLES = [
     line.strip() for line in PAGE.splitlines() if line.startswith("  perfsim ") and " --" in line
 ]
 NOT_RUN = ("calibrate network", "calibrate compute", "calibrate kernels", "validate claims")
-"""They measure this machine, or run elsewhere (`test_claims.py`): their examples are parsed only."""
+"""They measure this machine, or run in `test_claims.py`: their examples are parsed only."""
 
 
 def commands(of: Any = COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:
