@@ -247,6 +247,18 @@ def test_a_device_file_says_what_was_measured(tmp_path: Path) -> None:
     assert device.memory_bytes == 16e9
 
 
+def test_a_device_file_of_a_busy_machine_reads_back(tmp_path: Path) -> None:
+    of = journal(tmp_path)
+    for kernel, time_s in (("stream_add", 1e-3), ("stream_copy", 1e-2), ("stream_scale", 1.0)):
+        of.add(Point(kernel, 10**8, 0, (time_s,) * 5))
+    of.add(Point("launch_queued", 1024, 0, (4e-6,) * 5))
+    of.add(Point("matrix_fp32", 10**6, 0, (1e-3,) * 5))
+    (tmp_path / "card.toml").write_text(
+        device_text("card", "A card", 16e9, figures(of), "here") or ""
+    )
+    assert read_device(tmp_path / "card.toml").memory_bandwidth.spread == 3.0  # 300 %, the most
+
+
 def test_no_device_file_without_bandwidth_launch_and_rate(tmp_path: Path) -> None:
     of = journal(tmp_path)
     of.add(Point("stream_add", 10**8, 0, (1.2e-3,) * 5))

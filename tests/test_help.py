@@ -19,8 +19,8 @@ COMMAND = typer.main.get_command(application())
 OVERVIEW_EXAMPLES = [
     line.strip() for line in PAGE.splitlines() if line.startswith("  perfsim ") and " --" in line
 ]
-NOT_RUN = ("calibrate network", "calibrate compute", "calibrate kernels")
-"""They measure this machine: their examples are parsed only."""
+NOT_RUN = ("calibrate network", "calibrate compute", "calibrate kernels", "validate claims")
+"""They measure this machine, or run in `test_claims.py`: their examples are parsed only."""
 
 
 def commands(of: Any = COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,8 @@ __all__ = ["cluster_curves", "condense", "thin", "write_condensed"]
 def thin(sizes: Sequence[float]) -> list[float]:
     """Return at most two sizes an octave: the measured ones nearest to each power of sqrt(2).
 
-    Powers of two, and any grid with one size an octave, are kept whole; so are both ends.
+    Sizes are in bytes. Powers of two, and any grid with one size an octave, are kept whole; so are
+    both ends.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def hinge(m: Any, a: float, c: float, b: float) -> Any:
 
 
 def fit_line(size: Sequence[float], seconds: Sequence[float]) -> FitResult:
-    """Fit c + b m with relative errors, robustly; a is held at 0.
+    """Fit c + b m [s] of sizes m [bytes] with relative errors, robustly; a is held at 0.
 
     Raises
     ------
@@ -79,7 +79,8 @@ def _line(sizes: Array, times: Array, *, refuse: bool) -> FitResult:
 def fit_hinge(size: Sequence[float], seconds: Sequence[float]) -> FitResult:
     """Fit max(a, c + b m), or the line alone where AICc does not call for the floor.
 
-    The result's ``a`` is held at 0 where the line is enough.
+    Sizes m are in bytes, the fitted times in seconds. The result's ``a`` is held at 0 where the
+    line is enough.
 
     Raises
     ------
@@ -100,6 +101,8 @@ def both_shapes(
     size: Sequence[float], seconds: Sequence[float]
 ) -> tuple[FitResult, FitResult | None, FitResult]:
     """Return the line, the hinge or None where none is found, and which of the two AICc takes.
+
+    Sizes are in bytes, the times fitted to in seconds.
 
     Raises
     ------

@@ -96,7 +96,7 @@ def profile_csv(header: Mapping[str, str], layers: Iterable[LayerTimes]) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """Return a time as profiles write it.
+    """Return a time [s] as profiles write it, in milliseconds.
 
     Examples
     --------

@@ -65,7 +65,10 @@ def slowed(plan: Plan, durations: Sequence[float] | None = None) -> list[float]:
 
 
 def drawn(plan: Plan, durations: Sequence[float] | None = None, *, brief: bool = False) -> Timeline:
-    """Return the timeline of a plan whose ranks vary by chance, with an axis of draws."""
+    """Return the timeline of a plan whose ranks vary by chance, with an axis of draws.
+
+    ``durations`` [s] stand in the place of the tasks' own.
+    """
     conditions = plan.conditions
     assert conditions is not None
     draws, warm_up, counted = sample(plan)

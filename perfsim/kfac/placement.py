@@ -40,7 +40,7 @@ def least_loaded(weights: Sequence[float], ranks: int) -> list[int]:
 
 
 def busiest(owners: Sequence[int], seconds: Sequence[float]) -> int:
-    """Return the rank whose tasks take longest.
+    """Return the rank whose tasks take longest, by their owners and times [s].
 
     Examples
     --------

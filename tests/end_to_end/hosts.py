@@ -31,10 +31,11 @@ def why_not() -> str:
     for tool in ("ip", "tc", "unshare"):
         if shutil.which(tool) is None:
             return f"needs the command {tool} (apt-get install iproute2 util-linux)"
-    tried = _tried("ip", "netns", "add", "pfs-try")
+    name = f"pfs-try{os.getpid()}"
+    tried = _tried("ip", "netns", "add", name)
     if tried.returncode:
         return f"no network namespaces here: {tried.stderr.strip()}"
-    subprocess.run(["ip", "netns", "del", "pfs-try"], check=True)
+    subprocess.run(["ip", "netns", "del", name], check=True)
     return ""
 
 

@@ -205,7 +205,7 @@ def _number(
 
 
 def words(*, file: str, hosts: Sequence[str] = (), node_rate: float | None = None) -> str:
-    """Return the fabric in a few words.
+    """Return the fabric in a few words; rates [bytes/s] are not told.
 
     Examples
     --------

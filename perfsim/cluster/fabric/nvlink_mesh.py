@@ -83,7 +83,7 @@ def nvlink_mesh(
     link_rate: float | None = None,
     fallback_rate: float | None = None,
 ) -> Graph:
-    """Return the graph of a mesh, each link at ``link_rate`` or 1.
+    """Return the graph of a mesh, each link at ``link_rate`` [bytes/s] or 1.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def words(
     link_rate: float | None = None,
     fallback_rate: float | None = None,
 ) -> str:
-    """Return the fabric in a few words.
+    """Return the fabric in a few words; rates [bytes/s] are not told.
 
     Examples
     --------

@@ -113,7 +113,7 @@ def words(
     socket_rate: float = math.inf,
     memory_rate: float = math.inf,
 ) -> str:
-    """Return the fabric in a few words.
+    """Return the fabric in a few words; rates [bytes/s] are not told.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def _layer_ms(layer: ModelLayer, rates: Mapping[str, float]) -> float:
 def spread(
     model: Sequence[Group], rates: Mapping[str, float], backward: bool = True
 ) -> list[float]:
-    """Return the relative time of each group: its work times the rate of its class."""
+    """Return the relative time of each group: its work times the rate [ms a unit] of its class."""
     times = [sum(_layer_ms(layer, rates) for layer in group.parts) for group in model]
     if backward and model[0].kind == "conv":
         times[0] *= FIRST_CONV_SHARE
