@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there; texts of a size that a person can have written."""
 
 from __future__ import annotations
 
@@ -7,9 +7,32 @@ import stat
 import tempfile
 from pathlib import Path
 
-from perfsim.errors import RequestError
+from perfsim.errors import DataError, RequestError
 
-__all__ = ["write_bytes", "write_text"]
+__all__ = ["read_text", "write_bytes", "write_text"]
+
+LARGEST = 32 * 2**20
+"""Bytes of a data file: a hundred times the largest that ships, and less memory than 1 GB."""
+
+
+def read_text(path: Path) -> str:
+    """Return a data file's text, UTF-8 with or without a byte-order mark.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, is no text or larger than any data file.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise DataError(f"is larger than {LARGEST >> 20} MiB", path=path)
+        text = data.decode("utf-8-sig")
+    except (OSError, ValueError) as error:  # also a name with a zero byte
+        told = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {told}", path=path) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def write_text(path: Path, text: str, flag: str = "--out") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pydantic import (
 
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
 from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
+from perfsim.letters import forbidden
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
@@ -131,7 +133,10 @@ class Scenario(BaseModel):
     @classmethod
     def _shared_out(cls, value: object, info: ValidationInfo) -> float:
         flag, most = f"--{info.field_name}", MOST[str(info.field_name)]
-        share = parse_fraction(value, flag)
+        try:
+            share = parse_fraction(value, flag)
+        except OverflowError:  # a whole number of hundreds of digits
+            share = math.inf
         if share > most:
             raise RequestError(f"{flag}: {shown(value)} is not allowed: 0% to {most:.0%}.")
         return share
@@ -149,6 +154,14 @@ class Scenario(BaseModel):
         flag = "--single-gpu-kernels"
         if value is not None and not TIME.holds(parse_seconds(value, flag)):
             raise RequestError(f"{flag}: {shown(value)} is outside {TIME.words}.")
+        return value
+
+    @field_validator("options")
+    @classmethod
+    def _finite_options(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name, one in value.items():
+            if isinstance(one, float) and not math.isfinite(one):
+                raise RequestError(f"--set {name}: {one} is not allowed: a finite number is needed.")
         return value
 
     @model_validator(mode="after")
@@ -203,9 +216,12 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         If a field is unknown, missing or not allowed; ``source`` names the file it came from.
     """
     where = f"{source}: " if source else ""
-    for field in fields:
+    for field, value in fields.items():
         if field not in FLAGS:
             raise unknown_option(where, "a scenario", field, FLAGS)
+        if isinstance(value, str) and not value.isprintable() and forbidden(value):
+            told = f"{FLAGS[field]}: {shown(value)} holds a control character."
+            raise RequestError(f"{where}{told}")
     try:
         return Scenario(**fields)
     except RequestError as error:
@@ -233,12 +249,14 @@ def read_file(path: Path) -> dict[str, Any]:
     """
     data = dict(read_toml(path).values)
     if data.get("schema") != SCHEMA:
-        raise DataError(
-            f"schema is {data.get('schema')!r}, this perfsim reads {SCHEMA!r}", path=path
-        )
+        found = data.get("schema")
+        newer = isinstance(found, str) and found.startswith("perfsim/scenario/")
+        hint = "; a newer perfsim may read it" if newer else ""
+        told = f"schema is {shown(found)}, this perfsim reads {SCHEMA!r}{hint}"
+        raise DataError(told, path=path)
     if not isinstance(data.get("scenario"), dict):
         raise DataError("has no [scenario] table", path=path)
     for key in data:
         if key not in KEYS:
-            raise DataError(f"has unknown key {key!r}; allowed: {', '.join(KEYS)}", path=path)
+            raise DataError(f"has unknown key {shown(key)}; allowed: {', '.join(KEYS)}", path=path)
     return data

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfsim.errors import DataError
+from perfsim.files import read_text
+from perfsim.letters import forbidden
 from perfsim.limits import Limit, shown
 from perfsim.quantity import KINDS, Kind
 
@@ -55,12 +57,13 @@ def read_table(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file; refuses what is no text."""
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {told}", path=path) from None
+    """Return the lines of a file; refuses what is no text, or holds control characters."""
+    text = read_text(path)
+    found = forbidden(text)
+    if found:
+        told = f"holds the control character {found[0]!a}, which no data file may"
+        raise DataError(told, path=path, row=text.count("\n", 0, found.start()) + 1)
+    return text.splitlines()
 
 
 def rows(

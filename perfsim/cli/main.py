@@ -178,4 +178,6 @@ def _verdict(error: BaseException) -> tuple[str, int]:
 
 
 def _complain(sentence: str) -> None:
-    typer.echo(f"perfsim: {sentence}", err=True)
+    from perfsim.letters import escaped
+
+    typer.echo(f"perfsim: {escaped(sentence)}", err=True)

@@ -163,7 +163,9 @@ def _parts(text: str) -> dict[str, str]:
     elif named:
         asked = named[1] or named[2]
     protocol = PROTOCOL.search(held)
-    inside, outside = part.get("intra-node", "not stated"), part.get("inter-node", "not stated")
+    inside, outside = (
+        part.get(place, "not stated").strip() for place in ("intra-node", "inter-node")
+    )
     return {
         "gpu": pieces[0].strip(),
         "fabric": f"intra-node: {inside}; inter-node: {outside}",
