@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from pathlib import Path
 
 from perfsim.errors import DataError, RequestError
+from perfsim.limits import shown
 
-__all__ = ["read_text", "write_bytes", "write_text"]
+__all__ = ["inside", "read_text", "write_bytes", "write_text"]
 
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 LARGEST = 32 * 2**20
 """Bytes of a data file: a hundred times the largest that ships, and less memory than 1 GB."""
 
@@ -63,12 +66,35 @@ def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
         ) as file:
             temporary = Path(file.name)
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # or a crash could leave the new name and nothing in it
         temporary.chmod(mode)
         temporary.replace(target)
-    except OSError as error:
+        temporary = None
+    except (OSError, ValueError) as error:  # also a name with a zero byte
+        told = getattr(error, "strerror", None) or error
+        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {told}.") from None
+    finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def inside(folder: Path, name: str, suffix: str) -> Path:
+    """Return the file of a name that stands in a data file: in ``folder``, and nowhere else.
+
+    Raises
+    ------
+    DataError
+        If the name leads elsewhere.
+
+    Examples
+    --------
+    >>> inside(Path("out"), "10gbe", ".toml").as_posix()
+    'out/10gbe.toml'
+    """
+    if not NAME.fullmatch(name):
+        raise DataError(f"{shown(name)} is no name; letters, digits, '.', '_' and '-'", path=folder)
+    return folder / f"{name}{suffix}"
 
 
 def _umask() -> int:

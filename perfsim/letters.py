@@ -7,12 +7,16 @@ what is said of wrong input shows them as escapes.
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
-__all__ = ["escaped", "forbidden", "printable"]
+__all__ = ["cell", "escaped", "forbidden", "printable"]
 
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )  # Unicode's controls but tab and line end, its own line ends, bidirectional ones, surrogates
+FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]|-[a-z])")
+"""How a formula begins; numbers and the names of flags do not."""
+T = TypeVar("T")
 SEQUENCE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 """What colours text or moves the cursor."""
 
@@ -37,6 +41,17 @@ def printable(text: str) -> str:
     'Tesla V100'
     """
     return CONTROL.sub("", SEQUENCE.sub("", text)) if CONTROL.search(text) else text
+
+
+def cell(value: T) -> T | str:
+    """Return a value as a cell of a table that a spreadsheet may open: no text is a formula there.
+
+    Examples
+    --------
+    >>> cell("=1+1"), cell("-0.5"), cell(-0.5), cell("--net: no 'x'")
+    ("'=1+1", '-0.5', -0.5, "--net: no 'x'")
+    """
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def escaped(text: str) -> str:

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
-from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
+from perfsim.errors import DataError, RequestError, newer, rule, unknown, unknown_option
 from perfsim.letters import forbidden
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
@@ -250,9 +250,7 @@ def read_file(path: Path) -> dict[str, Any]:
     data = dict(read_toml(path).values)
     if data.get("schema") != SCHEMA:
         found = data.get("schema")
-        newer = isinstance(found, str) and found.startswith("perfsim/scenario/")
-        hint = "; a newer perfsim may read it" if newer else ""
-        told = f"schema is {shown(found)}, this perfsim reads {SCHEMA!r}{hint}"
+        told = f"schema is {shown(found)}, this perfsim reads {SCHEMA!r}{newer(found, SCHEMA)}"
         raise DataError(told, path=path)
     if not isinstance(data.get("scenario"), dict):
         raise DataError("has no [scenario] table", path=path)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfsim.errors import DataError
+from perfsim.errors import DataError, newer
 from perfsim.files import read_text
 from perfsim.letters import forbidden
 from perfsim.limits import Limit, shown
@@ -41,7 +41,9 @@ def read_table(
         wrong, row = next((one for one in schemas if one[0] != schema), (schema, 1))
         shape = shown(wrong) if len(schemas) == 1 else "missing" if not schemas else "there twice"
         raise DataError(
-            f"schema is {shape}, this perfsim reads '# schema: {schema}'", path=path, row=row
+            f"schema is {shape}, this perfsim reads '# schema: {schema}'{newer(wrong, schema)}",
+            path=path,
+            row=row,
         )
     named = [(value, row) for key, value, row in told if key == "gpu"]
     if gpus and (len(named) != 1 or named[0][0] not in gpus):

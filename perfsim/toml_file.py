@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.errors import DataError, RequestError, nearest
+from perfsim.errors import DataError, RequestError, nearest, newer
 from perfsim.files import read_text
 from perfsim.letters import escaped, forbidden
 from perfsim.limits import COUNT, LONGEST, Limit, shown
@@ -44,9 +44,8 @@ class Table:
         """Refuse a file of another schema."""
         found = self.text("schema")
         if found != schema:
-            newer = found.startswith(schema.rpartition("/")[0] + "/")
-            hint = "; a newer perfsim may read it" if newer else ""
-            raise self.wrong("schema", f"found {shown(found)}, this perfsim reads {schema!r}{hint}")
+            told = f"found {shown(found)}, this perfsim reads {schema!r}{newer(found, schema)}"
+            raise self.wrong("schema", told)
 
     def name(self) -> str:
         """Return the file's ``name``, which is that of the file: what a user writes."""

@@ -18,7 +18,7 @@ from typing import Any
 from perfsim.calibrate.cells import collective_name
 from perfsim.calibrate.rows import MOST, Given, Rows, Run
 from perfsim.cluster.measured import Curve
-from perfsim.errors import DataError
+from perfsim.errors import DataError, newer
 from perfsim.limits import shown
 from perfsim.table import rows as table_rows
 
@@ -129,9 +129,9 @@ def _header(lines: list[str], path: Path) -> dict[str, Any]:
         if colon:
             keys.setdefault(KEYS.get(key.strip(), key.strip()), value.strip())
     if keys.get("schema", SCHEMA) != SCHEMA:
-        raise DataError(
-            f"schema is {shown(keys['schema'])}, this perfsim reads '# schema: {SCHEMA}'", path=path
-        )
+        hint = newer(keys["schema"], SCHEMA)
+        told = f"schema is {shown(keys['schema'])}, this perfsim reads '# schema: {SCHEMA}'{hint}"
+        raise DataError(told, path=path)
     told: dict[str, Any] = {"kind": "measured", "source": path.name, "series": path.stem}
     gpu = keys.get("gpu", "")
     if PARTS.search(gpu):
