@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import PerfsimError
+from perfsim.letters import cell
 
 if TYPE_CHECKING:
     import pandas
@@ -101,4 +102,4 @@ def to_frame(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
 
 
 def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
+    return str(value).lower() if isinstance(value, bool) else cell(value)
