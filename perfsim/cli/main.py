@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import typer
 
 from perfsim.errors import PerfsimError
+from perfsim.limits import LONGEST, shown
 
 __all__ = ["COMMANDS", "OVERVIEW", "application", "code", "run"]
 
@@ -166,6 +168,11 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         # The reader went away (`perfsim ... | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "", 1
+    if isinstance(error, OSError) and error.filename is not None:
+        named = f"{shown(os.fsdecode(error.filename))}: {error.strerror}."
+        return named, 2 if error.errno == errno.ENAMETOOLONG else 3
+    if isinstance(error, UnicodeEncodeError):
+        return f"{shown(error.object[error.start])} is no character that a file can hold.", 2
     if isinstance(error, OSError):
         return f"the output cannot be written: {error.strerror}.", 1
     # Typer bundles click, so usage errors are known by their method.
@@ -180,4 +187,6 @@ def _verdict(error: BaseException) -> tuple[str, int]:
 def _complain(sentence: str) -> None:
     from perfsim.letters import escaped
 
-    typer.echo(f"perfsim: {escaped(sentence)}", err=True)
+    # A word of thousands of letters is a slip; the longest path is shorter.
+    short = re.sub(r"\S{4500,}", lambda match: f"{match[0][:LONGEST]}...", sentence)
+    typer.echo(f"perfsim: {escaped(short)}", err=True)

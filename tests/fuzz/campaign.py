@@ -139,8 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parse.add_argument("--only", action="append", choices=sorted(PARSERS), help="this parser")
     parse.add_argument("--seed", type=int, default=8, help="of the whole run")
     parse.add_argument("--case", type=int, help="this damaged file again, with its traceback")
+    parse.add_argument("--options", action="store_true", help="wrong options in place of files")
     parse.add_argument("--out", type=Path, help="write the table of results here as well")
     asked = parse.parse_args(arguments)
+    if asked.options:
+        return _options()
     names = asked.only or list(PARSERS)
     folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=_fast()))
     try:
@@ -157,6 +160,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return int(any(count.failures for count in counts))
+
+
+def _options() -> int:
+    """Ask every command with every option wrong."""
+    from fuzz.options import wrong_options
+
+    count, found = wrong_options()
+    print("\n".join([*found, f"{count:,} wrong options, {len(found):,} failures"]))
+    return int(bool(found))
 
 
 def _fast() -> str | None:
