@@ -11,7 +11,7 @@ from pathlib import Path
 from perfsim.errors import DataError, RequestError
 from perfsim.limits import shown
 
-__all__ = ["inside", "read_text", "write_bytes", "write_text"]
+__all__ = ["named_file", "read_text", "write_bytes", "write_text"]
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 LARGEST = 32 * 2**20
@@ -79,7 +79,7 @@ def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
             temporary.unlink(missing_ok=True)
 
 
-def inside(folder: Path, name: str, suffix: str) -> Path:
+def named_file(folder: Path, name: str, suffix: str) -> Path:
     """Return the file of a name that stands in a data file: in ``folder``, and nowhere else.
 
     Raises
@@ -89,7 +89,7 @@ def inside(folder: Path, name: str, suffix: str) -> Path:
 
     Examples
     --------
-    >>> inside(Path("out"), "10gbe", ".toml").as_posix()
+    >>> named_file(Path("out"), "10gbe", ".toml").as_posix()
     'out/10gbe.toml'
     """
     if not NAME.fullmatch(name):

@@ -22,7 +22,7 @@ SEQUENCE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def forbidden(text: str) -> re.Match[str] | None:
-    """Return the first letter that no data file may hold.
+    r"""Return the first letter that no data file may hold.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def forbidden(text: str) -> re.Match[str] | None:
 
 
 def printable(text: str) -> str:
-    """Return a text without what is not printed: colours and control characters.
+    r"""Return a text without what is not printed: colours and control characters.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def cell(value: T) -> T | str:
 
 
 def escaped(text: str) -> str:
-    """Return a text with control characters as escapes, on as many lines as it had.
+    r"""Return a text with control characters as escapes, on as many lines as it had.
 
     Examples
     --------

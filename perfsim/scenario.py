@@ -161,7 +161,9 @@ class Scenario(BaseModel):
     def _finite_options(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name, one in value.items():
             if isinstance(one, float) and not math.isfinite(one):
-                raise RequestError(f"--set {name}: {one} is not allowed: a finite number is needed.")
+                raise RequestError(
+                    f"--set {name}: {one} is not allowed: a finite number is needed."
+                )
         return value
 
     @model_validator(mode="after")

@@ -142,7 +142,10 @@ def read_toml(path: Path) -> Table:
         If it cannot be read or is not TOML.
     """
     text = read_text(path)
-    if text.count(".") > MOST_DOTS and max(line.count(".") for line in text.split("\n")) > MOST_DOTS:
+    if (
+        text.count(".") > MOST_DOTS
+        and max(line.count(".") for line in text.split("\n")) > MOST_DOTS
+    ):
         raise DataError(f"is not TOML: a line with more than {MOST_DOTS:,} dots", path=path)
     try:
         values = tomllib.loads(text)

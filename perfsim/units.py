@@ -69,7 +69,9 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
     if value and math.isfinite(value):  # in decimal, so that "50us" is 5e-05 to the last digit
         value = float(Decimal(match[1]) * Decimal(repr(units[match[2]])))
     if not math.isfinite(value) or value < 0:
-        raise RequestError(f"{field}: {shown(text)} is not {what}: it must be finite and not negative.")
+        raise RequestError(
+            f"{field}: {shown(text)} is not {what}: it must be finite and not negative."
+        )
     return value
 
 

@@ -1,4 +1,4 @@
-"""The same question, the same bytes: every command in processes that differ in all but the question.
+"""The same question, the same bytes: every command in processes that differ in all else.
 
     python tests/determinism.py [--full]
 

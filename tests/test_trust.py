@@ -19,7 +19,7 @@ from perfsim.calibrate.traces import read_trace
 from perfsim.catalog import shipped
 from perfsim.cli.main import code
 from perfsim.errors import DataError, PerfsimError
-from perfsim.files import LARGEST, inside, write_bytes
+from perfsim.files import LARGEST, named_file, write_bytes
 from perfsim.planning.around import around
 from perfsim.prediction import predict
 from perfsim.records import csv_text
@@ -96,7 +96,10 @@ KINDS = sorted(set(PARSERS) - FOREIGN)
 def test_a_file_of_a_newer_schema_is_told_from_a_damaged_one(parser: str, tmp_path: Path) -> None:
     for seed in seeds(parser):
         text, changed = re.subn(
-            r"(perfsim/[\w-]+/)(\d+)", lambda m: f"{m[1]}{int(m[2]) + 1}", seed.data.decode(), 1
+            r"(perfsim/[\w-]+/)(\d+)",
+            lambda m: f"{m[1]}{int(m[2]) + 1}",
+            seed.data.decode(),
+            count=1,
         )
         if not changed:
             continue
@@ -170,8 +173,8 @@ def test_a_scenario_names_no_output(
     field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out = tmp_path / "asked.toml", tmp_path / "written"
-    told = f'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 8\n{field} = "{out}"\n'
-    path.write_text(told)
+    told = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 8\n'
+    path.write_text(f'{told}{field} = "{out}"\n')
     assert code(["predict", "--scenario", str(path)]) == 2
     assert f"a scenario has no '{field}'" in capsys.readouterr().err and not out.exists()
 
@@ -183,14 +186,16 @@ def test_a_networks_graph_lies_beside_it(file: str, tmp_path: Path) -> None:
     text = (SEEDS / "network" / "made-up.toml").read_text()
     path = tmp_path / "nets" / "made-up.toml"
     path.write_text(f'{text}\n[fabric]\nkind = "graph"\nfile = "{file}"\nsource = "made up"\n')
-    with pytest.raises(DataError, match=r"fabric\.file: found .* allowed is a file of the same fol"):
+    with pytest.raises(
+        DataError, match=r"fabric\.file: found .* allowed is a file of the same fol"
+    ):
         PARSERS["network"](path)
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "/etc/cron", "", ".hidden", "a b", "x\n"])
 def test_a_name_in_a_table_makes_no_path(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is no name"):
-        inside(tmp_path, name, ".toml")
+        named_file(tmp_path, name, ".toml")
 
 
 # Nothing in a page or a terminal that a file put there
@@ -233,7 +238,7 @@ def hostile(folder: Path, text: str) -> None:
     (folder / "models" / "hand.v100.fp32.b4.csv").write_text(profile)
     network = (SEEDS / "network" / "abci-v100-ib100.toml").read_text()
     for key in ("title", "transport", "source"):
-        network = re.sub(rf'\b{key} = "(?:[^"\\]|\\.)*"', lambda m: f"{m[0].split(' = ')[0]} = {quoted}", network)  # fmt: skip
+        network = re.sub(rf'\b({key}) = "(?:[^"\\]|\\.)*"', lambda m: f"{m[1]} = {quoted}", network)
     network = re.sub(r"(?s)notes = \[.*?\n\]", lambda _: f"notes = [{quoted}]", network)
     (folder / "networks" / "abci-v100-ib100.toml").write_text(network)
     device = (shipped() / "devices" / "v100.toml").read_text()

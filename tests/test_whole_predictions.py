@@ -115,7 +115,7 @@ DECIDED = {
     # Inverses go to other GPUs where sending their results is estimated to be cheaper.
     "spd_kfac": ({"model": "resnet50", "gpus": 8}, "10Gbit/s", (10, 1)),
 }
-"""Methods that choose by what things cost: setting, rate, and latencies [us] where less is slower."""
+"""Methods that choose by what things cost: setting, rate, two latencies [us]: less is slower."""
 
 
 @pytest.mark.parametrize("method", DECIDED)

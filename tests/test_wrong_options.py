@@ -41,7 +41,7 @@ def test_what_a_wrong_answer_looks_like(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_name_too_long_and_a_letter_of_no_alphabet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = "predict --model resnet20-cifar --gpus 8 --out".split()
+    asked = ["predict", "--model", "resnet20-cifar", "--gpus", "8", "--out"]
     assert code([*asked, str(tmp_path / ("x" * 300))]) == 2
     assert "cannot be written: File name too long" in capsys.readouterr().err
     assert code(["validate", "nccl", "--data", "x" * 300]) == 2

@@ -168,13 +168,8 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         # The reader went away (`perfsim ... | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "", 1
-    if isinstance(error, OSError) and error.filename is not None:
-        named = f"{shown(os.fsdecode(error.filename))}: {error.strerror}."
-        return named, 2 if error.errno == errno.ENAMETOOLONG else 3
-    if isinstance(error, UnicodeEncodeError):
-        return f"{shown(error.object[error.start])} is no character that a file can hold.", 2
-    if isinstance(error, OSError):
-        return f"the output cannot be written: {error.strerror}.", 1
+    if isinstance(error, OSError | UnicodeEncodeError):
+        return _of_a_file(error)
     # Typer bundles click, so usage errors are known by their method.
     if hasattr(error, "format_message"):
         return " ".join(error.format_message().split()), int(getattr(error, "exit_code", 2))
@@ -182,6 +177,16 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         raise error
     said = f"internal error ({type(error).__name__}: {error}); set PERFSIM_DEBUG=1 to see where."
     return said, 1
+
+
+def _of_a_file(error: OSError | UnicodeEncodeError) -> tuple[str, int]:
+    """Return the same for what the system says of a file, or of the standard output."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"{shown(error.object[error.start])} is no character that a file can hold.", 2
+    if error.filename is None:
+        return f"the output cannot be written: {error.strerror}.", 1
+    named = f"{shown(os.fsdecode(error.filename))}: {error.strerror}."
+    return named, 2 if error.errno == errno.ENAMETOOLONG else 3
 
 
 def _complain(sentence: str) -> None:

@@ -165,8 +165,8 @@ def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> 
     even, count = step[:3], step[3:]
     if not count.isdecimal() or len(count) > LONGEST or not 2 <= int(count) <= MOST_SPREAD:
         raise RequestError(
-            f"--vary {field}: {shown(text)} asks for {count[:LONGEST] or 'no'} values; write how many, from"
-            f" 2 to {MOST_SPREAD:,}, such as {even}5."
+            f"--vary {field}: {shown(text)} asks for {count[:LONGEST] or 'no'} values; write how"
+            f" many, from 2 to {MOST_SPREAD:,}, such as {even}5."
         )
     if even == "log" and first <= 0:
         raise RequestError(f"--vary {field}: {shown(text)} has no logarithm at its beginning.")

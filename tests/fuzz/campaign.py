@@ -20,7 +20,6 @@ from random import Random
 
 from fuzz.damage import damaged
 from fuzz.parsers import PARSERS, Seed, seeds
-
 from perfsim.errors import PerfsimError
 
 __all__ = ["Count", "case", "main", "run"]

@@ -1,4 +1,4 @@
-"""Every option of every command with what it cannot mean: exit 2 or 3, one sentence, no traceback."""
+"""Every option of every command with what it cannot mean: exit 2 or 3, and one sentence."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from fuzz.parsers import CONTROL, SEEDS
 
+from fuzz.parsers import CONTROL, SEEDS
 from perfsim.cli.main import application, code
 
 __all__ = ["BASES", "asked", "told", "wrong_options"]
@@ -37,13 +37,13 @@ BASES = {
     "validate nccl": "--data no-such-folder",
     "validate claims": "--profiles no-such-folder",
 }
-"""What each command is asked beside the wrong option; those that measure find nothing to measure."""
+"""What each command is asked beside the wrong option; those that measure find nothing to do."""
 VALUES = (
     "x", "5", "-1", "0", "1e30", "1e400", "nan", "", " ", "\u00fc\U0001f4a3", "\x1b[31m",
-    "9" * 400, "9" * 5000, "a,b", "../..", "=1", "\udcff", "%s{0}", "5s", "5GB", "0%", "1:2", "x" * 300,
-    "true", "[1]", "1..2", "\u202e", "-",
+    "9" * 400, "9" * 5000, "a,b", "../..", "=1", "\udcff", "%s{0}", "5s", "5GB", "0%", "1:2",
+    "x" * 300, "true", "[1]", "1..2", "\u202e", "-",
 )  # fmt: skip
-FILES = ("", ".", "no/such/folder/x", "x" * 300, "/dev/full", "\udcff/x")
+FILES = ("", ".", "no/such/folder/x", "x" * 300, "/dev/full")
 """Of options that name a file to write, any plain word would be one."""
 WRITTEN = ("--out", "--html", "--png", "--trace", "--csv", "--report")
 SLOWEST_S = 60
@@ -76,24 +76,22 @@ def told(command: str, option: str, value: str) -> str:
         words.append(f"{option}{value}")
     else:
         words += [option, value]
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     start = time.monotonic()
     with redirect_stdout(out), redirect_stderr(err):
         left = code(words)
-    said = err.getvalue()
-    if CONTROL.search(out.getvalue() + said):
-        return "a control character reaches the terminal"
-    if time.monotonic() - start > SLOWEST_S:
-        return f"takes {time.monotonic() - start:.0f} s"
-    if left == 0:
-        return ""
-    if left not in (2, 3):
-        return f"exit code {left}: {said[:300]!r}"
-    if out.getvalue():
-        return f"prints {out.getvalue()[:200]!r} beside {said[:200]!r}"
-    if said.count("\n") != 1 or not said.startswith("perfsim: ") or len(said) > 1500:
-        return f"is no sentence of one line: {said[:300]!r} ({len(said)} characters)"
-    return ""
+    out.flush()
+    printed, said = out.buffer.getvalue().decode(), err.getvalue()  # type: ignore[attr-defined]
+    took_s = time.monotonic() - start
+    sentence = said.count("\n") == 1 and said.startswith("perfsim: ") and len(said) < 1500
+    wrong = {
+        "a control character reaches the terminal": CONTROL.search(printed + said),
+        f"takes {took_s:.0f} s": took_s > SLOWEST_S,
+        f"exit code {left}: {said[:300]!r}": left not in (0, 2, 3),
+        f"prints {printed[:200]!r} beside {said[:200]!r}": left and printed,
+        f"is no sentence of one line ({len(said)}): {said[:300]!r}": left and not sentence,
+    }
+    return next((told for told, so in wrong.items() if so), "")
 
 
 def wrong_options(every: int = 1, first: int = 0) -> tuple[int, list[str]]:

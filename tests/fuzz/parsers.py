@@ -109,7 +109,7 @@ def _scenario(path: Path) -> None:
 
 
 def _flags(path: Path) -> None:
-    """Lines ``flag=value``, each that is damaged alone beside a model and GPUs; the last is told."""
+    """Lines ``flag=value``, each damaged one alone beside a model and GPUs; the last is told."""
     wrong = None
     for line in os.fsdecode(path.read_bytes()).split("\n"):
         name, equals, value = line.partition("=")

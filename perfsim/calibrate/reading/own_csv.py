@@ -129,9 +129,8 @@ def _header(lines: list[str], path: Path) -> dict[str, Any]:
         if colon:
             keys.setdefault(KEYS.get(key.strip(), key.strip()), value.strip())
     if keys.get("schema", SCHEMA) != SCHEMA:
-        hint = newer(keys["schema"], SCHEMA)
-        told = f"schema is {shown(keys['schema'])}, this perfsim reads '# schema: {SCHEMA}'{hint}"
-        raise DataError(told, path=path)
+        found = f"schema is {shown(keys['schema'])}, this perfsim reads '# schema: {SCHEMA}'"
+        raise DataError(found + newer(keys["schema"], SCHEMA), path=path)
     told: dict[str, Any] = {"kind": "measured", "source": path.name, "series": path.stem}
     gpu = keys.get("gpu", "")
     if PARTS.search(gpu):
