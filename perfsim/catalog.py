@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from perfsim.errors import RequestError, unknown
+from perfsim.letters import forbidden
 from perfsim.limits import shown
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Catalog:
         found: dict[str, Path] = {}
         for folder in self.folders:
             for path in sorted((folder / kind).glob(f"*{suffix}")):
-                if not path.name.startswith(".") and not path.name.endswith(BESIDE.get(kind, ())):
+                hidden = path.name.startswith(".") or forbidden(path.name)
+                if not hidden and not path.name.endswith(BESIDE.get(kind, ())):
                     found.setdefault(path.name.removesuffix(suffix), path)
         return found
 

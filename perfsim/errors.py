@@ -16,6 +16,7 @@ __all__ = [
     "PerfsimError",
     "RequestError",
     "nearest",
+    "newer",
     "rule",
     "unknown",
     "unknown_option",
@@ -75,6 +76,20 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     plain = {choice.lower().replace("_", "-"): choice for choice in choices}
     found = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.5)
     return plain[found[0]] if found else ""
+
+
+def newer(found: object, schema: str) -> str:
+    """Return what a message adds where a file is of a later version than ``schema``, else ''.
+
+    Examples
+    --------
+    >>> newer("perfsim/profile/2", "perfsim/profile/1"), newer("profile", "perfsim/profile/1")
+    ('; a newer perfsim may read it', '')
+    """
+    kind, _, number = schema.rpartition("/")
+    of, _, version = str(found)[:LONGEST].rpartition("/")
+    later = of == kind and version.isdecimal() and int(version) > int(number)
+    return "; a newer perfsim may read it" if later else ""
 
 
 def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:

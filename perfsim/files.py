@@ -1,15 +1,43 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there; texts of a size that a person can have written."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from pathlib import Path
 
-from perfsim.errors import RequestError
+from perfsim.errors import DataError, RequestError
+from perfsim.limits import shown
+from perfsim.seen import note
 
-__all__ = ["check_writable", "write_bytes", "write_text"]
+__all__ = ["check_writable", "named_file", "read_text", "write_bytes", "write_text"]
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+LARGEST = 32 * 2**20
+"""Bytes of a data file: a hundred times the largest that ships, and less memory than 1 GB."""
+
+
+def read_text(path: Path) -> str:
+    """Return a data file's text, UTF-8 with or without a byte-order mark.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, is no text or larger than any data file.
+    """
+    note(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise DataError(f"is larger than {LARGEST >> 20} MiB", path=path)
+        text = data.decode("utf-8-sig")
+    except (OSError, ValueError) as error:  # also a name with a zero byte
+        told = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {told}", path=path) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def write_text(path: Path, text: str, flag: str = "--out") -> None:
@@ -40,12 +68,35 @@ def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
         ) as file:
             temporary = Path(file.name)
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # or a crash could leave the new name and nothing in it
         temporary.chmod(mode)
         temporary.replace(target)
-    except OSError as error:
+        temporary = None
+    except (OSError, ValueError) as error:  # also a name with a zero byte
+        told = getattr(error, "strerror", None) or error
+        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {told}.") from None
+    finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def named_file(folder: Path, name: str, suffix: str) -> Path:
+    """Return the file of a name that stands in a data file: in ``folder``, and nowhere else.
+
+    Raises
+    ------
+    DataError
+        If the name leads elsewhere.
+
+    Examples
+    --------
+    >>> named_file(Path("out"), "10gbe", ".toml").as_posix()
+    'out/10gbe.toml'
+    """
+    if not NAME.fullmatch(name):
+        raise DataError(f"{shown(name)} is no name; letters, digits, '.', '_' and '-'", path=folder)
+    return folder / f"{name}{suffix}"
 
 
 def check_writable(path: Path, flag: str = "--out") -> None:

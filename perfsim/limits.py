@@ -71,4 +71,6 @@ def shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits
         return "a number of thousands of digits"
+    except RecursionError:
+        return "tables in tables in tables"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import cast, get_args
 
-from perfsim.errors import DataError
+from perfsim.errors import DataError, newer
 from perfsim.limits import COUNT, ELEMENTS, TIME, shown
 from perfsim.profile import PRECISIONS, Gradient, Layer, Profile
 from perfsim.quantity import Kind
@@ -102,10 +102,9 @@ def _check_header(header: dict[str, str], rows: dict[str, int], path: Path) -> N
         if not header.get(key):
             raise DataError(f"the header has no {key!r} line ('# {key}: ...')", path=path)
     if header["schema"] != SCHEMA:
-        newer = header["schema"].startswith("perfsim/profile/")
         raise DataError(
             f"schema is {shown(header['schema'])}, this perfsim reads {SCHEMA!r}"
-            + ("; a newer perfsim may read it" if newer else ""),
+            + newer(header["schema"], SCHEMA),
             path=path,
             row=rows["schema"],
         )

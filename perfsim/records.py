@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import PerfsimError
+from perfsim.letters import cell
 
 if TYPE_CHECKING:
     import pandas
@@ -119,4 +120,4 @@ def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
+    return str(value).lower() if isinstance(value, bool) else cell(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from pydantic import (
 
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
 from perfsim.conditions.other_jobs import checked_names
-from perfsim.errors import DataError, RequestError, rule, unknown, unknown_option
+from perfsim.errors import DataError, RequestError, newer, rule, unknown, unknown_option
 from perfsim.gpu_names import parse_types
+from perfsim.letters import forbidden
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
@@ -164,7 +166,10 @@ class Scenario(BaseModel):
     @classmethod
     def _shared_out(cls, value: object, info: ValidationInfo) -> float:
         flag, most = f"--{info.field_name}", MOST[str(info.field_name)]
-        share = parse_fraction(value, flag)
+        try:
+            share = parse_fraction(value, flag)
+        except OverflowError:  # a whole number of hundreds of digits
+            share = math.inf
         if share > most:
             raise RequestError(f"{flag}: {shown(value)} is not allowed: 0% to {most:.0%}.")
         return share
@@ -182,6 +187,16 @@ class Scenario(BaseModel):
         flag = "--single-gpu-kernels"
         if value is not None and not TIME.holds(parse_seconds(value, flag)):
             raise RequestError(f"{flag}: {shown(value)} is outside {TIME.words}.")
+        return value
+
+    @field_validator("options")
+    @classmethod
+    def _finite_options(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name, one in value.items():
+            if isinstance(one, float) and not math.isfinite(one):
+                raise RequestError(
+                    f"--set {name}: {one} is not allowed: a finite number is needed."
+                )
         return value
 
     @model_validator(mode="after")
@@ -256,9 +271,12 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         If a field is unknown, missing or not allowed; ``source`` names the file it came from.
     """
     where = f"{source}: " if source else ""
-    for field in fields:
+    for field, value in fields.items():
         if field not in FLAGS:
             raise unknown_option(where, "a scenario", field, FLAGS)
+        if isinstance(value, str) and not value.isprintable() and forbidden(value):
+            told = f"{FLAGS[field]}: {shown(value)} holds a control character."
+            raise RequestError(f"{where}{told}")
     try:
         return Scenario(**fields)
     except RequestError as error:
@@ -286,15 +304,16 @@ def read_file(path: Path) -> dict[str, Any]:
     """
     data = dict(read_toml(path).values)
     if data.get("schema") != SCHEMA:
-        raise DataError(
-            f"schema is {data.get('schema')!r}, this perfsim reads {SCHEMA!r}", path=path
-        )
+        found = data.get("schema")
+        told = f"schema is {shown(found)}, this perfsim reads {SCHEMA!r}{newer(found, SCHEMA)}"
+        raise DataError(told, path=path)
     if not isinstance(data.get("scenario"), dict):
         raise DataError("has no [scenario] table", path=path)
     allowed = (*KEYS, *ASKED, "measured")
     for key in data:
         if key not in allowed:
-            raise DataError(f"has unknown key {key!r}; allowed: {', '.join(allowed)}", path=path)
+            told = f"has unknown key {shown(key)}; allowed: {', '.join(allowed)}"
+            raise DataError(told, path=path)
     _check_asked(data, path)
     return data
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["Stamp", "changed", "noting", "read_data", "stamp"]
+__all__ = ["Stamp", "changed", "note", "noting", "stamp"]
 
 Stamp = tuple[int, int, int] | None
 """When a file or folder was written, its size and its number on the disk; None: not there."""
@@ -20,7 +20,7 @@ def stamp(path: str) -> Stamp:
     """Return the stamp of a file or folder as it is now."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # also a name with a zero byte
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
@@ -40,15 +40,8 @@ def noting(into: dict[str, Stamp]) -> Iterator[None]:
         _NOTED.reset(token)
 
 
-def read_data(path: Path) -> str:
-    """Return the text of a data file, with or without a byte-order mark.
-
-    Raises
-    ------
-    OSError, UnicodeDecodeError
-        If it cannot be read or is no text.
-    """
+def note(path: Path) -> None:
+    """Note a data file that is about to be read, if it is asked which ones are."""
     noted = _NOTED.get()
     if noted is not None:
         noted.setdefault(str(path), stamp(str(path)))
-    return path.read_text(encoding="utf-8-sig")

@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfsim.errors import DataError
+from perfsim.errors import DataError, newer
+from perfsim.files import read_text
+from perfsim.letters import forbidden
 from perfsim.limits import Limit, shown
 from perfsim.quantity import KINDS, Kind
-from perfsim.seen import read_data
 
 __all__ = ["check_word", "kind_of", "number", "read_lines", "read_table", "rows", "scatter"]
 
@@ -40,7 +41,9 @@ def read_table(
         wrong, row = next((one for one in schemas if one[0] != schema), (schema, 1))
         shape = shown(wrong) if len(schemas) == 1 else "missing" if not schemas else "there twice"
         raise DataError(
-            f"schema is {shape}, this perfsim reads '# schema: {schema}'", path=path, row=row
+            f"schema is {shape}, this perfsim reads '# schema: {schema}'{newer(wrong, schema)}",
+            path=path,
+            row=row,
         )
     named = [(value, row) for key, value, row in told if key == "gpu"]
     if gpus and (len(named) != 1 or named[0][0] not in gpus):
@@ -56,12 +59,13 @@ def read_table(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file; refuses what is no text."""
-    try:
-        return read_data(path).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {told}", path=path) from None
+    """Return the lines of a file; refuses what is no text, or holds control characters."""
+    text = read_text(path)
+    found = forbidden(text)
+    if found:
+        told = f"holds the control character {found[0]!a}, which no data file may"
+        raise DataError(told, path=path, row=text.count("\n", 0, found.start()) + 1)
+    return text.splitlines()
 
 
 def rows(

@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.errors import DataError, RequestError, nearest
+from perfsim.errors import DataError, RequestError, nearest, newer
+from perfsim.files import read_text
+from perfsim.letters import escaped, forbidden
 from perfsim.limits import COUNT, LONGEST, Limit, shown
-from perfsim.seen import read_data
 
 __all__ = ["Table", "read_toml"]
+
+MOST_DOTS = 1000
+"""In one line: tomllib takes a key of so many parts in the square of their number."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,8 @@ class Table:
         """Refuse a file of another schema."""
         found = self.text("schema")
         if found != schema:
-            newer = found.startswith(schema.rpartition("/")[0] + "/")
-            hint = "; a newer perfsim may read it" if newer else ""
-            raise self.wrong("schema", f"found {shown(found)}, this perfsim reads {schema!r}{hint}")
+            told = f"found {shown(found)}, this perfsim reads {schema!r}{newer(found, schema)}"
+            raise self.wrong("schema", told)
 
     def name(self) -> str:
         """Return the file's ``name``, which is that of the file: what a user writes."""
@@ -138,12 +141,39 @@ def read_toml(path: Path) -> Table:
     DataError
         If it cannot be read or is not TOML.
     """
+    text = read_text(path)
+    if (
+        text.count(".") > MOST_DOTS
+        and max(line.count(".") for line in text.split("\n")) > MOST_DOTS
+    ):
+        raise DataError(f"is not TOML: a line with more than {MOST_DOTS:,} dots", path=path)
     try:
-        text = read_data(path)
-    except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {told}", path=path) from None
-    try:
-        return Table(tomllib.loads(text), path)
+        values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number too long, tables too deep
-        raise DataError(f"is not TOML: {error}", path=path) from None
+        raise DataError(f"is not TOML: {escaped(str(error))}", path=path) from None
+    # TOML itself refuses most control characters; what is left are escapes and other alphabets.
+    if "\\" in text or not text.isascii():
+        _refuse(values, Table(values, path))
+    return Table(values, path)
+
+
+def _refuse(value: object, table: Table) -> None:
+    """Refuse texts with control characters, wherever they are.
+
+    Raises
+    ------
+    DataError
+        If there is one; names its key.
+    """
+    found: list[tuple[str, object]] = [("", value)]
+    while found:
+        key, one = found.pop()
+        if isinstance(one, dict):
+            found += [(shown(name)[1:-1], inside) for name, inside in one.items()]
+            texts = "".join(one)
+        else:
+            texts = one if isinstance(one, str) else ""
+        if isinstance(one, list):
+            found += [(key, inside) for inside in one]
+        if forbidden(texts):
+            raise table.wrong(key, f"found {shown(texts)}, which holds a control character")

@@ -11,6 +11,7 @@ import re
 from decimal import Decimal
 
 from perfsim.errors import RequestError
+from perfsim.limits import shown
 
 __all__ = [
     "format_bytes",
@@ -56,19 +57,21 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
     match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[2] not in units:
         given = text if isinstance(text, str) else repr(text)
-        found = "" if match is None or not match[2] else f" (unit {match[2]!r} is not one)"
+        found = "" if match is None or not match[2] else f" (unit {shown(match[2])} is not one)"
         if match is not None and not match[2]:
             found = " (a bare number has no unit)"
         allowed = ", ".join(unit or "none" for unit in units if unit != "µs")
         raise RequestError(
-            f"{field}: {given!r} is not {what}{found}; give a number and a unit such as"
+            f"{field}: {shown(given)} is not {what}{found}; give a number and a unit such as"
             f" {example!r}. Units: {allowed}."
         )
     value = float(match[1])
     if value and math.isfinite(value):  # in decimal, so that "50us" is 5e-05 to the last digit
         value = float(Decimal(match[1]) * Decimal(repr(units[match[2]])))
     if not math.isfinite(value) or value < 0:
-        raise RequestError(f"{field}: {text!r} is not {what}: it must be finite and not negative.")
+        raise RequestError(
+            f"{field}: {shown(text)} is not {what}: it must be finite and not negative."
+        )
     return value
 
 

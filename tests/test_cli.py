@@ -327,7 +327,7 @@ def test_wrong_input_is_one_sentence(
         (lambda text: _cell(text, 5, "1x.5"), ["forward_ms", "'1x.5'", "not a number"]),
         (lambda text: _cell(text, 6, "-1"), ["backward_ms", "'-1'", "below zero"]),
         (lambda text: text + text.splitlines()[-1] + "\n", ["stands on line", "already"]),
-        (lambda text: "\x00\xff", ["schema"]),
+        (lambda text: "\x00\xff", ["control character"]),
     ],
     ids=["missing column", "letter in a number", "negative time", "duplicate tensor", "garbage"],
 )

@@ -624,7 +624,7 @@ def test_a_text_with_a_line_break_and_an_empty_list_are_not_written(tmp_path: Pa
         as_csv([curve])
     with pytest.raises(DataError, match="no curve to write"):
         as_csv([])
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(RequestError, match="cannot be written"):
         write_csv([Curve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "x")], tmp_path / "a/b")
     assert list(tmp_path.iterdir()) == []
 

@@ -19,7 +19,7 @@ from perfsim.calibrate.robust import Unidentified
 from perfsim.calibrate.sources import Cluster, Source, read_clusters, read_sources
 from perfsim.catalog import Catalog
 from perfsim.cluster.measured import merge
-from perfsim.files import write_text
+from perfsim.files import named_file, write_text
 
 __all__ = ["assemble"]
 
@@ -44,7 +44,7 @@ def assemble(data: Path, out: Path) -> tuple[list[Path], dict[str, str]]:
         except Unidentified as error:
             refused[cluster.network] = str(error)
             continue
-        path = out / f"{cluster.network}.toml"
+        path = named_file(out, cluster.network, ".toml")
         text = network_toml(
             fit, _head(cluster, source, "inter" in fit.links), knots=not source.permissive
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfsim.calibrate.rows import MOST, Given, Rows, Run, known
 from perfsim.cluster.measured import Curve
-from perfsim.limits import shown
+from perfsim.limits import LONGEST, shown
 
 __all__ = ["Time", "head_of", "plain", "read_columns", "time_of"]
 
@@ -101,12 +101,20 @@ def time_of(name: str) -> int | None:
 def head_of(text: str) -> tuple[int, list[str]]:
     """Return line index and cells of the first line with commas that is no plain comment."""
     for place, line in enumerate(text.splitlines()[:200]):
-        cells = next(csv.reader([line.lstrip("# ")]), [])
+        cells = _cells(line.lstrip("# "))
         if len(cells) >= 3 and any(plain(cell) in SIZES for cell in cells):
             return place, [cell.strip() for cell in cells]
         if len(cells) >= 2 and {plain(cell) for cell in cells} & {"size_bytes", "message_bytes"}:
             return place, [cell.strip() for cell in cells]
     return 0, []
+
+
+def _cells(line: str) -> list[str]:
+    """Return the cells of one line, none of one that is no CSV."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:  # a cell of more than 131,072 letters
+        return [] if "," not in line else [line[:LONGEST]]
 
 
 def read_columns(
@@ -131,7 +139,7 @@ def read_columns(
     runs: dict[tuple[Any, ...], Run] = {}
     slowest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row, line in enumerate(text.splitlines()[start + 1 :], start + 2):
-        cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+        cells = [cell.strip() for cell in _cells(line)]
         if not cells or line.lstrip().startswith("#") or cells[size : size + 1] == ["0"]:
             continue
         if len(cells) != len(head):

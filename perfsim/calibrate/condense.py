@@ -16,6 +16,7 @@ from perfsim.calibrate.sources import Cluster, Source, read_clusters, read_sourc
 from perfsim.cluster.curves_file import write_curves
 from perfsim.cluster.measured import Curve, merge
 from perfsim.errors import DataError
+from perfsim.files import named_file
 from perfsim.limits import shown
 
 __all__ = ["cluster_curves", "condense", "thin", "write_condensed"]
@@ -122,7 +123,7 @@ def write_condensed(data: Path, out: Path) -> dict[str, Path]:
             "date": source.date_read,
             "notes": cluster.notes,
         }
-        path = out / f"{cluster.network}.curves.csv"
+        path = named_file(out, cluster.network, ".curves.csv")
         write_curves(path, condense(cluster_curves(data, cluster, source)), head, source.source_id)
         written[cluster.network] = path
     for path in out.glob("*.curves.csv"):

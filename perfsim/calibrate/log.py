@@ -11,7 +11,6 @@ from perfsim.calibrate.cells import collective_name
 
 __all__ = ["Log", "clean", "held_word", "version_of"]
 
-COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 LABEL = re.compile(r"^\s*(\[\d+,\d+\](?:<\w+>)?:?|\[\d+\](?=\s)|\[[A-Z]+\]:|\d+:(?!\d))\s?")
 INSIDE = re.compile(r"\[\d+,\d+\]<\w+>:?")
 CHATTER = re.compile(r"[A-Za-z][\w.-]*:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE).*$")
@@ -33,14 +32,14 @@ WORDS = {
 
 
 def clean(line: str) -> tuple[str, str]:
-    """Return what mpirun or srun put before a line, and the line without labels and colours.
+    """Return what mpirun or srun put before a line, and the line without labels.
 
     Examples
     --------
     >>> clean("[1,0]<stdout>:#  Rank  0 ..."), clean("0:     1024   256  float")
     (('[1,0]<stdout>:', '#  Rank  0 ...'), ('0:', '    1024   256  float'))
     """
-    line = COLOUR.sub("", line).rstrip("\r\n")
+    line = line.rstrip("\r\n")
     found = LABEL.match(line)
     label, rest = (found[1], line[found.end() :]) if found else ("", line)
     return label, INSIDE.sub("", rest)

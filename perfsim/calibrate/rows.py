@@ -168,8 +168,9 @@ class Run:
                     rate = factor * point.size_bytes / point.seconds / 1e9
                     rows.bad(
                         point.row,
-                        f"bus bandwidth {point.busbw} GB/s, but {point.size_bytes:g} B in"
-                        f" {point.seconds * 1e6:g} us are {rate:.4g} GB/s",
+                        f"bus bandwidth {shown(point.busbw)[1:-1]} GB/s, but"
+                        f" {point.size_bytes:g} B in {point.seconds * 1e6:g} us are"
+                        f" {rate:.4g} GB/s",
                     )
             self.columns[name] = [point for point in points if id(point) not in wrong]
 

@@ -21,6 +21,9 @@ CHUNK = 1 << 20
 LARGEST = 16 << 20
 """Characters of one event or setting; if more do not make a JSON value, the file is damaged."""
 HEAD = 1 << 20
+SMALL = 64 << 20
+MOST_PACKED = 200
+"""Characters unpacked, and those beyond which they may be at most so many times the packed size."""
 GZIP = b"\x1f\x8b"
 SPACE = " \t\r\n"
 
@@ -108,7 +111,7 @@ def microseconds(event: Mapping[str, Any], key: str, place: str) -> float:
 class _Text:
     """JSON taken from a file piece by piece."""
 
-    def __init__(self, file: TextIO, path: Path) -> None:
+    def __init__(self, file: TextIO | _Bounded, path: Path) -> None:
         self._file, self._path = file, path
         self._held, self._place, self._before = "", 0, 0
         self._decoder = json.JSONDecoder(strict=False)
@@ -180,8 +183,31 @@ class _Text:
         )
 
 
+class _Bounded:
+    """An unpacked text that ends where no trace would be: past so many times its packed size."""
+
+    def __init__(self, text: TextIO, path: Path) -> None:
+        self._text, self._path, self._given = text, path, 0
+        self._most = max(SMALL, MOST_PACKED * path.stat().st_size)
+
+    def read(self, count: int) -> str:
+        """Return the next characters.
+
+        Raises
+        ------
+        DataError
+            If there are more than any trace packs into such a file.
+        """
+        text = self._text.read(count)
+        self._given += len(text)
+        if self._given > self._most:
+            told = f"unpacks to more than {MOST_PACKED} times its size, which no trace does"
+            raise DataError(told, path=self._path)
+        return text
+
+
 @contextmanager
-def _opened(path: Path, *, raw: bool = False) -> Iterator[TextIO]:
+def _opened(path: Path, *, raw: bool = False) -> Iterator[TextIO | _Bounded]:
     """Open a file, gzipped or not, as text; errors while it is read are its damage."""
     try:
         with path.open("rb") as file:
@@ -191,7 +217,7 @@ def _opened(path: Path, *, raw: bool = False) -> Iterator[TextIO]:
                 yield text
         elif packed:
             with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace") as text:
-                yield text
+                yield _Bounded(text, path)
         else:
             with path.open(encoding="utf-8-sig", errors="replace") as text:
                 yield text

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perfsim.calibrate.cells import busbw_factor, collective_name
+from perfsim.calibrate.cells import DIGITS, busbw_factor, collective_name, decimal_of
 from perfsim.calibrate.rows import Row
 
 __all__ = ["named", "shape"]
 
 NONE = ("", "none")
+LEAST = 0.5
+"""GB/s from which the digits printed tell a bandwidth well enough."""
 CLOSE = 0.05
 """How near bus over algorithm bandwidth must be to a collective's, as far as digits go."""
 
@@ -51,8 +53,8 @@ def _near(ratio: float, factor: float) -> bool:
 
 def _ratio(points: Sequence[Row]) -> float | None:
     """Return bus bandwidth over size / time where the printed digits suffice."""
-    sure = [p for p in points if p.busbw.replace(".", "").isdigit() and float(p.busbw) >= 0.5]
-    if not sure:
-        return None
-    point = sure[-1]
-    return float(point.busbw) * 1e9 * point.seconds / point.size_bytes
+    for point in reversed(points):
+        rate = decimal_of(point.busbw)
+        if rate is not None and rate.is_finite() and rate >= LEAST and rate.adjusted() <= DIGITS:
+            return float(rate) * 1e9 * point.seconds / point.size_bytes
+    return None

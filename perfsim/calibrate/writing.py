@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from perfsim.calibrate.reading.own_csv import SCHEMA
 from perfsim.cluster.measured import Curve
 from perfsim.errors import DataError
+from perfsim.files import write_text
 
 __all__ = ["as_csv", "write_csv"]
 
@@ -69,17 +69,10 @@ def write_csv(curves: Sequence[Curve], path: Path | str) -> None:
 
     Raises
     ------
-    DataError
+    RequestError
         If the file cannot be written.
     """
-    path, text = Path(path), as_csv(curves)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DataError(f"cannot be written: {error.strerror or error}", path=path) from None
+    write_text(Path(path), as_csv(curves))
 
 
 def _text(value: Any) -> str:

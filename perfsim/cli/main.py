@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,7 @@ import typer
 from perfsim.cli.examples import examples
 from perfsim.cli.overview import OVERVIEW, PAGE, QUESTIONS
 from perfsim.errors import PerfsimError
+from perfsim.limits import LONGEST, shown
 
 __all__ = ["COMMANDS", "application", "code", "run"]
 
@@ -130,8 +132,8 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         # The reader went away (`perfsim ... | head`): nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "", 1
-    if isinstance(error, OSError):
-        return f"the output cannot be written: {error.strerror}.", 1
+    if isinstance(error, OSError | UnicodeEncodeError):
+        return _of_a_file(error)
     # Typer bundles click, so usage errors are known by their method.
     if hasattr(error, "format_message"):
         return " ".join(error.format_message().split()), int(getattr(error, "exit_code", 2))
@@ -141,5 +143,19 @@ def _verdict(error: BaseException) -> tuple[str, int]:
     return said, 1
 
 
+def _of_a_file(error: OSError | UnicodeEncodeError) -> tuple[str, int]:
+    """Return the same for what the system says of a file, or of the standard output."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"{shown(error.object[error.start])} is no character that a file can hold.", 2
+    if error.filename is None:
+        return f"the output cannot be written: {error.strerror}.", 1
+    named = f"{shown(os.fsdecode(error.filename))}: {error.strerror}."
+    return named, 2 if error.errno == errno.ENAMETOOLONG else 3
+
+
 def _complain(sentence: str) -> None:
-    typer.echo(f"perfsim: {sentence}", err=True)
+    from perfsim.letters import escaped
+
+    # A word of thousands of letters is a slip; the longest path is shorter.
+    short = re.sub(r"\S{4500,}", lambda match: f"{match[0][:LONGEST]}...", sentence)
+    typer.echo(f"perfsim: {escaped(short)}", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from perfsim.errors import RequestError
+from perfsim.limits import shown
 
 if TYPE_CHECKING:
     from perfsim.catalog import Catalog
@@ -105,11 +106,11 @@ def settings(pairs: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not name or not value:
-            raise RequestError(f"--set: {pair!r} is not name=value, such as density=0.01.")
+            raise RequestError(f"--set: {shown(pair)} is not name=value, such as density=0.01.")
         group = fusion if name.startswith("fusion.") else method
         name = name.removeprefix("fusion.")
         if name in group:
-            raise RequestError(f"--set: {name!r} is given twice.")
+            raise RequestError(f"--set: {shown(name)} is given twice.")
         group[name] = value
     return method, fusion
 

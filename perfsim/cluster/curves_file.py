@@ -15,6 +15,7 @@ from pathlib import Path
 from perfsim.cluster.measured import LIBRARIES, Curve
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError
+from perfsim.files import write_text
 from perfsim.limits import COUNT, MESSAGE, SPREAD, TIME, Limit, shown
 from perfsim.table import check_word, number, read_lines, read_table
 
@@ -111,7 +112,7 @@ def write_curves(
         for size, time_s in zip(curve.size_bytes, curve.seconds, strict=True):
             point = (f"{size:.17g}", f"{float(f'{time_s * 1e6:.4g}'):.12g}", spread, source_id)
             table.writerow((*shape, curve.algorithm, curve.protocol, *point))
-    path.write_text(text.getvalue(), encoding="utf-8")
+    write_text(path, text.getvalue())
 
 
 def _header(path: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import get_args
 
 from perfsim.cluster.fabric.inter import Fabric
@@ -156,7 +157,14 @@ FORMS: Mapping[str, Callable[[Table, str, Option], Value]] = {
 
 def _beside(table: Table, key: str) -> str:
     """Return the path of a file beside the network's; refuses one that is not there."""
-    path = table.path.parent / table.text(key)
-    if not path.is_file():
+    name = Path(table.text(key))
+    if name.is_absolute() or ".." in name.parts:
+        raise table.wrong(key, f"found {shown(str(name))}, allowed is a file of the same folder")
+    path = table.path.parent / name
+    try:
+        there = path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        there = False
+    if not there:
         raise table.wrong(key, f"found {shown(table.text(key))}, no such file in {path.parent}")
     return str(path)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.limits import LATENCY, MESSAGE, RATE, TIME, Limit
+from perfsim.limits import LATENCY, MESSAGE, RATE, TIME, Limit, shown
 from perfsim.pipeline.iteration import Stage
 from perfsim.pipeline.link import VALUE_BYTES, Link
 from perfsim.toml_file import Table, read_toml
@@ -78,8 +78,8 @@ def read_pipeline(path: Path) -> Pipeline:
 def _number(table: Table, key: str, limit: Limit) -> float:
     value = table.get(key)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise table.wrong(key, f"found {value!r}, allowed is {limit.words}")
-    return table.limited(key, value, float(value), limit)
+        raise table.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
+    return table.limited(key, value, value, limit)
 
 
 def _stage(table: Table) -> Stage:

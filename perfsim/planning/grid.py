@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import Any, get_args
 
 from perfsim.errors import RequestError, unknown_option
@@ -163,7 +163,7 @@ def _axis(name: str, values: Any, where: str) -> Axis:
     for value in listed:
         if isinstance(value, str):
             found += _named(name, value)
-        elif isinstance(value, bool | int | float):
+        elif isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
             found.append(value)
         elif name == "placement" and isinstance(value, list | tuple):
             found.append(",".join(map(str, value)))

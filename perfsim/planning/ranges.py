@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from perfsim.errors import RequestError
-from perfsim.limits import shown
+from perfsim.limits import LONGEST, Limit, shown
 from perfsim.units import BYTES, RATES, SAMPLES_PER_S, SECONDS
 
 __all__ = ["MOST_VALUES", "expand", "values_of"]
 
 MOST_VALUES = 1_000_000
 """So many values one field may take."""
+
+MOST_SPREAD = 100_000
+"""So many values may be spread between two ends: powers of decimals take their time."""
 
 LINKS = ("net", "intra_net")
 LISTS = ("placement",)
@@ -33,6 +36,9 @@ UNITS = {
 
 DIGITS = 12
 """Significant digits of a value between the ends of a range."""
+
+ENDS = Limit(1e-30, 1e30, "1e-30 to 1e30")
+"""Of the numbers at the ends of a range: beyond them nothing can be asked for."""
 
 WORDS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N values"
 
@@ -171,10 +177,10 @@ def _until(
 def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> list[Decimal]:
     """Return so many values from end to end, evenly apart or by equal factors."""
     even, count = step[:3], step[3:]
-    if not count.isdecimal() or not 2 <= int(count) <= MOST_VALUES:
+    if not count.isdecimal() or len(count) > LONGEST or not 2 <= int(count) <= MOST_SPREAD:
         raise RequestError(
-            f"--vary {field}: {shown(text)} asks for {count or 'no'} values; write how many, from"
-            f" 2 to {MOST_VALUES:,}, such as {even}5."
+            f"--vary {field}: {shown(text)} asks for {count[:LONGEST] or 'no'} values; write how"
+            f" many, from 2 to {MOST_SPREAD:,}, such as {even}5."
         )
     if even == "log" and first <= 0:
         raise RequestError(f"--vary {field}: {shown(text)} has no logarithm at its beginning.")
@@ -193,7 +199,11 @@ def _end(field: str, text: str, part: str) -> tuple[Decimal, str]:
             f"--vary {field}: {shown(part.strip())} in {shown(text)} is no number, with a unit"
             f" where the field has one; {WORDS}."
         )
-    return Decimal(match[1]), match[2] or ""
+    if float(match[1]) and not ENDS.holds(abs(float(match[1]))):
+        raise RequestError(
+            f"--vary {field}: {shown(part.strip())} in {shown(text)} is outside {ENDS.words}."
+        )
+    return Decimal(match[1] if float(match[1]) else 0), match[2] or ""
 
 
 def _ratio(field: str, text: str, of: str, to: str) -> Decimal:

@@ -14,6 +14,7 @@ from typing import Any
 
 from perfsim.errors import RequestError
 from perfsim.files import write_text
+from perfsim.letters import cell
 from perfsim.planning.sweep import Table
 from perfsim.records import as_numbers
 from perfsim.report.terminal import interval_words, print_lines, print_rows
@@ -38,7 +39,7 @@ def csv_text(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows(table.lines())
+    writer.writerows(map(cell, line) for line in table.lines())
     return text.getvalue()
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 from perfsim.catalog import Catalog
@@ -25,6 +24,7 @@ from perfsim.toml_file import Table
 __all__ = ["Claim", "claims_of"]
 
 KEYS = ("name", "against", "part", "paper", "form", "note", "why")
+HIGHEST = 1e12
 FORMS = ("mean", "range", "up to", "about")
 PART_WORDS = {
     "iteration": "as fast as {}",
@@ -123,5 +123,5 @@ def _rival_words(fields: Mapping[str, Any]) -> str:
 
 
 def _figure(value: object) -> bool:
-    """Tell whether a value is a finite number above zero."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf
+    """Tell whether a value is a number above zero that a paper may claim."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < HIGHEST

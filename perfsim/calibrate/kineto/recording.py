@@ -16,6 +16,7 @@ from typing import Any
 
 from perfsim.calibrate.trace_file import EVENTS, entries, microseconds
 from perfsim.errors import DataError
+from perfsim.letters import printable
 
 __all__ = ["ACCUMULATE", "NODE", "Recording", "Span", "record"]
 
@@ -28,6 +29,8 @@ HOST = {"cpu_op", "operator", "user_annotation"}
 DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
 LAUNCH = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime"}
 COMMUNICATION = re.compile(r"^(nccl|rccl)", re.IGNORECASE)
+MOST_KEPT = 1_500_000
+"""Spans in memory: about 500 bytes each."""
 KEPT = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
 ARGUMENTS = ("Input Dims", "Input dims")
 
@@ -64,6 +67,11 @@ class Recording:
     other: int = 0
     """Spans that are none of these."""
 
+    @property
+    def kept(self) -> int:
+        """Count the spans of the host."""
+        return sum(map(len, (self.operations, self.accumulations, self.modules, self.notes)))
+
     def noted(self, start: str) -> list[Span]:
         """Return the notes whose name starts so."""
         return [note for note in self.notes if note.name.startswith(start)]
@@ -89,6 +97,9 @@ def record(path: Path) -> Recording:
         if not isinstance(value, dict):
             raise DataError(f"is a damaged trace: event {count} is no object", path=path)
         if value.get("ph") == "X":
+            if len(launches) + len(worked) + made.kept > MOST_KEPT:
+                told = f"holds more than {MOST_KEPT:,} spans of training; record fewer steps"
+                raise DataError(told, path=path)
             _keep(made, value, launches, worked, f"{path}: event {count}")
     for correlation, span in worked:
         moment, thread = launches.get(correlation, (span.start, ""))
@@ -107,7 +118,7 @@ def _keep(
     place: str,
 ) -> None:
     """Sort one event into the list that it belongs to."""
-    sort, name = str(event.get("cat", "")).lower(), str(event.get("name", ""))
+    sort, name = str(event.get("cat", "")).lower(), printable(str(event.get("name", "")))
     told = event.get("args")
     told = told if isinstance(told, dict) else {}
     if sort in LAUNCH:

@@ -19,11 +19,12 @@ from types import ModuleType
 from perfsim.calibrate.rows import Given, Rows, known
 from perfsim.cluster.measured import Curve, merge
 from perfsim.errors import DataError
+from perfsim.letters import printable
 
 __all__ = ["SUFFIXES", "Reading", "formats", "read_file", "read_folder"]
 
-LARGEST = 512 * 2**20
-"""Bytes of a file that is read at all: logs of a day are far smaller."""
+LARGEST = 128 * 2**20
+"""Bytes of a file that is read at all: logs of a day are smaller, and it fits in 1 GB of memory."""
 SUFFIXES = (".txt", ".log", ".out", ".csv", ".json", ".dat")
 """Files of a folder that may hold measurements."""
 
@@ -140,7 +141,8 @@ def _text(path: Path) -> str:
         raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
     if b"\0" in data[:4096]:
         return ""
-    return data.decode("utf-8-sig", errors="replace")
+    text = data.decode("utf-8-sig", errors="replace")
+    return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _title(module: ModuleType) -> str:

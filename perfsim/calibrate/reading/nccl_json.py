@@ -20,6 +20,7 @@ from typing import Any
 from perfsim.calibrate.log import held_word, version_of
 from perfsim.calibrate.rows import MOST, Given, Rows, Run, known
 from perfsim.cluster.measured import Curve
+from perfsim.letters import printable
 from perfsim.limits import shown
 
 __all__ = ["matches", "read"]
@@ -84,14 +85,14 @@ def _add(run: Run, column: str, number: int, result: dict[str, Any], body: Any) 
 def _facts(told: dict[str, Any], rows: Rows) -> dict[str, Any]:
     """Return collective, version and what NCCL was held to."""
     facts: dict[str, Any] = {"kind": "measured", "source": f"{rows.path.name} (nccl-tests)"}
-    args = [one for one in told.get("args") or [] if isinstance(one, str)]
+    args = [one for one in _list(told, "args") if isinstance(one, str)]
     if args:
         facts["collective"] = known(Path(args[0]).name, rows)
     code = told.get("nccl_version")
     if isinstance(code, int) and 0 < code < MOST:
         facts["version"] = version_of(code)
     env = dict(
-        one.split("=", 1) for one in told.get("env") or [] if isinstance(one, str) and "=" in one
+        one.split("=", 1) for one in _list(told, "env") if isinstance(one, str) and "=" in one
     )
     collective = facts.get("collective", "")
     facts["algorithm"] = held_word(env.get("NCCL_ALGO", ""), collective)
@@ -99,15 +100,24 @@ def _facts(told: dict[str, Any], rows: Rows) -> dict[str, Any]:
     return facts
 
 
+def _list(told: dict[str, Any], key: str) -> list[Any]:
+    found = told.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _words(told: object) -> str:
+    return " ".join(printable(str(told)).split())
+
+
 def _place(config: dict[str, Any]) -> dict[str, Any]:
     """Return ranks, nodes, GPUs a node and GPU; each process lists its first GPU only."""
-    devices = [one for one in config.get("devices") or [] if isinstance(one, dict)]
+    devices = [one for one in _list(config, "devices") if isinstance(one, dict)]
     each = [config.get("nthreads", 1), config.get("ngpus", 1)]
     if not devices or not all(isinstance(one, int) and 0 < one < MOST for one in each):
         return {}
     gpus = each[0] * each[1]
     hosts = Counter(shown(device.get("hostname")) for device in devices)
-    names = dict.fromkeys(str(device.get("device_info", "")).strip() for device in devices)
+    names = dict.fromkeys(_words(device.get("device_info", "")) for device in devices)
     return {
         "ranks": len(devices) * gpus,
         "nodes": len(hosts),

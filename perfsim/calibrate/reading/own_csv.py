@@ -18,7 +18,7 @@ from typing import Any
 from perfsim.calibrate.cells import collective_name
 from perfsim.calibrate.rows import MOST, Given, Rows, Run
 from perfsim.cluster.measured import Curve
-from perfsim.errors import DataError
+from perfsim.errors import DataError, newer
 from perfsim.limits import shown
 from perfsim.table import rows as table_rows
 
@@ -129,9 +129,8 @@ def _header(lines: list[str], path: Path) -> dict[str, Any]:
         if colon:
             keys.setdefault(KEYS.get(key.strip(), key.strip()), value.strip())
     if keys.get("schema", SCHEMA) != SCHEMA:
-        raise DataError(
-            f"schema is {shown(keys['schema'])}, this perfsim reads '# schema: {SCHEMA}'", path=path
-        )
+        found = f"schema is {shown(keys['schema'])}, this perfsim reads '# schema: {SCHEMA}'"
+        raise DataError(found + newer(keys["schema"], SCHEMA), path=path)
     told: dict[str, Any] = {"kind": "measured", "source": path.name, "series": path.stem}
     gpu = keys.get("gpu", "")
     if PARTS.search(gpu):
@@ -163,7 +162,9 @@ def _parts(text: str) -> dict[str, str]:
     elif named:
         asked = named[1] or named[2]
     protocol = PROTOCOL.search(held)
-    inside, outside = part.get("intra-node", "not stated"), part.get("inter-node", "not stated")
+    inside, outside = (
+        part.get(place, "not stated").strip() for place in ("intra-node", "inter-node")
+    )
     return {
         "gpu": pieces[0].strip(),
         "fabric": f"intra-node: {inside}; inter-node: {outside}",

@@ -22,7 +22,7 @@ from perfsim.cluster.measured import Curve
 __all__ = ["matches", "read"]
 
 LINE = re.compile(r"COMMS-RES-([a-z_]+?)-(\w+?)\s+(\d.*)")
-GROUP = re.compile(r"groupSize (\d{1,9})")
+GROUP = re.compile(r"groupSize (0*[1-9]\d{0,8})\b")
 CELLS = 9
 
 

@@ -20,13 +20,18 @@ from perfsim.calibrate.call_words import bytes_of, called
 from perfsim.calibrate.trace_file import EVENTS, entries, microseconds
 from perfsim.calibrate.traced import Seen, Traced
 from perfsim.errors import DataError
+from perfsim.letters import printable
+from perfsim.limits import MESSAGE
 
 __all__ = ["matches", "read"]
 
 SIGNS = ("NEGOTIATE_", "start_time_since_epoch_in_micros")
 CALL = re.compile(r"(NCCL|MPI|GLOO|CCL)_([A-Z]+)$")
 WORDS = {"BCAST": "broadcast"}
-SHAPE = re.compile(r"\d+")
+SHAPE = re.compile(r"\d{1,15}")
+MOST_AXES = 32
+MOST_CALLS = 500_000
+"""Messages in memory, each with the names of its tensors."""
 
 
 def matches(head: str) -> bool:
@@ -115,7 +120,7 @@ class _Timeline:
         args = args if isinstance(args, dict) else {}
         place = f"{self._path}: event {count}"
         if phase == "M" and name == "process_name" and "name" in args:
-            self._names[tensor] = str(args["name"])
+            self._names[tensor] = printable(str(args["name"]))
         elif phase == "X" and name.isdecimal() and len(name) < 8:
             self._ranks = max(self._ranks, int(name))
         elif phase == "B":
@@ -136,6 +141,9 @@ class _Timeline:
             call = last if last and fused else _Call(name, moment)
             if call is not last:
                 self.calls.append(call)
+                if len(self.calls) > MOST_CALLS:
+                    told = f"holds more than {MOST_CALLS:,} messages; record fewer steps"
+                    raise DataError(told, path=self._path)
             call.begun = moment
             call.tensors.append(tensor)
             self._of.setdefault(tensor, []).append(call)
@@ -157,7 +165,8 @@ class _Timeline:
         each, shape = bytes_of(args.get("dtype")), args.get("shape")
         size = None
         if each and isinstance(shape, str):
-            size = each * math.prod(map(int, SHAPE.findall(shape)))
+            size = each * math.prod(map(int, SHAPE.findall(shape)[:MOST_AXES]))
+            size = size if size < MESSAGE.most else None
         for call in calls:
             known = size is not None and call.size_bytes is not None
             call.size_bytes = (call.size_bytes or 0) + (size or 0) if known else None

@@ -13,6 +13,7 @@ from perfsim.calibrate.kineto.calls import MOST, calls
 from perfsim.calibrate.kineto.recording import Recording, record
 from perfsim.calibrate.kineto.step import median_step
 from perfsim.calibrate.traced import Seen, Traced
+from perfsim.letters import printable
 
 __all__ = ["matches", "read"]
 
@@ -49,7 +50,7 @@ def read(path: Path) -> Traced:
 
 def _plain(word: object) -> str:
     """Return a word on one line, letters that no file can hold left out."""
-    return " ".join(str(word).encode("ascii", "ignore").decode().split())
+    return " ".join(printable(str(word)).encode("ascii", "ignore").decode().split())
 
 
 def _told(recording: Recording) -> dict[str, Any]:

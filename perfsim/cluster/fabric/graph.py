@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -13,6 +14,8 @@ from perfsim.cluster.fabric.option import Option
 from perfsim.cluster.fabric.wire import new_graph
 from perfsim.cluster.routing import Graph
 from perfsim.errors import DataError, RequestError
+from perfsim.files import read_text
+from perfsim.letters import forbidden
 from perfsim.limits import LATENCY, RATE, Limit, shown
 from perfsim.table import read_lines, rows
 from perfsim.units import parse_rate, parse_seconds
@@ -143,18 +146,21 @@ def _edges(path: Path) -> tuple[dict[str, str], list[Wire]]:
 
     try:
         if path.suffix == ".json":
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = json.loads(read_text(path))
             key = "links" if "links" in data else "edges"
             read: Any = nx.node_link_graph(data, edges=key)
         else:
-            read = nx.read_graphml(path)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", path=path) from None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # networkx takes a key without a type as a text
+                read = nx.parse_graphml(read_text(path))
     except WRONG as error:
         raise _no_graph(path, error) from None
     except nx.NetworkXException as error:
         raise _no_graph(path, error) from None
     kinds = {str(v): str(data.get("kind", "")) for v, data in read.nodes(data=True)}
+    for vertex in kinds:
+        if forbidden(vertex):
+            raise DataError(f"vertex {shown(vertex)} holds a control character", path=path)
     wires: list[Wire] = []
     for a, b, data in read.edges(data=True):
         told = _told(data, f"link {shown(a)} to {shown(b)}", path)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from perfsim.errors import PerfsimError
+from perfsim.files import write_text
 from perfsim.models.assemble.anchors import Anchor, read_anchors, read_bandwidths
 from perfsim.models.assemble.files import profile_text
 from perfsim.models.assemble.positions import positions_text
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     options.out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (options.out / name).write_text(text, encoding="utf-8")
+        write_text(options.out / name, text)
     print(f"{len(profiles)} profiles in {options.out}", file=sys.stderr)
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from perfsim.errors import DataError
+from perfsim.errors import DataError, newer
 from perfsim.limits import shown
 from perfsim.table import check_word, number, read_lines, rows
 
@@ -135,7 +135,8 @@ def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
             told[key.strip()] = value.strip()
         if key.strip() == "schema" and told["schema"] != SCHEMA:
             raise DataError(
-                f"schema is {shown(told['schema'])}, this perfsim reads '# schema: {SCHEMA}'",
+                f"schema is {shown(told['schema'])}, this perfsim reads '# schema: {SCHEMA}'"
+                + newer(told["schema"], SCHEMA),
                 path=path,
                 row=row,
             )

@@ -22,7 +22,7 @@ from typing import Any
 
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.files import write_text
+from perfsim.files import named_file, write_text
 from perfsim.fusion.bucket import FusionContext
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
@@ -234,7 +234,7 @@ def main() -> None:
     found = fit(start, rows, "; ".join(where))
     import tomli_w
 
-    write_text(given.out / f"{found['name']}.toml", tomli_w.dumps(found))
+    write_text(named_file(given.out, str(found["name"]), ".toml"), tomli_w.dumps(found))
 
 
 if __name__ == "__main__":

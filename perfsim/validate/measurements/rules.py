@@ -9,7 +9,9 @@ over earlier ones. ``set`` gives fields of the scenario ("options.x" the method'
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.errors import DataError
+from perfsim.limits import shown
 from perfsim.toml_file import Table, read_toml
 from perfsim.validate.measurements.case import COLUMNS, Case
 
@@ -68,16 +71,18 @@ def _rule(table: Table) -> Rule:
     when = _texts(table, "when")
     for column in when:
         if column not in COLUMNS or column == "value":
-            raise table.wrong("when", f"no column {column!r}; columns: {', '.join(COLUMNS)}")
+            raise table.wrong("when", f"no column {shown(column)}; columns: {', '.join(COLUMNS)}")
     numbers = {}
     for field, told in _values(table, "number").items():
         column, _, text = str(told).partition(":")
         try:
-            pattern = re.compile(text.strip())
-        except re.error as error:
-            raise table.wrong("number", f"{text!r} is no pattern: {error}") from None
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                pattern = re.compile(text.strip())
+        except (re.error, ArithmeticError, RecursionError, Warning) as error:
+            raise table.wrong("number", f"{shown(text)} is no pattern: {error}") from None
         if column not in COLUMNS or pattern.groups != 1:
-            raise table.wrong("number", f"{told!r} is not 'column: pattern with one group'")
+            raise table.wrong("number", f"{shown(told)} is not 'column: pattern with one group'")
         numbers[field] = (column, pattern)
     words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
     return Rule(when, _values(table, "set"), numbers, *words)
@@ -87,6 +92,9 @@ def _values(table: Table, key: str) -> Mapping[str, Any]:
     value = table.values.get(key, {})
     if not isinstance(value, Mapping):
         raise table.wrong(key, "is not a table")
+    for name, one in value.items():
+        if isinstance(one, float) and not math.isfinite(one):
+            raise table.wrong(f"{key}.{shown(name)[1:-1]}", f"found {one}, not a finite number")
     return value
 
 

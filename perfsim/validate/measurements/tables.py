@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from perfsim.catalog import Catalog
-from perfsim.files import write_text
+from perfsim.files import named_file, write_text
 from perfsim.table import read_table
 from perfsim.validate.measurements.ask import ask, singles_of, told_of
 from perfsim.validate.measurements.case import COLUMNS, SCHEMA, Case, read_cases
@@ -67,7 +67,7 @@ def main() -> None:
         patterns = told["ids"].split()
         own = [case for case in cases if any(fnmatchcase(case.id, one) for one in patterns)]
         if own:
-            write_text(given.out / f"{told['table']}.csv", table_of(told, own, rules))
+            write_text(named_file(given.out, told["table"], ".csv"), table_of(told, own, rules))
 
 
 if __name__ == "__main__":
