@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 
 from perfsim.simulate.graph import TaskGraph, Value, checked_durations
@@ -91,6 +91,8 @@ class _Run:
         self._handed: list[deque[tuple[int, int]]] = [deque() for _ in names]
         self._credit = [0.0] * len(names)
         self._free = [True] * len(names)
+        self._touched = [False] * len(names)
+        self._changed: list[int] = []
         self._under_way: list[tuple[float, int, int]] = []
         self._heirs: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
         self._after = [set(task.after) for task in self.tasks]
@@ -138,7 +140,15 @@ class _Run:
                     self._offer(here, index)
 
     def _offer(self, period: int, index: int) -> None:
-        heappush(self._ready[self._stream[index]], (-self.tasks[index].priority, period, index))
+        stream = self._stream[index]
+        heappush(self._ready[stream], (-self.tasks[index].priority, period, index))
+        self._touch(stream)
+
+    def _touch(self, stream: int) -> None:
+        """Note that a stream may be able to take a task: no other is looked at."""
+        if not self._touched[stream]:
+            self._touched[stream] = True
+            heappush(self._changed, stream)
 
     def _hand_over(self, stream: int) -> None:
         """Give a stream what is ready, the most urgent first, as far as its credit goes."""
@@ -158,10 +168,22 @@ class _Run:
             self._credit[stream] += credit.size if credit else 0.0
 
     def _start(self) -> bool:
-        """Let each free stream take a task; what takes no time ends at once. Tells if any did."""
+        """Let each free stream take a task; what takes no time ends at once. Tells if any did.
+
+        Streams have their turns by number; what is touched behind its turn has the next one.
+        """
         took = False
-        for stream, handed in enumerate(self._handed):
+        turn = -1
+        behind = []
+        while self._changed:
+            stream = heappop(self._changed)
+            if stream <= turn:
+                behind.append(stream)
+                continue
+            turn = stream
+            self._touched[stream] = False
             self._hand_over(stream)
+            handed = self._handed[stream]
             if self._free[stream] and handed:
                 took = True
                 period, index = handed.popleft()
@@ -172,11 +194,14 @@ class _Run:
                     self._end(period, index)
                 else:
                     heappush(self._under_way, (end, period, index))
+        self._changed = behind
+        heapify(self._changed)
         return took
 
     def _end(self, period: int, index: int) -> None:
         stream, credit = self._stream[index], self.tasks[index].credit
         self._free[stream] = True
+        self._touch(stream)
         self._credit[stream] -= credit.size if credit else 0.0
         self._left[period] -= 1
         for heir, back in self._heirs[index]:
