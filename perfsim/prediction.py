@@ -32,7 +32,17 @@ if TYPE_CHECKING:
 
     from perfsim.conditions.beside import Meeting
 
-__all__ = ["SCHEMA", "Prediction", "baseline_of", "memory_of", "plans_of", "predict", "spent"]
+__all__ = [
+    "SCHEMA",
+    "Prediction",
+    "baseline_of",
+    "is_baseline",
+    "memory_of",
+    "plans_of",
+    "predict",
+    "run_all",
+    "spent",
+]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -130,7 +140,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     catalog = catalog or standing()
     resolved = resolve(scenario, catalog)
     plans = plans_of(resolved, catalog.jobs)
-    timelines, still, met = _run(plans)
+    timelines, still, met = run_all(plans)
     iteration_s = mean_s(plans, timelines)
     still_s = iteration_s if met is None else steady_s(still)
     draws = [shown(timeline) for timeline in timelines]
@@ -139,7 +149,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     outside = [term for term in terms if term.extrapolated]
     held_back, worth = bottleneck(still, still_s)
     period = sum(plan.iterations for plan in plans)
-    asked_baseline = _is_baseline(resolved)
+    asked_baseline = is_baseline(resolved)
     baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, catalog.jobs))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = spent(plans, timelines, draws, Timeline.communication)
@@ -175,7 +185,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     )
 
 
-def _run(plans: list[Plan]) -> tuple[list[Timeline], list[Plan], Meeting | None]:
+def run_all(plans: list[Plan]) -> tuple[list[Timeline], list[Plan], Meeting | None]:
     """Return the runs of plans, the plans that small questions are asked of, and how jobs meet."""
     if not plans[0].beside:
         return [run(plan) for plan in plans], plans, None
@@ -225,7 +235,7 @@ def _ssgd() -> Method:
     return load_method("ssgd", {})
 
 
-def _is_baseline(resolved: Resolved) -> bool:
+def is_baseline(resolved: Resolved) -> bool:
     """Tell whether what is asked is the baseline itself."""
     scenario = resolved.scenario
     set_here = scenario.bucket or scenario.fusion_options or scenario.single_gpu_kernels

@@ -47,6 +47,7 @@ class Question(Strict):
     single_gpu_s: PositiveFloat | None
     single_gpu_kernels_s: float | None
     profile: str
+    beside: list[str] = []
 
 
 class Baseline(Strict):
@@ -91,6 +92,24 @@ class Term(Strict):
     extrapolated: bool
 
 
+class Fares(Strict):
+    """How a job beside another fares: alone, and by where the other stands when it starts."""
+
+    scenario: str = ""
+    iteration_s: PositiveFloat
+    alone_s: PositiveFloat
+    slowdown: PositiveFloat
+    iteration_s_range: list[PositiveFloat] = Field(min_length=2, max_length=2)
+
+
+class Beside(Fares):
+    """This job, and those beside it."""
+
+    starts: PositiveInt
+    iterations: PositiveInt
+    jobs: list[Fares]
+
+
 class Light(Strict):
     """A sweep's row: what its own run gives, and S-SGD beside it."""
 
@@ -105,6 +124,7 @@ class Light(Strict):
     breakdown_s: Breakdown
     communication: Communication
     memory_bytes: dict[str, NonNegativeFloat]
+    beside: Beside | None = None
 
 
 class Row(Light):

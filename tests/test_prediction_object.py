@@ -79,6 +79,8 @@ def test_rows_of_a_full_sweep_are_those_of_compare(capsys: pytest.CaptureFixture
         {"method": "localsgd", "background": "30%", "oversubscription": 4},
         {"method": "p3", "single_gpu": "200ms", "overlap_slowdown": 1.2},
         {"gpus": 1},
+        {"gpus": 16, "gpu": "v100:8,p100:8"},
+        {"model": "resnet20-cifar", "beside": "Zhang2023_ssgd_resnet50_10gbe_32"},
     ],
 )
 def test_each_key_of_a_row_is_that_of_the_whole_prediction(fields: dict[str, Any]) -> None:
@@ -90,6 +92,7 @@ def test_each_key_of_a_row_is_that_of_the_whole_prediction(fields: dict[str, Any
     left = {"iteration_s_interval", "bottleneck", "notes", "provenance"}
     assert set(whole) - set(found) == left
     assert found == {name: value for name, value in whole.items() if name not in left}
+    check(found, Light)
     assert whole_object(asked, session) == {
         name: value for name, value in whole.items() if name != "provenance"
     }

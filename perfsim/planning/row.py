@@ -9,18 +9,29 @@ methods, from that of S-SGD.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.running import shown
 from perfsim.errors import PerfsimError
-from perfsim.plan import run
-from perfsim.planning.light import Row, alone_s, figures
-from perfsim.prediction import SCHEMA, baseline_of, memory_of, plans_of, predict, spent
+from perfsim.planning.light import Row, figures
+from perfsim.prediction import (
+    SCHEMA,
+    baseline_of,
+    is_baseline,
+    memory_of,
+    plans_of,
+    predict,
+    run_all,
+    spent,
+)
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
 from perfsim.whatif import mean_s, steady_s
+
+if TYPE_CHECKING:
+    from perfsim.conditions.beside import Meeting
 
 __all__ = ["FULL", "Object", "flat", "light_object", "whole_object"]
 
@@ -85,18 +96,20 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
     try:
         resolved = resolve(make_scenario(fields), session)
         plans = plans_of(resolved, session.jobs)
-        timelines = [run(plan) for plan in plans]
+        timelines, _, met = run_all(plans)
         iteration_s = mean_s(plans, timelines)
         baseline_s = _baseline_s(resolved, iteration_s, session)
     except PerfsimError as error:
         return _failed(fields, error)
     draws = [shown(timeline) for timeline in timelines]
-    single_s = alone_s(resolved.profile)
-    _, samples_per_s, efficiency, sent_bytes = figures(resolved, plans, iteration_s, single_s)
+    _, samples_per_s, efficiency, sent_bytes = figures(
+        resolved, plans, iteration_s, resolved.alone_s
+    )
     period = sum(plan.iterations for plan in plans)
+    told = resolved.fields()
     return {
         "schema": SCHEMA,
-        "scenario": resolved.fields(),
+        "scenario": told,
         "iteration_s": iteration_s,
         "samples_per_s": samples_per_s,
         "scaling_efficiency": efficiency,
@@ -112,17 +125,22 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
             **spent(plans, timelines, draws, Timeline.communication),
         },
         "memory_bytes": memory_of(resolved, plans),
+        **({"beside": _beside(told, met)} if met is not None else {}),
     }
+
+
+def _beside(told: Object, met: Meeting) -> Object:
+    from perfsim.conditions.beside_words import meeting_block
+
+    return meeting_block(told, met)
 
 
 def _baseline_s(resolved: Resolved, iteration_s: float, session: Session) -> float:
     """Return the iteration of S-SGD with DDP's buckets and overlap, once for all methods [s]."""
-    scenario = resolved.scenario
-    plain = (scenario.method, resolved.policy_name, scenario.overlap) == ("ssgd", "size", True)
-    if plain and not (scenario.bucket or scenario.fusion_options or scenario.single_gpu_kernels):
+    if is_baseline(resolved):
         return iteration_s
-    key = "baseline", *(getattr(scenario, name) for name in BASE)
-    return session.once(key, lambda: steady_s(baseline_of(resolved)))
+    key = "baseline", *(getattr(resolved.scenario, name) for name in BASE)
+    return session.once(key, lambda: steady_s(baseline_of(resolved, session.jobs)))
 
 
 def _failed(fields: Mapping[str, Any], error: PerfsimError) -> Object:
