@@ -10,7 +10,6 @@ from perfsim.cluster.placement import DEFAULT_GPUS_PER_NODE
 from perfsim.device import Device
 from perfsim.errors import RequestError
 from perfsim.gpu_names import parse_types
-from perfsim.gpu_types import gpus_per_node
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario
 
 __all__ = ["Platform", "platform"]
@@ -59,6 +58,8 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     intra_network = _intra_network(scenario, network, device, catalog, notes)
     types, each = parse_types(scenario.gpu), scenario.gpus_per_node
     if len(types) > 1 and each is None and scenario.placement is None:
+        from perfsim.gpu_types import gpus_per_node
+
         each = gpus_per_node(types, network.gpus_per_node or DEFAULT_GPUS_PER_NODE)
     cluster = make_cluster(
         scenario.gpus,

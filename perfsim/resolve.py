@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import log
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
-from perfsim.anchor import Carried, carry, held
+from perfsim.anchor import Carried, held
 from perfsim.catalog import Catalog
 from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.network import Network
+from perfsim.computation import computation, computations
 from perfsim.conditions.conditions import Conditions, parse_straggler
 from perfsim.device import Device, load_device
-from perfsim.errors import DataError, RequestError, unknown, unknown_option
+from perfsim.errors import RequestError, unknown_option
 from perfsim.gpu_names import parse_types
-from perfsim.gpu_types import Part, alone_s, check_nodes
 from perfsim.method import Method
 from perfsim.methods import load_method, method_name
 from perfsim.platform import platform
-from perfsim.positions import BESIDE, read_positions, registered
 from perfsim.profile import Profile
-from perfsim.profile_file import read_profile
 from perfsim.quantity import Grade
 from perfsim.scenario import Scenario
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
-__all__ = ["Resolved", "find_profile", "model_names", "resolve"]
+if TYPE_CHECKING:
+    from perfsim.gpu_types import Part
+
+__all__ = ["Resolved", "resolve"]
 
 
 @dataclass
@@ -85,6 +85,8 @@ class Resolved:
         """An iteration on one GPU [s]; of several types, on one that is as fast as their mean."""
         profile = self.profile
         if self.parts:
+            from perfsim.gpu_types import alone_s
+
             return alone_s(self.parts)
         return profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
 
@@ -125,50 +127,6 @@ class Resolved:
         }
 
 
-def model_names(stems: Iterable[str]) -> dict[str, list[str]]:
-    """Return each model's profile names, of file stems ``model.gpu.precision.bBATCH``."""
-    names: dict[str, list[str]] = {}
-    for stem in stems:
-        names.setdefault(stem.split(".")[0], []).append(stem)
-    return names
-
-
-def find_profile(
-    model: str, gpu: str, batch: int | None, precision: str | None, catalog: Catalog
-) -> Profile:
-    """Return the profile of ``model`` nearest to what is asked: GPU, then precision, then batch.
-
-    Raises
-    ------
-    RequestError
-        If no profile of that model exists.
-    DataError
-        If the profile is damaged or names a GPU that does not exist.
-    """
-    files = catalog.files("models")
-    names = model_names(files)
-    if model not in names:
-        raise unknown("--model", model, names, "models")
-
-    def distance(stem: str) -> tuple[bool, bool, bool, float, str]:
-        of_gpu, of_precision, of_batch = (*stem.split("."), "", "", "")[1:4]
-        size = int(of_batch[1:]) if of_batch[1:].isdecimal() else 0
-        away = abs(log(size / batch)) if size and batch else 0.0
-        wanted = precision or "fp32"
-        return (of_gpu != gpu, not of_gpu.startswith("v100"), of_precision != wanted, away, stem)
-
-    stem = min(names[model], key=distance)
-    profile = catalog.once(("profile", stem), lambda: read_profile(files[stem]))
-    devices = catalog.files("devices")
-    if profile.gpu not in devices:
-        raise DataError(str(unknown("gpu", profile.gpu, devices, "gpus")), path=profile.path)
-    beside = catalog.beside("models", model, BESIDE)
-    if beside is None:
-        return profile
-    layers = [layer.name for layer in profile.layers]
-    return replace(profile, positions=read_positions(beside, layers, registered(profile)))
-
-
 def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     """Load and check everything that ``scenario`` names.
 
@@ -191,13 +149,10 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     gpu = types[0][0] if types else scenario.gpu
     device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
-    asked = (scenario.model, gpu, scenario.batch, scenario.precision)
-    profile, carried, noted = catalog.once(
-        ("computation", *asked), lambda: _computation(scenario, device, catalog)
-    )
+    profile, carried, noted = computation(scenario, device, catalog)
     parts: tuple[Part, ...] = ()
     if len(types) > 1:
-        parts, noted = _parts(types, scenario, cluster, catalog)
+        parts, noted = computations(types, scenario, cluster, catalog)
         slowest = max(parts, key=lambda part: part.alone_s)
         device, carried = slowest.device, slowest.carried
     if scenario.single_gpu:
@@ -224,33 +179,6 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     )
 
 
-def _parts(
-    types: Sequence[tuple[str, int]], scenario: Scenario, cluster: Cluster, catalog: Catalog
-) -> tuple[tuple[Part, ...], list[str]]:
-    """Return the GPUs of each type with the model on them, and what is to be said.
-
-    All have one batch and one precision: as asked, else those of the first type's profile, as far
-    as all types compute in that precision.
-    """
-    check_nodes(types, cluster.placement, scenario.gpus)
-    devices = [load_device(name, catalog) for name, _ in types]
-    first = find_profile(
-        scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
-    )
-    notes: list[str] = []
-    precision = scenario.precision or next(
-        (_precision(first, one, notes) for one in devices if first.precision not in one.rates),
-        first.precision,
-    )
-    update = {"batch": scenario.batch or first.batch, "precision": precision}
-    found = []
-    for device, (_, count) in zip(devices, types, strict=True):
-        _, carried, noted = _computation(scenario.model_copy(update=update), device, catalog)
-        notes += [*noted, *carried.notes]
-        found.append(Part(count, device, carried))
-    return tuple(found), list(dict.fromkeys(notes))
-
-
 def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Resolved, ...], list[str]]:
     """Return the other jobs on the network, loaded, and what is to be said of them."""
     found, notes = [], []
@@ -264,22 +192,6 @@ def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Resolved, ...],
             raise RequestError(f"--beside: {Path(name).name}: {error}") from None
         notes += noted
     return tuple(found), notes
-
-
-def _computation(
-    scenario: Scenario, device: Device, catalog: Catalog
-) -> tuple[Profile, Carried, list[str]]:
-    """Return the profile as it was taken and as it is carried, and what is to be said."""
-    notes: list[str] = []
-    profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
-    carried = carry(
-        profile,
-        device,
-        scenario.batch or profile.batch,
-        scenario.precision or _precision(profile, device, notes),
-        catalog,
-    )
-    return profile, carried, notes
 
 
 def _limit_bytes(scenario: Scenario, policy_name: str, sizes_its_own: bool) -> float | None:
@@ -316,13 +228,3 @@ def _check_fusion_options(name: str, known: Mapping[str, str], given: Mapping[st
     for option in given:
         if option not in known:
             raise unknown_option("--set: ", f"fusion policy {name!r}", option, known)
-
-
-def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
-    """Return the profile's precision where the GPU has it, else fp32."""
-    if profile.precision in device.rates:
-        return profile.precision
-    notes.append(
-        f"fp32, since {device.name} does not compute in {profile.precision} as the profile does."
-    )
-    return "fp32"

@@ -103,7 +103,7 @@ class Fares(Strict):
 
 
 class Beside(Fares):
-    """This job, and those beside it."""
+    """The job asked for, and those beside it."""
 
     starts: PositiveInt
     iterations: PositiveInt

@@ -24,13 +24,13 @@ from hypothesis import strategies as st
 from what_ships import SHIPPED
 
 from perfsim.anchor import Anchor, Carried, base, carry, load_anchors, read_anchors
+from perfsim.computation import find_profile
 from perfsim.device import load_device
 from perfsim.errors import DataError, RequestError
 from perfsim.origin import LAUNCHES_S
 from perfsim.profile import Gradient, Layer, Profile
 from perfsim.profile_file import read_profile
 from perfsim.quantity import Kind
-from perfsim.resolve import find_profile
 
 HEAD = (
     "# schema: perfsim/anchors/1\n# gpu: v100\nmodel,precision,batch,sequence,iteration_ms,"

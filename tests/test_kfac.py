@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.catalog import Catalog, shipped
+from perfsim.computation import find_profile
 from perfsim.device import load_device
 from perfsim.errors import DataError
 from perfsim.kernel import cholesky, cholesky_inverse, eigh, elementwise, factor_product
@@ -35,7 +36,6 @@ from perfsim.models.assemble.anchors import read_anchors
 from perfsim.models.assemble.positions import positions_of, positions_text
 from perfsim.positions import BESIDE, read_positions
 from perfsim.profile import Gradient, Layer, Profile
-from perfsim.resolve import find_profile
 from perfsim.stage import Point
 from perfsim.world import World
 

@@ -14,6 +14,7 @@ from what_ships import SHIPPED
 from perfsim import fusion
 from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.link import custom_link
+from perfsim.computation import find_profile
 from perfsim.device import load_device
 from perfsim.errors import RequestError
 from perfsim.kernel import Kernel, elementwise
@@ -34,7 +35,6 @@ from perfsim.methods import load_method
 from perfsim.plan import Plan, run
 from perfsim.prediction import predict
 from perfsim.profile import Gradient, Layer, Profile
-from perfsim.resolve import find_profile
 from perfsim.scenario import make_scenario, read_file
 from perfsim.schedule import schedule
 

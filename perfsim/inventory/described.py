@@ -29,8 +29,8 @@ def describe(kind: str, name: str, catalog: Catalog) -> dict[str, Any]:
 
 
 def _model(name: str, catalog: Catalog) -> dict[str, Any]:
+    from perfsim.computation import model_names
     from perfsim.profile_file import read_profile
-    from perfsim.resolve import model_names
 
     files = catalog.files("models")
     names = model_names(files)

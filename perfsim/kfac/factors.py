@@ -77,7 +77,7 @@ def factored(profile: Profile, *, mean_over_tokens: bool = False) -> list[Factor
     Examples
     --------
     >>> from perfsim.catalog import Catalog
-    >>> from perfsim.resolve import find_profile
+    >>> from perfsim.computation import find_profile
     >>> layers = factored(find_profile("resnet50", "v100", 32, "fp32", Catalog()))
     >>> len(layers), layers[0].inputs, layers[0].rows, layers[-1].inputs
     (54, 147, 401408, 2049)
