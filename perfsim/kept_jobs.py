@@ -1,4 +1,8 @@
-"""Jobs kept for other scenarios of the same model, method and ranks, where costs say the same."""
+"""Jobs, and the order of their tasks, kept for other scenarios where they are the same.
+
+Jobs are those of a model, method and ranks as long as what they asked of costs has the same
+answers; their plan is then only timed anew, at what things cost here.
+"""
 
 from __future__ import annotations
 

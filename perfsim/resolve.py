@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,8 +160,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         batch = carried.profile.batch
         carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
     limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
-    used = (profile.path, device.name, network.name)
-    own = catalog.once(("own", *used), lambda: _own_notes(profile, device, network, catalog))
+    own = _own_notes(profile, device, network, catalog)
     beside, others = _beside(scenario, catalog)
     return Resolved(
         scenario,
@@ -216,7 +216,12 @@ def _own_notes(profile: Profile, device: Device, network: Network, catalog: Cata
         "devices": device.name,
         "networks": network.name,
     }
-    owned = ((name, catalog.shadowed(kind, name)) for kind, name in used.items())
+    if not network.path:  # a link of the user's own: no file
+        del used["networks"]
+    owned = (
+        (name, catalog.once(("shadowed", kind, name), partial(catalog.shadowed, kind, name)))
+        for kind, name in used.items()
+    )
     return [
         f"{name} is read from {own}, in place of the shipped one."
         for name, own in owned

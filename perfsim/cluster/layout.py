@@ -93,8 +93,9 @@ class Layout:
         names = library.considered(collective)
         if len(names) == 1:
             return names[0]
-        routes = {name: self.route(collective, name, protocol) for name in names}
-        return min(names, key=lambda name: routes[name].seconds(size_bytes))
+        return min(
+            names, key=lambda name: self.route(collective, name, protocol).seconds(size_bytes)
+        )
 
     def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
         """Return an algorithm of a collective over the links here, worked out once."""

@@ -8,6 +8,7 @@ install a wheel for it.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from datetime import UTC, datetime
@@ -28,7 +29,9 @@ def main() -> None:
     parts = sys.argv[1:] or PARTS
     print(f"{datetime.now(UTC):%Y-%m-%d} {_processor()}, Python {platform.python_version()}")
     print(", ".join(f"{name} {version(name)}" for name in PACKAGES))
-    print(f"a loop that fills a table 20,000 times: {1e3 * least_cpu_s(_loop):.2f} ms")
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    print(f"a loop that fills a table 20,000 times: {1e3 * least_cpu_s(_loop):.2f} ms", end="")
+    print(f", beside a load of {load:.1f} on the machine")
     missed = []
     for part in parts:
         print(f"\n{part}")
