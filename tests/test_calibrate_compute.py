@@ -107,12 +107,14 @@ def test_a_sleeping_model_shows_the_times_that_it_sleeps(here: Path) -> None:
     made = calibrate_compute("naps:net", 2, repeats=8, device="cpu", folder=here / "profiles")
     profile = read_profile(made.profile)
     assert [layer.name for layer in profile.layers] == ["0", "2", "3"]
-    # A busy machine sleeps longer, never shorter; the middle layer sleeps three times the others.
+    # A busy machine sleeps longer, never shorter: so much longer that ratios tell nothing.
     first, middle, last = profile.layers
     for layer, seconds in zip(profile.layers, (0.004, 0.012, 0.004), strict=True):
         assert layer.forward_s > 0.7 * seconds and layer.backward_s > 1.4 * seconds
-    assert middle.forward_s > 1.5 * max(first.forward_s, last.forward_s)
-    assert middle.backward_s > 1.5 * max(first.backward_s, last.backward_s)
+    if profile.forward_s + profile.backward_s < 1.3 * (0.020 + 0.040):
+        # The middle layer sleeps three times the others.
+        assert middle.forward_s > 1.5 * max(first.forward_s, last.forward_s)
+        assert middle.backward_s > 1.5 * max(first.backward_s, last.backward_s)
     ready = [gradient.name for gradient in profile.in_ready_order()]
     assert ready == ["3.weight", "2.weight", "0.weight"]
     whole = profile.forward_s + profile.backward_s + profile.optimizer_s
