@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 from pathlib import Path
 
 from perfsim.errors import DataError, RequestError
@@ -56,6 +55,9 @@ def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
     RequestError
         If the folder does not exist or cannot be written.
     """
+    # Not at the top: all that reads a file imports this module, and few write one.
+    import tempfile
+
     temporary = None
     try:
         target = path.resolve()

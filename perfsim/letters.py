@@ -26,10 +26,11 @@ def forbidden(text: str) -> re.Match[str] | None:
 
     Examples
     --------
-    >>> forbidden("25 µs\\n"), forbidden("a\\x1b[31m")[0]
-    (None, '\\x1b')
+    >>> forbidden("25 µs\n"), forbidden("a\x1b[31m")[0]
+    (None, '\x1b')
     """
-    return CONTROL.search(text)
+    # Nearly every text is printable, which is quicker to see than what is not.
+    return None if text.replace("\n", "").isprintable() else CONTROL.search(text)
 
 
 def printable(text: str) -> str:
@@ -37,7 +38,7 @@ def printable(text: str) -> str:
 
     Examples
     --------
-    >>> printable("\\x1b[32mTesla\\x1b[0m V100\\x07")
+    >>> printable("\x1b[32mTesla\x1b[0m V100\x07")
     'Tesla V100'
     """
     return CONTROL.sub("", SEQUENCE.sub("", text)) if CONTROL.search(text) else text
@@ -59,7 +60,7 @@ def escaped(text: str) -> str:
 
     Examples
     --------
-    >>> print(escaped("no \\x1b[2J"))
-    no \\x1b[2J
+    >>> print(escaped("no \x1b[2J"))
+    no \x1b[2J
     """
     return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)

@@ -274,7 +274,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     for field, value in fields.items():
         if field not in FLAGS:
             raise unknown_option(where, "a scenario", field, FLAGS)
-        if isinstance(value, str) and not value.isprintable() and forbidden(value):
+        if isinstance(value, str) and forbidden(value):
             told = f"{FLAGS[field]}: {shown(value)} holds a control character."
             raise RequestError(f"{where}{told}")
     try:

@@ -6,7 +6,7 @@ from perfsim.cluster.growth.choice import TunedChoice
 from perfsim.cluster.growth.communicator import Communicator
 from perfsim.errors import RequestError
 from perfsim.library.nccl_figures import ARCHITECTURES, parse_version
-from perfsim.limits import RATE, Limit
+from perfsim.limits import RATE, Limit, shown
 from perfsim.quantity import KINDS
 from perfsim.toml_file import Table
 from perfsim.units import parse_rate
@@ -51,8 +51,8 @@ def read_tuner(table: Table) -> TunedChoice:
     rate = table.number("bus_bandwidth", table.get("bus_bandwidth"), parse_rate, RATE)
     ratio = table.get("two_nodes")
     if isinstance(ratio, bool) or not isinstance(ratio, int | float):
-        raise table.wrong("two_nodes", f"found {ratio!r}, allowed is a number, {RATIO.words}")
-    two_nodes = table.limited("two_nodes", ratio, float(ratio), RATIO)
+        raise table.wrong("two_nodes", f"found {shown(ratio)}, allowed is a number, {RATIO.words}")
+    two_nodes = table.limited("two_nodes", ratio, ratio, RATIO)
     return TunedChoice(
         of, rate / 1e9, two_nodes, _flag(table, "plain_tree"), _flag(table, "near_nic")
     )
@@ -61,5 +61,5 @@ def read_tuner(table: Table) -> TunedChoice:
 def _flag(table: Table, key: str) -> bool:
     value = table.get(key)
     if not isinstance(value, bool):
-        raise table.wrong(key, f"found {value!r}, allowed: true, false")
+        raise table.wrong(key, f"found {shown(value)}, allowed: true, false")
     return value

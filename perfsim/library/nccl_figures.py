@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfsim.errors import RequestError
 from perfsim.library.nccl_record import Figures, Rows, Triple
 from perfsim.library.nccl_tables import ALL
-from perfsim.limits import shown
+from perfsim.limits import LONGEST, shown
 
 __all__ = [
     "ALGORITHMS",
@@ -52,7 +52,8 @@ def parse_version(text: str) -> tuple[int, int]:
     ((2, 18), (2, 4))
     """
     parts = text.strip().removeprefix("v").split(".")
-    if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+    numbers = [part for part in parts[:2] if part.isdecimal() and len(part) <= LONGEST]
+    if len(numbers) < 2:
         raise RequestError(f"version: {shown(text)} is not a version of NCCL such as 2.18.3.")
     version = int(parts[0]), int(parts[1])
     if version < (2, 4):
