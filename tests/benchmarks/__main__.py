@@ -8,6 +8,7 @@ install a wheel for it.
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
@@ -35,6 +36,8 @@ def main() -> None:
     missed = []
     for part in parts:
         print(f"\n{part}")
+        gc.collect()
+        gc.freeze()  # what earlier parts left is not looked through for garbage again
         for row in import_module(part).rows():
             print(row, flush=True)
             missed += [row.what.strip()] if row.missed else []
