@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,7 +17,7 @@ settings.register_profile("perfsim", deadline=None, derandomize=True, max_exampl
 settings.load_profile("perfsim")
 
 MOST_WORKERS = 4
-TOGETHER = {"test_wheel.py": "wheel", "test_cold_start.py": "wheel"}
+TOGETHER = {"tests/test_wheel.py": "wheel", "tests/test_cold_start.py": "wheel"}
 """Files that share what is expensive to make; hosts, too, are for one worker alone."""
 
 
@@ -34,18 +34,21 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     ):
         workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
         config.option.numprocesses = workers if workers > 1 else 0
-        config.option.dist = "loadgroup"
+        config.option.dist = "loadscope"
         config.option.loadscopereorder = False  # hosts take longest, and come first
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of a file in one worker, and those of emulated hosts, which are timed."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        hosts = "end_to_end" in Path(item.path).parts
-        group = "hosts" if hosts else TOGETHER.get(item.path.name, str(item.path.name))
-        item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "hosts" if "end_to_end" in file else TOGETHER.get(file, file)
+
+    return Together(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")
