@@ -27,6 +27,8 @@ VALUE_KEYS = ("value", "error", "range", "residual", "kind", "source")
 SEGMENT_KEYS = ("algorithm", "knots", "error", "range", "residual", "kind", "source")
 PROTOCOL_KEYS = ("protocol", "rate", "alpha")
 ALGORITHMS = ("ring", "tree")
+MOST_RANKS = 65_536
+"""Ranks that a link may have been measured on: their flows are routed to tell what the wires do."""
 ANY = "any"
 """A segment's algorithm where ring and tree share one curve."""
 ERROR = Limit(0.0, math.inf, "zero or above")
@@ -85,6 +87,8 @@ def _ranks(table: Table) -> tuple[int, int] | None:
     fewest, most = table.whole("ranks", low), table.whole("ranks", high)
     if fewest > most:
         raise table.wrong("ranks", f"found {[low, high]!r}, allowed are whole numbers, low to high")
+    if most > MOST_RANKS:
+        raise table.wrong("ranks", f"found {most}, nothing was measured on more than {MOST_RANKS}")
     return fewest, most
 
 
