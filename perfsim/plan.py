@@ -11,13 +11,12 @@ from perfsim.kernel import Kernel
 from perfsim.quantity import Grade, Term
 from perfsim.simulate.crossing import Crossing
 from perfsim.simulate.graph import TaskGraph
-from perfsim.simulate.timeline import Timeline
 from perfsim.stage import Compute, Send
 
 if TYPE_CHECKING:
     from perfsim.mixed import Mixed
 
-__all__ = ["WAIT", "WORK", "Charge", "Plan", "Work", "run", "terms_of", "what_of"]
+__all__ = ["WAIT", "WORK", "Charge", "Plan", "Work", "terms_of", "what_of"]
 
 
 class Charge(NamedTuple):
@@ -114,38 +113,3 @@ def terms_of(plans: Iterable[Plan]) -> list[Term]:
             if known is None or (term.extrapolated, size) > known[:2]:
                 found[what] = (term.extrapolated, size, term)
     return [term for _, _, term in found.values()]
-
-
-def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False) -> Timeline:
-    """Return the timeline of a plan, with other durations if given [s].
-
-    Durations are those of a GPU as it should be; the plan's conditions slow them down. Where
-    ranks vary by chance the timeline has an axis of draws, and where ``brief`` is enough only the
-    length of its periods; beside other jobs it has an axis of starts. Of several types of GPU it
-    is that of the one that ends last.
-    """
-    if plan.beside:
-        from perfsim.conditions.beside import together
-
-        return together(plan, durations, brief=brief)[0]
-    if plan.mixed is not None:
-        from perfsim.mixed import run_mixed
-
-        return run_mixed(plan, durations)
-    if plan.conditions is not None:
-        from perfsim.conditions.running import drawn, slowed
-
-        if plan.conditions.varies:
-            return drawn(plan, durations, brief=brief)
-        durations = slowed(plan, durations)
-    if plan.graph.contended:
-        from perfsim.simulate.event import simulate_events
-
-        return simulate_events(plan.graph, durations, order=plan.order)
-    if plan.order == "priority":
-        from perfsim.simulate.priority import simulate_priority
-
-        return simulate_priority(plan.graph, durations)
-    from perfsim.simulate.array import simulate
-
-    return simulate(plan.graph, durations, brief=brief)

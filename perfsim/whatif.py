@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import hypot, log1p, log2, sqrt
 
-from perfsim.plan import Charge, Plan, run
+from perfsim.plan import Charge, Plan
 from perfsim.quantity import Grade
+from perfsim.run import run
 from perfsim.simulate.timeline import Timeline
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 
 from what_ships import SHIPPED
 
-from perfsim import prediction
+from perfsim import plans
 from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
@@ -24,7 +24,7 @@ def ask(**fields: Any) -> Prediction:
 
 def plans_of(**fields: Any) -> list[Plan]:
     """Return the plans of a scenario."""
-    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+    return plans.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 def computed_s(found: Prediction) -> float:

@@ -18,14 +18,15 @@ from strategies import graphs
 from typer.testing import CliRunner
 from what_ships import SHIPPED
 
-from perfsim import prediction
 from perfsim.cli.main import application
 from perfsim.cluster.crossing import crossing
 from perfsim.conditions.beside import held
 from perfsim.errors import PerfsimError
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
 from perfsim.planning.explain import explain
+from perfsim.plans import plans_of
 from perfsim.resolve import resolve
+from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.simulate.array import simulate
 from perfsim.simulate.crossed_link import CrossedLink
@@ -160,7 +161,7 @@ def write(folder: Path, name: str = "other", **fields: Any) -> str:
 
 
 def plans(**fields: Any) -> list[Plan]:
-    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+    return plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_a_job_that_always_sends_takes_what_background_traffic_of_half_takes() -
         {"net": "10gbe", "intra_net": None, "gpus": 32},
     ):
         shared = resolve(make_scenario({**PLAIN, **fields, "beside": "what_if_dgc_1gbe"}), SHIPPED)
-        [alone] = prediction.plans_of(shared)
+        [alone] = plans_of(shared)
         [half] = plans(**fields, background="50%")
         for index, use in alone.crossings.items():
             task = alone.graph.tasks[index]

@@ -14,7 +14,7 @@ from strategies import graphs
 from perfsim import fusion
 from perfsim.fusion.bucket import Bucket
 from perfsim.method import Job, Method, Point, Send, World
-from perfsim.plan import run
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.simulate.event import simulate_events
 from perfsim.simulate.graph import COMPUTE, Credit, TaskGraph

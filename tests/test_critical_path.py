@@ -13,11 +13,12 @@ from what_ships import SHIPPED
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.plan import Charge, Plan, run
+from perfsim.plan import Charge, Plan
 from perfsim.planning.critical_path import critical_path
 from perfsim.planning.exposed import exposed
-from perfsim.prediction import plans_of
+from perfsim.plans import plans_of
 from perfsim.resolve import resolve
+from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import TaskGraph

@@ -14,8 +14,9 @@ from perfsim import fusion
 from perfsim.errors import RequestError
 from perfsim.method import FAMILIES, Method
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
+from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.schedule import schedule
 from perfsim.sparse import kept

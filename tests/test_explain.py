@@ -11,7 +11,8 @@ from what_ships import SHIPPED
 
 from perfsim.plan import Charge, Plan
 from perfsim.planning.sensitivity import improvements, with_bucket
-from perfsim.prediction import plans_of, predict
+from perfsim.plans import plans_of
+from perfsim.prediction import predict
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
 from perfsim.simulate.graph import TaskGraph

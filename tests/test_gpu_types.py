@@ -15,13 +15,14 @@ from strategies import graphs
 from typer.testing import CliRunner
 from what_ships import SHIPPED
 
-from perfsim import prediction
 from perfsim.cli.main import application
 from perfsim.errors import PerfsimError
 from perfsim.gpu_types import alone_s
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
 from perfsim.planning.explain import explain
+from perfsim.plans import plans_of
 from perfsim.resolve import resolve
+from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.simulate.alike import by_kind
 from perfsim.simulate.array import simulate
@@ -50,7 +51,7 @@ def small(**fields: Any) -> dict[str, Any]:
 
 
 def plans(**fields: Any) -> list[Plan]:
-    return prediction.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+    return plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -11,7 +11,8 @@ from builders import hand_device, profile, ring_cluster
 from perfsim import fusion
 from perfsim.fusion.bucket import Bucket
 from perfsim.method import Job, Method, Point, Round, Send, World
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.stage import LOCAL
 

@@ -13,7 +13,8 @@ from conditions import ask, computed_s, plans_of
 from perfsim.conditions.joined import joined
 from perfsim.conditions.running import sample
 from perfsim.errors import RequestError
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.draws import UNCHANGED, simulate_draws
 from perfsim.simulate.graph import COMPUTE, TaskGraph

@@ -12,7 +12,8 @@ from perfsim import fusion
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
 from perfsim.method import Compute, Job, Method, Point, Send, World
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 
 MS = 1e-3

@@ -19,7 +19,8 @@ from perfsim.cluster.link import custom_link
 from perfsim.errors import RequestError
 from perfsim.method import Send, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 
 MS = 1e-3

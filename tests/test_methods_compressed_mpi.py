@@ -16,7 +16,8 @@ from perfsim.compressed import Codec, Fused, Separate, largest_message, serial_s
 from perfsim.errors import RequestError
 from perfsim.method import Compute, Method, Send, Stage, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 
 EVERY = {"threshold": "0", "recipe": "two_shot"}

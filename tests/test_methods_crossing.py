@@ -18,8 +18,9 @@ from perfsim.fusion.block import block
 from perfsim.fusion.bucket import FusionContext
 from perfsim.method import Method
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
 from perfsim.profile import Gradient, Layer, Profile
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.stage import Compute, Send
 from perfsim.world import World

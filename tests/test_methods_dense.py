@@ -20,7 +20,8 @@ from perfsim.kernel import elementwise
 from perfsim.levels import in_rows_and_columns
 from perfsim.method import Compute, Send, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.simulate.bounds import wait_free_chain
 

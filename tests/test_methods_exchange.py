@@ -19,7 +19,8 @@ from perfsim.kernel import Kernel
 from perfsim.merging import merged, merged_pairs, served
 from perfsim.method import Compute, Method, Send, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.stage import Stage
 

@@ -32,9 +32,10 @@ from perfsim.kfac.kernels import (
     unpacked,
 )
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
 from perfsim.prediction import predict
 from perfsim.profile import Gradient, Layer, Profile
+from perfsim.run import run
 from perfsim.scenario import make_scenario, read_file
 from perfsim.schedule import schedule
 

@@ -12,7 +12,8 @@ from perfsim.errors import RequestError
 from perfsim.kernel import Kernel, elementwise, gemm, gram_schmidt, qr
 from perfsim.method import Compute, Method, Send, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 
 MIXED = bucket(gradient((64, 128)), gradient(64))

@@ -17,7 +17,8 @@ from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import Kernel
 from perfsim.method import Compute, Method, Send, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.sparse import decoded, doubled, hierarchical, kept
 from perfsim.stage import Stage

@@ -9,8 +9,8 @@ from test_methods_kfac import FIRST, MS, PASSES, SECOND, SIDES, TRIANGLES, built
 
 from perfsim.kernel import elementwise
 from perfsim.kfac.kernels import decomposed, inverted, packed, preconditioned, rescaled, unpacked
-from perfsim.plan import run
 from perfsim.prediction import predict
+from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.simulate.timeline import Timeline
 from perfsim.validate.measurements.answer import METRICS, PHASES, answer

@@ -14,7 +14,8 @@ from perfsim import fusion
 from perfsim.fusion.bucket import Bucket
 from perfsim.kernel import elementwise
 from perfsim.method import Compute, Job, Method, Point, Round, Send, World
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.simulate.bounds import steady_period_s
 from perfsim.simulate.event import simulate_events

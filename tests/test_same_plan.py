@@ -10,7 +10,7 @@ from perfsim.cluster.cluster import Cluster
 from perfsim.plan import Plan
 from perfsim.planning.same_plan import over_clusters
 from perfsim.planning.scaled_network import scaled_network
-from perfsim.prediction import plans_of
+from perfsim.plans import plans_of
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session

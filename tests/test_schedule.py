@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.errors import RequestError
 from perfsim.methods import load_method, method_names
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.schedule import schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain

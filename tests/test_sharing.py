@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from simpy import Environment
 from strategies import graphs
 
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.event import simulate_events
 from perfsim.simulate.graph import COMPUTE, Shared, TaskGraph, Value

@@ -11,7 +11,7 @@ from strategies import graphs
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.plan import run
+from perfsim.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.event import simulate_events
 from perfsim.simulate.priority import simulate_priority

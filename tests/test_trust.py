@@ -54,7 +54,7 @@ def test_a_write_that_is_cut_short_leaves_what_was_there(
 
 IN_PLACE = {
     "files.py": "what is no regular file has no other way",
-    "calibrate/record.py": "a journal grows line by line, and half a last line is cut off",
+    "journal.py": "a journal grows line by line, and half a last line is cut off",
 }
 TRIALS = {
     "calibrate/compute/compute.py",

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from perfsim.errors import RequestError
 from perfsim.fusion import policies
 from perfsim.methods import method_names
-from perfsim.plan import run
-from perfsim.prediction import plans_of, predict
+from perfsim.plans import plans_of
+from perfsim.prediction import predict
 from perfsim.resolve import resolve
+from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.simulate.array import simulate

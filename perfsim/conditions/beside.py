@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.running import slowed
 from perfsim.errors import RequestError
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:

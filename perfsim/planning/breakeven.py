@@ -10,7 +10,7 @@ from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.planning.same_plan import over_clusters
 from perfsim.planning.scaled_network import scaled_network, scaled_rate
-from perfsim.prediction import baseline_of, plans_of
+from perfsim.plans import baseline_of, plans_of
 from perfsim.resolve import Resolved, resolve
 from perfsim.whatif import steady_s
 

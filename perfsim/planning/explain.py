@@ -8,14 +8,16 @@ from typing import Any
 
 from perfsim.catalog import Catalog
 from perfsim.methods import method_class
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
 from perfsim.planning import breakeven
 from perfsim.planning.breakeven import BreakEven, Crossing
 from perfsim.planning.critical_path import Step, critical_path, periods_shown
 from perfsim.planning.exposed import Exposed, exposed
 from perfsim.planning.sensitivity import Improvement, improvements
-from perfsim.prediction import Prediction, plans_of, predict
+from perfsim.plans import plans_of
+from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
+from perfsim.run import run
 from perfsim.scenario import Scenario
 from perfsim.session import standing
 from perfsim.simulate.timeline import Timeline

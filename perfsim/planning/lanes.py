@@ -23,7 +23,7 @@ from perfsim.limits import TIME
 from perfsim.planning.grid import Axis, Grid, Value
 from perfsim.planning.lane import EscapedError, Lane, Trace
 from perfsim.planning.light import alone_s, figures
-from perfsim.prediction import plans_of
+from perfsim.plans import plans_of
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
 from perfsim.session import Session

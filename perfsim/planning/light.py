@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfsim.errors import PerfsimError
-from perfsim.plan import Plan, run
-from perfsim.prediction import plans_of
+from perfsim.plan import Plan
+from perfsim.plans import plans_of
 from perfsim.profile import Profile
 from perfsim.resolve import Resolved, resolve
+from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.whatif import mean_s

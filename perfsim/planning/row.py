@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING, Any
 from perfsim.conditions.running import shown
 from perfsim.errors import PerfsimError
 from perfsim.planning.light import Row, figures
-from perfsim.prediction import (
-    SCHEMA,
-    baseline_of,
-    is_baseline,
-    memory_of,
-    plans_of,
-    predict,
-    run_all,
-    spent,
-)
+from perfsim.plans import baseline_of, is_baseline, plans_of, run_all
+from perfsim.prediction import SCHEMA, memory_of, predict, spent
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session

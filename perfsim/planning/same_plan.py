@@ -9,8 +9,9 @@ from typing import NamedTuple
 from perfsim.cluster.cluster import Cluster
 from perfsim.errors import RequestError
 from perfsim.library import AUTO
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
 from perfsim.quantity import Cost
+from perfsim.run import run
 from perfsim.stage import Group
 from perfsim.whatif import mean_s, steady_s
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from perfsim.errors import RequestError
 from perfsim.plan import Plan
 from perfsim.planning.knob import first_bucket
-from perfsim.prediction import plans_of
+from perfsim.plans import plans_of
 from perfsim.resolve import Resolved
 from perfsim.units import parse_bytes
 from perfsim.whatif import Change, faster, steady_s

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim import __version__
-from perfsim.calibrate.record import Record
+from perfsim.journal import Record
 from perfsim.planning.grid import Axis
 from perfsim.planning.sweep import Engine, Sweep, Table
 

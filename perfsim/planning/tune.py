@@ -24,7 +24,8 @@ from perfsim.planning.knob import (
 )
 from perfsim.planning.search import Curve, edge, log_grid, refine
 from perfsim.planning.tuned import FLAT, Tuned
-from perfsim.prediction import Prediction, plans_of, predict
+from perfsim.plans import plans_of
+from perfsim.prediction import Prediction, predict
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario
 from perfsim.session import standing

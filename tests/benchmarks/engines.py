@@ -11,7 +11,7 @@ from row import Row, least_cpu_s
 
 from perfsim.catalog import Catalog
 from perfsim.plan import Plan
-from perfsim.prediction import plans_of
+from perfsim.plans import plans_of
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.simulate.array import simulate

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.record import Record
 from perfsim.calibrate.sweep.steady import Repeats
+from perfsim.journal import Record
 
 __all__ = ["Journal", "Point", "Stop"]
 

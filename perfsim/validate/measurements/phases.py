@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-from perfsim.plan import Plan, run
+from perfsim.plan import Plan
+from perfsim.run import run
 from perfsim.simulate.graph import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 
