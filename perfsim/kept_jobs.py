@@ -19,7 +19,7 @@ from perfsim.world import World
 
 __all__ = ["Asked", "KeptJobs"]
 
-MOST = 512
+MOST = 128
 MOST_PLANS = 64
 """So many are kept; then all are dropped."""
 

@@ -13,7 +13,7 @@ from perfsim.seen import changed, noting, stamp
 
 __all__ = ["Session", "standing"]
 
-MOST = 4096
+MOST = 512
 """So many things are kept (a cluster with its costs is the largest); then all are dropped."""
 
 
