@@ -109,21 +109,26 @@ def check_writable(path: Path, flag: str = "--out") -> None:
     RequestError
         If its folder does not exist or may not be written, or it is a folder.
     """
-    target = path.resolve()
-    folder = target.parent
-    reason = ""
-    if target.is_dir():
-        reason = "it is a folder"
-    elif target.exists() and not os.access(target, os.W_OK):
-        reason = "permission denied"
-    elif target.exists() and not target.is_file():
-        pass  # a device or a pipe is written to as it is
-    elif not folder.is_dir():
-        reason = "its folder does not exist"
-    elif not os.access(folder, os.W_OK):
-        reason = "permission denied"
+    try:
+        reason = _unwritable(path.resolve())
+    except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
+        reason = str(getattr(error, "strerror", None) or error)
     if reason:
         raise RequestError(f"{flag}: {str(path)!r} cannot be written: {reason}.")
+
+
+def _unwritable(target: Path) -> str:
+    """Return why a file could not be written, as far as can be told; else ""."""
+    if target.is_dir():
+        return "it is a folder"
+    if target.exists():
+        if not os.access(target, os.W_OK):
+            return "permission denied"
+        if not target.is_file():
+            return ""  # a device or a pipe is written to as it is
+    if not target.parent.is_dir():
+        return "its folder does not exist"
+    return "" if os.access(target.parent, os.W_OK) else "permission denied"
 
 
 def _umask() -> int:

@@ -59,7 +59,10 @@ class Mixed:
 
 
 def run_mixed(plan: Plan, durations: Sequence[float] | None = None) -> Timeline:
-    """Return the timeline of the type of GPU that ends last."""
+    """Return the timeline of the type of GPU that ends last.
+
+    ``durations`` [s] stand in the place of those of the plan's own type.
+    """
     import numpy as np
 
     mixed = plan.mixed

@@ -6,8 +6,6 @@ NICs of a node 3000, sums 10; a hop takes 2 inside a node and 50 between nodes.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfsim.collectives import Hops, algorithm, algorithms
@@ -84,7 +82,7 @@ def test_three_ranks_fold_the_third_over_the_nodes_own_link() -> None:
 
 def test_six_ranks_on_three_nodes_fold_inside_the_nodes() -> None:
     """Four ranks do a round inside and one across, the others fold at 2 us and 100 us twice."""
-    three_pairs = replace(PAIRS, ranks=6, nodes=3)
+    three_pairs = PAIRS._replace(ranks=6, nodes=3)
     whole = (2 * 52 + 2 * 2, 2 * (50 + 1500) + 7.5 + 2 * 100 + 10)
     assert formula("all_reduce_halving_doubling", three_pairs) == pytest.approx(whole)
 
@@ -123,7 +121,7 @@ def test_a_torus_is_as_square_as_the_nodes_allow() -> None:
     """
     assert [grid(8, 1), grid(8, 4), grid(4, 2), grid(3, 2)] == [(2, 4), (4, 8), (2, 4), (2, 3)]
     assert [grid(1, 8), grid(9, 1), grid(6, 1)] == [(8, 1), (3, 3), (2, 3)]
-    latency_s, transfer_s = all_reduce_torus2d(1e6, replace(APART, ranks=8, nodes=8))
+    latency_s, transfer_s = all_reduce_torus2d(1e6, APART._replace(ranks=8, nodes=8))
     assert latency_s == pytest.approx(2 * (50 + 3 * 50) * 1e-6)
     sums = (1 / 2 + 3 / 4 / 2) * 10
     assert transfer_s == pytest.approx((2 * (500 + 3 / 8 * 3000) + sums) * 1e-6)
@@ -200,10 +198,10 @@ def test_one_rank_takes_no_time(name: str) -> None:
 def test_links_that_nobody_uses_have_no_say(name: str) -> None:
     """Inside nodes of one GPU, and between nodes where there is one."""
     for ranks in (2, 3, 5, 8):
-        apart = replace(APART, ranks=ranks, nodes=ranks)
-        node = replace(NODE, ranks=ranks, gpus_per_node=ranks)
-        slow_in = replace(apart, alpha_intra_s=9.0, beta_intra_s_per_byte=9.0)
-        slow_out = replace(node, alpha_inter_s=9.0, beta_nic_s_per_byte=9.0)
+        apart = APART._replace(ranks=ranks, nodes=ranks)
+        node = NODE._replace(ranks=ranks, gpus_per_node=ranks)
+        slow_in = apart._replace(alpha_intra_s=9.0, beta_intra_s_per_byte=9.0)
+        slow_out = node._replace(alpha_inter_s=9.0, beta_nic_s_per_byte=9.0)
         if name != "all_reduce_nvls":  # it runs on one node only
             assert formula(name, slow_in) == formula(name, apart)
         assert formula(name, slow_out) == formula(name, node)
@@ -211,7 +209,7 @@ def test_links_that_nobody_uses_have_no_say(name: str) -> None:
 
 def test_bytes_sent_to_servers_of_their_own() -> None:
     """Four servers beside eight nodes: D = 64 + 32 - 8 = 88, so a node keeps 4/88 of n."""
-    served = replace(EIGHT_BY_FOUR, servers=4)
+    served = EIGHT_BY_FOUR._replace(servers=4)
     assert loads(served) == pytest.approx((4 / 88, (1 - 8 * 4 / 88) / 4))
     assert loads(EIGHT_BY_FOUR, 4) == loads(served) == loads(served, 1)
     assert loads(EIGHT_BY_FOUR, 8) == loads(EIGHT_BY_FOUR, 9) == (0.0, 1 / 8)
@@ -238,17 +236,17 @@ REFUSED = {
         (EIGHT, "joins nodes, and there is one; take nvls"),
     ),
     ("all_reduce", "torus2d"): (
-        (replace(PAIRS, ranks=3), "needs as many GPUs on every node; take ring"),
+        (PAIRS._replace(ranks=3), "needs as many GPUs on every node; take ring"),
     ),
 }
 ABLE = {
     ("all_gather", "doubling"): (ALONE, PAIRS, EIGHT_BY_FOUR),
-    ("all_gather", "neighbor"): (NODE, replace(FIVE, ranks=6)),
+    ("all_gather", "neighbor"): (NODE, FIVE._replace(ranks=6)),
     ("all_gather", "pat"): (FIVE, APART),
     ("reduce_scatter", "pat"): (FIVE, APART),
     ("all_reduce", "collnet_direct"): (PAIRS, APART),
     ("all_reduce", "nvls"): (THREE, EIGHT),
-    ("all_reduce", "nvls_tree"): (replace(PAIRS, ranks=6, gpus_per_node=3), EIGHT_BY_FOUR),
+    ("all_reduce", "nvls_tree"): (PAIRS._replace(ranks=6, gpus_per_node=3), EIGHT_BY_FOUR),
     ("all_reduce", "torus2d"): (PAIRS, NODE, FIVE),
 }
 

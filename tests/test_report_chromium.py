@@ -130,7 +130,8 @@ def test_hovering_shows_the_numbers_of_the_json(
     page = opened["sweep"][0]
     row = result(page, "sweep")["rows"][0]
     text = hovered(page, "rows-iteration_s", POINT)
-    assert f"net {row['net']}gpus {row['gpus']}{row['iteration_s'] * 1e3:.4f} ms" in text
+    asked = row["scenario"]
+    assert f"net {asked['net']}gpus {asked['gpus']}{row['iteration_s'] * 1e3:.4f} ms" in text
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from perfsim import seen
 from perfsim.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 from perfsim.prediction import predict
@@ -48,9 +47,8 @@ def test_what_is_kept_changes_no_prediction(method: str) -> None:
 
 def test_a_warm_prediction_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     predict(make_scenario(SMALL))
-    monkeypatch.setattr(seen, "read_data", None)
-    for module in ("perfsim.table", "perfsim.toml_file"):
-        monkeypatch.setattr(f"{module}.read_data", None)
+    for module in ("perfsim.files", "perfsim.table", "perfsim.toml_file"):
+        monkeypatch.setattr(f"{module}.read_text", None)
     other = predict(make_scenario(SMALL | {"bucket": "70KB", "method": "dgc"}))
     assert other.iteration_s > 0
 

@@ -265,7 +265,7 @@ def test_no_text_of_a_file_becomes_an_element_of_a_predictions_page(
 ) -> None:
     offline = pytest.importorskip("plotly.offline")
     monkeypatch.setattr(offline, "get_plotlyjs", str)  # its 5 MB are not ours to check
-    from perfsim.report.page.page import prediction_page
+    from perfsim.report.page.prediction_page import prediction_page
 
     hostile(tmp_path, HOSTILE)
     catalog = Session(str(tmp_path))

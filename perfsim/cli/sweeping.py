@@ -111,7 +111,7 @@ def sweep_command(
         raise RequestError("--scenario: a scenario file is given already, before the flags.")
     asked = replace(asked, scenario=file or asked.scenario)
     lines = out is not None and out.suffix.lower() == ".jsonl"
-    objects = json or lines or (out is None and format_ == "jsonl")
+    objects = json or lines or html is not None or (out is None and format_ == "jsonl")
     what = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
     if out is not None:
         from perfsim.report.sweep import check_format

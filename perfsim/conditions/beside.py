@@ -79,6 +79,8 @@ def together(
 ) -> list[Timeline]:
     """Return the timelines of a plan and of those beside it, with an axis of starts.
 
+    ``durations`` [s] stand in the place of this job's own.
+
     Raises
     ------
     RequestError
