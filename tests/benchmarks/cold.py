@@ -17,10 +17,10 @@ def rows() -> Iterator[Row]:
         print(f"(cold commands are left out: no perfsim is installed in {folder})")
         return
     taken = cold_start.measure(folder)
-    for name, (used_s, _) in taken.items():
-        yield Row(name, 1e3 * used_s, "ms CPU")
+    for name, cost in taken.items():
+        yield Row(name, 1e3 * cost.cpu_s, "ms CPU")
     found = cold_start.ratios(taken)
     yield Row("    predict over its imports", found["predict"], "times", cold_start.PREDICT_LIMIT)
     yield Row("    --help over import typer", found["help"], "times", cold_start.HELP_LIMIT)
     most = cold_start.MEMORY_LIMIT_BYTES / 1e6
-    yield Row("memory of predict", taken["perfsim predict"][1] / 1e6, "MB", most)
+    yield Row("memory of predict", taken["perfsim predict"].memory_bytes / 1e6, "MB", most)
