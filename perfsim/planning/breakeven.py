@@ -8,7 +8,7 @@ from functools import cache
 
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.planning.same_plan import over_clusters
+from perfsim.kept_jobs import KeptJobs
 from perfsim.planning.scaled_network import scaled_network, scaled_rate
 from perfsim.plans import baseline_of, plans_of
 from perfsim.resolve import Resolved, resolve
@@ -143,16 +143,11 @@ def bandwidth(resolved: Resolved) -> BreakEven:
     if resolved.beside:
         return BreakEven("bandwidth", why_not=BESIDE)
 
-    method_s = over_clusters(cluster, lambda one: plans_of(replace(resolved, cluster=one)))
-    ssgd_s = over_clusters(cluster, lambda one: baseline_of(replace(resolved, cluster=one)))
+    kept = KeptJobs()
 
     @cache
     def times_at(factor: float) -> Pair | None:
-        scaled = scaled_network(cluster, factor)
-        try:
-            return method_s(scaled), ssgd_s(scaled)
-        except RequestError:
-            return None
+        return _pair(replace(resolved, cluster=scaled_network(cluster, factor)), kept)
 
     def between(low: float, high: float) -> float | None:
         return (low * high) ** 0.5 if high > low * (1.0 + CLOSE) else None
@@ -182,7 +177,7 @@ def gpus(resolved: Resolved, catalog: Catalog) -> BreakEven:
     def times_at(count: float) -> Pair | None:
         update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
         try:
-            return _pair(resolve(scenario.model_copy(update=update), catalog))
+            return _pair(resolve(scenario.model_copy(update=update), catalog), catalog.jobs)
         except RequestError:
             return None
 
@@ -207,10 +202,10 @@ def _along(
     return BreakEven("", curve[0][0], curve[-1][0], tuple(curve), tuple(found))
 
 
-def _pair(resolved: Resolved) -> Pair | None:
+def _pair(resolved: Resolved, kept: KeptJobs | None) -> Pair | None:
     """Return the iteration of the method and of S-SGD, None where one cannot run [s]."""
     try:
-        method_s = steady_s(plans_of(resolved))
-        return method_s, steady_s(baseline_of(resolved))
+        method_s = steady_s(plans_of(resolved, kept))
+        return method_s, steady_s(baseline_of(resolved, kept))
     except RequestError:
         return None
