@@ -137,3 +137,24 @@ def test_uneven_nodes_have_no_number_of_gpus_to_look_for() -> None:
     resolved = asked(gpus=8, gpus_per_node=None, placement="3,5", net="10gbe")
     found = breakeven.gpus(resolved, SHIPPED)
     assert "placement" in found.why_not and found.crossings == ()
+
+
+def test_a_measured_curve_keeps_its_latency_and_gains_what_its_link_would() -> None:
+    cluster = resolve(
+        make_scenario({"model": "resnet50", "gpus": 4, "net": "a100-nvlink3-4"}), SHIPPED
+    ).cluster
+    assert cluster.known is not None
+    for size_bytes in (1e4, 1e6, 1e8):
+        usual = cluster.cost("all_reduce", size_bytes)
+        assert scaled_network(cluster, 1.0).cost("all_reduce", size_bytes).seconds == pytest.approx(
+            usual.seconds
+        )
+        before = usual.seconds
+        for factor in (2.0, 8.0, 1e6):
+            seconds = scaled_network(cluster, factor).cost("all_reduce", size_bytes).seconds
+            assert usual.latency_s <= seconds < before
+            before = seconds
+    # A large message is almost all wire: twice the rate, half of it.
+    wire_s = usual.seconds - usual.latency_s
+    half = scaled_network(cluster, 2.0).cost("all_reduce", 1e8)
+    assert half.seconds - usual.latency_s == pytest.approx(wire_s / 2, rel=0.1)
