@@ -199,7 +199,7 @@ def test_a_full_disk_is_told_and_loses_no_point(
         assert job.wait(20)[0] == 2
         assert re.search(
             r"perfsim: --out: small/ours\.part cannot be written: No space left on device; what was"
-            r" measured before stands in it, and the same command goes on from there\.",
+            r" done before stands in it, and the same command goes on from there\.",
             last_line(job),
         ), job.text()
         kept = points(small)
