@@ -123,7 +123,7 @@ def scenario_fields(
     ``scenario`` is a path or the name of a shipped scenario. A file's options are for its own
     method: a flag that names another leaves them out.
     """
-    from perfsim.scenario import read_file
+    from perfsim.scenario_file import read_file
 
     fields: dict[str, Any] = {}
     notes = []

@@ -56,7 +56,8 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         If its file is damaged.
     """
     from perfsim.methods import AUTO
-    from perfsim.scenario import Scenario, make_scenario, read_file
+    from perfsim.scenario import Scenario, make_scenario
+    from perfsim.scenario_file import read_file
 
     try:
         path = catalog.scenario(name)
