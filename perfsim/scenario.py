@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
-from perfsim.conditions.other_jobs import checked_names
+from perfsim.conditions.job_names import checked_names
 from perfsim.errors import RequestError, rule, unknown, unknown_option
 from perfsim.gpu_names import parse_types
 from perfsim.letters import forbidden

@@ -131,7 +131,7 @@ def scenario_fields(
         path = catalog.scenario(scenario)
         fields = dict(read_file(path)["scenario"])
         if "beside" in fields:
-            from perfsim.conditions.other_jobs import found_from
+            from perfsim.conditions.job_names import found_from
 
             fields["beside"] = found_from(path, fields["beside"])
         own = fields.get("method", "ssgd")
