@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from perfsim.cluster.network import read_network
 from perfsim.errors import RequestError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.validate.measurements import fit_network
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.fit_network import MARK, Row, fit, least, rows_of
 from perfsim.validate.measurements.rules import Rule
@@ -110,3 +112,27 @@ def test_only_marked_exposed_communication_calibrates() -> None:
     assert found[0].of == "inter"
     with pytest.raises(RequestError, match="no case of 'h'"):
         rows_of(cases, rules, "h", Catalog())
+
+
+def test_the_command_writes_the_network_that_fits_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = rows(tmp_path / "own.toml")[-1:]
+    start = tmp_path / "start.toml"
+    start.write_text(tomli_w.dumps(network({"inter": 9.0, "intra": 9.0})))
+    case = Case("g-1", *[""] * 9, "exposed_comm_s", 0.1, "", provenance="table 3")
+    monkeypatch.setattr(fit_network, "read_cases", lambda _: [case])
+    monkeypatch.setattr(fit_network, "read_rules", lambda _: [])
+    monkeypatch.setattr(fit_network, "rows_of", lambda *_: told)
+    monkeypatch.setattr(fit_network, "marked", lambda *_: [case])
+    out = tmp_path / "out"
+    out.mkdir()
+    words = ["--measurements", "cases.csv", "--group", "g", "--start", start, "--out", out]
+    monkeypatch.setattr(sys, "argv", ["command", *map(str, words)])
+    fit_network.main()
+    [path] = out.iterdir()
+    assert path.name == "own.toml"
+    made = read_network(path)
+    assert made.links["inter"].rate.value == pytest.approx(RATES["inter"] * 1e9, rel=0.01)
+    assert made.links["intra"].rate.value == pytest.approx(9e9)
+    assert "exposed communication of table 3, rows x-5" in str(made.links["inter"].rate.source)

@@ -130,6 +130,25 @@ def test_the_papers_code_runs_after_the_backward_pass() -> None:
     assert all(stage.earliest == "backward" for stage in method.stages(MIXED, World(4), 0))
 
 
+@pytest.mark.parametrize("variant", ["hook", "after_backward", "package"])
+def test_a_bucket_of_vectors_only_is_sent_dense_and_waits_as_its_variant_does(variant: str) -> None:
+    method = load_method("powersgd", {"variant": variant})
+    stages = method.stages(bucket(gradient(64), gradient(36)), World(4), 0)
+    assert [type(stage) for stage in stages[:2]] == [Compute, Send]
+    assert [stage.size_bytes for stage in stages if isinstance(stage, Send)] == [400.0]
+
+
+def test_the_papers_code_packs_and_unpacks_vectors_a_tensor_at_a_time() -> None:
+    # Residual 5 passes with 2 launches a tensor; packed 2; divided and unpacked 4 with 1 + 2.
+    method = load_method("powersgd", {"variant": "after_backward"})
+    first, sent, last = method.stages(bucket(gradient(64), gradient(36)), World(4), 0)
+    assert isinstance(first, Compute) and isinstance(last, Compute) and isinstance(sent, Send)
+    assert list(first.kernels) == [elementwise(100, 5, 4), elementwise(100, 2)]
+    assert list(last.kernels) == [elementwise(100, 4, 3)]
+    assert sent.size_bytes == 400.0 and not sent.awaited
+    assert {first.earliest, sent.earliest, last.earliest} == {"backward"}
+
+
 def test_without_a_warm_start_q_is_drawn_and_copied() -> None:
     cold = load_method("powersgd", {"variant": "after_backward", "rank": 2, "warm_start": "false"})
     warm = load_method("powersgd", {"variant": "after_backward", "rank": 2})
