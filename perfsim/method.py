@@ -121,12 +121,9 @@ class Method(BaseModel):
     def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
         """Return the jobs of an iteration in issue order: one a bucket, when it is ready."""
         return [
-            Job(
-                f"{number}",
-                tuple(self.stages(bucket, world, iteration)),
-                Point("backward", bucket.ready_s),
-            )
+            Job(f"{number}", tuple(stages), Point("backward", bucket.ready_s))
             for number, bucket in enumerate(buckets)
+            if (stages := self.stages(bucket, world, iteration))
         ]
 
     def rounds(self) -> list[Round]:

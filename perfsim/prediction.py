@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from perfsim.conditions.beside import Meeting
 
-__all__ = ["SCHEMA", "Prediction", "memory_of", "predict", "spent"]
+__all__ = ["SCHEMA", "Prediction", "communication_of", "memory_of", "predict", "spent"]
 
 SCHEMA = "perfsim/prediction/1"
 
@@ -132,11 +132,10 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     memory_bytes, terms = memory_of(resolved, plans), terms_of(plans)
     outside = [term for term in terms if term.extrapolated]
     held_back, worth = bottleneck(still, still_s)
-    period = sum(plan.iterations for plan in plans)
     asked_baseline = is_baseline(resolved)
     baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, catalog.jobs))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
-    communication = spent(plans, timelines, draws, Timeline.communication)
+    communication = communication_of(plans, timelines, draws)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
     notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
@@ -152,11 +151,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / resolved.alone_s),
         baseline_s=baseline_s,
         breakdown_s=spent(plans, timelines, draws, Timeline.breakdown),
-        communication={
-            "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
-            "calls": sum(plan.count * plan.calls for plan in plans) / period,
-            **communication,
-        },
+        communication=communication,
         memory_bytes=memory_bytes,
         bottleneck=held_back,
         worth=worth,
@@ -180,6 +175,18 @@ def _interval(
     if known is None:
         return interval(plans, iteration_s, resolved.carried.quantity.spread)
     return known.interval(moved, iteration_s)
+
+
+def communication_of(
+    plans: Sequence[Plan], timelines: Sequence[Timeline], draws: Sequence[Sequence[Timeline]]
+) -> dict[str, float]:
+    """Return what a GPU sends in an iteration, and what of that time computation hides."""
+    period = sum(plan.iterations for plan in plans)
+    return {
+        "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
+        "calls": sum(plan.count * plan.calls for plan in plans) / period,
+        **spent(plans, timelines, draws, Timeline.communication),
+    }
 
 
 def spent(

@@ -1,10 +1,9 @@
-"""Scenario: the checked question. Everything a prediction depends on, from flags or a TOML file."""
+"""Scenario: the checked question. Everything a prediction depends on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import (
@@ -18,23 +17,17 @@ from pydantic import (
 )
 
 from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
-from perfsim.conditions.other_jobs import checked_names
-from perfsim.errors import DataError, RequestError, newer, rule, unknown, unknown_option
+from perfsim.conditions.job_names import checked_names
+from perfsim.errors import RequestError, rule, unknown, unknown_option
 from perfsim.gpu_names import parse_types
 from perfsim.letters import forbidden
 from perfsim.limits import TIME, shown
 from perfsim.option import truth_for_number
 from perfsim.profile import PRECISIONS
-from perfsim.toml_file import read_toml
 from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_seconds
 
-__all__ = ["SCHEMA", "Scenario", "make_scenario", "read_file"]
+__all__ = ["Scenario", "make_scenario"]
 
-SCHEMA = "perfsim/scenario/1"
-KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
-ASKED = ("question", "command")
-"""What a scenario of the gallery has besides: what a user asks, and the command that answers; and
-``measured``, rows of the answer beside ids of ``perfsim list measurements``."""
 DEFAULT_INTRA_NET = "pcie3"
 MOST = {"jitter": MOST_JITTER, "background": 0.99}
 NOT_MIXED = ("single_gpu", "single_gpu_kernels", "straggler", "jitter", "beside")
@@ -292,40 +285,3 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         raise RequestError(
             f"{where}{flag}: {shown(first['input'])} is not allowed: {rule(first)}."
         ) from None
-
-
-def read_file(path: Path) -> dict[str, Any]:
-    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, question, sweep, ...).
-
-    Raises
-    ------
-    DataError
-        If the file is missing, is not TOML, or is of another schema.
-    """
-    data = dict(read_toml(path).values)
-    if data.get("schema") != SCHEMA:
-        found = data.get("schema")
-        told = f"schema is {shown(found)}, this perfsim reads {SCHEMA!r}{newer(found, SCHEMA)}"
-        raise DataError(told, path=path)
-    if not isinstance(data.get("scenario"), dict):
-        raise DataError("has no [scenario] table", path=path)
-    allowed = (*KEYS, *ASKED, "measured")
-    for key in data:
-        if key not in allowed:
-            told = f"has unknown key {shown(key)}; allowed: {', '.join(allowed)}"
-            raise DataError(told, path=path)
-    _check_asked(data, path)
-    return data
-
-
-def _check_asked(data: Mapping[str, Any], path: Path) -> None:
-    for key in ASKED:
-        if key in data and not isinstance(data[key], str):
-            raise DataError(f"{key} is not a text", path=path)
-    if ("question" in data) != ("command" in data):
-        raise DataError("needs a question and a command, or neither", path=path)
-    if not data.get("command", "perfsim ").startswith("perfsim "):
-        raise DataError(f"command {shown(data['command'])} is not perfsim's", path=path)
-    measured = data.get("measured", {})
-    if not isinstance(measured, dict) or not all(isinstance(i, str) for i in measured.values()):
-        raise DataError("measured is not a table of rows and ids of measurements", path=path)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from perfsim.cluster.cluster import Cluster
 from perfsim.conditions.applied import plans_joined, plans_under
@@ -19,6 +20,7 @@ from perfsim.method import Method
 from perfsim.plan import Plan
 from perfsim.profile import Gradient, Profile
 from perfsim.stage import LOCAL, Job, Round
+from perfsim.world import World
 
 __all__ = ["schedule"]
 
@@ -67,41 +69,28 @@ def schedule(
     refusal = method.refusal(world) if cluster.gpus > 1 else ""
     if refusal:
         raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
-    gradients = profile.in_ready_order()
     asked = Asked(world, costs.all_reduce_s)
+    given = fusion_options or {}
+    fused = partial(_fused, profile, method, fuse, limit_bytes, given, asked.all_reduce_s)
     if kept is not None:
         world = asked.world
-
-    def fused(iteration: int) -> list[Bucket]:
-        def message_bytes(gradient: Gradient) -> float:
-            return method.message_bytes(gradient, iteration)
-
-        context = FusionContext(
-            limit_bytes=limit_bytes,
-            backward_s=profile.backward_s,
-            message_bytes=message_bytes,
-            all_reduce_s=asked.all_reduce_s,
-            options=fusion_options or {},
-            agreement_s=lambda tensors: method.agreement_s(tensors, world),
-        )
-        return list(fuse(gradients, context))
+    if kernels_s is not None and cluster.gpus > 1:
+        costs = _held(costs, kernels_s, method, partial(fused, world), world)
+        world = costs.world(profile)
 
     def jobs(iteration: int) -> list[Job]:
+        def make() -> list[Job]:
+            return method.jobs(fused(world, iteration), world, iteration)
+
         if cluster.gpus == 1 or iteration == LOCAL:
             return []
         if kept is None or kernels_s is not None:
-            return method.jobs(fused(iteration), world, iteration)
-        given = tuple(sorted((fusion_options or {}).items()))
+            return make()
         ranks = (world.ranks, world.nodes, world.gpus_per_node)
-        key = (method, iteration, id(profile), fuse, limit_bytes, given, *ranks)
-        return kept.of(key, profile, asked, lambda: method.jobs(fused(iteration), world, iteration))
+        options = tuple(sorted(given.items()))
+        key = (method, iteration, id(profile), fuse, limit_bytes, options, *ranks)
+        return kept.of(key, profile, asked, make)
 
-    if kernels_s is not None and cluster.gpus > 1:
-        exchanging = (one for part in method.rounds() for one in part.iterations if one != LOCAL)
-        first = next(exchanging)
-        alone = replace(world, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0)
-        costs = costs.held(kernels_s, method.jobs(fused(first), alone, first))
-        world = costs.world(profile)
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
 
     def planned(one: Round) -> Plan:
@@ -128,3 +117,43 @@ def schedule(
         return plans_joined(conditions, method, planned, met, joins)
     assert conditions is not None
     return plans_under(conditions, method, planned, met)
+
+
+def _fused(
+    profile: Profile,
+    method: Method,
+    fuse: FusionPolicy,
+    limit_bytes: float | None,
+    options: Mapping[str, str],
+    all_reduce_s: Callable[[float], float],
+    world: World,
+    iteration: int,
+) -> list[Bucket]:
+    """Return the gradients of an iteration in buckets."""
+
+    def message_bytes(gradient: Gradient) -> float:
+        return method.message_bytes(gradient, iteration)
+
+    context = FusionContext(
+        limit_bytes=limit_bytes,
+        backward_s=profile.backward_s,
+        message_bytes=message_bytes,
+        all_reduce_s=all_reduce_s,
+        options=options,
+        agreement_s=lambda tensors: method.agreement_s(tensors, world),
+    )
+    return list(fuse(profile.in_ready_order(), context))
+
+
+def _held(
+    costs: Costs,
+    kernels_s: float,
+    method: Method,
+    fused: Callable[[int], list[Bucket]],
+    world: World,
+) -> Costs:
+    """Return costs by which the method's kernels take what was measured on one GPU."""
+    exchanging = (one for part in method.rounds() for one in part.iterations if one != LOCAL)
+    first = next(exchanging)
+    alone = replace(world, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0)
+    return costs.held(kernels_s, method.jobs(fused(first), alone, first))

@@ -24,7 +24,7 @@ from gallery_found import (
 
 from perfsim.catalog import Catalog
 from perfsim.report.terminal import interval_words
-from perfsim.scenario import read_file
+from perfsim.scenario_file import read_file
 from perfsim.units import format_seconds
 
 

@@ -17,7 +17,8 @@ from perfsim.catalog import shipped
 from perfsim.methods import load_method
 from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import read_file
 from perfsim.schedule import schedule
 from perfsim.simulate.array import simulate
 from perfsim.validate.measurements.case import Case, read_cases

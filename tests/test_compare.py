@@ -397,3 +397,11 @@ def test_told_methods_are_those_predicted() -> None:
     told: list[tuple[int, int, str]] = []
     compare(make_scenario(FIELDS), ["ssgd", "topk"], tell=lambda *of: told.append(of))
     assert told == [(0, 2, "ssgd"), (1, 2, "topk")]
+
+
+def test_numbers_that_methods_do_not_have_alike_are_told() -> None:
+    asked = make_scenario({"model": "resnet18", "gpus": 16, "net": "10gbe"})
+    told = " ".join(compare(asked, ["ssgd", "topk", "dgc", "oktopk", "localsgd"]).notes)
+    assert "Not set alike (--set makes them so): density 0.001 (dgc, topk), 0.01 (oktopk)." in told
+    alike = asked.model_copy(update={"options": {"density": 0.01}})
+    assert "Not set alike" not in " ".join(compare(alike, ["ssgd", "topk", "oktopk"]).notes)

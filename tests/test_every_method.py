@@ -134,3 +134,17 @@ def test_a_faster_network_is_never_slower(name: str) -> None:
         seconds(one_matrix(method, 8, link)) for link in ("1GB/s,20us", "2GB/s,20us", "2GB/s,5us")
     )
     assert faster <= fast * (1 + 1e-9) and fast <= slow * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_kernels_measured_on_one_gpu_are_taken_or_refused(name: str) -> None:
+    given = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": name}
+    try:
+        slow, slower = (
+            predict(make_scenario(given | {"single_gpu_kernels": text})).iteration_s
+            for text in ("50ms", "500ms")
+        )
+    except RequestError as error:
+        assert "runs no kernels of its own here" in str(error)
+    else:
+        assert slow < slower

@@ -36,7 +36,8 @@ from perfsim.plan import Plan
 from perfsim.prediction import predict
 from perfsim.profile import Gradient, Layer, Profile
 from perfsim.run import run
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import read_file
 from perfsim.schedule import schedule
 
 MS = 1e-3

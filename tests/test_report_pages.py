@@ -251,6 +251,13 @@ def test_all_files_are_written_at_once_and_the_json_is_what_is_printed(
     assert sorted(tmp_path.iterdir()) == sorted(files.values())
 
 
+def assert_refused(said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fail unless one sentence was said, and nothing printed or written."""
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"perfsim: {said}") and captured.err.count("\n") == 1
+    assert (captured.out, list(folder.iterdir())) == ("", [])
+
+
 @pytest.mark.parametrize(
     "command", ["predict", "compare", "explain", "tune", "sweep --vary gpus=4"]
 )
@@ -275,9 +282,7 @@ def test_what_cannot_be_written_is_one_sentence_before_any_work(
     monkeypatch.chdir(tmp_path)
     # The scenario is wrong too, which would be said first if any work were done first.
     assert code([*command.split(), "--model", "no-such-model", *flags.split()]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"perfsim: {said}") and captured.err.count("\n") == 1
-    assert (captured.out, list(tmp_path.iterdir())) == ("", [])
+    assert_refused(said, tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
@@ -299,9 +304,7 @@ def test_a_sweep_says_what_it_cannot_draw(
     monkeypatch.chdir(tmp_path)
     command = "sweep --model resnet18 --vary gpus=4"
     assert code([*command.split(), *flags.split()]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"perfsim: {said}") and captured.err.count("\n") == 1
-    assert (captured.out, list(tmp_path.iterdir())) == ("", [])
+    assert_refused(said, tmp_path, capsys)
 
 
 def test_what_fails_while_files_are_made_leaves_none(

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from perfsim.calibrate.inside import inside_link
+from perfsim.calibrate.link_fit import LinkFit
 from perfsim.calibrate.network_files import write_network
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report
@@ -58,25 +59,7 @@ class Made:
             "name": self.name,
             "network": str(self.network),
             "curves": str(self.curves),
-            "links": {
-                of: {
-                    "rate_bytes_per_s": link.link.rate.value,
-                    "rate_relative_stderr": link.errors.get("rate", 0.0) / link.link.rate.value,
-                    "rate_residual_p90": link.link.rate.spread,
-                    "tree_rate_bytes_per_s": link.link.tree_rate.value,
-                    "gamma_s_per_byte": link.link.gamma.value,
-                    "stderr": dict(link.errors),
-                    "protocols": {
-                        protocol: {
-                            "rate_bytes_per_s": held.rate.value,
-                            "alpha_s": held.alpha.value,
-                        }
-                        for protocol, held in link.link.protocols.items()
-                    },
-                    "ranks": list(link.link.ranks or ()),
-                }
-                for of, link in self.fit.links.items()
-            },
+            "links": {of: _link(found) for of, found in self.fit.links.items()},
             "measured": [
                 {
                     "collective": curve.collective,
@@ -94,6 +77,23 @@ class Made:
             "warnings": self.fit.warnings(),
             "skipped": list(self.skipped),
         }
+
+
+def _link(found: LinkFit) -> dict[str, Any]:
+    link = found.link
+    return {
+        "rate_bytes_per_s": link.rate.value,
+        "rate_relative_stderr": found.errors.get("rate", 0.0) / link.rate.value,
+        "rate_residual_p90": link.rate.spread,
+        "tree_rate_bytes_per_s": link.tree_rate.value,
+        "gamma_s_per_byte": link.gamma.value,
+        "stderr": dict(found.errors),
+        "protocols": {
+            protocol: {"rate_bytes_per_s": held.rate.value, "alpha_s": held.alpha.value}
+            for protocol, held in link.protocols.items()
+        },
+        "ranks": list(link.ranks or ()),
+    }
 
 
 def make_network(

@@ -133,11 +133,7 @@ def fit(
     found = residual(values)
     jacobian = search.jacobian(values)
     errors, correlation = _errors(found, jacobian, spread_of(found), loss)
-    done = iter(zip(values.tolist(), errors, strict=True))
-    fitted = tuple(
-        one if one.fixed else replace(one, value=(pair := next(done))[0], stderr=pair[1])
-        for one in parameters
-    )
+    fitted = _fitted(parameters, values.tolist(), errors)
     if refuse:
         identify(fitted, jacobian, search.scale(values), dict(needs or {}))
     off = np.abs(np.expm1(found)) if relative else np.abs(found / measured)
@@ -159,6 +155,17 @@ def fit(
         loss=loss,
         aicc=_aicc(found, len(free)),
         rounds=rounds,
+    )
+
+
+def _fitted(
+    parameters: Sequence[Parameter], values: Sequence[float], errors: Sequence[float]
+) -> tuple[Parameter, ...]:
+    """Return the parameters with what was found for those that are free."""
+    found = iter(zip(values, errors, strict=True))
+    return tuple(
+        one if one.fixed else replace(one, value=(pair := next(found))[0], stderr=pair[1])
+        for one in parameters
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from perfsim.cli.measuring import compute, network
 from perfsim.cli.measuring_kernels import kernels
 from perfsim.cli.options import Json, Profiles
 from perfsim.cli.overview import OVERVIEW
+
+if TYPE_CHECKING:
+    from perfsim.calibrate.making import Made
 
 __all__ = ["calibrate"]
 
@@ -155,6 +158,10 @@ def import_measurements(
         force=force,
         profiles=profiles,
     )
+    _print(made, json)
+
+
+def _print(made: Made, json: bool) -> None:
     for line in made.skipped:
         typer.echo(f"perfsim: left out: {line}", err=True)
     if json:

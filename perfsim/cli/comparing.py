@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfsim.cli.like_predict import Asked, like_predict
-from perfsim.cli.options import answer, settings
+from perfsim.cli.options import answer, naming, settings
 from perfsim.cli.outputs import Outputs
 from perfsim.cli.working import working
 
@@ -82,7 +82,6 @@ def compare_command(
     ] = None,
 ) -> None:
     """Compare methods side by side: who is fastest, how sure that is, and where the time goes."""
-    from perfsim.errors import RequestError
     from perfsim.planning.compare import compare
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
@@ -93,19 +92,15 @@ def compare_command(
     pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
     fields, notes = replace(asked, pairs=pairs).fields()
     session = Session(asked.profiles)
-    try:
-        with working() as tell:
-            found = compare(
-                make_scenario(fields),
-                methods,
-                options=options,
-                sort=sort,
-                catalog=session,
-                tell=tell,
-            )
-    except RequestError as error:
-        # What is wrong may stand in the file rather than in a flag.
-        raise RequestError(f"{asked.scenario}: {error}" if asked.scenario else str(error)) from None
+    with naming(asked.scenario), working() as tell:
+        found = compare(
+            make_scenario(fields),
+            methods,
+            options=options,
+            sort=sort,
+            catalog=session,
+            tell=tell,
+        )
     found.notes[:0] = notes
     _write(outputs, found, session)
 

@@ -9,9 +9,8 @@ import typer
 
 from perfsim.cli import reports
 from perfsim.cli.like_predict import Asked, like_predict
-from perfsim.cli.options import Png, Trace, answer
+from perfsim.cli.options import Png, Trace, answer, naming, ranking_of
 from perfsim.cli.outputs import Outputs
-from perfsim.cli.working import working
 
 __all__ = ["explain_command"]
 
@@ -33,8 +32,6 @@ def explain_command(
     png: Png = None,
 ) -> None:
     """Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."""
-    from perfsim.errors import RequestError
-    from perfsim.methods import AUTO
     from perfsim.planning.explain import explain
     from perfsim.report.files import json_text
     from perfsim.scenario import make_scenario
@@ -44,23 +41,18 @@ def explain_command(
     outputs.check()
     catalog = Session(asked.profiles)
     fields, notes = asked.fields()
-    try:
+    with naming(asked.scenario):
         scenario = make_scenario(fields)
-        if scenario.method.lower() == AUTO:
+        ranking = ranking_of(scenario, catalog)
+        if ranking is not None:
             from perfsim.own_fusion import for_method
-            from perfsim.ranking import rank
 
-            with working() as tell:
-                ranking = rank(scenario, catalog, tell)
             notes.append(
                 f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"
             )
             scenario = for_method(scenario, ranking.winner)[0]
         found = explain(scenario, catalog)
         found.notes[:0] = notes
-    except RequestError as error:
-        # What is wrong may stand in the file rather than in a flag.
-        raise RequestError(f"{asked.scenario}: {error}" if asked.scenario else str(error)) from None
 
     def page() -> str:
         from perfsim.report.page.explanation_page import explanation_page

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -13,6 +14,8 @@ from perfsim.limits import shown
 
 if TYPE_CHECKING:
     from perfsim.catalog import Catalog
+    from perfsim.ranking import Ranking
+    from perfsim.scenario import Scenario
 
 __all__ = [
     "Chakra",
@@ -24,6 +27,8 @@ __all__ = [
     "Timeline",
     "Trace",
     "answer",
+    "naming",
+    "ranking_of",
     "scenario_fields",
     "settings",
 ]
@@ -123,7 +128,7 @@ def scenario_fields(
     ``scenario`` is a path or the name of a shipped scenario. A file's options are for its own
     method: a flag that names another leaves them out.
     """
-    from perfsim.scenario import read_file
+    from perfsim.scenario_file import read_file
 
     fields: dict[str, Any] = {}
     notes = []
@@ -131,7 +136,7 @@ def scenario_fields(
         path = catalog.scenario(scenario)
         fields = dict(read_file(path)["scenario"])
         if "beside" in fields:
-            from perfsim.conditions.other_jobs import found_from
+            from perfsim.conditions.job_names import found_from
 
             fields["beside"] = found_from(path, fields["beside"])
         own = fields.get("method", "ssgd")
@@ -146,3 +151,33 @@ def scenario_fields(
     if fusion:
         fields["fusion_options"] = {**fields.get("fusion_options", {}), **fusion}
     return fields, notes
+
+
+@contextmanager
+def naming(scenario: str | None) -> Iterator[None]:
+    """Name the scenario file in what is refused: it may stand there rather than in a flag.
+
+    Examples
+    --------
+    >>> with naming("mine.toml"):
+    ...     raise RequestError("--gpus is needed.")
+    Traceback (most recent call last):
+    perfsim.errors.RequestError: mine.toml: --gpus is needed.
+    """
+    try:
+        yield
+    except RequestError as error:
+        raise RequestError(f"{scenario}: {error}" if scenario else str(error)) from None
+
+
+def ranking_of(asked: Scenario, catalog: Catalog) -> Ranking | None:
+    """Return the ranking of all methods where ``--method auto`` asks for it, else None."""
+    from perfsim.methods import AUTO
+
+    if asked.method.lower() != AUTO:
+        return None
+    from perfsim.cli.working import working
+    from perfsim.ranking import rank
+
+    with working() as tell:
+        return rank(asked, catalog, tell)

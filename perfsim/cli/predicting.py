@@ -18,6 +18,8 @@ from perfsim.cli.options import (
     Timeline,
     Trace,
     answer,
+    naming,
+    ranking_of,
     scenario_fields,
 )
 from perfsim.cli.outputs import Outputs
@@ -190,8 +192,6 @@ def predict_command(
     json: Json = False,
 ) -> None:
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
-    from perfsim.errors import RequestError
-    from perfsim.methods import AUTO
     from perfsim.prediction import predict
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
@@ -226,15 +226,10 @@ def predict_command(
         "overlap": overlap,
     }
     fields, notes = scenario_fields(catalog, scenario, flags, set_ or [])
-    ranking = None
-    try:
+    with naming(scenario):
         asked = make_scenario(fields)
-        if asked.method.lower() == AUTO:
-            from perfsim.cli.working import working
-            from perfsim.ranking import rank
-
-            with working() as tell:
-                ranking = rank(asked, catalog, tell)
+        ranking = ranking_of(asked, catalog)
+        if ranking is not None:
             prediction = ranking.predictions[ranking.winner]
         else:
             prediction = predict(asked, catalog)
@@ -243,20 +238,6 @@ def predict_command(
 
             prediction.notes[:0] = notes
             prediction.notes += claim_notes(scenario, catalog, None if ranking else fields)
-    except RequestError as error:
-        # What is wrong may stand in the file rather than in a flag.
-        raise RequestError(f"{scenario}: {error}" if scenario else str(error)) from None
-
     reports.write(prediction, asked, catalog, ranking)
-
-    def show() -> None:
-        from perfsim.report.terminal import print_prediction
-
-        if ranking is not None:
-            from perfsim.report.ranking import print_ranking
-
-            print_ranking(ranking)
-        print_prediction(prediction)
-        reports.show(prediction)
-
-    answer(ranking.as_dict() if ranking else prediction.to_dict(), None, json, show)
+    told = ranking.as_dict() if ranking else prediction.to_dict()
+    answer(told, None, json, lambda: reports.show(prediction, ranking))

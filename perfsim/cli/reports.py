@@ -64,10 +64,16 @@ class Reports:
             out=out,
         )
 
-    def show(self, prediction: Prediction) -> None:
-        """Print the text timeline if that is asked for."""
+    def show(self, prediction: Prediction, ranking: Ranking | None = None) -> None:
+        """Print the answer, and the text timeline if that is asked for."""
+        from perfsim.report.terminal import print_lines, print_prediction
+
+        if ranking is not None:
+            from perfsim.report.ranking import print_ranking
+
+            print_ranking(ranking)
+        print_prediction(prediction)
         if self.timeline:
-            from perfsim.report.terminal import print_lines
             from perfsim.report.text_timeline import text_timeline
 
             print()

@@ -183,7 +183,7 @@ def _grid(asked: Asked, vary: list[str]) -> Grid:
     from perfsim.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.planning.grid import Grid, axes_of, given
-    from perfsim.scenario import read_file
+    from perfsim.scenario_file import read_file
 
     fields, notes = asked.fields()
     own: tuple[str, ...] = ()

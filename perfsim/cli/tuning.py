@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfsim.cli.like_predict import Asked, like_predict
-from perfsim.cli.options import answer
+from perfsim.cli.options import answer, naming
 from perfsim.cli.outputs import Outputs
 from perfsim.cli.reports import trace as trace_of
 
@@ -68,7 +68,7 @@ def tune_command(
     outputs.check()
     session = Session(asked.profiles)
     fields, notes = asked.fields()
-    try:
+    with naming(asked.scenario):
         scenario = make_scenario(fields)
         if scenario.method.lower() == AUTO:
             raise RequestError(
@@ -77,9 +77,6 @@ def tune_command(
             )
         found = tune(scenario, over or (), session)
         found.notes[:0] = notes
-    except RequestError as error:
-        # What is wrong may stand in the file rather than in a flag.
-        raise RequestError(f"{asked.scenario}: {error}" if asked.scenario else str(error)) from None
 
     _write(outputs, found, scenario, session)
 

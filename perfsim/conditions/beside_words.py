@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.other_jobs import label
+from perfsim.conditions.job_names import label
 from perfsim.plan import Plan
 from perfsim.units import format_seconds
 

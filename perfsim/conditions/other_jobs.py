@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfsim.conditions.job_names import label
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.gpu_names import parse_types
 
@@ -12,37 +13,10 @@ if TYPE_CHECKING:
     from perfsim.catalog import Catalog
     from perfsim.scenario import Scenario
 
-__all__ = ["MOST_BESIDE", "NETWORK", "checked_names", "found_from", "label", "other_job"]
-
-MOST_BESIDE = 4
-"""Other jobs that are followed beside one."""
+__all__ = ["NETWORK", "other_job"]
 
 NETWORK = ("net", "oversubscription", "background")
 """What another job takes over from the one that is asked about: they are on one network."""
-
-
-def checked_names(value: object) -> tuple[str, ...]:
-    """Return the names of other jobs as flags or a file give them.
-
-    Raises
-    ------
-    RequestError
-        If one is no name, or there are too many.
-
-    Examples
-    --------
-    >>> checked_names("bert.toml")
-    ('bert.toml',)
-    """
-    listed = value if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(one, str) and one.strip() for one in listed):
-        raise RequestError(
-            "--beside: the scenario of the other job is needed, a file such as bert.toml or a"
-            " shipped one (`perfsim list scenarios`)."
-        )
-    if len(listed) > MOST_BESIDE:
-        raise RequestError(f"--beside: {len(listed)} other jobs; at most {MOST_BESIDE}.")
-    return tuple(str(one).strip() for one in listed)
 
 
 def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
@@ -56,7 +30,8 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         If its file is damaged.
     """
     from perfsim.methods import AUTO
-    from perfsim.scenario import Scenario, make_scenario, read_file
+    from perfsim.scenario import Scenario, make_scenario
+    from perfsim.scenario_file import read_file
 
     try:
         path = catalog.scenario(name)
@@ -88,24 +63,3 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
             " file."
         )
     return found, notes
-
-
-def found_from(path: Path, value: object) -> object:
-    """Return the other jobs that a scenario file names, files beside it by their whole path."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    near = [path.parent / one if isinstance(one, str) else None for one in listed]
-    return [
-        str(file) if file is not None and file.is_file() else one
-        for one, file in zip(listed, near, strict=True)
-    ]
-
-
-def label(name: str) -> str:
-    """Return how another job is called.
-
-    Examples
-    --------
-    >>> label("jobs/bert.toml")
-    'bert'
-    """
-    return Path(name).name.removesuffix(".toml")

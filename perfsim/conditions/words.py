@@ -7,7 +7,7 @@ from math import hypot, sqrt
 from typing import Any
 
 from perfsim.conditions.conditions import Conditions, parse_straggler
-from perfsim.conditions.other_jobs import label
+from perfsim.conditions.job_names import label
 from perfsim.conditions.running import OTHER_RANK, sample
 from perfsim.plan import Plan
 from perfsim.simulate.draws import meets_all

@@ -110,7 +110,8 @@ def _method(name: str, catalog: Catalog) -> dict[str, Any]:
 
 def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
     from perfsim.methods import AUTO, load_method
-    from perfsim.scenario import make_scenario, read_file
+    from perfsim.scenario import make_scenario
+    from perfsim.scenario_file import read_file
     from perfsim.validate.claim import claims_of
 
     data = read_file(catalog.scenario(name))

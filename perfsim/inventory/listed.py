@@ -146,7 +146,7 @@ def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
-    from perfsim.scenario import read_file
+    from perfsim.scenario_file import read_file
 
     files = {name: read_file(path) for name, path in catalog.scenarios().items()}
     found = [

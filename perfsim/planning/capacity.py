@@ -289,12 +289,17 @@ def _nothing_meets(made: Plan) -> str:
     target = made.target
     limits = []
     if target.deadline_s is not None:
-        limits.append(f"{target.deadline_s / HOUR_S:.4g} h")
+        limits.append(_span(target.deadline_s))
     if target.budget is not None:
         limits.append(f"{target.budget:g} {target.currency}")
     near = min(made.choices, key=lambda one: (one.excess(target), one.seconds))
     cost = "" if near.cost is None else f" and costs {near.cost:.4g} {made.prices.currency}"
     return (
         f"plan: nothing meets {' and '.join(limits)}; nearest is {near.words}, which takes"
-        f" {near.seconds / HOUR_S:.4g} h{cost}."
+        f" {_span(near.seconds)}{cost}."
     )
+
+
+def _span(seconds: float) -> str:
+    """Return a time as a deadline is written."""
+    return f"{seconds / HOUR_S:.4g} h" if seconds >= HOUR_S else f"{seconds / 60.0:.4g} min"

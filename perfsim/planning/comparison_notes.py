@@ -16,6 +16,9 @@ __all__ = ["notes_of"]
 
 DELAYED = "delayed updates"
 
+MOST_NAMES = 3
+"""So many methods with one value of an option are named."""
+
 WORDS = {"dense": "lower precision"}
 """Families whose name does not tell why their lossy methods learn otherwise."""
 
@@ -36,7 +39,7 @@ def notes_of(
         if option == plain:
             having = [name for name in sorted(given) if plain in given[name]]
             found.append(f"--set {option}={value} goes to those that have it: {', '.join(having)}.")
-    found += ranking.kept_words()
+    found += [*_unlike(ranking), *ranking.kept_words()]
     first, *others = ranking.predictions.values()
     alike = set(first.notes).intersection(*(one.notes for one in others))
     return found + [note for note in first.notes if others and note in alike]
@@ -59,6 +62,27 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
         "Time per iteration is not convergence: these do not learn as ssgd and may need more"
         f" iterations for the same accuracy, or not reach it: {groups}."
     ]
+
+
+def _unlike(ranking: Ranking) -> list[str]:
+    """Return numbers of one name (density, bits, interval) that the methods do not have alike."""
+    values: dict[str, dict[str, list[str]]] = {}
+    for name in sorted(ranking.predictions):
+        for option, value in ranking.predictions[name].scenario["options"].items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                values.setdefault(option, {}).setdefault(f"{value:g}", []).append(name)
+    told = [
+        f"{option} {', '.join(f'{value} ({_few(names)})' for value, names in sorted(each.items()))}"
+        for option, each in sorted(values.items())
+        if len(each) > 1
+    ]
+    if not told:
+        return []
+    return [f"Not set alike (--set makes them so): {'; '.join(told)}."]
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} methods"
 
 
 def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:

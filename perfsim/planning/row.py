@@ -15,7 +15,7 @@ from perfsim.conditions.running import shown
 from perfsim.errors import PerfsimError
 from perfsim.planning.light import Row, figures
 from perfsim.plans import baseline_of, is_baseline, plans_of, run_all
-from perfsim.prediction import SCHEMA, memory_of, predict, spent
+from perfsim.prediction import SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
@@ -94,10 +94,7 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
     except PerfsimError as error:
         return _failed(fields, error)
     draws = [shown(timeline) for timeline in timelines]
-    _, samples_per_s, efficiency, sent_bytes = figures(
-        resolved, plans, iteration_s, resolved.alone_s
-    )
-    period = sum(plan.iterations for plan in plans)
+    _, samples_per_s, efficiency, _ = figures(resolved, plans, iteration_s, resolved.alone_s)
     told = resolved.fields()
     return {
         "schema": SCHEMA,
@@ -111,11 +108,7 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
             "speedup": baseline_s / iteration_s,
         },
         "breakdown_s": spent(plans, timelines, draws, Timeline.breakdown),
-        "communication": {
-            "bytes_per_gpu": sent_bytes,
-            "calls": sum(plan.count * plan.calls for plan in plans) / period,
-            **spent(plans, timelines, draws, Timeline.communication),
-        },
+        "communication": communication_of(plans, timelines, draws),
         "memory_bytes": memory_of(resolved, plans),
         **({"beside": _beside(told, met)} if met is not None else {}),
     }

@@ -165,10 +165,8 @@ def _numbers(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
             return None
 
     asked = float(current(resolved, knob))
-    places = log_grid(knob.low, knob.high, knob.factor)
-    places.append(asked)
     curve: Curve = {}
-    for place in places:
+    for place in (*log_grid(knob.low, knob.high, knob.factor), asked):
         one = float(round(place)) if knob.whole else place
         if one not in curve:
             curve[one] = value_at(one)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.simulate.graph import TaskGraph, Value, checked_durations
 from perfsim.simulate.meeting import Meeting
-from perfsim.simulate.steady import cycle_length
+from perfsim.simulate.steady import until_steady
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -65,19 +65,18 @@ def simulate(
     >>> simulate(graph, [3.0, 0.5, 1.0]).iteration_s
     4.5
     """
-    if periods is not None and periods < 1:
-        raise ValueError(f"periods = {periods}; at least 1")
     if graph.contended:
         raise ValueError("several streams share a link: take simulate_events")
     run = Run(graph, checked_durations(graph, durations), ranks)
-    closes: list[Value] = []
-    cycle = 0
-    for count in range(1, (periods or max_periods) + 1):
-        closes.append(run.step())
-        if periods is None or count == periods:
-            cycle = cycle_length(graph, closes, run.ends, tolerance, run.ranks)
-        if cycle and periods is None:
-            break
+    closes, cycle = until_steady(
+        graph,
+        lambda _: run.step(),
+        lambda _: run.ends,
+        periods,
+        max_periods,
+        tolerance,
+        run.ranks,
+    )
     # Tasks of later periods may begin before the last counted period closes.
     for _ in range(0 if brief else max_periods):
         if run.passed(closes[-1]):

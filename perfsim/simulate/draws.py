@@ -93,12 +93,7 @@ def simulate_draws(
         shape = drawn[0].shape
         draws = shape[0]
         everyone = everyone or (period == 0 and meets_all(graph, shape[-1]))
-        run.step(
-            [
-                second if one == UNCHANGED else second * drawn[one]
-                for second, one in zip(durations, which, strict=True)
-            ]
-        )
+        run.step(_multiplied(durations, which, drawn))
         last = np.broadcast_to(run.ends[-1][graph.closing], shape)
         if period < warm_up + counted:
             closes.append(last.max(axis=-1) if everyone else last.mean(axis=-1))
@@ -117,6 +112,16 @@ def simulate_draws(
         steady=True,
         shape=(draws,),
     )
+
+
+def _multiplied(
+    durations: Sequence[float], which: Sequence[int], factors: Sequence[NDArray[np.float64]]
+) -> list[Value]:
+    """Return how long each task takes in a period."""
+    return [
+        second if one == UNCHANGED else second * factors[one]
+        for second, one in zip(durations, which, strict=True)
+    ]
 
 
 def _of_rank(value: Value, shape: tuple[int, ...], ranks: NDArray[np.intp]) -> Value:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, cast, get_args
 
 from perfsim.simulate.graph import Task, TaskGraph, Value, checked_durations
-from perfsim.simulate.steady import cycle_length
+from perfsim.simulate.steady import until_steady
 from perfsim.simulate.timeline import Timeline
 
 __all__ = ["Order", "simulate_events"]
@@ -63,8 +63,6 @@ def simulate_events(
 
     if order not in get_args(Order):
         raise ValueError(f"order {order!r} is not one of {', '.join(get_args(Order))}")
-    if periods is not None and periods < 1:
-        raise ValueError(f"periods = {periods}; at least 1")
     graph.check()
     spent, count = _by_rank(graph, checked_durations(graph, durations), ranks)
     for task in graph.tasks:
@@ -72,19 +70,17 @@ def simulate_events(
             raise ValueError(
                 f"task {task.name!r}: of several ranks' tasks only collectives may share a link"
             )
-    limit = periods or max_periods
-    log = EventLog(graph, spent, count, horizon=limit + max_periods)
+    log = EventLog(graph, spent, count, horizon=(periods or max_periods) + max_periods)
     (start_in_issue_order if order == "issue" else start_by_priority)(log)
-    closes: list[Value] = []
-    cycle = 0
-    for period in range(limit):
+
+    def step(period: int) -> Value:
         log.run_period(period)
-        closes.append(max(log.ends[period][graph.closing]))
-        if periods is None or period + 1 == periods:
-            ends = log.rows(log.ends, period + 1)
-            cycle = cycle_length(graph, closes, ends, tolerance, count > 1)
-        if cycle and periods is None:
-            break
+        return max(log.ends[period][graph.closing])
+
+    def rows(periods: int) -> list[list[Value]]:
+        return log.rows(log.ends, periods)
+
+    closes, cycle = until_steady(graph, step, rows, periods, max_periods, tolerance, count > 1)
     kept = log.reach(len(closes), cast(float, closes[-1]), max_periods)
     return Timeline(
         graph=graph,

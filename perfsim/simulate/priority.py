@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from perfsim.simulate.graph import TaskGraph, Value, checked_durations
-from perfsim.simulate.steady import cycle_length
+from perfsim.simulate.steady import until_steady
 from perfsim.simulate.timeline import Timeline
 
 __all__ = ["simulate_priority"]
@@ -45,8 +45,6 @@ def simulate_priority(
     >>> simulate_priority(graph, periods=1).starts[0][soon]
     3.0
     """
-    if periods is not None and periods < 1:
-        raise ValueError(f"periods = {periods}; at least 1")
     graph.check()
     if graph.contended:
         raise ValueError("tasks on several streams share a link: only the event engine runs that")
@@ -56,15 +54,15 @@ def simulate_priority(
             raise ValueError("the priority engine takes one value a task")
         spent.append(float(value))
     run = _Run(graph, spent, horizon=(periods or max_periods) + max_periods)
-    closes: list[Value] = []
-    cycle = 0
-    for period in range(periods or max_periods):
+
+    def step(period: int) -> Value:
         run.complete(period)
-        closes.append(run.ends[period][graph.closing])
-        if periods is None or period + 1 == periods:
-            cycle = cycle_length(graph, closes, run.ends[: period + 1], tolerance)
-        if cycle and periods is None:
-            break
+        return run.ends[period][graph.closing]
+
+    def rows(periods: int) -> list[list[Value]]:
+        return run.ends[:periods]
+
+    closes, cycle = until_steady(graph, step, rows, periods, max_periods, tolerance)
     kept = run.reach(len(closes), float(closes[-1]), max_periods)
     return Timeline(
         graph=graph,

@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from perfsim.simulate.graph import TaskGraph, Value
 
-__all__ = ["LONGEST_CYCLE", "cycle_length"]
+__all__ = ["LONGEST_CYCLE", "cycle_length", "until_steady"]
 
 LONGEST_CYCLE = 4
 """Periods in the longest limit cycle that is looked for."""
+
+
+def until_steady(
+    graph: TaskGraph,
+    step: Callable[[int], Value],
+    rows: Callable[[int], Sequence[Sequence[Value]]],
+    periods: int | None,
+    max_periods: int,
+    tolerance: float,
+    ranks: bool = False,
+) -> tuple[list[Value], int]:
+    """Run periods until they repeat, and return when each closed and the cycle they settled in.
+
+    Parameters
+    ----------
+    step : runs the period of a number, from 0 on, and returns when it closed [s]
+    rows : ends of the tasks in the first so many periods [s]
+    periods : exactly so many, settled or not; None for at most ``max_periods``
+
+    Raises
+    ------
+    ValueError
+        If ``periods`` is below 1.
+    """
+    if periods is not None and periods < 1:
+        raise ValueError(f"periods = {periods}; at least 1")
+    closes: list[Value] = []
+    cycle = 0
+    for count in range(1, (periods or max_periods) + 1):
+        closes.append(step(count - 1))
+        if periods is None or count == periods:
+            cycle = cycle_length(graph, closes, rows(count), tolerance, ranks)
+        if cycle and periods is None:
+            break
+    return closes, cycle
 
 
 def cycle_length(

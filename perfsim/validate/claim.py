@@ -18,7 +18,8 @@ from typing import Any
 from perfsim.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.methods import load_method
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import read_file
 from perfsim.toml_file import Table
 
 __all__ = ["Claim", "claims_of"]

@@ -35,7 +35,8 @@ from perfsim.planning.prices import read_prices
 from perfsim.positions import read_positions
 from perfsim.prediction import predict
 from perfsim.profile_file import read_profile
-from perfsim.scenario import SCHEMA, make_scenario, read_file
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import SCHEMA, read_file
 from perfsim.session import Session
 from perfsim.validate.claims import claims_of
 from perfsim.validate.measurements.case import read_cases

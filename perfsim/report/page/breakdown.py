@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfsim.report.page.figure import PARTS, Figure, axis, marker, names, plain
+from perfsim.report.page.figure import PARTS, Figure, axis, interval, marker, names, plain
 from perfsim.report.terminal import NAMES
 from perfsim.units import format_seconds
 
@@ -69,21 +69,22 @@ def breakdown(
             "90 % to [ms]",
             "times as fast as ssgd",
         ),
-        [
-            (
-                name,
-                *(one.breakdown_s[part] * 1e3 for part in used),
-                one.iteration_s * 1e3,
-                *(end * 1e3 for end in one.iteration_s_interval),
-                one.speedup,
-            )
-            for name, one in methods.items()
-        ],
+        [_row(name, one, used) for name, one in methods.items()],
         [
             f"{fastest} is fastest of these by time an iteration; lossy methods may need more"
             " iterations.",
             *(f"Left out: {name}: {reason}" for name, reason in refused.items()),
         ],
+    )
+
+
+def _row(name: str, one: Prediction, used: Sequence[str]) -> tuple[str | float, ...]:
+    return (
+        name,
+        *(one.breakdown_s[part] * 1e3 for part in used),
+        one.iteration_s * 1e3,
+        *(end * 1e3 for end in one.iteration_s_interval),
+        one.speedup,
     )
 
 
@@ -115,12 +116,6 @@ def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
         "x": total_ms,
         "customdata": ends_ms,
         "marker": {"color": "ink", "size": 7, "symbol": "diamond"},
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [ends[1] - x for ends, x in zip(ends_ms, total_ms, strict=True)],
-            "arrayminus": [x - ends[0] for ends, x in zip(ends_ms, total_ms, strict=True)],
-            "color": "ink",
-        },
+        "error_x": interval(total_ms, ends_ms),
         "hovertemplate": TOTAL,
     }

@@ -46,21 +46,22 @@ def breakeven(cells: Sequence[Cell], mapped: Sequence[str], notes: Sequence[str]
             *(f"{name} [ms]" for name in mapped),
             "may be as fast",
         ),
-        [
-            (
-                cell.rate_bytes_per_s * 8 / 1e9,
-                cell.gpus,
-                cell.ranking.winner,
-                *(_time_ms(cell.ranking, name) for name in mapped),
-                ", ".join(cell.ranking.undecided()),
-            )
-            for cell in cells
-        ],
+        [_row(cell, mapped) for cell in cells],
         [
             f"Methods: {', '.join(mapped)}, each with its defaults unless it is the one asked for;"
             " the number is the speed-up over ssgd, * where another may be as fast.",
             *notes,
         ],
+    )
+
+
+def _row(cell: Cell, mapped: Sequence[str]) -> tuple[str | float, ...]:
+    return (
+        cell.rate_bytes_per_s * 8 / 1e9,
+        cell.gpus,
+        cell.ranking.winner,
+        *(_time_ms(cell.ranking, name) for name in mapped),
+        ", ".join(cell.ranking.undecided()),
     )
 
 

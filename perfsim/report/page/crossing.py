@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfsim.report.explain import break_even_words
-from perfsim.report.page.figure import COLOURS, Figure, plain, quantity
+from perfsim.report.page.figure import COLOURS, Figure, plain, quantity, upright
 
 if TYPE_CHECKING:
     from perfsim.planning.breakeven import BreakEven
@@ -84,11 +84,7 @@ def _line(
 
 
 def _upright(at: float, dash: str, colour: str) -> dict[str, Any]:
-    line = {"width": 1.5, "dash": dash, "color": colour}
-    return {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper"} | {
-        "line": line,
-        "layer": "below",
-    }
+    return upright(at, width=1.5, dash=dash, color=colour) | {"layer": "below"}
 
 
 def _label(text: str, at: float, height: float) -> dict[str, Any]:

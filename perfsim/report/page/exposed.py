@@ -55,9 +55,7 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
             (
                 name,
                 row.collectives,
-                row.exposed_s * 1e3,
-                row.busy_s * 1e3,
-                row.kernels_s * 1e3,
+                *(one * 1e3 for one in (row.exposed_s, row.busy_s, row.kernels_s)),
             )
             for name, row in zip(buckets, rows, strict=True)
         ],

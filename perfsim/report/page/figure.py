@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from math import floor, log10
 from typing import Any
 
-__all__ = ["COLOURS", "PARTS", "Figure", "axis", "marker", "names", "plain", "quantity"]
+__all__ = [
+    "COLOURS",
+    "PARTS",
+    "Figure",
+    "axis",
+    "interval",
+    "marker",
+    "names",
+    "plain",
+    "quantity",
+    "upright",
+]
 
 COLOURS = {
     "blue": "#0072b2",
@@ -87,6 +98,37 @@ def plain(text: object) -> str:
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """Return an axis with its title."""
     return {"title": {"text": plain(title)}, "automargin": True, **more}
+
+
+def interval(values: Sequence[float], ends: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return the bars of intervals around values, each from its low end to its high one.
+
+    Examples
+    --------
+    >>> found = interval([5.0], [(4.0, 8.0)])
+    >>> found["array"], found["arrayminus"]
+    ([3.0], [1.0])
+    """
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for (_, high), value in zip(ends, values, strict=True)],
+        "arrayminus": [value - low for (low, _), value in zip(ends, values, strict=True)],
+        "color": "ink",
+    }
+
+
+def upright(at: float, **line: Any) -> dict[str, Any]:
+    """Return a line over the whole height."""
+    return {
+        "type": "line",
+        "x0": at,
+        "x1": at,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "line": line,
+    }
 
 
 def names(words: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perfsim.report.page.figure import COLOURS, Figure, names, plain, quantity
+from perfsim.report.page.figure import COLOURS, Figure, interval, names, plain, quantity, upright
 from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
@@ -22,6 +22,21 @@ GROUPS = {
     "S-SGD": ("blue", "diamond"),
 }
 """Colour and symbol of a method by what is sure of it; the first that holds."""
+
+COLUMNS = (
+    "rank",
+    "method",
+    "iteration [ms]",
+    "90 % from [ms]",
+    "90 % to [ms]",
+    "times as fast as S-SGD",
+    "behind the first [%]",
+    "may be fastest",
+    "against S-SGD",
+    "learns as S-SGD",
+    "sent by a GPU [B]",
+    "memory [B]",
+)
 
 LINE = 24
 """Pixels of a method."""
@@ -57,23 +72,10 @@ def ranked(comparison: Comparison) -> Figure:
         {
             "xaxis": quantity("time of an iteration [ms]", ends_ms),
             "yaxis": names([plain(name) for name in ones], range=[-0.7, len(ones) - 0.3]),
-            "shapes": [_line(baseline_ms)],
+            "shapes": [upright(baseline_ms, width=1.5, dash="dash", color="ink")],
             "height": 170 + LINE * len(ones),
         },
-        (
-            "rank",
-            "method",
-            "iteration [ms]",
-            "90 % from [ms]",
-            "90 % to [ms]",
-            "times as fast as S-SGD",
-            "behind the first [%]",
-            "may be fastest",
-            "against S-SGD",
-            "learns as S-SGD",
-            "sent by a GPU [B]",
-            "memory [B]",
-        ),
+        COLUMNS,
         [_row(one, standings[name]) for name, one in ones.items()],
         [comparison.rule],
     )
@@ -108,23 +110,8 @@ def _points(
         "customdata": [[standings[name]["rank"], *ends, ones[name].speedup] for name, ends in told],
         "marker": {"color": COLOURS[colour], "symbol": symbol, "size": 11}
         | {"line": {"color": "ink", "width": 0.5}},
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [ends[1] - x for ends, x in zip(ends_ms, times_ms, strict=True)],
-            "arrayminus": [x - ends[0] for ends, x in zip(ends_ms, times_ms, strict=True)],
-            "color": "ink",
-            "thickness": 1.2,
-            "width": 3,
-        },
+        "error_x": interval(times_ms, ends_ms) | {"thickness": 1.2, "width": 3},
         "hovertemplate": HOVER,
-    }
-
-
-def _line(at_ms: float) -> dict[str, Any]:
-    line = {"width": 1.5, "dash": "dash", "color": "ink"}
-    return {"type": "line", "x0": at_ms, "x1": at_ms, "y0": 0, "y1": 1, "yref": "paper"} | {
-        "line": line
     }
 
 

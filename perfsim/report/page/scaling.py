@@ -40,14 +40,6 @@ def scaling(
         if curve
     )
     found = f" {len(measured)} measured values are drawn beside it." if measured else ""
-    rows: list[tuple[str | int | float, ...]] = [
-        (name, gpus, *_rates(one), one.scaling_efficiency, "predicted")
-        for name, curve in curves.items()
-        for gpus, one in curve.items()
-    ]
-    rows += [
-        (asked, one.gpus, one.samples_per_s, "", "", "", _origin(one)) for one in measured or ()
-    ]
     none = "No measured value of this model, GPU, batch, network and method is stored."
     return Figure(
         "scaling",
@@ -68,9 +60,23 @@ def scaling(
             "scaling efficiency",
             "origin",
         ),
-        rows,
+        _rows(curves, measured or (), asked),
         (none,) if measured is not None and not measured else (),
     )
+
+
+def _rows(
+    curves: Mapping[str, Mapping[int, Prediction]], measured: Sequence[Measured], asked: str
+) -> list[tuple[str | int | float, ...]]:
+    predicted = [
+        (name, gpus, *_rates(one), one.scaling_efficiency, "predicted")
+        for name, curve in curves.items()
+        for gpus, one in curve.items()
+    ]
+    return [
+        *predicted,
+        *((asked, one.gpus, one.samples_per_s, "", "", "", _origin(one)) for one in measured),
+    ]
 
 
 def _origin(one: Measured) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfsim.report.page.figure import COLOURS, Figure, axis, marker, plain
+from perfsim.report.page.figure import COLOURS, Figure, axis, marker, plain, upright
 from perfsim.report.spans import Span, steady_rounds, streams_of
 from perfsim.units import format_seconds
 
@@ -30,6 +30,9 @@ MOST = 2000
 LINE = 18
 """Pixels of a line of text."""
 
+EDGE = {"width": 1, "dash": "dot", "color": COLOURS["grey"]}
+"""Where an iteration ends."""
+
 GAP = 0.03
 """Between two rounds, as a part of the longest."""
 
@@ -48,7 +51,7 @@ def timeline(prediction: Prediction) -> Figure:
         words = one.words(number, len(rounds))
         spans += [(offset_ms, words, span) for span in one.spans]
         names.append(_label(words, offset_ms, number))
-        shapes += [_edge(offset_ms + close_s * 1e3) for close_s in (0.0, *one.closes_s)]
+        shapes += [upright(offset_ms + end_s * 1e3, **EDGE) for end_s in (0.0, *one.closes_s)]
         offset_ms += one.window_s * 1e3 + gap_ms
     kept = sorted(spans, key=lambda item: item[2].start_s - item[2].end_s)[:MOST]
     kept.sort(key=lambda item: (item[0], item[2].start_s))
@@ -73,20 +76,14 @@ def timeline(prediction: Prediction) -> Figure:
             "height": 180 + LINE * len(rounds) + 45 * len(streams_of(rounds)),
         },
         ("round", "stream", "task", "kind", "start [ms]", "length [ms]", "message [B]"),
-        [
-            (
-                words,
-                span.stream,
-                span.name,
-                span.kind,
-                span.start_s * 1e3,
-                _length_ms(span),
-                span.size_bytes or "",
-            )
-            for _, words, span in kept
-        ],
+        [_row(words, span) for _, words, span in kept],
         [f"The {left:,} shortest tasks are left out; the trace has all."] if left else [],
     )
+
+
+def _row(words: str, span: Span) -> tuple[str | float, ...]:
+    start_ms, size_bytes = span.start_s * 1e3, span.size_bytes or ""
+    return (words, span.stream, span.name, span.kind, start_ms, _length_ms(span), size_bytes)
 
 
 def _length_ms(span: Span) -> float:
@@ -120,13 +117,6 @@ def bars(spans: Sequence[tuple[float, Span]]) -> list[dict[str, Any]]:
 
 def _message(span: Span) -> str:
     return f"message of {span.size_bytes:,.0f} B" if span.size_bytes else ""
-
-
-def _edge(at_ms: float) -> dict[str, Any]:
-    line = {"width": 1, "dash": "dot", "color": COLOURS["grey"]}
-    return {"type": "line", "x0": at_ms, "x1": at_ms, "y0": 0, "y1": 1, "yref": "paper"} | {
-        "line": line
-    }
 
 
 def _label(words: str, at_ms: float, number: int) -> dict[str, Any]:

@@ -62,25 +62,40 @@ def _numbers(one: Tuned) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a line over the values, and the three that matter."""
     places = [float(value) for value, _ in one.curve]
     every = [time_s * 1e3 for _, time_s in one.curve]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": NAMES[one.knob.name],
-            "x": places,
-            "y": every,
-            "text": [shown(one, value) for value, _ in one.curve],
-            "line": {"color": COLOURS["blue"]},
-            "marker": {"size": 5},
-            "hovertemplate": "%{text}<br>%{y:.4f} ms<extra></extra>",
-        }
-    ]
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": NAMES[one.knob.name],
+        "x": places,
+        "y": every,
+        "text": [shown(one, value) for value, _ in one.curve],
+        "line": {"color": COLOURS["blue"]},
+        "marker": {"size": 5},
+        "hovertemplate": "%{text}<br>%{y:.4f} ms<extra></extra>",
+    }
+    step = max(1, -(-len(_grid(one)) // MOST_TICKS))
+    ticks = _grid(one)[::step]
+    return [line, *_marks(one)], {
+        "xaxis": axis(
+            NAMES[one.knob.name],
+            type="log",
+            tickvals=ticks,
+            ticktext=[shown(one, value) for value in ticks],
+        ),
+        "yaxis": quantity("time of an iteration [ms]", every),
+        "shapes": [_within(one)],
+        "height": 440,
+    }
+
+
+def _marks(one: Tuned) -> list[dict[str, Any]]:
+    """Return the values that matter: the one asked for, the fastest, the one to take."""
     marks = (
         ("asked", one.asked, one.asked_s, "grey", "square"),
         ("fastest", one.fastest, one.fastest_s, "vermilion", "star"),
         ("to take", one.advised, one.advised_s, "green", "diamond"),
     )
-    data += [
+    return [
         {
             "type": "scatter",
             "mode": "markers",
@@ -93,19 +108,6 @@ def _numbers(one: Tuned) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         }
         for word, value, time_s, colour, symbol in marks
     ]
-    step = max(1, -(-len(_grid(one)) // MOST_TICKS))
-    ticks = _grid(one)[::step]
-    return data, {
-        "xaxis": axis(
-            NAMES[one.knob.name],
-            type="log",
-            tickvals=ticks,
-            ticktext=[shown(one, value) for value in ticks],
-        ),
-        "yaxis": quantity("time of an iteration [ms]", every),
-        "shapes": [_within(one)],
-        "height": 440,
-    }
 
 
 def _grid(one: Tuned) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfsim.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.scenario import read_file
+from perfsim.scenario_file import read_file
 
 __all__ = ["nested", "parse", "text_of"]
 
