@@ -158,7 +158,7 @@ class Device:
         told = f"{source.name}, growth x {ratio:.3g} (memory bandwidths): {quantity.source}"
         return (
             seconds,
-            replace(quantity, value=seconds, kind="derived", source=told, spread=None),
+            quantity._replace(value=seconds, kind="derived", source=told, spread=None),
             outside,
         )
 
