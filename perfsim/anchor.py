@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from perfsim.anchor_table import Anchor, Anchors, load_anchors, read_anchors
 from perfsim.catalog import Catalog
@@ -27,8 +28,7 @@ OPTIMIZER_MOST = 0.7
 forward and backward at least 3 (both read them, one writes gradients)."""
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(NamedTuple):
     """A profile scaled to a GPU, batch and precision, and what its iteration time rests on."""
 
     profile: Profile

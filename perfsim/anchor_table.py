@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from perfsim.catalog import Catalog
 from perfsim.errors import DataError
@@ -34,8 +34,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(NamedTuple):
     """One measured training iteration on one GPU.
 
     ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` is ``level``, or

@@ -78,7 +78,7 @@ class Costs:
         given = "given with the scenario (single_gpu_kernels) over what device files say"
         term = Term("kernels of the method, times", Quantity(factor, "", "measured", given))
         seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
-        return replace(cost, seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
+        return cost._replace(seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
 
     def kernels(self, kernels: Iterable[Kernel]) -> list[tuple[Kernel, int, Cost]]:
         """Return each different kernel, how often it runs, and what it costs once."""

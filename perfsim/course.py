@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from perfsim.simulate.task import COMPUTE
 from perfsim.stage import Compute, Job, Moment, Stage
@@ -52,8 +52,7 @@ def _would_hold_up(stage: Stage) -> bool:
     return isinstance(stage, Compute) and stage.stream == COMPUTE and not stage.blocks
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(NamedTuple):
     """A job of an iteration that may not be planned yet: whose ends are waited for."""
 
     place: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from perfsim.errors import DataError
 from perfsim.limits import COUNT, ELEMENTS, TIME
@@ -22,8 +22,7 @@ NEAR = 4.0
 """How far from a lone point its flat-below, linear-above rule counts as inside its range."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(NamedTuple):
     """Measured times of one kernel at one width, sizes rising; repeats of a size merged.
 
     Between points the time is a straight line in log size and log time; below the smallest it

@@ -158,7 +158,7 @@ class Device:
         told = f"{source.name}, growth x {ratio:.3g} (memory bandwidths): {quantity.source}"
         return (
             seconds,
-            replace(quantity, value=seconds, kind="derived", source=told, spread=None),
+            quantity._replace(value=seconds, kind="derived", source=told, spread=None),
             outside,
         )
 
@@ -182,7 +182,7 @@ def load_device(name: str, catalog: Catalog) -> Device:
     files = catalog.files("devices")
     name = _stem(name, files)
     shared = catalog.beside("devices", ANY, POINTS)
-    device = _with_points(name, files, catalog, read_kernels(shared) if shared else {})
+    device = _with_points(name, files, catalog, _points(shared, catalog))
     for other in device.reference_names:
         if other not in files:
             raise DataError(str(unknown("references", other, files, "gpus")), path=files[name])
@@ -209,9 +209,15 @@ def _plain(name: str) -> str:
 def _with_points(
     name: str, files: Mapping[str, Path], catalog: Catalog, common: Mapping[str, tuple[Curve, ...]]
 ) -> Device:
-    own = catalog.beside("devices", name, POINTS)
-    points = {**common, **(read_kernels(own) if own else {})}
+    points = {**common, **_points(catalog.beside("devices", name, POINTS), catalog)}
     return Device(**read_device_file(files[name]), points=points)
+
+
+def _points(path: Path | None, catalog: Catalog) -> Mapping[str, tuple[Curve, ...]]:
+    """Return the points of a file, which one GPU's device and those scaled from it share."""
+    if path is None:
+        return {}
+    return catalog.once(("kernels", path), lambda: read_kernels(path))
 
 
 def read_device(path: Path) -> Device:

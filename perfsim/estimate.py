@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from perfsim.quantity import Kind, weakest
@@ -39,8 +38,7 @@ class Ratio(NamedTuple):
     measured: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A single-GPU iteration time: what it is, what it rests on, and the batches behind it."""
 
     seconds: float
@@ -55,8 +53,7 @@ class Estimate:
     def times(self, ratio: Ratio) -> Estimate:
         """Return the time at another place, its spread that of both factors together."""
         spreads = [spread for spread in (self.spread, ratio.spread) if spread is not None]
-        return replace(
-            self,
+        return self._replace(
             seconds=self.seconds * ratio.value,
             kind="derived",
             extrapolated=self.extrapolated or not ratio.measured,
@@ -110,8 +107,7 @@ def rising(series: Mapping[int, Estimate]) -> dict[int, Estimate]:
         if len(block) > 1:
             pooled = merged([series[at] for at in block])
             over = ", ".join(map(str, block))
-            pooled = replace(
-                pooled,
+            pooled = pooled._replace(
                 kind=weakest([pooled.kind, "derived"]),
                 source=f"{pooled.source}; mean of batches {over}, where larger ones took less",
             )
@@ -136,7 +132,7 @@ def at_batch(
         note = f"{what}: batch {batch} {exact.kind} ({exact.source})"
         if exact.spread is not None:
             note += f", +-{exact.spread:.0%}"
-        return replace(exact, notes=(f"{note}.",), low=batch, high=batch)
+        return exact._replace(notes=(f"{note}.",), low=batch, high=batch)
     if len(batches) == 1:
         only = batches[0]
         seconds = series[only].seconds * (share + (1 - share) * batch / only)

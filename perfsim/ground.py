@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfsim.anchor_table import Anchor
 from perfsim.catalog import Catalog
@@ -17,8 +17,7 @@ from perfsim.speed import Step, rate_ratio, speed_ratio
 __all__ = ["Ground", "places", "series"]
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(NamedTuple):
     """A profile, the GPU it goes to, and all anchors and GPUs."""
 
     profile: Profile

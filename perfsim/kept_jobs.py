@@ -7,9 +7,9 @@ answers; their plan is then only timed anew, at what things cost here.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfsim.charging import retimed
 from perfsim.costs import Costs
@@ -62,8 +62,7 @@ class Asked:
         return all(self._ask[what](*about) == told for (what, *about), told in answers.items())
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptPlan:
+class _KeptPlan(NamedTuple):
     plan: Plan
     jobs: list[list[Job]]
     alive: Any
@@ -74,8 +73,7 @@ class _KeptPlan:
         return all(one is kept or not (one or kept) for one, kept in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     jobs: list[Job]
     answers: dict[tuple[Any, ...], float]
     alive: Any

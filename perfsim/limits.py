@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "COUNT",
@@ -26,8 +26,7 @@ LONGEST = 60
 """Characters of a wrong value that a message repeats."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """The lowest and highest value of a quantity, in SI units, and both in words.
 
     Examples

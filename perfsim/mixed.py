@@ -195,7 +195,7 @@ def _tell(plan: Plan, slowest: str, others: Sequence[tuple[str, Plan]]) -> None:
 
 def _on(term: Term, name: str) -> Term:
     what, at, size = term.term.partition(" at ")
-    return replace(term, term=f"{what} on {name}{at}{size}")
+    return term._replace(term=f"{what} on {name}{at}{size}")
 
 
 @dataclass(frozen=True, slots=True)

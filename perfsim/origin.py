@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from perfsim.estimate import ALIKE, Estimate, Place, Ratio, at_batch, fixed_share, rising
 from perfsim.ground import Ground
@@ -24,8 +24,7 @@ apache/mxnet@054aeee), and PyTorch's ResNets and DenseNets at batch 12 on an A10
 """
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """What all batches of a model at one GPU and precision are carried from.
 
     ``known`` was measured at ``place``; ``series`` is the same carried to the goal, each batch
@@ -51,8 +50,7 @@ class Origin:
         ratios = self.ratios[near[0]]
         if batch not in self.known:
             ratios = next((on_way for at in near if (on_way := self.ratios[at])), ())
-        found = replace(
-            at_batch(what, self.series, batch, self.share, self.shown),
+        found = at_batch(what, self.series, batch, self.share, self.shown)._replace(
             notes=(*notes, *(ratio.note for ratio in ratios)),
         )
         if found.seconds >= self.least_s:
@@ -62,8 +60,7 @@ class Origin:
             note += "the shortest iteration known of the model."
         else:
             note += f"the least for {self.tensors} tensors at {LAUNCHES_S * 1e3:g} ms each."
-        return replace(
-            found,
+        return found._replace(
             seconds=self.least_s,
             kind=weakest([found.kind, "fitted", "derived"]),
             extrapolated=True,
@@ -82,8 +79,7 @@ def origin(ground: Ground, goal: Place) -> Origin:
         twin = origin(ground, Place(goal.gpu, "amp-fp16"))
         note = f"{goal}: no measurement in amp-bf16, taken as amp-fp16 (the same matrix rate)."
         same = Ratio(1.0, None, note)
-        return replace(
-            twin,
+        return twin._replace(
             series={batch: one.times(same) for batch, one in twin.series.items()},
             ratios={batch: [*ratios, same] for batch, ratios in twin.ratios.items()},
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfsim.anchor import Carried
@@ -232,7 +232,7 @@ def _compute_terms(resolved: Resolved) -> list[Term]:
     if not resolved.parts:
         return _terms_of(resolved.carried)
     return [
-        replace(term, term=f"{term.term} on {part.device.name}")
+        term._replace(term=f"{term.term} on {part.device.name}")
         for part in resolved.parts
         for term in _terms_of(part.carried)
     ]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from perfsim.quantity import Kind
 
@@ -43,8 +44,7 @@ class Gradient:
         return self.shape[0], math.prod(self.shape[1:])
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """A layer with parameters; layers without any are merged into the one before them."""
 
     name: str

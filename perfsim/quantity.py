@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perfsim.units import format_rate, format_seconds
 
@@ -16,8 +15,7 @@ KINDS: tuple[Kind, ...] = ("measured", "published", "fitted", "derived")
 """From the strongest to the weakest ground for a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(NamedTuple):
     """One value with its origin.
 
     ``spread`` is the relative half-width of the 90 % interval that its repeats or its fit's
@@ -53,8 +51,7 @@ class Quantity:
         return text if self.spread is None else f"{text} +-{self.spread:.1%}"
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """One row of a prediction's provenance: a quantity in use, and whether it left its range."""
 
     term: str
@@ -62,8 +59,7 @@ class Term:
     extrapolated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What one kernel or collective costs: seconds, the part of them that is latency, and why.
 
     ``latency_s`` is the part that does not shrink when bandwidth grows; ``sent_bytes`` is what

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perfsim.kernel import Kernel
 from perfsim.simulate.task import COMPUTE, Shared
@@ -38,8 +38,7 @@ LOCAL = -1
 """Number of an iteration in which nothing is exchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(NamedTuple):
     """Kernels that a method runs, one after the other.
 
     Parameters
@@ -62,8 +61,7 @@ class Compute:
     blocks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """One collective on a message.
 
     Parameters
@@ -109,8 +107,7 @@ class Send:
 Stage = Compute | Send
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A place in an iteration: ``seconds`` of computation into one of its passes.
 
     After the update there is one place, in this iteration or ``later`` iterations on.

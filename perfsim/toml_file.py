@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from perfsim.errors import DataError, RequestError, nearest, newer
 from perfsim.files import read_text
@@ -19,8 +19,7 @@ MOST_DOTS = 1000
 """In one line: tomllib takes a key of so many parts in the square of their number."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """One table of a TOML file, which knows where it stands so that errors can say so."""
 
     values: Mapping[str, object]

@@ -8,9 +8,9 @@ a row ``none`` that leaves out nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import exp, expm1, fsum, sqrt
 from pathlib import Path
+from typing import NamedTuple
 
 from perfsim.catalog import Catalog
 from perfsim.limits import Limit
@@ -60,8 +60,7 @@ Moves = Mapping[str, tuple[float, float]]
 """By part: how far the iteration's logarithm moves for one of the part's, faster and slower."""
 
 
-@dataclass(frozen=True, slots=True)
-class Uncertainty:
+class Uncertainty(NamedTuple):
     """How far off each part that iterations rest on has been.
 
     Parameters

@@ -134,7 +134,7 @@ def test_when_two_are_told_apart(
 def test_what_only_one_rests_on_keeps_them_together() -> None:
     found = pair(0.2, errors=NO_ERROR)
     first, second = found.rows
-    known = replace(found.ranking.known, sizes={"network_measured": 0.3})  # type: ignore[type-var]
+    known = found.ranking.known._replace(sizes={"network_measured": 0.3})
     for moves, told in (({"network_measured": (1.0, 1.0)}, False), ({}, True)):
         other = replace(second, moves={"network_measured": (0.0, 0.0)})
         one = replace(first, moves=moves)

@@ -62,8 +62,8 @@ def test_without_points_bytes_over_bandwidth_plus_launches() -> None:
 
 def test_without_points_the_spread_is_that_of_the_bound_for_its_share() -> None:
     device = hand_device()
-    bandwidth = replace(device.memory_bandwidth, spread=0.2)
-    rates = {"fp32": replace(device.rates["fp32"], spread=0.4)}
+    bandwidth = device.memory_bandwidth._replace(spread=0.2)
+    rates = {"fp32": device.rates["fp32"]._replace(spread=0.4)}
     wide = replace(device, memory_bandwidth=bandwidth, rates=rates)
     # 1 ms of memory or 1 ms of products, beside 1 ms of launches: half the spread of the bound.
     moved = Kernel("select", 10, moved_bytes=1e9, launches=100)
@@ -71,7 +71,7 @@ def test_without_points_the_spread_is_that_of_the_bound_for_its_share() -> None:
     assert device.cost(moved).spread is None
     assert wide.cost(moved).spread == pytest.approx(0.1)
     assert wide.cost(product).spread == pytest.approx(0.2)
-    launch = replace(device.launch_s, spread=0.6)
+    launch = device.launch_s._replace(spread=0.6)
     assert replace(wide, launch_s=launch).cost(moved).spread == pytest.approx(0.1 + 0.3)
     assert wide.cost(Kernel("nothing", 0, 0.0, launches=0)).spread is None
 
@@ -129,7 +129,7 @@ def test_past_its_last_point_a_width_grows_as_one_measured_further(tmp_path: Pat
 def test_points_of_a_reference_are_scaled_above_their_flat_part(tmp_path: Path) -> None:
     rows = ("pack,1000,0,50,measured,,paper,", "pack,2000,0,90,measured,,paper,")
     source = replace(hand_device(), name="source", points=points(tmp_path, *rows))
-    half = replace(source.memory_bandwidth, value=source.memory_bandwidth.value / 2)
+    half = source.memory_bandwidth._replace(value=source.memory_bandwidth.value / 2)
     slow = replace(hand_device(), memory_bandwidth=half, references=(source,), points={})
     assert math.isclose(slow.cost(Kernel("pack", 1000, 0.0)).seconds, 50e-6)
     cost = slow.cost(Kernel("pack", 2000, 0.0))

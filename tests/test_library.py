@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -281,4 +279,4 @@ def test_a_link_of_ones_own_is_not_said_to_be_fitted() -> None:
 def test_the_library_does_not_change_a_users_link() -> None:
     """By hand: the same rate and latency, read the same way, whatever runs over it."""
     one = cluster("gloo").cost("send_recv", 1e6)
-    assert one == replace(cluster("nccl").cost("send_recv", 1e6), terms=one.terms)
+    assert one == cluster("nccl").cost("send_recv", 1e6)._replace(terms=one.terms)

@@ -301,7 +301,7 @@ def test_a_slower_wire_is_slower_for_a_measured_protocol_too() -> None:
     """By law: what halves the link's rate and adds to its hops does so to the protocol's."""
     usual = measure(flat(8, link(5e9, 2e-5)), RING)
     found = fit_network([usual, held("ll", 1.5e9, 6e-6)], 1, no_preset).links["inter"].link
-    rate = replace(found.rate, value=found.rate.value / 2)
+    rate = found.rate._replace(value=found.rate.value / 2)
     ring = replace(found.ring, alpha_s=tuple(one + 1e-6 for one in found.ring.alpha_s))
     before = fixed(found, "ll", "inter")
     after = fixed(replace(found, rate=rate, ring=ring), "ll", "inter")

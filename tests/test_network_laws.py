@@ -178,8 +178,8 @@ def test_a_network_that_moves_moves_the_prediction() -> None:
     inside = load_network("pcie3", Catalog(), "--net").links["intra"]
     half = replace(
         network,
-        rate=replace(network.rate, value=network.rate.value / 2),
-        tree_rate=replace(network.tree_rate, value=network.tree_rate.value / 2),
+        rate=network.rate._replace(value=network.rate.value / 2),
+        tree_rate=network.tree_rate._replace(value=network.tree_rate.value / 2),
     )
     for collective in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"):
         before = Cluster(32, (4,) * 8, network, inside).cost(collective, 1e8).seconds

@@ -165,8 +165,7 @@ EARLIEST = st.sampled_from(["ready", "backward"])
 SECONDS = st.sampled_from([0.0, 3 * MS, 5 * MS, 10 * MS, 20 * MS, 30 * MS, 40 * MS])
 STAGES = st.one_of(
     st.builds(
-        Send,
-        st.just("all_reduce"),
+        lambda size_bytes, **more: Send("all_reduce", size_bytes, **more),
         st.sampled_from([1e5, 5e6]),
         earliest=EARLIEST,
         awaited=st.booleans(),
@@ -182,8 +181,8 @@ STAGES = st.one_of(
 )
 HOLDS = st.one_of(
     st.none(),
-    st.builds(Point, st.just("next"), SECONDS),
-    st.builds(Point, st.just("update"), later=st.integers(0, 3)),
+    SECONDS.map(lambda seconds: Point("next", seconds)),
+    st.integers(0, 3).map(lambda later: Point("update", later=later)),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from math import exp, hypot, log, log1p, log2
 from pathlib import Path
 
@@ -67,12 +66,12 @@ def test_it_holds_the_prediction_and_grows_with_every_part(seed: int) -> None:
     low, high = known.interval(moved, 0.1)
     assert 0 < low <= 0.1 <= high
     for part in PARTS:
-        wider = replace(known, sizes=sizes | {part: 2 * sizes[part]}).interval(moved, 0.1)
+        wider = known._replace(sizes=sizes | {part: 2 * sizes[part]}).interval(moved, 0.1)
         assert wider[0] <= low and wider[1] >= high
         further = known.interval(moved | {part: (moved[part][0] * 2, moved[part][1] * 2)}, 0.1)
         assert further[0] <= low and further[1] >= high
     doubled = {part: 2 * size for part, size in sizes.items()}
-    wider = replace(known, sizes=doubled).interval(moved, 0.1)
+    wider = known._replace(sizes=doubled).interval(moved, 0.1)
     assert wider[0] / 0.1 == pytest.approx((low / 0.1) ** 2)
     assert wider[1] / 0.1 == pytest.approx((high / 0.1) ** 2)
 

@@ -74,8 +74,8 @@ def _fit(of: str, curve: Curve, link: Link, inside: Link | None, nics: int) -> F
     ratio = link.tree_rate.value / link.rate.value
 
     def model(sizes: Sequence[float], alpha: float, beta: float) -> list[float]:
-        rate = replace(link.rate, value=1.0 / max(beta, 1e-30))
-        tree = replace(link.tree_rate, value=ratio * rate.value)
+        rate = link.rate._replace(value=1.0 / max(beta, 1e-30))
+        tree = link.tree_rate._replace(value=ratio * rate.value)
         wiring = wired(of, curve, replace(link, rate=rate, tree_rate=tree), inside, nics)
         hops = wiring.hops()._replace(alpha_intra_s=alpha, alpha_inter_s=alpha)
         times = []

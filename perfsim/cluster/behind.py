@@ -91,7 +91,7 @@ def beside(link: Link, background: float) -> Link:
     why = f"{1.0 - background:.0%} of it, beside other traffic"
     changed = _changed(link, (slower, 0.0), (slower, 0.0), why)
     held = {
-        name: replace(one, rate=replace(one.rate, value=one.rate.value / slower))
+        name: one._replace(rate=one.rate._replace(value=one.rate.value / slower))
         for name, one in link.protocols.items()
     }
     return replace(changed, protocols=held)
@@ -116,7 +116,7 @@ def _changed(link: Link, ring: Change, tree: Change, why: str) -> Link:
         if slower == 1.0:
             return quantity
         source = f"{quantity.source}; {why}"
-        return replace(quantity, value=quantity.value / slower, kind="derived", source=source)
+        return quantity._replace(value=quantity.value / slower, kind="derived", source=source)
 
     def curve(latency: Latency, longer_s: float) -> Latency:
         if longer_s == 0.0:

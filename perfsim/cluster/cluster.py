@@ -103,8 +103,7 @@ class Cluster(Layout):
         if named or part._alike(collective, size_bytes, size_bytes * met, protocol):
             alone = part.cost(collective, size_bytes, algorithm, protocol)
             latency_s = min(latency_s, alone.latency_s)
-        return replace(
-            crowded,
+        return crowded._replace(
             seconds=crowded.seconds - crowded.latency_s + latency_s,
             latency_s=latency_s,
             sent_bytes=crowded.sent_bytes / met,
@@ -174,7 +173,7 @@ class Cluster(Layout):
             1.0 - self.background, "", "derived", "given with the scenario (background)"
         )
         share = Term("share of the network between nodes", left)
-        return replace(alone, seconds=alone.seconds * ratio, terms=(*alone.terms, share))
+        return alone._replace(seconds=alone.seconds * ratio, terms=(*alone.terms, share))
 
     def seconds(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
@@ -200,8 +199,8 @@ class Cluster(Layout):
         cost = route.cost(size_bytes)
         if self.library == self.fitted_on:
             return cost
-        return replace(
-            cost, terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
+        return cost._replace(
+            terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
         )
 
     def _told(
@@ -273,18 +272,16 @@ class Cluster(Layout):
         ratio = route.seconds(size_bytes) / usual_s
         (term,) = found.terms
         what = f"{collective} {route.algorithm.name}"
-        quantity = replace(
-            term.quantity,
+        quantity = term.quantity._replace(
             value=found.seconds * ratio,
             kind="derived",
             source=f"{term.quantity.source}; times {ratio:.3g}, the links' formulas of {what} as"
             " asked for over those of the network as measured",
         )
-        return replace(
-            found,
+        return found._replace(
             seconds=found.seconds * ratio,
             latency_s=found.latency_s * ratio,
-            terms=(replace(term, quantity=quantity, extrapolated=True),),
+            terms=(term._replace(quantity=quantity, extrapolated=True),),
             grade="carried",
         )
 
@@ -295,7 +292,7 @@ def _derived(term: Term, library: str, fitted_on: str) -> Term:
     if quantity.kind == "derived":
         return term
     source = f"taken over for {library} from {fitted_on}: {quantity.source}"
-    return replace(term, quantity=replace(quantity, kind="derived", source=source))
+    return term._replace(quantity=quantity._replace(kind="derived", source=source))
 
 
 def _nothing_kept() -> dict[str, Any]:

@@ -144,10 +144,10 @@ class Known:
         (term,) = found.terms
         error = max(found.spread or 0.0, growth_error(1.0))
         source = f"{term.quantity.source}, {place.collective} taken as {other}"
-        quantity = replace(term.quantity, kind="fitted", source=source, spread=error)
+        quantity = term.quantity._replace(kind="fitted", source=source, spread=error)
         name = term.term.replace(other, place.collective, 1)
         terms = (Term(name, quantity, term.extrapolated),)
-        return replace(found, spread=error, terms=terms)
+        return found._replace(spread=error, terms=terms)
 
     def _from_all_reduce(self, place: Place, curves: Sequence[Curve]) -> Cost | None:
         """Return an all_gather or reduce_scatter as the all_reduces of the cluster tell it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from perfsim.cluster.latency import Latency
 from perfsim.errors import RequestError
@@ -16,8 +17,7 @@ __all__ = ["GIVEN", "Held", "Link", "custom_link"]
 GIVEN = "given by the user"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """What a link costs while NCCL is held to one protocol, as measured so.
 
     Parameters

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.catalog import Catalog
 from perfsim.cluster.link import Link, custom_link
@@ -48,8 +47,7 @@ CURVES = ".curves.csv"
 NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(NamedTuple):
     """A network as its file states it: links by class (``inter``, ``intra``) and its shape.
 
     ``gpus_per_node`` is None where the file leaves it open; ``nics_per_node`` counts the NICs

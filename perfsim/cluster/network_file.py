@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 from perfsim.cluster.latency import Latency
@@ -32,7 +31,7 @@ MOST_RANKS = 65_536
 ANY = "any"
 """A segment's algorithm where ring and tree share one curve."""
 ERROR = Limit(0.0, math.inf, "zero or above")
-OF_THE_VALUE = replace(SPREAD, words=f"{SPREAD.words} of the value")
+OF_THE_VALUE = SPREAD._replace(words=f"{SPREAD.words} of the value")
 
 
 def read_link(table: Table, name: str) -> Link:

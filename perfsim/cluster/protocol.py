@@ -61,7 +61,7 @@ def fixed(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
     def cut(rate: Quantity) -> Quantity:
         source = f"{share:g} of: {rate.source}" if share < 1 else rate.source
         of_kind = "derived" if share < 1 else rate.kind
-        return replace(rate, value=share * rate.value, kind=of_kind, source=source)
+        return rate._replace(value=share * rate.value, kind=of_kind, source=source)
 
     def raised(curve: Latency, algorithm: str) -> Latency:
         factor = protocol_factors(protocol, version, kind, algorithm)[0]
@@ -99,14 +99,14 @@ def _measured(link: Link, held: Held) -> Link:
         value = held.share * own.value
         same = math.isclose(value, held.rate.value, rel_tol=1e-9)
         source = f"{held.share:.3g} of: {own.source}"
-        return held.rate if same else replace(own, value=value, kind="derived", source=source)
+        return held.rate if same else own._replace(value=value, kind="derived", source=source)
 
     def curve(own: Latency) -> Latency:
         alpha_s = link.ring.alpha_s[0] + held.more_s
         same = math.isclose(alpha_s, held.alpha.value, rel_tol=1e-9)
         if same:
             return Latency.constant(held.alpha)
-        alpha = replace(held.alpha, value=alpha_s, kind="derived", source=own.source)
+        alpha = held.alpha._replace(value=alpha_s, kind="derived", source=own.source)
         return Latency.constant(alpha)
 
     return replace(

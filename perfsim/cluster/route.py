@@ -130,7 +130,7 @@ class Route:
         from perfsim.cluster.carried import growth_error
 
         spread = max(quantity.spread or 0.0, growth_error(self.away.get(of, 1.0)))
-        return replace(quantity, spread=spread)
+        return quantity._replace(spread=spread)
 
     def _paths(self, wiring: Wiring) -> list[Path]:
         """Return the path over all hops and, past the range, the longest inside it: a floor."""
@@ -160,7 +160,7 @@ class Route:
         for of, link in wiring.links.items():
             for tree in (False, True):
                 slow = wiring.links | {of: _slower(link, tree)}
-                slowed = replace(wiring, inter=slow.get("inter"), intra=slow.get("intra"))
+                slowed = wiring._replace(inter=slow.get("inter"), intra=slow.get("intra"))
                 if self.algorithm.formula(PROBE_BYTES, slowed.hops()).transfer_s > fast_s:
                     name = f"{of} tree rate" if tree else f"{of} rate"
                     found.append((name, of, link.tree_rate if tree else link.rate))
@@ -179,8 +179,8 @@ class Route:
 def _slower(link: Link, tree: bool) -> Link:
     """Return the link with its rate, or its tree rate, a little lower."""
     if tree:
-        return replace(link, tree_rate=replace(link.tree_rate, value=link.tree_rate.value * NUDGE))
-    return replace(link, rate=replace(link.rate, value=link.rate.value * NUDGE))
+        return replace(link, tree_rate=link.tree_rate._replace(value=link.tree_rate.value * NUDGE))
+    return replace(link, rate=link.rate._replace(value=link.rate.value * NUDGE))
 
 
 def _beyond(quantity: Quantity, size_bytes: float) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from perfsim.cluster.link import Link
 from perfsim.collectives import Hops
@@ -10,8 +10,7 @@ from perfsim.collectives import Hops
 __all__ = ["Wiring"]
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(NamedTuple):
     """P GPUs on N nodes, g on the fullest, and the links in use between and inside them.
 
     ``inter`` is None for one node, ``intra`` for one GPU a node; ``nics`` share a node's traffic.
@@ -55,11 +54,11 @@ class Wiring:
         inter, intra = self.inter, self.intra
         nodes = inter.ranks[1] // self.gpus_per_node if inter and inter.ranks else 1
         if nodes > 1:
-            return replace(self, ranks=nodes * self.gpus_per_node, nodes=nodes)
+            return self._replace(ranks=nodes * self.gpus_per_node, nodes=nodes)
         if intra is None:
             return None
         inside = min(self.gpus_per_node, intra.ranks[1] if intra.ranks else self.gpus_per_node)
-        return replace(self, ranks=inside, nodes=1, gpus_per_node=inside, inter=None)
+        return self._replace(ranks=inside, nodes=1, gpus_per_node=inside, inter=None)
 
     def hops(self) -> Hops:
         """Return the hops without their latency: what does not depend on the message size.

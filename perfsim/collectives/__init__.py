@@ -13,10 +13,9 @@ another of `perfsim.cluster.flows.PATTERNS`), for fabrics that they share;
 from __future__ import annotations
 
 import pkgutil
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Literal, Protocol, cast
+from typing import Literal, NamedTuple, Protocol, cast
 
 from perfsim.collectives.hops import Hops, Parts
 from perfsim.errors import RequestError, unknown
@@ -62,8 +61,7 @@ def never(hops: Hops, /) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithm:
+class Algorithm(NamedTuple):
     """One algorithm: its formula, what it sends, and the latency curve that its hops follow.
 
     ``automatic`` says whether it stands for choice when the user names no algorithm, ``blocks``

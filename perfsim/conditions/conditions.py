@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.limits import shown
@@ -22,8 +21,7 @@ MOST_JITTER = 0.3
 takes no time (one in 2,300 at 0.3)."""
 
 
-@dataclass(frozen=True)
-class Conditions:
+class Conditions(NamedTuple):
     """How ranks differ.
 
     Parameters

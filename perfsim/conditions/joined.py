@@ -8,8 +8,8 @@ waited for at the exchange is the largest of the ranks' sums, not the sum of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import floor
+from typing import NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.stage import LOCAL, Job, Round, Send
@@ -22,8 +22,7 @@ MOST_APART = 256
 NEGLIGIBLE = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """A round, and how many iterations each of its own stands for."""
 
     round: Round

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from perfsim.collectives import Algorithm, Hops, Parts
 from perfsim.collectives import algorithm as find_algorithm
@@ -47,8 +46,7 @@ class HopFactor(Protocol):
         """Return how many latencies of a link a step costs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """One library: what it has, what it takes, and what a hop costs it."""
 
     name: str
@@ -93,7 +91,7 @@ def _slowed(one: Algorithm, factor: float) -> Algorithm:
         )
         return one.formula(size_bytes, slow)
 
-    return replace(one, formula=formula)
+    return one._replace(formula=formula)
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -78,4 +77,4 @@ class Bytescheduler(Method):
             sends = [
                 Send("all_reduce", size, awaited=False, priority=-rank) for size in sizes_bytes
             ]
-        return [replace(one, credit_bytes=float(FLOAT * self.credit)) for one in sends]
+        return [one._replace(credit_bytes=float(FLOAT * self.credit)) for one in sends]

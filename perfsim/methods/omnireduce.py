@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil
 from typing import ClassVar, Literal
 
@@ -102,7 +101,7 @@ class Omnireduce(Method):
             Send(collective, bucket.size_bytes, group="node")
             for collective in ("reduce", "broadcast")
         )
-        leaders = (replace(send, group="leaders") for send in way)
+        leaders = (send._replace(group="leaders") for send in way)
         return [to_one, *there, *leaders, back_again, to_all]
 
     def _union(self, ranks: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field
@@ -55,7 +54,7 @@ class Sgp(Method):
             spread = (flat, Send("broadcast", size, group="node"))
             found.append(Job("spread", spread, Point("forward"), Point("forward")))
         if self.overlapped:
-            send = replace(neighbours(size, world, nodes=True), stream="gossip")
+            send = neighbours(size, world, nodes=True)._replace(stream="gossip")
             turn = Compute((elementwise(n, 9, 4 * tensors),), "compress")
             pack = Compute((elementwise(n, 2),), "compress", stream="gossip")
             out = Compute((elementwise(n, 2, tensors),), "decompress", stream="gossip")
@@ -63,7 +62,7 @@ class Sgp(Method):
             push = Job("push", (turn, pack, send, out), Point("forward"), Point("next"))
             return [push, *found, Job("bias", (bias,), Point("backward"))]
         copy = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="update")
-        late = replace(neighbours(size, world, nodes=True), earliest="update")
+        late = neighbours(size, world, nodes=True)._replace(earliest="update")
         add = Compute((elementwise(n, 7, 3 * tensors),), "decompress", earliest="update")
         return [*found, Job("push", (copy, late, add), Point("backward"), Point("next"))]
 

@@ -185,8 +185,8 @@ def _picked(column: Any, agreed: Any) -> Any:
 def _network(text: str, rate: Any, alpha_s: Any) -> Network:
     """Return a link of the user's own with many rates and latencies."""
     link = custom_link(text, "--net")
-    speed = replace(link.rate, value=rate)
-    latency = Latency.constant(replace(link.rate, value=alpha_s, unit="s/hop"))
+    speed = link.rate._replace(value=rate)
+    latency = Latency.constant(link.rate._replace(value=alpha_s, unit="s/hop"))
     many = Link(text, speed, speed, link.gamma, latency, latency)
     return Network(text, text, "custom", None, 1, {of: many for of in CLASSES})
 

@@ -55,7 +55,7 @@ class _Scaled(Cluster):
         usual_s = usual.seconds - usual.latency_s
         ratio = (scaled.seconds - scaled.latency_s) / usual_s if usual_s > 0 else 1.0
         wire_s = (found.seconds - found.latency_s) * ratio
-        return replace(found, seconds=found.latency_s + wire_s)
+        return found._replace(seconds=found.latency_s + wire_s)
 
 
 def scaled_network(cluster: Cluster, factor: float) -> Cluster:
@@ -94,7 +94,7 @@ def _faster(link: Link | None, factor: float) -> Link | None:
     if link is None:
         return None
     held = {
-        name: replace(one, rate=_times(one.rate, factor)) for name, one in link.protocols.items()
+        name: one._replace(rate=_times(one.rate, factor)) for name, one in link.protocols.items()
     }
     return replace(
         link,
@@ -105,4 +105,4 @@ def _faster(link: Link | None, factor: float) -> Link | None:
 
 
 def _times(rate: Quantity, factor: float) -> Quantity:
-    return replace(rate, value=rate.value * factor)
+    return rate._replace(value=rate.value * factor)

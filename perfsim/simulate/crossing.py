@@ -13,13 +13,12 @@ and cloud simulations, ACM TOMACS 23(4).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Crossing", "fair_parts"]
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(NamedTuple):
     """How a message uses the link that jobs share.
 
     Parameters

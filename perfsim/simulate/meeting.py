@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,8 +81,7 @@ class Blocks(Parted):
         return [rank // block * block + rank % self.stride for rank in range(ranks)]
 
 
-@dataclass(frozen=True, slots=True)
-class Peers:
+class Peers(NamedTuple):
     """Ranks, or whole nodes, at some distances on either side, counted in a circle.
 
     A rank waits for those it sends to and those it receives from, and for no other: each ends

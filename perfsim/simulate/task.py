@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from perfsim.simulate.meeting import Meeting
@@ -32,8 +31,7 @@ Value: TypeAlias = "float | NDArray[np.float64]"
 """Seconds: one number, or an array that broadcasts over the axes (scenario, draw, rank)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(NamedTuple):
     """A link on which the tasks of several streams are under way at once.
 
     Parameters
@@ -46,8 +44,7 @@ class Shared:
     capacity: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(NamedTuple):
     """How much of a task its stream may be handed while others are under way.
 
     In priority order a stream is handed what is ready, the most urgent first, as long as the sizes

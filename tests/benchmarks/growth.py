@@ -83,7 +83,7 @@ def _longer(resolved: Resolved, copies: int) -> Resolved:
         iteration_s=profile.iteration_s * copies,
         optimizer_s=profile.optimizer_s * copies,
     )
-    return replace(resolved, carried=replace(resolved.carried, profile=longer))
+    return replace(resolved, carried=resolved.carried._replace(profile=longer))
 
 
 def _evaluated(resolved: Resolved) -> float:
