@@ -32,7 +32,7 @@ Round: TypeAlias = dict[str, Cost]
 
 RUNS = 10
 PREDICT_LIMIT = 1.35
-ONE_THREAD_LIMIT = 2.2
+ONE_THREAD_LIMIT = 1.9
 """Where numpy's import starts no threads: on an idle machine these spin on another core, which is
 nearly half of the import's CPU time, and on a busy one they do not."""
 HELP_LIMIT = 1.7
