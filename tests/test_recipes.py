@@ -16,7 +16,7 @@ TEMPLATES = CHECKOUT / "tests" / "templates"
 TEXT = (CHECKOUT / "perfsim" / "README.md").read_text(encoding="utf-8")
 RECIPES = dict(re.findall(r"^### Add an? (.+?)$.*?```sh\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE))
 SAYS = {
-    "method": ("mymethod (bits 8)", "a template: gradients packed into fewer bits", "7 passed"),
+    "method": ("mymethod (bits 8)", "a template: gradients packed into fewer bits", "8 passed"),
     "collective's algorithm": ("all-reduce linear", "passed"),
     "GPU": ("16 x mygpu",),
     "network": ("mynet: My network (template)", "mynet between nodes"),
