@@ -223,6 +223,12 @@ def test_the_command_prints_tables_and_json(table: Path) -> None:
         read_cases(table.with_name("none.csv"))
 
 
+def test_a_schema_that_is_not_stated_is_one_sentence(table: Path) -> None:
+    table.write_text("# schema\n" + table.read_text())
+    with pytest.raises(DataError, match="line 1: schema is '', this perfsim reads"):
+        read_cases(table)
+
+
 @needs_data
 def test_the_collected_table_is_read() -> None:
     cases = read_cases(COLLECTED / "measurements" / "cases.csv")

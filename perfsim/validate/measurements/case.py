@@ -133,10 +133,11 @@ def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
         key, colon, value = line[1:].partition(":")
         if colon:
             told[key.strip()] = value.strip()
-        if key.strip() == "schema" and told["schema"] != SCHEMA:
+        stated = told.get("schema", "")
+        if key.strip() == "schema" and stated != SCHEMA:
             raise DataError(
-                f"schema is {shown(told['schema'])}, this perfsim reads '# schema: {SCHEMA}'"
-                + newer(told["schema"], SCHEMA),
+                f"schema is {shown(stated)}, this perfsim reads '# schema: {SCHEMA}'"
+                + newer(stated, SCHEMA),
                 path=path,
                 row=row,
             )
