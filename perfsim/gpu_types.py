@@ -28,8 +28,7 @@ class Part:
     @property
     def alone_s(self) -> float:
         """An iteration on one of them [s]."""
-        profile = self.carried.profile
-        return profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
+        return self.carried.profile.alone_s
 
 
 def alone_s(parts: Sequence[Part]) -> float:

@@ -68,38 +68,37 @@ def _among(
 
 
 def _planned_ssgd(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
-    scenario = resolved.scenario
-    return schedule(
-        resolved.profile,
-        _ssgd(),
-        fuse,
-        resolved.device,
-        resolved.cluster,
-        algorithm=scenario.algorithm,
-        protocol=scenario.protocol,
-        overlap_slowdown=scenario.overlap_slowdown,
-        conditions=resolved.conditions,
-        **among,
-    )
+    return _scheduled(resolved, _ssgd(), fuse, **among)
 
 
 def _planned(resolved: Resolved, fuse: FusionPolicy, **among: Any) -> list[Plan]:
     scenario = resolved.scenario
+    return _scheduled(
+        resolved,
+        resolved.method,
+        fuse,
+        overlap=scenario.overlap,
+        limit_bytes=resolved.limit_bytes,
+        fusion_options=scenario.fusion_options,
+        kernels_s=resolved.kernels_s,
+        **among,
+    )
+
+
+def _scheduled(resolved: Resolved, method: Method, fuse: FusionPolicy, **own: Any) -> list[Plan]:
+    """Return plans on the scenario's data; ``own`` is what only some methods are given."""
+    scenario = resolved.scenario
     return schedule(
         resolved.profile,
-        resolved.method,
+        method,
         fuse,
         resolved.device,
         resolved.cluster,
         algorithm=scenario.algorithm,
         protocol=scenario.protocol,
-        overlap=scenario.overlap,
         overlap_slowdown=scenario.overlap_slowdown,
-        limit_bytes=resolved.limit_bytes,
-        fusion_options=scenario.fusion_options,
-        kernels_s=resolved.kernels_s,
         conditions=resolved.conditions,
-        **among,
+        **own,
     )
 
 

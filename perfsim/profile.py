@@ -92,6 +92,11 @@ class Profile:
         rest_s = self.iteration_s - self.forward_s - self.backward_s - self.optimizer_s
         return rest_s if rest_s > ROUNDING * self.iteration_s else 0.0
 
+    @property
+    def alone_s(self) -> float:
+        """An iteration as it is scheduled on one GPU, which scaling efficiency counts from [s]."""
+        return self.forward_s + self.backward_s + self.optimizer_s + self.other_s
+
     @cached_property
     def elements(self) -> int:
         """Parameters."""

@@ -84,12 +84,11 @@ class Resolved:
     @property
     def alone_s(self) -> float:
         """An iteration on one GPU [s]; of several types, on one that is as fast as their mean."""
-        profile = self.profile
         if self.parts:
             from perfsim.gpu_types import alone_s
 
             return alone_s(self.parts)
-        return profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
+        return self.profile.alone_s
 
     def fields(self) -> dict[str, Any]:
         """Return the scenario with every default filled in, as --json prints it."""

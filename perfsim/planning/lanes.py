@@ -22,7 +22,7 @@ from perfsim.errors import PerfsimError
 from perfsim.limits import TIME
 from perfsim.planning.grid import Axis, Grid, Value
 from perfsim.planning.lane import EscapedError, Lane, Trace
-from perfsim.planning.light import alone_s, figures
+from perfsim.planning.light import figures
 from perfsim.plans import plans_of
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import make_scenario
@@ -171,7 +171,7 @@ def _evaluated(resolved: Resolved) -> list[Any]:
         durations = [_values(task.duration_s) for task in plan.graph.tasks]
         total_s = total_s + plan.count * settled_periods(plan.graph, durations)
     iteration_s = total_s / sum(plan.iterations for plan in plans)
-    return figures(resolved, plans, iteration_s, _values(alone_s(resolved.profile)))
+    return figures(resolved, plans, iteration_s, _values(resolved.alone_s))
 
 
 def _values(number: Any) -> Any:

@@ -8,14 +8,13 @@ from typing import Any
 from perfsim.errors import PerfsimError
 from perfsim.plan import Plan
 from perfsim.plans import plans_of
-from perfsim.profile import Profile
 from perfsim.resolve import Resolved, resolve
 from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.whatif import mean_s
 
-__all__ = ["COLUMNS", "Row", "alone_s", "figures", "light_row"]
+__all__ = ["COLUMNS", "Row", "figures", "light_row"]
 
 COLUMNS = ("iteration_s", "samples_per_s", "scaling_efficiency", "sent_bytes_per_gpu", "reason")
 """What a row tells after the values of its axes; ``reason`` is why it could not be predicted."""
@@ -40,11 +39,6 @@ def light_row(fields: Mapping[str, Any], catalog: Session) -> Row:
     except PerfsimError as error:
         return [*[None] * (len(COLUMNS) - 1), str(error)]
     return [*figures(resolved, plans, iteration_s, resolved.alone_s), ""]
-
-
-def alone_s(profile: Profile) -> float:
-    """Return an iteration on one GPU, as scaling efficiency counts it [s]."""
-    return profile.forward_s + profile.backward_s + profile.optimizer_s + profile.other_s
 
 
 def figures(
