@@ -38,7 +38,7 @@ KEYS = (
 )
 VALUE_KEYS = ("value", "spread", "kind", "source")
 RATE_KEYS = ("peak", "achieved", "achieved_source", "spread", "kind", "source")
-PEAK = re.compile(r"(\d+\.?\d*|\.\d+) ?([GT]FLOP/s)", re.ASCII)
+PEAK = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([GT]FLOP/s)", re.ASCII)
 FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
 HIGHEST = 1.2
 """A board may run above the clock of its data sheet, but not by more than this."""

@@ -35,7 +35,7 @@ QUESTION = (
 )
 """Fields of the scenario that a record begins with; ``batch`` is in samples a GPU."""
 
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 def record(prediction: Prediction) -> dict[str, Any]:

@@ -50,7 +50,7 @@ SECONDS_PER_BYTE = {
     for size in ("B", "kB", "MB", "GB")
 }
 
-_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+_NUMBER = re.compile(r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s*+(\S*+)\s*+")
 
 
 def _parse(text: object, units: dict[str, float], field: str, what: str, example: str) -> float:

@@ -531,6 +531,12 @@ def test_our_own_table_with_a_composite_gpu(tmp_path: Path) -> None:
         "ours_10gbe", "a cluster of ours", "measured")  # fmt: skip
 
 
+def test_a_fabric_that_is_named_and_left_empty_is_not_stated(tmp_path: Path) -> None:
+    text = OWN.replace("10GbE TCP", "")
+    (curve,) = read(tmp_path, text, "ours.csv").curves
+    assert curve.fabric == "intra-node: NVLink; inter-node: not stated"
+
+
 def test_a_table_of_a_later_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="schema is 'perfsim/curves/9', this perfsim reads"):
         read(tmp_path, "# schema: perfsim/curves/9\n" + OWN, "ours.csv")

@@ -88,6 +88,7 @@ def test_a_wrong_range_says_what_is_wrong(field: str, text: str, said: str) -> N
         ({"options.": "8"}, "no 'options.'"),
         ({"gpus.x": "8"}, "no 'gpus.x'"),
         ({"gpus": []}, "gpus has no value"),
+        ({"options." + "x" * 2000: "1"}, r"a scenario has no 'options\.x{52}\.\.\.'"),
         ({"gpus": ""}, "gpus: has no value"),
         ({"gpus": [None]}, "no value of a field"),
     ],

@@ -13,7 +13,11 @@ __all__ = ["Log", "clean", "held_word", "version_of"]
 
 LABEL = re.compile(r"^\s*(\[\d+,\d+\](?:<\w+>)?:?|\[\d+\](?=\s)|\[[A-Z]+\]:|\d+:(?!\d))\s?")
 INSIDE = re.compile(r"\[\d+,\d+\]<\w+>:?")
-CHATTER = re.compile(r"[A-Za-z][\w.-]*:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE).*$")
+CHATTER = re.compile(
+    r"[A-Za-z][\w.-]{0,63}+:\d{1,10}+:\d{1,10}+ \[\d{1,4}\] NCCL (?:INFO|WARN|TRACE).*$"
+)
+"""What NCCL logs, wherever it begins; a host's name has at most 64 letters (Linux HOST_NAME_MAX),
+and without a limit a line that is one long word took minutes."""
 DEVICE = re.compile(
     r"Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?(?:Pid\s+\d+\s+)?"
     r"(?:on\s+(\S+)\s+device|uses device)\s+\d+\s+\[[^\]]*\]\s*(.*)"

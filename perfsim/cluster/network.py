@@ -44,7 +44,7 @@ CLASSES = ("inter", "intra")
 SUFFIX = ".toml"
 CURVES = ".curves.csv"
 """Measured curves lie beside the network's file, under its name."""
-NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
+NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 class Network(NamedTuple):
@@ -192,7 +192,7 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
         if not _there(text):
             raise RequestError(f"{field}: there is no file {shown(text)}.")
         return read_network(Path(text))
-    if "," in text or "/" in text or NUMBER.fullmatch(text):
+    if "," in text or "/" in text or NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)
         return Network(text, text, "custom", None, 1, {of: link for of in CLASSES})
     return read_network(catalog.path("networks", text, field, "networks"))

@@ -118,7 +118,9 @@ def _methods(catalog: Catalog) -> list[dict[str, Any]]:
 
 def _paper(citation: str) -> str:
     """Return the first paper of a citation in short: its authors and year."""
-    match = re.search(r"(?<![\w/@])[A-Z][A-Za-z\u00e0-\u00ff'&, .-]*? (?:19|20)\d\d\b", citation)
+    match = re.search(
+        r"(?<![\w/@])[A-Z][A-Za-z\u00e0-\u00ff'&, .-]{0,80}? (?:19|20)\d\d\b", citation
+    )
     return match[0] if match else citation
 
 

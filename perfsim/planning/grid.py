@@ -8,7 +8,7 @@ from math import isfinite, prod
 from typing import Any, get_args
 
 from perfsim.errors import RequestError, unknown_option
-from perfsim.limits import shown
+from perfsim.limits import LONGEST, shown
 from perfsim.planning.ranges import values_of
 from perfsim.scenario import FLAGS, Scenario
 
@@ -120,7 +120,7 @@ def given(pairs: Sequence[str]) -> dict[str, str]:
         head, dot, tail = name.partition(".")
         name = f"{head.lstrip('-').replace('-', '_')}{dot}{tail}"
         if name in found:
-            raise RequestError(f"--vary: {name!r} is given twice.")
+            raise RequestError(f"--vary: {shown(name)} is given twice.")
         found[name] = text
     return found
 
@@ -155,7 +155,7 @@ def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
 def _axis(name: str, values: Any, where: str) -> Axis:
     group, dot, option = name.partition(".")
     known = group in GROUPS and bool(option) if dot else group in FLAGS and group not in GROUPS
-    if not known:
+    if not known or len(option) > LONGEST:
         allowed = [field for field in FLAGS if field not in GROUPS]
         raise unknown_option(where, "a scenario", name, [*allowed, "options.NAME"])
     listed = values if isinstance(values, list | tuple) else [values]

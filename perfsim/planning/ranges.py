@@ -42,7 +42,9 @@ ENDS = Limit(1e-30, 1e30, "1e-30 to 1e30")
 
 WORDS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N values"
 
-_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.][^\s]*)?\s*")
+_NUMBER = re.compile(
+    r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s*+([^\d\s.]\S*+)?\s*+"
+)
 _UNITS = (SECONDS, BYTES, RATES, SAMPLES_PER_S, {"%": 1.0}, {"": 1.0})
 
 

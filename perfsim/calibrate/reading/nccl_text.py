@@ -27,7 +27,7 @@ from perfsim.limits import shown
 
 __all__ = ["matches", "read"]
 
-HEAD = re.compile(r"^\s*#?\s*(size|bytes)\s+(count|N)\s+type\b.*\b(cpu)?time\s+algbw\s+busbw")
+HEAD = re.compile(r"^\s*(?:#\s*)?(size|bytes)\s+(count|N)\s+type\b.*\b(cpu)?time\s+algbw\s+busbw")
 ENDS = (
     "# nThread",
     "Using devices",
@@ -40,7 +40,7 @@ ENDS = (
 )
 CANDIDATE = re.compile(r"^\s*\d+(\s|$)")
 COLUMNS = ("out of place", "in place")
-NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?|N/A", re.IGNORECASE)
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?|N/A", re.IGNORECASE)
 
 
 @dataclass(slots=True)

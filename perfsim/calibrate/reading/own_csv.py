@@ -32,7 +32,7 @@ PARTS = re.compile(r";\s*(intra-node|inter-node|NCCL|algo/proto|tool):\s*")
 HELD = re.compile(r"^(Ring|Tree|NVLSTree|NVLS|CollNet\w+|PAT)\b(?! enabled)", re.IGNORECASE)
 ALGORITHM = re.compile(r"NCCL_ALGO=(\w+)|allreduce_(\w+)", re.IGNORECASE)
 PROTOCOL = re.compile(r"NCCL_PROTO=(\w+)|\b(LL128|LL|Simple)\b", re.IGNORECASE)
-VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+VERSION = re.compile(r"(?<!\d)\d+\.\d+(?:\.\d+)?")
 
 
 def matches(text: str, path: Path) -> bool:
@@ -152,7 +152,7 @@ def _parts(text: str) -> dict[str, str]:
     stated, tool = part.get("NCCL", ""), part.get("tool", "")
     words = f"{stated} {tool}".lower()
     library = "mpi" if "mpi" in words else "gloo" if "gloo" in words else "nccl"
-    plain = re.sub(r"\([^)]*\)", "", stated).strip()
+    plain = re.sub(r"\([^)]{0,200}\)", "", stated).strip()
     version = VERSION.search(plain)
     held, asked = part.get("algo/proto", ""), None
     first = HELD.match(held)
@@ -163,7 +163,7 @@ def _parts(text: str) -> dict[str, str]:
         asked = named[1] or named[2]
     protocol = PROTOCOL.search(held)
     inside, outside = (
-        part.get(place, "not stated").strip() for place in ("intra-node", "inter-node")
+        part.get(place, "").strip() or "not stated" for place in ("intra-node", "inter-node")
     )
     return {
         "gpu": pieces[0].strip(),
