@@ -22,14 +22,14 @@ def notes_of(
     resolved: Resolved,
     plans: Sequence[Plan],
     timelines: Sequence[Timeline],
-    outside: Iterable[Term],
+    terms: Iterable[Term],
     held_bytes: float,
     known: Uncertainty | None,
 ) -> list[str]:
     """Return the notes of a prediction.
 
-    ``outside`` are the numbers used beyond the range that they were measured in, ``held_bytes``
-    what a GPU holds, ``known`` the record that the interval is made of, if any.
+    ``terms`` are the numbers that costs rest on, ``held_bytes`` is what a GPU holds, ``known`` the
+    record that the interval is made of, if any.
     """
     cluster = resolved.cluster
     notes = list(resolved.notes)
@@ -54,7 +54,7 @@ def notes_of(
         if held_bytes > device.memory_bytes
     ]
     notes += _mixed_notes(resolved, plans)
-    named = "; ".join(term.term for term in outside)
+    named = "; ".join(term.term for term in terms if term.extrapolated)
     if named:
         notes.append(f"Outside the range it was measured in: {named}.")
     if resolved.scenario.overlap_slowdown > 1 and cluster.gpus > 1:

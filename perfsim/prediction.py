@@ -130,7 +130,6 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     draws = [shown(timeline) for timeline in timelines]
     profile = resolved.profile
     memory_bytes, terms = memory_of(resolved, plans), terms_of(plans)
-    outside = [term for term in terms if term.extrapolated]
     held_back, worth = bottleneck(still, still_s)
     asked_baseline = is_baseline(resolved)
     baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, catalog.jobs))
@@ -138,7 +137,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     communication = communication_of(plans, timelines, draws)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
     known = uncertainties(catalog).get(NONE)
-    notes = notes_of(resolved, plans, timelines, outside, sum(memory_bytes.values()), known)
+    notes = notes_of(resolved, plans, timelines, terms, sum(memory_bytes.values()), known)
     if met is not None:
         from perfsim.conditions.beside_words import meeting_notes
 

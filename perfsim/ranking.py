@@ -136,7 +136,7 @@ class Ranking:
             found.append(f"{flag} {WHY_KEPT[flag.split()[0]]}: {which}.")
         return found
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the ranking with the winner's prediction, by the contract perfsim/ranking/1."""
         return {
             "schema": SCHEMA,

@@ -65,58 +65,95 @@ def schedule(
         If the method cannot run on this cluster or model.
     """
     costs = Costs(device, cluster, algorithm, protocol, shared=shared)
-    world = costs.world(profile)
-    refusal = method.refusal(world) if cluster.gpus > 1 else ""
+    refusal = method.refusal(costs.world(profile)) if cluster.gpus > 1 else ""
     if refusal:
         raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
-    asked = Asked(world, costs.all_reduce_s)
-    given = fusion_options or {}
-    fused = partial(_fused, profile, method, fuse, limit_bytes, given, asked.all_reduce_s)
-    if kept is not None:
-        world = asked.world
-    if kernels_s is not None and cluster.gpus > 1:
-        costs = _held(costs, kernels_s, method, partial(fused, world), world)
-        world = costs.world(profile)
-
-    def jobs(iteration: int) -> list[Job]:
-        def make() -> list[Job]:
-            return method.jobs(fused(world, iteration), world, iteration)
-
-        if cluster.gpus == 1 or iteration == LOCAL:
-            return []
-        if kept is None or kernels_s is not None:
-            return make()
-        ranks = (world.ranks, world.nodes, world.gpus_per_node)
-        options = tuple(sorted(given.items()))
-        key = (method, iteration, id(profile), fuse, limit_bytes, options, *ranks)
-        return kept.of(key, profile, asked, make)
-
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
+    given = (limit_bytes, tuple(sorted((fusion_options or {}).items())))
+    rounds = _Rounds(profile, method, fuse, costs, given, kept, overlap=overlap, slowdown=slowdown)
+    if kernels_s is not None and cluster.gpus > 1:
+        rounds.hold(kernels_s)
 
-    def planned(one: Round) -> Plan:
-        asked_jobs = [jobs(iteration) for iteration in one.iterations]
+    def met(iteration: int) -> bool:
+        return exchanges(rounds.jobs(iteration), cluster.nodes)
+
+    if joins:
+        return plans_joined(conditions, method, rounds.plan, met, joins)
+    if conditions is not None:
+        return plans_under(conditions, method, rounds.plan, met)
+    return [rounds.plan(one) for one in method.rounds()]
+
+
+Given = tuple[float | None, tuple[tuple[str, str], ...]]
+"""What is asked of the fusion policy: its limit [B] and its options."""
+
+
+class _Rounds:
+    """The rounds of a method on one model and cluster, each planned when it is asked for.
+
+    ``kept`` has jobs and plans of other scenarios; where kernels are held at what was measured,
+    none of them is taken over, and none is kept.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        method: Method,
+        fuse: FusionPolicy,
+        costs: Costs,
+        given: Given,
+        kept: KeptJobs | None,
+        *,
+        overlap: bool,
+        slowdown: float,
+    ) -> None:
+        self.profile, self.method, self.costs, self.kept = profile, method, costs, kept
+        self.overlap, self.slowdown = overlap, slowdown
+        asked = self.asked = Asked(costs.world(profile), costs.all_reduce_s)
+        self.world = costs.world(profile) if kept is None else asked.world
+        limit_bytes, options = given
+        self.fused = partial(
+            _fused, profile, method, fuse, limit_bytes, dict(options), asked.all_reduce_s
+        )
+        ranks = (self.world.ranks, self.world.nodes, self.world.gpus_per_node)
+        self.key = (method, id(profile), fuse, *given, *ranks)
+
+    def hold(self, kernels_s: float) -> None:
+        """Let the method's kernels take what was measured on one GPU."""
+        self.costs = _held(
+            self.costs, kernels_s, self.method, partial(self.fused, self.world), self.world
+        )
+        self.world, self.kept = self.costs.world(self.profile), None
+
+    def jobs(self, iteration: int) -> list[Job]:
+        """Return the jobs of an iteration; none on one GPU, or where nothing is exchanged."""
+
+        def make() -> list[Job]:
+            return self.method.jobs(self.fused(self.world, iteration), self.world, iteration)
+
+        if self.costs.cluster.gpus == 1 or iteration == LOCAL:
+            return []
+        if self.kept is None:
+            return make()
+        return self.kept.of((*self.key, iteration), self.profile, self.asked, make)
+
+    def plan(self, one: Round) -> Plan:
+        """Return the plan of a round."""
+        profile, method, costs = self.profile, self.method, self.costs
+        overlap, slowdown = self.overlap, self.slowdown
+        jobs = [self.jobs(iteration) for iteration in one.iterations]
 
         def make() -> Plan:
             return issue(
-                profile, method, costs, asked_jobs, one.count, overlap=overlap, slowdown=slowdown
+                profile, method, costs, jobs, one.count, overlap=overlap, slowdown=slowdown
             )
 
-        if kept is None:
+        if self.kept is None:
             return make()
         launches_s = late_launches_s(profile, method, costs)
-        key = (method, one, id(profile), cluster.placement, overlap, slowdown, launches_s)
-        return kept.plan(key, profile, asked_jobs, costs, make)
-
-    if conditions is None and not joins:
-        return [planned(one) for one in method.rounds()]
-
-    def met(iteration: int) -> bool:
-        return exchanges(jobs(iteration), cluster.nodes)
-
-    if joins:
-        return plans_joined(conditions, method, planned, met, joins)
-    assert conditions is not None
-    return plans_under(conditions, method, planned, met)
+        placement = costs.cluster.placement
+        key = (method, one, id(profile), placement, overlap, slowdown, launches_s)
+        return self.kept.plan(key, profile, jobs, costs, make)
 
 
 def _fused(

@@ -90,7 +90,7 @@ def test_the_report_says_what_to_write_in_a_scenario_and_never_below_one() -> No
     assert lines[0] == "2 ranks, gloo, cpu: beside all-reduces of 25 MiB"
     assert lines[1].startswith("backward: 1.250 times as long (200 ms alone, 250 ms beside)")
     assert lines[-1] == "use: overlap_slowdown = 1.250 in a scenario file"
-    told = found.as_dict()
+    told = found.to_dict()
     assert (told["ranks"], told["backend"], told["device"]) == (2, "gloo", "cpu")
     assert [one["slowdown"] for one in told["computations"]] == pytest.approx([1.25, 3.0])
     faster = Beside("cpu", "gloo", 2, (Slowed("backward", 0.2, 0.19),))

@@ -28,9 +28,9 @@ UNITS = (
     *("Rank 0 ", "[1,1]<a>", "_perf", "a:1:1 "),
 )
 """What texts are made of that patterns are hard put to read: one of these over and over."""
-LETTERS = 10_000
-MOST_S = 0.1
-"""A pattern that takes the square of that many letters takes 0.3 s; the others, 2 ms."""
+LETTERS = 20_000
+MOST_S = 0.15
+"""A pattern that takes the square of that many letters takes half a second; the others, 5 ms."""
 
 
 def patterns() -> dict[str, re.Pattern[str]]:
@@ -67,7 +67,8 @@ def slow(pattern: re.Pattern[str], *, anywhere: bool = True) -> str:
         for tail in ("", "!", " ! !"):
             text = unit * (LETTERS // len(unit)) + tail
             read = pattern.finditer if anywhere else (lambda text: (pattern.fullmatch(text),))
-            if seconds(lambda text=text, read=read: list(read(text))) > MOST_S:
+            tries = (seconds(lambda text=text, read=read: list(read(text))) for _ in range(3))
+            if all(took_s > MOST_S for took_s in tries):  # a busy machine may be slow once
                 return unit
     return ""
 

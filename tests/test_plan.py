@@ -13,7 +13,8 @@ from what_ships import SHIPPED
 
 from perfsim.cli.main import app, code
 from perfsim.errors import DataError, RequestError
-from perfsim.planning.capacity import Choice, Plan, plan
+from perfsim.planning.capacity import Plan, plan
+from perfsim.planning.choice import Choice
 from perfsim.planning.prices import Price, Prices, find_prices, read_prices
 from perfsim.planning.target import Target, parse_budget, parse_samples
 from perfsim.prediction import predict

@@ -92,7 +92,7 @@ def test_on_one_gpu_all_are_alike() -> None:
 
 def test_json_is_the_ranking_with_the_winners_prediction() -> None:
     ranking = ranked()
-    found = json.loads(json.dumps(ranking.as_dict()))
+    found = json.loads(json.dumps(ranking.to_dict()))
     assert found["schema"] == "perfsim/ranking/1" and found["caveat"] == CAVEAT
     assert found["winner"] == found["prediction"]["scenario"]["method"] == ranking.winner
     assert found["prediction"] == ranking.predictions[ranking.winner].to_dict()

@@ -52,7 +52,7 @@ def test_score_by_hand() -> None:
     """Of 0.1 to 1.1 in elevenths: the middle is 0.6, nine tenths of the way 1.0."""
     found = score([place / 10 for place in range(11, 0, -1)])
     assert found == Score(11, 0.6, 1.0, 1.1)
-    assert score([]).as_dict() == {"count": 0, "median": None, "p90": None, "worst": None}
+    assert score([]).to_dict() == {"count": 0, "median": None, "p90": None, "worst": None}
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=40))
@@ -209,7 +209,7 @@ def test_choice_wrong_is_its_regret() -> None:
     ring = held("ring", (10.0, 10.0, 10.0, 10.0, 10.0))
     tree = held("tree", (20.0, 20.0, 20.0, 5.0, 20.0))
     report = validate_nccl([("c", ring), ("c", tree)])
-    found = report.as_dict()["questions"]["choice"]
+    found = report.to_dict()["questions"]["choice"]
     assert [row.error for row in report.of("choice")] == [0.0, 1.0]
     assert (found["count"], found["right"], found["always_ring_right"]) == (2, 1, 1)
     assert found["regret_median"] == 0.5
@@ -264,7 +264,7 @@ def test_links_predict_without_a_curve_and_each_collective_is_told() -> None:
     report = validate_nccl(of("c", whole, curve(2, **nccl)))
     for row in report.of("in_range"):
         assert row.others["links"] == pytest.approx(row.measured_s, rel=0.02)
-    found = report.as_dict()["questions"]["in_range"]["collectives"]
+    found = report.to_dict()["questions"]["in_range"]["collectives"]
     assert list(found) == ["all_reduce"] and found["all_reduce"]["count"] == 12
     assert found["all_reduce"]["others"]["links"]["p90"] < 0.02
     small = replace(whole, size_bytes=SIZES[:6], seconds=whole.seconds[:6])

@@ -36,7 +36,7 @@ class Imported:
     traced: Traced
     by_size: tuple[dict[str, Any], ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the object that ``calibrate import --json`` prints for a trace."""
         step = self.traced.step
         passes = step and {

@@ -52,7 +52,7 @@ class Made:
             return f"{command} {self.name} --profiles {quote(str(folder.parent))}"
         return f"{command} {quote(str(self.network))}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the object that --json of ``calibrate import`` and ``network`` prints."""
         return {
             "schema": self.schema,

@@ -142,10 +142,7 @@ def fit(
         title=title,
         model=model,
         parameters=fitted,
-        correlation={
-            (one, other): float(correlation[i, j])
-            for (i, one), (j, other) in combinations(enumerate(names), 2)
-        },
+        correlation=_by_names(correlation, names),
         residuals=tuple(found.tolist()),
         median=float(np.median(off)),
         p90=float(np.quantile(off, 0.9)),
@@ -167,6 +164,11 @@ def _fitted(
         one if one.fixed else replace(one, value=(pair := next(found))[0], stderr=pair[1])
         for one in parameters
     )
+
+
+def _by_names(correlation: Array, names: Sequence[str]) -> dict[tuple[str, str], float]:
+    pairs = combinations(enumerate(names), 2)
+    return {(one, other): float(correlation[i, j]) for (i, one), (j, other) in pairs}
 
 
 def _measured(y: Any, free: int, relative: bool) -> Array:

@@ -119,7 +119,6 @@ def import_measurements(
     """Fit a network file to measured collectives, or make a profile of a trace of training."""
     from perfsim.calibrate.importing import import_files
     from perfsim.calibrate.trace_file import is_trace
-    from perfsim.errors import RequestError, unknown
 
     if any(is_trace(file) for file in files):
         from perfsim.cli.importing_traces import import_one_trace
@@ -138,13 +137,9 @@ def import_measurements(
             json=json,
         )
         return
-    if name is None:
-        raise RequestError("--name: is needed, the name of the network.")
-    if report not in REPORTS:
-        raise unknown("--report", report, REPORTS)
     made = import_files(
         files,
-        name,
+        _named(name, report),
         folder=out,
         title=title,
         transport=transport,
@@ -161,13 +156,24 @@ def import_measurements(
     _print(made, json)
 
 
+def _named(name: str | None, report: str) -> str:
+    """Return the name of the network, once it and the kind of report are checked."""
+    from perfsim.errors import RequestError, unknown
+
+    if name is None:
+        raise RequestError("--name: is needed, the name of the network.")
+    if report not in REPORTS:
+        raise unknown("--report", report, REPORTS)
+    return name
+
+
 def _print(made: Made, json: bool) -> None:
     for line in made.skipped:
         typer.echo(f"perfsim: left out: {line}", err=True)
     if json:
         from perfsim.report.files import json_text
 
-        typer.echo(json_text(made.as_dict()))
+        typer.echo(json_text(made.to_dict()))
     else:
         typer.echo(made.report)
         typer.echo(f"\nwritten: {made.network}, {made.curves}")

@@ -55,7 +55,7 @@ def import_one_trace(
     if json:
         from perfsim.report.files import json_text
 
-        typer.echo(json_text(made.as_dict()))
+        typer.echo(json_text(made.to_dict()))
         return
     _print_step(made)
     _print_calls(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 import re
 import sys
@@ -104,6 +105,9 @@ def code(arguments: list[str] | None = None) -> int:
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "it is closed")
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            # A file may have a name that is no text: it is printed with escapes.
+            sys.stdout.reconfigure(errors="backslashreplace")
         given = sys.argv[1:] if arguments is None else arguments
         left = int(_application(given)(arguments, standalone_mode=False) or 0)
         if left == INTERRUPTED:

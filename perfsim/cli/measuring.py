@@ -96,7 +96,7 @@ def network(
     if json:
         from perfsim.report.files import json_text
 
-        typer.echo(json_text(made.as_dict()))
+        typer.echo(json_text(made.to_dict()))
     else:
         typer.echo(made.report)
         typer.echo(f"\nwritten: {made.network}, {made.curves}")
@@ -178,7 +178,7 @@ def compute(
     if json:
         from perfsim.report.files import json_text
 
-        typer.echo(json_text(made.as_dict()))
+        typer.echo(json_text(made.to_dict()))
         return
     measured = made.measured
     moments = measured.moments

@@ -97,7 +97,7 @@ def _print(made: Measured, json: bool) -> None:
     if json:
         from perfsim.report.files import json_text
 
-        typer.echo(json_text(made.as_dict()))
+        typer.echo(json_text(made.to_dict()))
         return
     from perfsim.calibrate.kernels.report import report
     from perfsim.units import format_rate, format_seconds
@@ -132,7 +132,7 @@ def _beside(device: str | None, json: bool) -> None:
     if json:
         from perfsim.report.files import json_text
 
-        typer.echo(json_text(found.as_dict()))
+        typer.echo(json_text(found.to_dict()))
         return
     typer.echo(found.report())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,12 @@ from perfsim.cli.options import (
 )
 from perfsim.cli.outputs import Outputs
 from perfsim.cli.reports import Reports
+
+if TYPE_CHECKING:
+    from perfsim.prediction import Prediction
+    from perfsim.ranking import Ranking
+    from perfsim.scenario import Scenario
+    from perfsim.session import Session
 
 __all__ = ["predict_command"]
 
@@ -192,7 +198,6 @@ def predict_command(
     json: Json = False,
 ) -> None:
     """Predict one iteration: its time and interval, where it goes, what holds it back, and why."""
-    from perfsim.prediction import predict
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
 
@@ -228,16 +233,30 @@ def predict_command(
     fields, notes = scenario_fields(catalog, scenario, flags, set_ or [])
     with naming(scenario):
         asked = make_scenario(fields)
-        ranking = ranking_of(asked, catalog)
-        if ranking is not None:
-            prediction = ranking.predictions[ranking.winner]
-        else:
-            prediction = predict(asked, catalog)
+        prediction, ranking = _predicted(asked, catalog)
         if scenario is not None:
-            from perfsim.validate.claims import claim_notes
-
-            prediction.notes[:0] = notes
-            prediction.notes += claim_notes(scenario, catalog, None if ranking else fields)
+            _tell(prediction, notes, scenario, catalog, None if ranking else fields)
     reports.write(prediction, asked, catalog, ranking)
-    told = ranking.as_dict() if ranking else prediction.to_dict()
-    answer(told, None, json, lambda: reports.show(prediction, ranking))
+    answer((ranking or prediction).to_dict(), None, json, lambda: reports.show(prediction, ranking))
+
+
+def _predicted(asked: Scenario, catalog: Session) -> tuple[Prediction, Ranking | None]:
+    """Return the prediction; for method auto the fastest one's, and the ranking."""
+    from perfsim.prediction import predict
+
+    ranking = ranking_of(asked, catalog)
+    return ranking.predictions[ranking.winner] if ranking else predict(asked, catalog), ranking
+
+
+def _tell(
+    prediction: Prediction,
+    notes: list[str],
+    scenario: str,
+    catalog: Session,
+    fields: dict[str, Any] | None,
+) -> None:
+    """Add what is to be said of a scenario file: its notes first, what is claimed of it last."""
+    from perfsim.validate.claims import claim_notes
+
+    prediction.notes[:0] = notes
+    prediction.notes += claim_notes(scenario, catalog, fields)

@@ -54,7 +54,7 @@ class Reports:
             return _page(prediction, scenario, catalog, ranking)
 
         def out() -> str:
-            return json_text(ranking.as_dict() if ranking else prediction.to_dict()) + "\n"
+            return json_text((ranking or prediction).to_dict()) + "\n"
 
         self.outputs.write(
             trace=lambda: trace(prediction),

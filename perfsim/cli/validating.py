@@ -80,7 +80,7 @@ def validate_cases(
         from perfsim.report.measurements_page import measurements_page
 
         write_text(html, measurements_page(report), "--html")
-    answer(report.as_dict(), out, json, show)
+    answer(report.to_dict(), out, json, show)
     if report.missed:
         raise typer.Exit(OUTSIDE)
 
@@ -125,7 +125,7 @@ def validate_collectives(
 
         print_validation(report)
 
-    answer(report.as_dict(), out, json, show)
+    answer(report.to_dict(), out, json, show)
     if report.misses():
         raise typer.Exit(OUTSIDE)
 
@@ -145,5 +145,5 @@ def validate_headlines(profiles: Profiles = None, out: Out = None, json: Json = 
 
         print_claims(results)
 
-    found = [result.as_dict() for result in results]
+    found = [result.to_dict() for result in results]
     answer({"schema": "perfsim/claims/1", "claims": found}, out, json, show)

@@ -121,7 +121,7 @@ def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
             load_method(scenario.method, scenario.options)
         except RequestError as error:
             raise RequestError(f"{name}: {error}") from None
-    claims = [claim.as_dict() for claim in claims_of(name, catalog)]
+    claims = [claim.to_dict() for claim in claims_of(name, catalog)]
     told = ("question", "command", "title", "source", "notes")
     varied = [{"field": name, "values": values} for name, values in data.get("sweep", {}).items()]
     measured = [{"row": row, "measurement": one} for row, one in data.get("measured", {}).items()]

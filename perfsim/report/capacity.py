@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfsim.planning.capacity import Choice, Plan
+from perfsim.planning.capacity import Plan
+from perfsim.planning.choice import Choice
 from perfsim.report.terminal import print_lines
 
 __all__ = ["print_plan"]

@@ -103,7 +103,7 @@ def _two(score: Score) -> str:
 
 
 def _choice(report: Report) -> None:
-    found = report.as_dict()["questions"]["choice"]
+    found = report.to_dict()["questions"]["choice"]
     count = found["count"]
     if not count:
         print("\nchoice: no curves with ring and tree each held fixed; these data cannot tell")

@@ -62,7 +62,7 @@ class Claim:
         rivals = " or ".join(_rival_words(one) for one in self.against)
         return f"{how_much} {PART_WORDS[self.part].format(rivals)}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the claim as ``show scenario`` prints it."""
         return {"claim": self.name, "paper": self.words(), "note": self.note, "why": self.why}
 

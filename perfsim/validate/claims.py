@@ -66,7 +66,7 @@ class Result:
         off = own / paper[-1] - 1.0
         return f"within {NEAR:.0%}" if abs(off) <= NEAR else f"outside: {off:+.0%}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data."""
         return {
             "claim": self.claim.name,

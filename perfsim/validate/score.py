@@ -17,7 +17,7 @@ class Score:
     p90: float | None
     worst: float | None
 
-    def as_dict(self) -> dict[str, float | int | None]:
+    def to_dict(self) -> dict[str, float | int | None]:
         """Return the four numbers by name."""
         return {
             "count": self.count,

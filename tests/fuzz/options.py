@@ -43,8 +43,8 @@ VALUES = (
     "9" * 400, "9" * 5000, "a,b", "../..", "=1", "\udcff", "%s{0}", "5s", "5GB", "0%", "1:2",
     "x" * 300, "true", "[1]", "1..2", "\u202e", "-",
 )  # fmt: skip
-FILES = ("", ".", "no/such/folder/x", "x" * 300, "/dev/full")
-"""Of options that name a file to write, any plain word would be one."""
+FILES = ("", ".", "no/such/folder/x", "x" * 300, "/dev/full", "\udcff", "\u202e")
+"""Of options that name a file to write, any plain word would be one, and so are the last two."""
 WRITTEN = ("--out", "--html", "--png", "--trace", "--csv", "--report")
 SLOWEST_S = 60
 

@@ -201,7 +201,7 @@ def _trace(path: Path) -> None:
     made = import_trace(
         path, model="hand", batch=4, gpu="v100", nodes=2, folder=path.parent / "out", force=True
     )
-    sound(made.as_dict())
+    sound(made.to_dict())
 
 
 def _graph(path: Path) -> None:

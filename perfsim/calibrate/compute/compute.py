@@ -35,7 +35,7 @@ class Profiled:
     positions: Path
     measured: Measured
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the object that ``calibrate compute --json`` prints."""
         measured = self.measured
         return {

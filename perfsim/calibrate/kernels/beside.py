@@ -50,7 +50,7 @@ class Beside:
     ranks: int
     slowed: tuple[Slowed, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the object that ``calibrate kernels --beside --json`` prints."""
         return {
             "schema": SCHEMA,

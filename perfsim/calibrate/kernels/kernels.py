@@ -91,7 +91,7 @@ class Measured:
     missing: tuple[str, ...]
     noisy: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the object that ``calibrate kernels --json`` prints."""
         return {
             "schema": SCHEMA,

@@ -27,6 +27,9 @@ MOST_WORDS = 8
 """Methods whose times are told in words."""
 
 
+COLUMNS = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
+
+
 def breakdown(
     methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
 ) -> Figure:
@@ -61,14 +64,7 @@ def breakdown(
             "yaxis": names([plain(name) for name in every]),
             "height": 200 + (24 if shares else 40) * len(every),
         },
-        (
-            "method",
-            *(f"{NAMES[part]} [ms]" for part in used),
-            "iteration [ms]",
-            "90 % from [ms]",
-            "90 % to [ms]",
-            "times as fast as ssgd",
-        ),
+        ("method", *(f"{NAMES[part]} [ms]" for part in used), *COLUMNS),
         [_row(name, one, used) for name, one in methods.items()],
         [
             f"{fastest} is fastest of these by time an iteration; lossy methods may need more"

@@ -51,18 +51,15 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
             "height": 150 + LINE * max(3, len(shown)),
         },
         ("bucket", "messages", "exposed [ms]", "on the wire [ms]", "kernels [ms]"),
-        [
-            (
-                name,
-                row.collectives,
-                *(one * 1e3 for one in (row.exposed_s, row.busy_s, row.kernels_s)),
-            )
-            for name, row in zip(buckets, rows, strict=True)
-        ],
+        [_row(name, row) for name, row in zip(buckets, rows, strict=True)],
         [f"{left:,} buckets more show {format_seconds(rest_s)} in all; the table has them."]
         if left
         else [],
     )
+
+
+def _row(name: str, row: Exposed) -> tuple[str | float, ...]:
+    return (name, row.collectives, row.exposed_s * 1e3, row.busy_s * 1e3, row.kernels_s * 1e3)
 
 
 def _bars(

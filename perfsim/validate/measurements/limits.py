@@ -52,7 +52,7 @@ class Miss:
     found: float
     limit: float
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as ``--json`` prints it."""
         return asdict(self)
 

@@ -113,7 +113,7 @@ class Report:
                 right += (apart > 1) == (one.predicted > other.predicted)
         return pairs, right
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the report as ``--json`` prints it."""
         pairs, right = self.ranking()
         return {
@@ -126,7 +126,7 @@ class Report:
             ],
             "ranking": {"pairs": pairs, "right": right},
             "notices": self.notices,
-            "outside_limits": [miss.as_dict() for miss in self.missed],
+            "outside_limits": [miss.to_dict() for miss in self.missed],
             "rows": [
                 {
                     "id": row.case.id,
@@ -156,7 +156,7 @@ def figures(rows: Sequence[Row]) -> dict[str, float | int | None]:
     """
     known = [row for row in rows if row.half_width > 0]
     return {
-        **score(abs(row.error) for row in rows).as_dict(),
+        **score(abs(row.error) for row in rows).to_dict(),
         "bias": mean(row.error for row in rows) if rows else None,
         "coverage": mean(row.inside for row in known) if known else None,
         "half_width": median(row.half_width for row in known) if known else None,

@@ -105,7 +105,7 @@ class Report:
                     )
         return found
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the object that ``validate nccl --json`` prints; errors are fractions."""
         return {
             "schema": SCHEMA,
@@ -128,9 +128,9 @@ class Report:
                         {
                             "cluster": cluster,
                             "question": question,
-                            **score(row.error for row in mine).as_dict(),
+                            **score(row.error for row in mine).to_dict(),
                             "bands": {
-                                band: score(r.error for r in mine if r.band == band).as_dict()
+                                band: score(r.error for r in mine if r.band == band).to_dict()
                                 for band, _ in BANDS
                             },
                             "plain_median": median(plain),
@@ -150,10 +150,10 @@ class Report:
         if question == "choice":
             return self._choice()
         return {
-            **self.score(question).as_dict(),
-            "bands": {band: self.score(question, band).as_dict() for band, _ in BANDS},
-            "plain_ring": self.plain(question).as_dict(),
-            "others": {name: one.as_dict() for name, one in self.others(question).items()},
+            **self.score(question).to_dict(),
+            "bands": {band: self.score(question, band).to_dict() for band, _ in BANDS},
+            "plain_ring": self.plain(question).to_dict(),
+            "others": {name: one.to_dict() for name, one in self.others(question).items()},
             "collectives": self._collectives(question),
             "limits": _limits().get(question, {}),
         }
@@ -165,8 +165,8 @@ class Report:
         for name in dict.fromkeys(row.collective for row in rows if row.collective):
             others = self.others(question, name)
             found[name] = {
-                **score(row.error for row in rows if row.collective == name).as_dict(),
-                "others": {other: one.as_dict() for other, one in others.items()},
+                **score(row.error for row in rows if row.collective == name).to_dict(),
+                "others": {other: one.to_dict() for other, one in others.items()},
             }
         return found
 
