@@ -15,7 +15,12 @@ __all__ = ["charged", "retimed", "work_of"]
 
 def work_of(stage: Send | Compute) -> Work:
     """Return what a stage does, its kernels counted."""
-    return Work(stage, tuple(Counter(stage.kernels).items()) if isinstance(stage, Compute) else ())
+    if not isinstance(stage, Compute):
+        return Work(stage, ())
+    kernels = stage.kernels
+    if len(kernels) == 1:  # as most are, and counting takes a while
+        return Work(stage, ((kernels[0], 1),))
+    return Work(stage, tuple(Counter(kernels).items()))
 
 
 def charged(work: Work, plan: Plan, costs: Costs) -> tuple[float, Charge]:
@@ -38,10 +43,13 @@ def _kernels(work: Work, stage: Compute, plan: Plan, costs: Costs) -> tuple[floa
     for kernel, count in work.kernels:
         cost = costs.kernel(kernel)
         plan.note(cost.terms, kernel.elements)
-        seconds += count * cost.seconds
+        taken_s = count * cost.seconds
+        seconds += taken_s
         latency_s += count * cost.latency_s
-        spread_s += count * cost.seconds * (cost.spread or 0.0)
-        known_s += count * cost.seconds * (cost.grade == "measured")
+        if cost.spread:
+            spread_s += taken_s * cost.spread
+        if cost.grade == "measured":
+            known_s += taken_s
     cause = "second_order" if stage.kind == "second_order" else "compression"
     grade: Grade = "measured" if known_s > seconds / 2 else "modelled"
     return seconds, Charge(cause, latency_s, spread_s / seconds if spread_s else None, grade)

@@ -287,7 +287,9 @@ def _places(
     """Return where a pass is cut [s]: the jobs that begin there (True) or hold it up there."""
     places: dict[float, list[tuple[Course, bool]]] = {}
     for course in courses.values():
-        for point, begins in ((course.job.begins, True), (course.job.holds, False)):
-            if point and point.phase == phase:
-                places.setdefault(_clip(point.seconds, total_s), []).append((course, begins))
+        job = course.job
+        if job.begins.phase == phase:
+            places.setdefault(_clip(job.begins.seconds, total_s), []).append((course, True))
+        if job.holds and job.holds.phase == phase:
+            places.setdefault(_clip(job.holds.seconds, total_s), []).append((course, False))
     return places

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from perfsim.charging import retimed
 from perfsim.costs import Costs
@@ -19,9 +19,8 @@ from perfsim.world import World
 
 __all__ = ["Asked", "KeptJobs"]
 
-MOST = 128
-MOST_PLANS = 64
-"""So many are kept; then all are dropped."""
+MOST = 10_000
+"""So many jobs are kept, and so many tasks of plans, some 15 MB; the oldest make room."""
 
 
 class Asked:
@@ -54,7 +53,10 @@ class Asked:
         )
 
     def _told(self, what: str, *about: Any) -> float:
-        answer = self.answers[what, *about] = self._ask[what](*about)
+        question = (what, *about)
+        answer = self.answers.get(question)
+        if answer is None:
+            answer = self.answers[question] = self._ask[what](*about)
         return answer
 
     def alike(self, answers: dict[tuple[Any, ...], float]) -> bool:
@@ -79,6 +81,31 @@ class _Kept(NamedTuple):
     alive: Any
 
 
+T = TypeVar("T")
+
+
+class _Latest(Generic[T]):
+    """What was kept last by its key, as far as sizes sum to no more than ``MOST``."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Hashable, ...], tuple[T, int]] = {}
+        self._size = 0
+
+    def get(self, key: tuple[Hashable, ...]) -> T | None:
+        """Return what is kept of a key, if anything."""
+        found = self._found.get(key)
+        return found[0] if found else None
+
+    def keep(self, key: tuple[Hashable, ...], value: T, size: int) -> None:
+        """Keep a value, and drop the oldest where there is too much."""
+        _, before = self._found.pop(key, (None, 0))
+        self._found[key] = (value, size)
+        self._size += size - before
+        while self._size > MOST and len(self._found) > 1:
+            _, dropped = self._found.pop(next(iter(self._found)))
+            self._size -= dropped
+
+
 class KeptJobs:
     """Jobs by all that they depend on besides costs, and what costs answered when they were made.
 
@@ -93,8 +120,8 @@ class KeptJobs:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Hashable, ...], _Kept] = {}
-        self._plans: dict[tuple[Hashable, ...], _KeptPlan] = {}
+        self._kept = _Latest[_Kept]()
+        self._plans = _Latest[_KeptPlan]()
 
     def plan(
         self,
@@ -112,9 +139,7 @@ class KeptJobs:
         if found is not None and found.of(jobs):
             return retimed(found.plan, costs)
         plan = make()
-        if len(self._plans) >= MOST_PLANS:
-            self._plans.clear()
-        self._plans[key] = _KeptPlan(plan, jobs, alive)
+        self._plans.keep(key, _KeptPlan(plan, jobs, alive), len(plan.graph.tasks))
         return plan
 
     def of(
@@ -126,7 +151,5 @@ class KeptJobs:
             return found.jobs
         asked.answers = {}
         jobs = make()
-        if len(self._kept) >= MOST:
-            self._kept.clear()
-        self._kept[key] = _Kept(jobs, asked.answers, alive)
+        self._kept.keep(key, _Kept(jobs, asked.answers, alive), 1 + len(jobs))
         return jobs

@@ -11,6 +11,7 @@ from perfsim.catalog import Catalog
 from perfsim.conditions.running import over_draws, shown
 from perfsim.costs import Costs
 from perfsim.notes import notes_of
+from perfsim.pause import uncollected
 from perfsim.plan import Plan, terms_of
 from perfsim.plans import baseline_of, is_baseline, plans_of, run_all
 from perfsim.quantity import Quantity, Term
@@ -102,6 +103,7 @@ class Prediction:
         return to_frame([record(self)])
 
 
+@uncollected
 def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     """Return the prediction for one scenario.
 

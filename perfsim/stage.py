@@ -162,7 +162,9 @@ class Job:
             raise ValueError(f"job {self.name}: only the next forward pass runs a part of update")
         if self.holds and self.holds.later and phase != "update":
             raise ValueError(f"job {self.name}: only a place after the update can be later")
-        if any(one.stream != COMPUTE or one.earliest != "ready" for one in self.after):
+        if self.after and any(
+            one.stream != COMPUTE or one.earliest != "ready" for one in self.after
+        ):
             raise ValueError(f"job {self.name}: computation runs 'after' where it waits")
 
     def in_turn(self) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from perfsim import kept_jobs, prediction
 from perfsim.catalog import Catalog, shipped
 from perfsim.errors import RequestError
+from perfsim.kept_jobs import Asked, KeptJobs
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session, standing
+from perfsim.world import World
 
 SMALL: dict[str, Any] = {"model": "resnet20-cifar", "gpus": 8, "net": "10gbe"}
 OTHERS: list[dict[str, Any]] = [
@@ -109,3 +113,46 @@ def test_another_search_path_has_a_session_of_its_own(
     assert standing() is own
     monkeypatch.delenv("PERFSIM_PATH")
     assert standing() is not own
+
+
+def test_the_oldest_jobs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_jobs, "MOST", 6)
+    kept, asked, made = KeptJobs(), Asked(World(8)), []
+
+    def of(key: str, count: int) -> list[Any]:
+        def make() -> list[Any]:
+            made.append(key)
+            return [key] * count
+
+        return kept.of((key,), None, asked, make)
+
+    of("a", 1), of("b", 1), of("a", 1)
+    assert made == ["a", "b"]
+    of("c", 2)  # with the key itself 2 + 2 + 3 is too much
+    of("b", 1), of("c", 2), of("a", 1)
+    assert made == ["a", "b", "c", "a"]
+    assert of("d", 20) == of("d", 20) == ["d"] * 20  # the last one is kept whatever its size
+    assert made == ["a", "b", "c", "a", "d"]
+
+
+def test_garbage_is_not_looked_for_while_a_prediction_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[bool] = []
+    rule = prediction.resolve
+
+    def watched(*args: Any) -> Any:
+        seen.append(gc.isenabled())
+        return rule(*args)
+
+    monkeypatch.setattr(prediction, "resolve", watched)
+    predict(make_scenario(SMALL))
+    with pytest.raises(RequestError):
+        predict(make_scenario(SMALL | {"model": "nothing"}))
+    assert seen == [False, False] and gc.isenabled()
+    gc.disable()
+    try:
+        predict(make_scenario(SMALL))
+        assert not gc.isenabled()  # who has turned it off finds it off
+    finally:
+        gc.enable()

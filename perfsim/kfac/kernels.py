@@ -7,6 +7,7 @@ left out, since a profile does not hold the size of its input maps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from perfsim.kernel import (
@@ -86,11 +87,13 @@ KAISA = Code((6, 3), (4, 2), (6, 3), (2, 1), (12, 5))
 product made symmetric (5 passes) and averaged in three operations."""
 
 
+@cache
 def packed(side: int) -> Kernel:
     """Return the packing of an upper triangle: places made by triu_indices, then gathered."""
     return elementwise(triangle(side), INDEX_PASSES + INDEX_PASSES + 2, 3)
 
 
+@cache
 def unpacked(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
     """Return the unpacking: places of both triangles, two scatters and a gather of the mirror.
 
@@ -101,6 +104,7 @@ def unpacked(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
     return (both, elementwise(side**2, 2)) if mean else (both,)
 
 
+@cache
 def inverted(side: int) -> tuple[Kernel, ...]:
     """Return the damped inverse: damping (4 passes), two copies, the unit matrix, potrf, potrs.
 

@@ -150,7 +150,8 @@ class Run:
             start = ends[first]
             for other in others:
                 end = ends[other]
-                start = max(start, end)
+                if end > start:  # noqa: PLR1730 (half the time of max())
+                    start = end
             ended(start + duration)
 
     def begun(self) -> list[list[Value]]:

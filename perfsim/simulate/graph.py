@@ -87,13 +87,14 @@ class TaskGraph:
         if not _holds(duration_s):
             raise ValueError(f"task {name!r}: duration {duration_s!r} is negative or not finite")
         for other, back in pairs:
+            if other >= 0 and (back > 0 or (back == 0 and other < index)):
+                continue
             if back < 0 or other < 0:
                 raise ValueError(f"task {name!r}: dependency {(other, back)} has a negative part")
-            if back == 0 and other >= index:
-                raise ValueError(
-                    f"task {name!r} (index {index}) waits within its period for task {other},"
-                    " which is not added before it"
-                )
+            raise ValueError(
+                f"task {name!r} (index {index}) waits within its period for task {other},"
+                " which is not added before it"
+            )
         self.tasks.append(
             Task(
                 name,
