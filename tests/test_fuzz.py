@@ -12,9 +12,6 @@ from fuzz import campaign
 from fuzz.damage import damaged
 from fuzz.parsers import PARSERS, UnsoundError, seeds, sound
 
-SLOW = {"scenario", "network", "profile", "nccl_text", "nccl_json", "param_text", "kineto"}
-"""More than half a millisecond a case: fewer of them."""
-
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_what_damage_starts_from_is_sound(parser: str, tmp_path: Path) -> None:
@@ -28,11 +25,10 @@ def test_what_damage_starts_from_is_sound(parser: str, tmp_path: Path) -> None:
 def test_damaged_files_are_refused_in_a_sentence_or_read_soundly(
     parser: str, tmp_path: Path
 ) -> None:
-    numbers = range(300 if parser in SLOW else 1000)
-    count = campaign.run(parser, numbers, 0, tmp_path)
+    count = campaign.run(parser, range(1000), 0, tmp_path)
     assert count.failures == []
     # Neither all refused at the door, nor damage that damages nothing.
-    assert count.accepted > 0 and count.refused > 0.1 * len(numbers)
+    assert count.accepted > 0 and count.refused > 100
 
 
 def test_a_case_is_the_same_whenever_it_is_asked_for() -> None:
