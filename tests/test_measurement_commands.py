@@ -14,7 +14,7 @@ from perfsim.catalog import Catalog, shipped
 from perfsim.uncertainty import FILE, NONE, PARTS, Uncertainty, uncertainties
 from perfsim.validate.measurements import record, stored, tables, uncertainty, validate_measurements
 from perfsim.validate.measurements.case import COLUMNS, read_cases
-from perfsim.validate.measurements.residuals import Residual, read_residuals
+from perfsim.validate.measurements.residuals import Residual, read_residuals, text_of
 from perfsim.validate.measurements.uncertainty import held_out
 
 ROW = "{},{},ResNet-50,V100-PCIE-32GB,{},4,PCIe3 in node,64,,{},{},{},"
@@ -71,6 +71,13 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
     ]
     ask(monkeypatch, uncertainty, "--from-residuals", kept, "--out", again, *dated)
     assert capsys.readouterr().out.splitlines() == printed
+    assert again.read_text() == out.read_text()
+    # Rows in a wrong unit: a record that could not be read again is not written.
+    far = [one._replace(log=one.log + 40.0) for one in rows]
+    kept.write_text(text_of(far, "2026-11-21"))
+    with pytest.raises(SystemExit):
+        ask(monkeypatch, uncertainty, "--from-residuals", kept, "--out", again, *dated)
+    assert "allowed is 0 to 10: rows are off by more" in capsys.readouterr().err
     assert again.read_text() == out.read_text()
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from perfsim.files import write_text
-from perfsim.uncertainty import COLUMNS, NONE, PARTS, SCHEMA, Uncertainty
+from perfsim.uncertainty import COLUMNS, NONE, PARTS, SCHEMA, SIZE, Uncertainty
 from perfsim.validate.measurements.report import validate_measurements
 from perfsim.validate.measurements.residuals import (
     Residual,
@@ -102,6 +102,13 @@ def main() -> None:
     if given.residuals:
         write_text(given.residuals, residuals_text(residuals, given.date))
     found = left_out(residuals)
+    for name, one in found.items():
+        part = max(one.sizes, key=one.sizes.__getitem__)
+        if not SIZE.holds(one.sizes[part]):
+            parser.error(
+                f"without {name} {part!r} has a size of {one.sizes[part]:.3g}, allowed is"
+                f" {SIZE.words}: rows are off by more than any cluster is; is a unit wrong?"
+            )
     write_text(given.out, text_of(found, given.date))
     for row in held_out(residuals, found):
         print("  ".join(f"{name} {value}" for name, value in row.items()))
