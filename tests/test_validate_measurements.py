@@ -196,8 +196,12 @@ def test_a_damaged_table_is_one_sentence(
     ("text", "words"),
     [
         ('[[rule]]\nwhen = { colour = "red" }', "no column 'colour'"),
-        ('[[rule]]\nwhen = { id = "x" }\nnumber = { a = "id:(" }', "is no pattern"),
-        ('[[rule]]\nwhen = { id = "x" }\nnumber = { a = "id:x" }', "pattern with one group"),
+        ('[[rule]]\nwhen = { id = "x" }\nnumber = { gpus = "id:(" }', "is no pattern"),
+        ('[[rule]]\nwhen = { id = "x" }\nnumber = { gpus = "id:x" }', "pattern with one group"),
+        ("[[rule]]\nset = { gpu_per_node = 4 }", "no field 'gpu_per_node'; did you mean 'gpus_per"),
+        ("[[rule]]\nset = { options = 4 }", "no field 'options'; "),
+        ("[[rule]]\nset = { net.a = 4 }", "set.net: is a table, not a value"),
+        ('[[rule]]\nset = { "net.a" = 4 }', "no field 'net.a'; "),
         ('[[rule]]\nwhat = 1\nwhen = { id = "x" }', "did you mean 'when'"),
     ],
 )

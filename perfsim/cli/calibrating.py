@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,7 @@ from perfsim.cli.measuring import compute, network
 from perfsim.cli.measuring_kernels import kernels
 from perfsim.cli.options import Json, Profiles
 from perfsim.cli.overview import OVERVIEW
-
-if TYPE_CHECKING:
-    from perfsim.calibrate.making import Made
+from perfsim.cli.written import print_network
 
 __all__ = ["calibrate"]
 
@@ -153,7 +151,9 @@ def import_measurements(
         force=force,
         profiles=profiles,
     )
-    _print(made, json)
+    for line in made.skipped:
+        typer.echo(f"perfsim: left out: {line}", err=True)
+    print_network(made, json)
 
 
 def _named(name: str | None, report: str) -> str:
@@ -165,19 +165,6 @@ def _named(name: str | None, report: str) -> str:
     if report not in REPORTS:
         raise unknown("--report", report, REPORTS)
     return name
-
-
-def _print(made: Made, json: bool) -> None:
-    for line in made.skipped:
-        typer.echo(f"perfsim: left out: {line}", err=True)
-    if json:
-        from perfsim.report.files import json_text
-
-        typer.echo(json_text(made.to_dict()))
-    else:
-        typer.echo(made.report)
-        typer.echo(f"\nwritten: {made.network}, {made.curves}")
-        typer.echo(made.use)
 
 
 for _name, _command in (("network", network), ("compute", compute), ("kernels", kernels)):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from perfsim.cli.written import written
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
@@ -59,9 +60,8 @@ def import_one_trace(
         return
     _print_step(made)
     _print_calls(made)
-    written = [str(path) for path in (made.profile, made.collectives) if path is not None]
-    if written:
-        typer.echo(f"written: {', '.join(written)}")
+    if made.profile or made.collectives:
+        typer.echo(written(made.profile, made.collectives))
 
 
 def _print_step(made: Imported) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from perfsim.cli.options import Json, Profiles
 from perfsim.cli.working import Tell, working
+from perfsim.cli.written import print_network, written
 
 if TYPE_CHECKING:
     from perfsim.calibrate.sweep.journal import Point
@@ -93,14 +94,7 @@ def network(
         made = measure_network(wanted, lambda points: _each(tell, len(points)), profiles=profiles)
     if made is None:
         return
-    if json:
-        from perfsim.report.files import json_text
-
-        typer.echo(json_text(made.to_dict()))
-    else:
-        typer.echo(made.report)
-        typer.echo(f"\nwritten: {made.network}, {made.curves}")
-        typer.echo(made.use)
+    print_network(made, json)
 
 
 def _each(tell: Tell, total: int) -> Callable[[Asked, Point | None], None]:
@@ -190,4 +184,4 @@ def compute(
     )
     if measured.unused:
         typer.echo(f"left out, no gradient: {', '.join(measured.unused)}")
-    typer.echo(f"written: {made.profile}, {made.positions}")
+    typer.echo(written(made.profile, made.positions))

@@ -9,6 +9,7 @@ import typer
 
 from perfsim.cli.options import Json
 from perfsim.cli.working import working
+from perfsim.cli.written import written
 
 if TYPE_CHECKING:
     from perfsim.calibrate.kernels.kernels import Measured
@@ -114,11 +115,10 @@ def _print(made: Measured, json: bool) -> None:
         typer.echo(f"left out: {line}")
     if made.cut:
         typer.echo(f"out of time: {', '.join(made.cut)}; the same command goes on from here")
-    files = [str(made.points), *([str(made.device)] if made.device else [])]
     if made.missing:
         lacks = ", ".join(made.missing)
         typer.echo(f"no device file written: {lacks} must be measured too")
-    typer.echo(f"\nwritten: {', '.join(files)}")
+    typer.echo(f"\n{written(made.points, made.device)}")
     folder = made.points.parent.parent
     typer.echo(f"use: perfsim predict --gpu {made.gpu} --profiles {folder} ...")
 

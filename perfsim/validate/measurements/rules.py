@@ -18,8 +18,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from perfsim.errors import DataError
-from perfsim.limits import shown
+from perfsim.errors import DataError, nearest
+from perfsim.limits import LONGEST, shown
+from perfsim.scenario import Scenario
 from perfsim.toml_file import Table, read_toml
 from perfsim.validate.measurements.case import COLUMNS, Case
 
@@ -27,6 +28,7 @@ __all__ = ["SCHEMA", "Rule", "read_rules"]
 
 SCHEMA = "perfsim/measurement-map/1"
 KEYS = ("when", "set", "number", "exclude", "calibrates")
+GROUPS = ("options", "fusion_options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def _rule(table: Table) -> Rule:
         if column not in COLUMNS or column == "value":
             raise table.wrong("when", f"no column {shown(column)}; columns: {', '.join(COLUMNS)}")
     numbers = {}
-    for field, told in _values(table, "number").items():
+    for field, told in _fields(table, "number").items():
         column, _, text = str(told).partition(":")
         try:
             with warnings.catch_warnings():
@@ -85,7 +87,22 @@ def _rule(table: Table) -> Rule:
             raise table.wrong("number", f"{shown(told)} is not 'column: pattern with one group'")
         numbers[field] = (column, pattern)
     words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
-    return Rule(when, _values(table, "set"), numbers, *words)
+    return Rule(when, _fields(table, "set"), numbers, *words)
+
+
+def _fields(table: Table, key: str) -> Mapping[str, Any]:
+    """Return fields of a scenario with a value each, those of a group as ``group.name``."""
+    found = _values(table, key)
+    for name, value in found.items():
+        field, _, option = name.partition(".")
+        if field not in (*Scenario.model_fields, "scenario") or (bool(option) != (field in GROUPS)):
+            match = nearest(name[:LONGEST], Scenario.model_fields)
+            hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
+            raise table.wrong(key, f"a scenario has no field {shown(name)}; {hint}")
+        parts = value if isinstance(value, list) else [value]
+        if any(isinstance(part, Mapping | list) for part in parts):
+            raise table.wrong(f"{key}.{shown(name)[1:-1]}", "is a table, not a value")
+    return found
 
 
 def _values(table: Table, key: str) -> Mapping[str, Any]:
