@@ -1,13 +1,15 @@
-"""Small profiles and clusters that tests can compute by hand."""
+"""Small profiles, clusters and tuners that tests can compute by hand."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from perfsim.cluster.cluster import Cluster
 from perfsim.cluster.link import Link, custom_link
 from perfsim.device import Device
 from perfsim.fusion.bucket import Bucket
+from perfsim.library.nccl_tuner import NcclTuner
 from perfsim.profile import Gradient, Layer, Profile
 from perfsim.quantity import Quantity
 
@@ -71,3 +73,18 @@ def hand_device() -> Device:
         launch_s=Quantity(1e-5, "s", "derived", source),
         rates={"fp32": Quantity(1e13, "FLOP/s", "derived", source)},
     )
+
+
+def tuner(
+    version: str,
+    ranks: int,
+    nodes: int,
+    gpu: str,
+    cpu: str,
+    intra: str,
+    bus: float,
+    channels: int,
+    **more: Any,
+) -> NcclTuner:
+    """Return a tuner; bus bandwidth in GB/s."""
+    return NcclTuner(version, ranks, nodes, gpu, cpu, intra, bus, channels, **more)

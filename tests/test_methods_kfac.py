@@ -1,29 +1,37 @@
-"""K-FAC methods by hand: what runs, what is sent, in which order; and beside published times."""
+"""K-FAC methods by hand: what runs, what is sent, in which order; and laws of all of them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import hand_device, ring_cluster
+from builders import ring_cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from what_ships import SHIPPED
+from kfac_of_two_layers import (
+    END,
+    FIRST,
+    MS,
+    PASSES,
+    SECOND,
+    SIDES,
+    TRIANGLES,
+    TWO,
+    broadcast_s,
+    built,
+    k,
+    names,
+    plans,
+    reduce_s,
+    took,
+    until_unpacked,
+)
 
-from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
-from perfsim.computation import find_profile
-from perfsim.device import load_device
 from perfsim.errors import RequestError
-from perfsim.kernel import Kernel, elementwise
-from perfsim.kfac.factors import factored, triangle
+from perfsim.kernel import elementwise
+from perfsim.kfac.factors import triangle
 from perfsim.kfac.kernels import (
-    HKBU,
     HKBU_LATER,
-    KAISA,
-    Code,
     decomposed,
     inverted,
     packed,
@@ -32,106 +40,11 @@ from perfsim.kfac.kernels import (
     unpacked,
 )
 from perfsim.methods import load_method
-from perfsim.plan import Plan
 from perfsim.prediction import predict
-from perfsim.profile import Gradient, Layer, Profile
 from perfsim.run import run
 from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_file
-from perfsim.schedule import schedule
 
-MS = 1e-3
 METHODS = ("d_kfac", "mpd_kfac", "spd_kfac", "dp_kfac", "kaisa")
-SIDES = (20, 30, 31, 40)
-"""Of A and G of the first layer, of A (one more for the bias) and G of the second."""
-
-TWO = Profile(
-    model="two",
-    gpu="v100",
-    precision="fp32",
-    batch=5,
-    iteration_s=42 * MS,
-    optimizer_s=2 * MS,
-    layers=(Layer("a", "conv", 4 * MS, 20 * MS), Layer("b", "linear", 6 * MS, 10 * MS)),
-    gradients=(
-        Gradient("a.weight", (30, 20, 1, 1), 30 * MS, 0),
-        Gradient("b.weight", (40, 30), 10 * MS, 1),
-        Gradient("b.bias", (40,), 10 * MS, 1),
-    ),
-    kinds={},
-    header={},
-    positions={"a": 2, "b": 1},
-)
-"""Forward 10 ms, backward 30, update 2; 600 and 1240 parameters; 10 and 5 rows."""
-
-FIRST, SECOND = factored(TWO)
-PASSES = 40 * MS
-
-
-def plans(name: str, ranks: int = 4, cluster: Cluster | None = None, **options: Any) -> list[Plan]:
-    """Return the plans on a ring with 1 ms and 1 ns/B a hop, gradients in one message."""
-    return schedule(
-        TWO,
-        load_method(name, options),
-        fusion.load("whole").fuse,
-        hand_device(),
-        cluster or ring_cluster(ranks, "1GB/s,1ms"),
-        algorithm="ring",
-    )
-
-
-def took(name: str, ranks: int = 4, **options: Any) -> float:
-    """Return the iteration [s] of a method that has one round."""
-    [plan] = plans(name, ranks, **options)
-    return float(run(plan).iteration_s)
-
-
-def k(*kernels: Kernel) -> float:
-    """Return the time of some kernels [s]."""
-    return sum(hand_device().cost(kernel).seconds for kernel in kernels)
-
-
-def reduce_s(values: float, ranks: int) -> float:
-    """Return a ring's all-reduce of so many fp32 values: 2 (P-1) hops of 1 ms and values/P."""
-    return 2 * (ranks - 1) * (MS + 4 * values / ranks * 1e-9)
-
-
-def broadcast_s(values: float, ranks: int) -> float:
-    """Return what the cluster takes for a broadcast."""
-    return ring_cluster(ranks, "1GB/s,1ms").cost("broadcast", 4.0 * values).seconds
-
-
-def built(code: Code = HKBU) -> list[Kernel]:
-    """Return the kernels that build all four factors."""
-    return [
-        kernel
-        for layer in (FIRST, SECOND)
-        for kernel in (*code.input_factor(layer), *code.output_factor(layer))
-    ]
-
-
-def names(plan: Plan, *words: str) -> list[str]:
-    """Return the names of the tasks that hold one of the words, in issue order."""
-    found = [task.name for task in plan.graph.tasks]
-    return [name for name in found if any(word in name for word in words)]
-
-
-TRIANGLES = sum(map(triangle, SIDES))
-END = k(*preconditioned(FIRST, "cholesky"), *preconditioned(SECOND, "cholesky")) + k(
-    rescaled(FIRST), rescaled(SECOND)
-)
-
-
-def until_unpacked(ranks: int) -> float:
-    """Return when bulk factors are there: passes, gradients, products, packing, message."""
-    return (
-        PASSES
-        + reduce_s(1840, ranks)
-        + k(*built())
-        + k(*map(packed, SIDES))
-        + reduce_s(TRIANGLES, ranks)
-        + sum(k(*unpacked(side, mean=True)) for side in SIDES)
-    )
 
 
 # D-KFAC
@@ -277,123 +190,6 @@ def test_dp_kfac_sends_no_factor() -> None:
             assert plan.sent_bytes == pytest.approx(2 * 3 / 4 * 4 * 1840 + 3 / 4 * 4 * 1840)
 
 
-# KAISA
-
-
-def test_kaisa_with_all_workers_sends_eigenvectors_and_no_gradient() -> None:
-    [plan] = plans("kaisa")
-    values = sum(side**2 for side in SIDES)
-    reduced, sent = 1840 + values, values + 1840
-    assert plan.sent_bytes == pytest.approx(2 * 3 / 4 * 4 * reduced + 3 / 4 * 4 * sent)
-    # Last layer first: A's vectors, G's, and the quotients of both.
-    assert names(plan, "broadcast") == [
-        f"broadcast 0.eigen {what}" for what in ("b A", "b G", "b G", "a A", "a G", "a G")
-    ]
-
-
-def test_kaisa_with_one_worker_by_hand() -> None:
-    [plan] = plans("kaisa", 2, fraction=0.5)
-    assert names(plan, "broadcast") == ["broadcast 0.gradient b", "broadcast 0.gradient a"]
-    products = k(*built(KAISA)) + sum(k(elementwise(side**2, 2)) for side in SIDES)
-    # All factors fit one bucket, sent after the passes behind the gradients.
-    sums = reduce_s(1840, 2) + reduce_s(sum(side**2 for side in SIDES), 2)
-    means = sum(k(elementwise(side**2, 2)) for side in SIDES)
-    eigen = {
-        layer.name: k(
-            *decomposed(layer.inputs, copied=False),
-            *decomposed(layer.outputs, copied=False),
-            elementwise(layer.elements, 5, 3),
-            *preconditioned(layer, "eigen", quotients=True),
-        )
-        for layer in (FIRST, SECOND)
-    }
-    b_sent = eigen["b"] + broadcast_s(31 * 40, 2)
-    both_sent = max(b_sent, eigen["a"]) + broadcast_s(600, 2)
-    rest = k(rescaled(FIRST), rescaled(SECOND)) + 2 * MS
-    expected = PASSES + products + sums + means + both_sent + rest
-    assert run(plan).iteration_s == pytest.approx(expected, rel=1e-9)
-
-
-def test_kaisa_with_a_worker_a_node() -> None:
-    wire, bus = custom_link("1GB/s,1ms", "test"), custom_link("10GB/s,1us", "test")
-    four = Cluster(4, (2, 2), wire, bus)
-    [plan] = plans("kaisa", cluster=four, fraction=0.5)
-    streams = {task.name: task.stream for task in plan.graph.tasks}
-    assert {streams["broadcast 0.eigen a G"], streams["broadcast 0.eigen b G"]} == {
-        "workers 0",
-        "workers 1",
-    }
-    inside = four.of(2, "broadcast", 4 * 600).seconds
-    gradient = next(task for task in plan.graph.tasks if task.name == "broadcast 0.gradient a")
-    assert gradient.duration_s == pytest.approx(inside) and gradient.stream == "rows"
-    with pytest.raises(RequestError, match="kaisa cannot split 4 ranks into groups of 3"):
-        plans("kaisa", cluster=four, fraction=0.75)
-    eight = Cluster(8, (2, 2, 2, 2), wire, bus)
-    # Two workers stand 4 ranks apart, on two nodes; both ranks of a node send through its NIC.
-    [apart] = plans("kaisa", cluster=eight, fraction=0.25)
-    two = Cluster(2, (1, 1), wire, None)
-    sent = [task for task in apart.graph.tasks if task.stream.startswith("workers")]
-    # Squares of A (20, 31) and G (30, 40), and the quotients, G's by A's side.
-    sizes = sorted([20**2, 31**2, 30**2, 40**2, 30 * 20, 40 * 31])
-    expected = [two.cost("broadcast", 2 * 4.0 * size).seconds for size in sizes]
-    assert sorted(task.duration_s for task in sent) == pytest.approx(expected)
-
-
-def test_kaisa_of_release_0_3_runs_one_phase_after_the_other() -> None:
-    [plan] = plans("kaisa", 2, fraction=0.5, release="0.3")
-    # The larger layer goes to rank 0, the other to rank 1; both decompose and precondition at
-    # once, and no broadcast begins before both are done.
-    products = k(*built(KAISA))
-    sums = reduce_s(1840, 2) + sum(reduce_s(side**2, 2) for side in SIDES)
-    means = k(*(elementwise(side**2, 2) for side in SIDES))
-    own = [
-        k(
-            *decomposed(layer.inputs, copied=False),
-            *decomposed(layer.outputs, copied=False),
-            elementwise(layer.elements, 5, 3),
-            *preconditioned(layer, "eigen", quotients=True),
-        )
-        for layer in (FIRST, SECOND)
-    ]
-    sent = broadcast_s(600, 2) + broadcast_s(31 * 40, 2)
-    rest = k(rescaled(FIRST), rescaled(SECOND)) + 2 * MS
-    expected = PASSES + sums + products + means + max(own) + sent + rest
-    assert run(plan).iteration_s == pytest.approx(expected, rel=1e-9)
-
-
-def test_kaisa_of_release_0_3_awaits_eigenvectors_before_it_preconditions() -> None:
-    [plan] = plans("kaisa", 2, release="0.3", symmetric=True)
-    order = [name.partition(" 0.")[2] for name in names(plan, "eigen", "gradient")]
-    vectors = ["sent eigen 0"] * 6
-    assert order == ["eigen a", "eigen b", *vectors, "gradient a", "gradient b"]
-    values = sum(side**2 for side in SIDES) + 1840
-    assert plan.sent_bytes == pytest.approx(4 * (1840 + TRIANGLES) + 0.5 * 4 * values)
-
-
-def test_kaisa_of_release_0_3_has_neighbours_as_workers() -> None:
-    wire, bus = custom_link("1GB/s,1ms", "test"), custom_link("10GB/s,1us", "test")
-    four = Cluster(4, (2, 2), wire, bus)
-    [plan] = plans("kaisa", cluster=four, fraction=0.5, release="0.3")
-    sent = {task.name: task.duration_s for task in plan.graph.tasks if "sent" in task.name}
-    # Eigenvectors stay on a node; gradients cross, from both ranks of a node at once.
-    assert sent["broadcast 0.sent eigen 0"] < MS
-    two = Cluster(2, (1, 1), wire, None)
-    gradients = sorted(
-        task.duration_s for task in plan.graph.tasks if task.name == "broadcast 0.sent gradients"
-    )
-    expected = [two.cost("broadcast", 2 * 4.0 * size).seconds for size in (600, 1240)]
-    assert gradients == pytest.approx(expected)
-
-
-def test_kaisa_may_send_triangles_and_other_buckets() -> None:
-    whole, half = (plans("kaisa", symmetric=on)[0] for on in (False, True))
-    squares = sum(side**2 for side in SIDES)
-    saved = 2 * 3 / 4 * 4 * (squares - TRIANGLES)
-    assert whole.sent_bytes - half.sent_bytes == pytest.approx(saved)
-    # 20 and 31 squared, 31 and 40, ... : no two fit 4 kB.
-    assert len(names(plans("kaisa", bucket_mb=0.004)[0], "all_reduce 0.factors")) == 4
-
-
 # All of them
 
 
@@ -460,67 +256,3 @@ def test_memory_by_hand() -> None:
     for fraction in (1.0, 0.25):
         kept = sum(squares) + fraction * (sum(squares) + 1840)
         assert memory("kaisa", fraction=fraction) == pytest.approx(4 * kept)
-
-
-# Beside what was published
-
-
-MEASURED = {
-    ("dkfac", "resnet50"): 0.8525,
-    ("mpdkfac", "resnet50"): 0.7635,
-    ("spdkfac", "resnet50"): 0.6755,
-    ("dkfac", "resnet152"): 1.5807,
-    ("mpdkfac", "resnet152"): 1.3933,
-    ("spdkfac", "resnet152"): 1.1689,
-}
-"""Iterations [s] on 64 RTX 2080 Ti: shyhuai/kfac_pytorch@1dacea76 scripts/time_breakdown.py."""
-
-
-def shipped(which: str, model: str) -> float:
-    path = SHIPPED.scenario(f"Shi2021_{which}_{model}_ib100_64")
-    return predict(make_scenario(read_file(path)["scenario"])).iteration_s
-
-
-@pytest.mark.parametrize("model", ["resnet50", "resnet152"])
-def test_measured_iterations_are_met_within_a_fifth_and_in_their_order(model: str) -> None:
-    for which in ("dkfac", "mpdkfac", "spdkfac"):
-        assert shipped(which, model) == pytest.approx(MEASURED[which, model], rel=0.2)
-    assert shipped("spdkfac", model) < shipped("mpdkfac", model) < shipped("dkfac", model)
-
-
-@pytest.mark.parametrize(("model", "batch", "measured_s"), [("resnet50", 32, 0.2115),
-                                                            ("resnet152", 8, 0.1927)])  # fmt: skip
-def test_building_all_factors_and_preconditioning_takes_what_was_measured(
-    model: str, batch: int, measured_s: float
-) -> None:
-    catalog = SHIPPED
-    profile = replace(find_profile(model, "rtx2080ti", batch, "fp32", catalog), batch=batch)
-    device = load_device("rtx2080ti", catalog)
-    seconds = sum(
-        device.cost(kernel).seconds
-        for layer in factored(profile)
-        for kernel in (
-            *HKBU.input_factor(layer),
-            *HKBU.output_factor(layer),
-            *preconditioned(layer, "cholesky"),
-            rescaled(layer),
-        )
-    )
-    assert seconds == pytest.approx(measured_s, rel=0.17)
-
-
-@pytest.mark.parametrize(("model", "batch", "measured_s"), [("resnet50", 32, 0.2742),
-                                                            ("resnet152", 8, 0.6759)])  # fmt: skip
-def test_inverting_all_factors_takes_what_was_measured(
-    model: str, batch: int, measured_s: float
-) -> None:
-    catalog = SHIPPED
-    profile = find_profile(model, "rtx2080ti", batch, "fp32", catalog)
-    device = load_device("rtx2080ti", catalog)
-    seconds = sum(
-        device.cost(kernel).seconds
-        for layer in factored(profile)
-        for side in (layer.inputs, layer.outputs)
-        for kernel in inverted(side)
-    )
-    assert seconds == pytest.approx(measured_s, rel=0.1)

@@ -2,147 +2,27 @@
 
 from __future__ import annotations
 
-from math import ceil, log2
+from math import ceil
 
 import pytest
-from builders import bucket, gradient, hand_device, profile, ring_cluster
+from builders import bucket, gradient, ring_cluster
 from hypothesis import given
 from hypothesis import strategies as st
+from selections import plans, sends
+from stages import kernels, moved
 
-from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import Kernel
-from perfsim.method import Compute, Method, Send, World
+from perfsim.method import World
 from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
-from perfsim.sparse import decoded, doubled, hierarchical, kept
-from perfsim.stage import Stage
+from perfsim.sparse import decoded
 
 SIMPLE = ("topk", "redsync", "sidco", "mstopk", "gaussiank")
-
-
-def sends(stages: list[Stage]) -> list[tuple[str, float, object]]:
-    """Return (collective, bytes, group) of the sends."""
-    return [
-        (stage.collective, stage.size_bytes, stage.group)
-        for stage in stages
-        if isinstance(stage, Send)
-    ]
-
-
-def kernels(stages: list[Stage], kind: str) -> list[Kernel]:
-    """Return the kernels of one kind of computation."""
-    return [
-        kernel
-        for stage in stages
-        if isinstance(stage, Compute) and stage.kind == kind
-        for kernel in stage.kernels
-    ]
-
-
-def moved(found: list[Kernel]) -> float:
-    return sum(kernel.moved_bytes for kernel in found)
 
 
 def encode(name: str, elements: int, ranks: int = 4, **options: object) -> float:
     """Return the bytes that selection moves in one bucket of a matrix."""
     stages = load_method(name, options).stages(bucket(gradient((elements, 1))), World(ranks), 0)
     return moved(kernels(stages, "compress"))
-
-
-def plans(method: Method, one: Bucket, cluster: Cluster) -> list[Plan]:
-    shapes = [gradient.shape for gradient in one.gradients]
-    return schedule(
-        profile(shapes, [0.01] * len(shapes), forward_s=0.01, optimizer_s=0.001),
-        method,
-        fusion.load(method.default_fusion()).fuse,
-        hand_device(),
-        cluster,
-        algorithm="ring",
-    )
-
-
-# The all-reduce whose density doubles.
-
-
-def test_doubling_sends_twice_as_much_at_every_step() -> None:
-    # 10 pairs of 8 bytes of 1000 values; distances 1, 2, 4 over 8 ranks.
-    stages = doubled(1000, 10, World(8, nodes=8))
-    assert sends(stages) == [
-        ("send_recv", 80.0, "across"),
-        ("send_recv", 160.0, "across"),
-        ("send_recv", 320.0, "across"),
-    ]
-    # Joined lists are read and written: 20, 40 and 80 pairs, 16 bytes each.
-    # Then 80 pairs into a zeroed gradient and its mean: 3 x 4000, and 16 bytes a pair.
-    found = kernels(stages, "decompress")
-    assert [kernel.moved_bytes for kernel in found] == [320, 640, 1280, 12000, 1280]
-
-
-def test_doubling_stops_at_the_dense_gradient() -> None:
-    # 400 bytes dense; 20 pairs: 160, 320, then 640 would be more than the dense gradient.
-    stages = doubled(100, 20, World(16, nodes=16))
-    assert [size for _, size, _ in sends(stages)] == [160, 320, 400, 400]
-    # 40 pairs joined; zeroed (400) and 80 pairs scattered (16 each); two dense additions; mean.
-    found = kernels(stages, "decompress")
-    assert [kernel.moved_bytes for kernel in found] == [640, 400, 1280, 1200, 1200, 800]
-
-
-def test_doubling_goes_inside_the_node_first() -> None:
-    stages = doubled(10**6, 10, World(16, nodes=4, gpus_per_node=4))
-    assert [group for _, _, group in sends(stages)] == ["node", "node", "across", "across"]
-    alone = doubled(10**6, 10, World(8, nodes=1, gpus_per_node=8))
-    assert {group for _, _, group in sends(alone)} == {"node"}
-    # With three GPUs a node, even neighbours may stand on two nodes.
-    odd = doubled(10**6, 10, World(6, nodes=2, gpus_per_node=3))
-    assert {group for _, _, group in sends(odd)} == {"across"}
-
-
-def test_doubling_folds_ranks_beyond_a_power_of_two() -> None:
-    # Five ranks: the fifth gives its 10 pairs first and gets the sum of 4 steps last.
-    sizes = [size for _, size, _ in sends(doubled(10**6, 10, World(5, nodes=5)))]
-    assert sizes == [80, 160, 320, 640]
-
-
-@given(ranks=st.integers(2, 300), count=st.integers(1, 500), each=st.sampled_from([1, 2, 3, 8]))
-def test_doubling_never_sends_more_than_dense_in_a_step(ranks: int, count: int, each: int) -> None:
-    stages = doubled(500, count, World(ranks, gpus_per_node=each))
-    sizes = [size for _, size, _ in sends(stages)]
-    assert max(sizes) <= 2000 and sizes == sorted(sizes)
-    assert len(sizes) == int(log2(ranks)) + 2 * (ranks & (ranks - 1) > 0)
-
-
-@pytest.mark.parametrize("name", ["topk", "dgc"])
-@pytest.mark.parametrize("density", [0.001, 0.01, 0.2])
-@pytest.mark.parametrize("ranks", [2, 8, 64])
-def test_wire_of_the_doubling_all_reduce(name: str, density: float, ranks: int) -> None:
-    method = load_method(name, {"exchange": "all_reduce", "density": density})
-    one = bucket(gradient((384, 256)))
-    n = one.elements
-    [plan] = plans(method, one, ring_cluster(ranks, "1GB/s,20us"))
-    names = {"P": ranks, "n": n, "k": kept(n, density), **method.model_dump()}
-    functions = {"log2": log2, "ceil": ceil, "min": min, "max": max}
-    formula = eval(method.wire, {"__builtins__": {}}, names | functions)
-    assert plan.sent_bytes == pytest.approx(formula, rel=1e-12)
-
-
-def test_doubling_costs_its_steps_one_after_the_other() -> None:
-    # 4 ranks, k = 1000 of 10**6: 1 ms + 8 us, then 2000 pairs x 16 bytes joined at 1 TB/s in two
-    # launches of 10 us, before the second step begins.
-    method = load_method("topk", {"exchange": "all_reduce"})
-    [plan] = plans(method, bucket(gradient((1000, 1000))), ring_cluster(4, "1GB/s,1ms"))
-    line = run(plan)
-    first, second = (
-        start
-        for task, start in zip(plan.graph.tasks, line.starts[0], strict=True)
-        if task.name.startswith("send_recv")
-    )
-    assert second - first == pytest.approx(1e-3 + 8e-6 + 20e-6 + 32e-9, rel=1e-9)
 
 
 # Decoding.
@@ -268,82 +148,6 @@ def test_sidco_fits_once_or_in_stages() -> None:
 
 def test_sidco_of_a_quarter_or_more_needs_one_fit() -> None:
     assert encode("sidco", 10000, density=0.3, fits=4) == encode("sidco", 10000, density=0.3)
-
-
-# Two layers.
-
-
-def test_two_layers_gather_pairs_between_nodes_then_inside() -> None:
-    # 1000 values on 2 nodes of 4: shares of 250, 3 kept of each at 1 %.
-    method = load_method("mstopk", {"density": 0.01})
-    stages = method.stages(bucket(gradient(1000)), World(8, 2, 4), 0)
-    assert sends(stages) == [
-        ("reduce_scatter", 4000.0, "node"),
-        ("all_gather", 24.0, "across"),
-        ("all_gather", 24.0, "across"),
-        ("all_gather", 96.0, "node"),
-        ("all_gather", 96.0, "node"),
-    ]
-    # On the share: residual 5; 2 + 1 + 1, 20 x 1.5, 5.5; 3 kept, 3 passes.
-    passes = 5 + 4 + 20 * 1.5 + 5.5
-    assert moved(kernels(stages, "compress")) == 4 * (passes * 250 + 3 * 3)
-    streams = {stage.stream for stage in stages if isinstance(stage, Compute)}
-    assert streams == {"communication"}
-
-
-def test_two_layers_may_gather_sums() -> None:
-    method = load_method("mstopk", {"density": 0.01, "inside": "sums"})
-    stages = method.stages(bucket(gradient(1000)), World(8, 2, 4), 0)
-    assert sends(stages)[-1] == ("all_gather", 4000.0, "node")
-    assert len(sends(stages)) == 4
-    # A share is zeroed and divided (3 passes of 250), 6 pairs are added.
-    assert moved(kernels(stages, "decompress")) == 3 * 1000 + 16 * 6
-
-
-def test_two_layers_are_one_where_there_is_nobody_to_send_to() -> None:
-    alone = sends(hierarchical(1000, 3, World(4, 1, 4), []))
-    assert [group for _, _, group in alone] == ["node"] * 3
-    apart = sends(hierarchical(1000, 3, World(4, 4, 1), []))
-    assert [group for _, _, group in apart] == ["across"] * 2
-
-
-def test_two_layers_bytes_are_the_documented_ones() -> None:
-    # 2 nodes of 4, 1 % of shares of 24,576 = 246: 4 n 3/4 + 8 k 2 x 3 inside, 8 k between.
-    wire, bus = custom_link("1GB/s,20us", "x"), custom_link("10GB/s,2us", "x")
-    cluster = Cluster(8, (4, 4), wire, bus)
-    method = load_method("mstopk", {"density": 0.01})
-    [plan] = plans(method, bucket(gradient((384, 256))), cluster)
-    n, k = 384 * 256, 246
-    assert plan.sent_bytes == pytest.approx(4 * n * 3 / 4 + 8 * k * 2 * 3 + 8 * k)
-
-
-def test_mstopk_among_all_ranks_gathers_as_topk_does() -> None:
-    one = bucket(gradient(1000))
-    flat = load_method("mstopk", {"exchange": "all_gather"}).stages(one, World(8, 2, 4), 0)
-    assert sends(flat) == sends(load_method("topk", {}).stages(one, World(8, 2, 4), 0))
-
-
-@pytest.mark.parametrize(("select", "kernel"), [("dgc", "dgc_encode"), ("randk", "randk_encode")])
-def test_other_selections_run_in_the_two_layers(select: str, kernel: str) -> None:
-    method = load_method("mstopk", {"select": select})
-    stages = method.stages(bucket(gradient(1000)), World(8, 2, 4), 0)
-    found = [one for one in kernels(stages, "compress") if one.name == kernel]
-    assert [one.elements for one in found] == [250]
-
-
-def test_small_buckets_may_go_dense() -> None:
-    method = load_method("mstopk", {"dense_below": 512})
-    assert sends(method.stages(bucket(gradient(511)), World(8, 2, 4), 0)) == [
-        ("all_reduce", 2044.0, "all")
-    ]
-    assert len(sends(method.stages(bucket(gradient(512)), World(8, 2, 4), 0))) == 5
-
-
-def test_two_layers_need_equal_nodes() -> None:
-    uneven = World(6, 2, 4)
-    assert "same number of GPUs" in load_method("mstopk", {}).refusal(uneven)
-    assert load_method("mstopk", {"exchange": "all_gather"}).refusal(uneven) == ""
-    assert load_method("mstopk", {}).refusal(World(8, 2, 4)) == ""
 
 
 # Laws.

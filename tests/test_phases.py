@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_methods_kfac import FIRST, MS, PASSES, SECOND, SIDES, TRIANGLES, built, k, plans, reduce_s
+from kfac_of_two_layers import (
+    FIRST,
+    MS,
+    PASSES,
+    SECOND,
+    SIDES,
+    TRIANGLES,
+    built,
+    k,
+    plans,
+    reduce_s,
+)
 
 from perfsim.kernel import elementwise
 from perfsim.kfac.kernels import decomposed, inverted, packed, preconditioned, rescaled, unpacked

@@ -28,8 +28,11 @@ MUTATED = ("perfsim/collectives", "perfsim/fusion")
 KILLERS = (
     "tests/test_collectives.py",
     "tests/test_collectives_by_hand.py",
+    "tests/test_collectives_laws.py",
     "tests/test_fusion.py",
     "tests/test_fusion_by_hand.py",
+    "tests/test_fusion_merging.py",
+    "tests/test_fusion_threshold.py",
     "tests/test_groups.py",
     *MUTATED,
 )

@@ -1,0 +1,67 @@
+"""What the stages of methods that select send, run and take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builders import bucket, gradient, hand_device, profile
+
+from perfsim import fusion
+from perfsim.cluster.cluster import Cluster
+from perfsim.kernel import Kernel
+from perfsim.method import Compute, Method, Send, World
+from perfsim.methods import load_method
+from perfsim.plan import Plan
+from perfsim.schedule import schedule
+from perfsim.stage import Stage
+
+
+def sends(stages: list[Stage]) -> list[tuple[str, float]]:
+    """Return (collective, bytes) of the sends."""
+    return [(stage.collective, stage.size_bytes) for stage in stages if isinstance(stage, Send)]
+
+
+def kernels(stages: list[Stage], kind: str) -> list[Kernel]:
+    """Return the kernels of one kind of computation."""
+    return [
+        kernel
+        for stage in stages
+        if isinstance(stage, Compute) and stage.kind == kind
+        for kernel in stage.kernels
+    ]
+
+
+def moved(found: list[Kernel]) -> float:
+    """Return the bytes that kernels read and write."""
+    return sum(kernel.moved_bytes for kernel in found)
+
+
+def of(name: str, elements: int, ranks: int = 8, iteration: int = 0, **options: Any) -> list[Stage]:
+    """Return the stages of a method with options on one matrix."""
+    method = load_method(name, options)
+    return method.stages(bucket(gradient((elements, 1))), World(ranks), iteration)
+
+
+def plans(
+    method: Method, cluster: Cluster, sizes: list[int], ready_s: list[float] | None = None
+) -> list[Plan]:
+    """Return the plans for gradients of these sizes, ready after 10 ms unless told otherwise."""
+    return schedule(
+        profile(list(sizes), ready_s or [0.01] * len(sizes), forward_s=0.01),
+        method,
+        fusion.load(method.default_fusion()).fuse,
+        hand_device(),
+        cluster,
+        algorithm="ring",
+    )
+
+
+def time_s(cluster: Cluster, stages: list[Stage]) -> float:
+    """Return what the sends take on a cluster, one after the other."""
+    return sum(
+        cluster.served(stage.servers)
+        .of(stage.group, stage.collective, stage.size_bytes, stage.algorithm)
+        .seconds
+        for stage in stages
+        if isinstance(stage, Send)
+    )
