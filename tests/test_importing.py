@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_reading import FOOT, STARTING, devices, table
+from measured_texts import FOOT, STARTING, devices, table
 
 import perfsim
 from perfsim.cli.main import code
