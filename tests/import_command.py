@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int
 
 @pytest.fixture
 def nets(tmp_path: Path) -> Path:
-    """Return a folder of networks no network is in yet."""
+    """Return the folder, not there yet, that networks are written into."""
     return tmp_path / "mine" / "networks"
 
 
