@@ -1,4 +1,4 @@
-"""Fabrics inside a node: rings over NVLink and PCIe, by hand, by law and beside what was measured."""
+"""Fabrics inside a node: rings over NVLink and PCIe, by hand, by law and beside a measurement."""
 
 from __future__ import annotations
 

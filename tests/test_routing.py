@@ -14,13 +14,7 @@ from perfsim.cluster.fabric.leaf_spine import leaf_spine
 from perfsim.cluster.fabric.single_switch import single_switch
 from perfsim.cluster.fabric.torus import torus
 from perfsim.cluster.fabric.wire import join, new_graph
-from perfsim.cluster.flows import (
-    PATTERNS,
-    all_to_all_flows,
-    flows,
-    ring_flows,
-    tree_flows,
-)
+from perfsim.cluster.flows import PATTERNS, all_to_all_flows, flows, ring_flows, tree_flows
 from perfsim.cluster.pattern import Flow, Pattern
 from perfsim.cluster.routing import Graph, Routed, route
 from perfsim.errors import RequestError
