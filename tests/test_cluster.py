@@ -1,4 +1,4 @@
-"""Clusters: placement, and what a collective costs there."""
+"""Clusters: what a collective costs there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from perfsim.cluster import (
     custom_link,
     make_cluster,
 )
-from perfsim.cluster.placement import place
 from perfsim.collectives import algorithm, algorithms
 from perfsim.errors import RequestError
 from perfsim.quantity import Quantity
@@ -36,51 +35,6 @@ def curved(alphas: list[float], rate: float = 1e9) -> Link:
     latency = Latency(sizes, tuple(alphas), "fitted", "test", 0.1, sizes[0], sizes[-1])
     speed = Quantity(rate, "B/s", "fitted", "test", 0.02, sizes[0], sizes[-1])
     return Link("test", speed, speed, Quantity(0.0, "s/B", "derived", "test"), latency, latency)
-
-
-# Placement
-
-
-def test_placement_by_hand() -> None:
-    assert place(8, 4, None) == (4, 4)
-    assert place(6, None, None) == (3, 3)  # 4, cut to a divisor of 6
-    assert place(16, None, None, 8) == (8, 8)  # what the network file states
-    assert place(8, None, (3, 5), 4) == (3, 5)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, None, None), "--gpus: 0 is not a number of GPUs; at least 1."),
-        ((8, 0, None), "--gpus-per-node: 0 is not a number of GPUs; at least 1."),
-        (
-            (10, 4, None),
-            "--gpus-per-node: 10 GPUs do not divide by 4; allowed for 10: 1, 2, 5, 10, or"
-            " --placement for uneven nodes.",
-        ),
-        (
-            (8, None, (3, 4)),
-            "--placement: '3,4' places 7 GPUs, --gpus says 8; the two must agree.",
-        ),
-        (
-            (8, None, (8, 0)),
-            "--placement: '8,0' has a node without a GPU; give at least 1 for every node.",
-        ),
-        (
-            (8, 4, (3, 5)),
-            "--gpus-per-node: 4 contradicts --placement '3,5'; give one of the two.",
-        ),
-    ],
-)
-def test_placement_that_does_not_fit(
-    arguments: tuple[int, int | None, tuple[int, ...] | None], message: str
-) -> None:
-    with pytest.raises(RequestError) as error:
-        place(*arguments)
-    assert str(error.value) == message
-
-
-# Costs
 
 
 def test_flat_ring_by_hand() -> None:
@@ -245,6 +199,21 @@ def test_a_crowd_shares_the_wire_and_not_the_latency() -> None:
 
 @given(
     st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=6),
+    st.sampled_from(["all_gather", "all_reduce", "reduce_scatter", "send_recv"]),
+    st.tuples(st.floats(1, 1e9), st.floats(1, 1e9)),
+)
+def test_a_crowd_takes_no_less_for_more(
+    alphas: list[float], collective: str, sizes: tuple[float, float]
+) -> None:
+    """By law, also where latency falls with size."""
+    eight = Cluster(8, (4, 4), curved(alphas), custom_link("100GB/s,1us", "test"))
+    less, more = sorted(sizes)
+    shorter, longer = (eight.of("across", collective, size).seconds for size in (less, more))
+    assert shorter <= longer * (1 + 1e-9)
+
+
+@given(
+    st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=6),
     st.integers(1, 8),
     st.tuples(st.integers(2, 64), st.integers(2, 64)),
     st.floats(0, 1e10),
@@ -287,18 +256,3 @@ def test_a_link_that_is_missing_is_asked_for() -> None:
         make_cluster(8, 4, None, inside)
     with pytest.raises(RequestError, match=r"^--intra-net: 'far' has no link between the GPUs"):
         make_cluster(8, 4, None, outside, outside)
-
-
-@given(
-    st.lists(st.floats(1e-7, 1e-2), min_size=1, max_size=6),
-    st.sampled_from(["all_gather", "all_reduce", "reduce_scatter", "send_recv"]),
-    st.tuples(st.floats(1, 1e9), st.floats(1, 1e9)),
-)
-def test_a_crowd_takes_no_less_for_more(
-    alphas: list[float], collective: str, sizes: tuple[float, float]
-) -> None:
-    """By law, also where latency falls with size."""
-    eight = Cluster(8, (4, 4), curved(alphas), custom_link("100GB/s,1us", "test"))
-    less, more = sorted(sizes)
-    shorter, longer = (eight.of("across", collective, size).seconds for size in (less, more))
-    assert shorter <= longer * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""``perfsim calibrate import``: whole files or none, what they say, and a prediction on them."""
+"""``perfsim calibrate import``: a network and its curves, what they say, a prediction on them."""
 
 from __future__ import annotations
 
@@ -7,55 +7,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_reading import FOOT, STARTING, devices, table
+from import_command import CSV, imported, nets, own, rows, run, times
+from measured_texts import FOOT, STARTING, devices, table
 
 import perfsim
-from perfsim.cli.main import code
 from perfsim.cluster import read_network
 
-CSV = "collective,ranks,nodes,gpus_per_node,size_bytes,time_us"
-
-
-def times(steps: int, wire: float, alpha_us: float) -> dict[int, float]:
-    """Return a ring's times [us]: steps of alpha, and bytes over 2 GB/s on the wire."""
-    sizes = [8 * 4**power for power in range(13)]
-    return {size: steps * alpha_us + wire * size / 2e3 for size in sizes}
-
-
-def rows(collective: str, points: dict[int, float], nodes: int = 4, gpus: int = 1) -> list[str]:
-    shape = f"{collective},{nodes * gpus},{nodes},{gpus}"
-    return [f"{shape},{size},{time}" for size, time in points.items()]
-
-
-def own(path: Path, *more: str, head: str = "# gpu: A100\n# library: nccl\n# version: 2.18.3\n"):
-    """Write a table of an all_reduce on 4 nodes of one GPU."""
-    lines = rows("all_reduce", times(6, 1.5, 20.0))
-    path.write_text(head + "\n".join([CSV, *lines, *more]) + "\n")
-    return path
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    capsys.readouterr()
-    left = code([str(one) for one in arguments])
-    out, err = capsys.readouterr()
-    return left, out, err
-
-
-@pytest.fixture
-def nets(tmp_path: Path) -> Path:
-    return tmp_path / "mine" / "networks"
-
-
-def imported(capsys: pytest.CaptureFixture[str], file: Path, nets: Path, *more: str | Path):
-    arguments = ("calibrate", "import", file, "--name", "ours", "--out", nets, *more)
-    return run(capsys, *arguments, "--force")
-
-
-def nothing_written(folder: Path) -> bool:
-    return not folder.exists() or not list(folder.iterdir())
-
-
-# What is written
+__all__ = ["nets"]
 
 
 def test_both_files_are_written_and_say_what_was_measured(capsys, tmp_path, nets) -> None:
@@ -158,15 +116,20 @@ def test_json_says_the_same(capsys, tmp_path, nets) -> None:
     assert found["skipped"] == [] and any("gamma" in one for one in found["not_told"])
 
 
-def test_a_network_that_is_there_is_replaced_by_force_alone(capsys, tmp_path, nets) -> None:
+def test_a_title_of_several_lines_stays_one(capsys, tmp_path, nets) -> None:
+    left, _, _ = imported(capsys, own(tmp_path / "a.csv"), nets, "--title", "ours\n# gpu: none\n")
+    assert left == 0
+    assert read_network(nets / "ours.toml").title == "ours # gpu: none"
+
+
+def test_full_report_has_each_fit_and_other_words_are_refused(capsys, tmp_path, nets) -> None:
     file = own(tmp_path / "a.csv")
-    imported(capsys, file, nets)
-    before = {path.name: path.read_text() for path in nets.iterdir()}
-    left, out, err = run(capsys, "calibrate", "import", file, "--name", "ours", "--out", nets)
-    assert (left, out) == (2, "") and "is there already; --force replaces it" in err
-    assert {path.name: path.read_text() for path in nets.iterdir()} == before
-    left, out, err = run(capsys, "calibrate", "import", file, "--name", "10gbe", "--out", nets)
-    assert (left, out) == (2, "") and "'10gbe' is a network that ships with perfsim" in err
+    short = imported(capsys, file, nets)[1]
+    full = imported(capsys, file, nets, "--report", "full")[1]
+    assert "[[Shape]]" in short and "[[Fit Statistics]]" not in short
+    assert full.count("[[Fit Statistics]]") == 2 and "rate of the link between nodes" in full
+    left, out, err = imported(capsys, file, nets, "--report", "fulll")
+    assert (left, out) == (2, "") and "--report" in err and "full" in err
 
 
 def test_files_that_differ_are_warned_of(capsys, tmp_path, nets) -> None:
@@ -200,132 +163,6 @@ def test_repeats_in_two_files_are_one_curve(capsys, tmp_path, nets) -> None:
     assert imported(capsys, first, nets, second)[0] == 0
     known = read_network(nets / "ours.toml").known
     assert known is not None and len(known.curves) == 1
-
-
-# Damaged lines
-
-
-def test_damaged_lines_are_refused_or_left_out_by_name(capsys, tmp_path, nets) -> None:
-    file = own(tmp_path / "a.csv", "all_reduce,4,4,1,536870912,fast")
-    left, out, err = imported(capsys, file, nets)
-    assert (left, out) == (3, "") and "a.csv, line 18" in err and "'fast'" in err
-    assert nothing_written(nets)
-    left, out, err = imported(capsys, file, nets, "--skip-bad")
-    assert left == 0 and err.startswith("perfsim: left out: ") and "a.csv:18: time" in err
-    assert (nets / "ours.toml").is_file()
-    _, out, _ = imported(capsys, file, nets, "--skip-bad", "--json")
-    assert len(json.loads(out)["skipped"]) == 1
-
-
-# What is refused, in one sentence, with nothing written
-
-
-@pytest.mark.parametrize(
-    ("more", "left", "message"),
-    [
-        (("--name", "a/b"), 2, "--name: 'a/b' is no name of a network"),
-        (("--name", ""), 2, "--name: '' is no name of a network"),
-        (("--name", "100"), 2, "--name: '100' reads as a number"),
-        (("--nics-per-node", "0"), 2, "--nics-per-node: 0; at least 1."),
-        (("--transport", " "), 2, "--transport: is empty"),
-        (("--ranks", "8"), 3, "rank"),
-        (
-            ("--collective", "all_reduse"),
-            2,
-            "--collective: no 'all_reduse'; did you mean 'all_reduce'?",
-        ),
-        (("--gpus-per-node", "0"), 2, "--gpus-per-node: 0 is not a count; at least 1."),
-        (("--profiles", "/nowhere"), 2, "/nowhere"),
-    ],
-)
-def test_wrong_options(capsys, tmp_path, nets, more, left, message) -> None:
-    found, out, err = imported(capsys, own(tmp_path / "a.csv"), nets, *more)
-    assert (found, out) == (left, "")
-    assert err.startswith("perfsim: ") and message in err and len(err.splitlines()) == 1
-    assert nothing_written(nets)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "cannot be read"),
-        ("nothing to see\n", "holds no measurements in a form that is known"),
-        (f"{CSV}\nall_reduce,4,4,1,8,120\n", "measure at least 3 sizes"),
-        (f"{CSV}\nall_to_all,4,4,1,8,120\nall_to_all,4,4,1,80,121\n", "measure all_reduce"),
-    ],
-)
-def test_files_that_tell_no_network(capsys, tmp_path, nets, text, message) -> None:
-    file = tmp_path / "a.csv"
-    if text is not None:
-        file.write_text(text)
-    left, out, err = imported(capsys, file, nets)
-    assert (left, out) == (3, "")
-    assert message in err and len(err.splitlines()) == 1
-    assert nothing_written(nets)
-
-
-@pytest.mark.parametrize(
-    ("head", "word"),
-    [
-        ("# gpu: A100\n# library: nccl\n# version: 2.21.5\n", "several versions"),
-        ("# gpu: A100\n# library: gloo\n# version: 2.18.3\n", "several libraries"),
-        ("# gpu: H100\n# library: nccl\n# version: 2.18.3\n", "several GPUs"),
-    ],
-)
-def test_two_clusters_are_not_one_network(capsys, tmp_path, nets, head, word) -> None:
-    """The file of curves says library, version and GPU once."""
-    files = own(tmp_path / "a.csv"), own(tmp_path / "b.csv", head=head)
-    left, _, err = imported(capsys, files[0], nets, files[1])
-    assert left == 2 and word in err and len(err.splitlines()) == 1
-    assert nothing_written(nets)
-
-
-@pytest.mark.parametrize("name", ["ours.toml", "ours.curves.csv"])
-def test_a_folder_in_the_way_leaves_nothing_half_written(capsys, tmp_path, nets, name) -> None:
-    (nets / name).mkdir(parents=True)
-    left, _, err = imported(capsys, own(tmp_path / "a.csv"), nets)
-    assert left == 2 and err == f"perfsim: --out: {str(nets / name)!r} is there and is no file.\n"
-    assert [path.name for path in nets.iterdir()] == [name]
-
-
-def test_an_out_that_is_a_file(capsys, tmp_path) -> None:
-    blocked = tmp_path / "blocked"
-    blocked.write_text("here")
-    left, _, err = imported(capsys, own(tmp_path / "a.csv"), blocked)
-    assert left == 2 and err.startswith(f"perfsim: --out: {str(blocked)!r} cannot be written")
-    assert blocked.read_text() == "here"
-
-
-def test_what_cannot_be_read_back_leaves_the_old_files(capsys, tmp_path, nets, monkeypatch) -> None:
-    from perfsim.calibrate import network_files
-    from perfsim.errors import DataError
-
-    imported(capsys, own(tmp_path / "a.csv"), nets)
-    before = {path.name: path.read_text() for path in nets.iterdir()}
-
-    def damaged(path: Path) -> None:
-        raise DataError("damaged", path=path)
-
-    monkeypatch.setattr(network_files, "read_network", damaged)
-    more = rows("all_gather", times(3, 0.75, 20.0))
-    assert imported(capsys, own(tmp_path / "a.csv", *more), nets)[0] == 3
-    assert {path.name: path.read_text() for path in nets.iterdir()} == before
-
-
-def test_a_title_of_several_lines_stays_one(capsys, tmp_path, nets) -> None:
-    left, _, _ = imported(capsys, own(tmp_path / "a.csv"), nets, "--title", "ours\n# gpu: none\n")
-    assert left == 0
-    assert read_network(nets / "ours.toml").title == "ours # gpu: none"
-
-
-def test_full_report_has_each_fit_and_other_words_are_refused(capsys, tmp_path, nets) -> None:
-    file = own(tmp_path / "a.csv")
-    short = imported(capsys, file, nets)[1]
-    full = imported(capsys, file, nets, "--report", "full")[1]
-    assert "[[Shape]]" in short and "[[Fit Statistics]]" not in short
-    assert full.count("[[Fit Statistics]]") == 2 and "rate of the link between nodes" in full
-    left, out, err = imported(capsys, file, nets, "--report", "fulll")
-    assert (left, out) == (2, "") and "--report" in err and "full" in err
 
 
 def test_the_order_of_files_changes_nothing(capsys, tmp_path, nets) -> None:

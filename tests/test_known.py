@@ -7,37 +7,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_curves import LARGE, SMALL, curve, told
 
-from perfsim.cluster import Cluster, Network, make_cluster, read_network
 from perfsim.cluster.carried import growth_error, interpolation_error
 from perfsim.cluster.growth import Growth
 from perfsim.cluster.growth.grow import call_seconds, inside_share
 from perfsim.cluster.growth.reach import reach
 from perfsim.cluster.growth.sibling import floor, gathering_floor, sibling
 from perfsim.cluster.known import Known
-from perfsim.cluster.link import custom_link
 from perfsim.cluster.measured import Curve
-from perfsim.errors import DataError
-from perfsim.quantity import Cost
-
-SMALL, LARGE = 8.0, 64e6
-
-
-def curve(
-    nodes: int, gpus: int = 4, collective: str = "all_reduce", factor: float = 1.0, **more
-) -> Curve:
-    """Return a made-up curve: 20 us a node, and 1 us for each 10 kB."""
-    sizes = (*(8.0 * 4**power for power in range(12)), LARGE)
-    seconds = tuple(factor * (2e-5 * nodes + size * 1e-10) for size in sizes)
-    words = {"source": "made up", "spread": 0.02, "gpu": "A100", "version": "2.18.3"} | more
-    return Curve(collective, nodes * gpus, nodes, gpus, sizes, seconds, "measured", **words)
-
-
-def told(known: Known, collective: str, size: float, placement: tuple[int, ...], **more) -> Cost:
-    """Return the cost that curves tell; they must tell one."""
-    cost = known.cost(collective, size, placement, **more)
-    assert cost is not None
-    return cost
 
 
 @given(st.floats(SMALL, LARGE), st.sampled_from([2, 4]))
@@ -170,146 +148,6 @@ def test_one_node_may_have_other_gpus_than_measured() -> None:
     assert cost.seconds == Growth([one]).seconds(4, 1, 1e6) < one.at(1e6)
 
 
-def test_a_cluster_takes_the_curve_before_its_links() -> None:
-    link = custom_link("1GB/s,10us", "test")
-    plain = Cluster(16, (4,) * 4, link, link)
-    measured = Cluster(16, (4,) * 4, link, link, known=Known((curve(4),)))
-    assert measured.cost("all_reduce", 1e6).seconds == curve(4).at(1e6)
-    usual_s = plain.cost("all_reduce", 1e6).seconds
-    for held in ("ring", "tree"):  # not measured so: the curve times what the links make of it
-        share = plain.cost("all_reduce", 1e6, held).seconds / usual_s
-        cost = measured.cost("all_reduce", 1e6, held)
-        assert cost.seconds == pytest.approx(curve(4).at(1e6) * share)
-        assert cost.seconds >= curve(4).at(1e6) * (1 - 1e-9)
-        assert (cost.terms[0].quantity.kind, cost.terms[0].extrapolated) == ("derived", True)
-    alone = Cluster(1, (1,), None, None, known=Known((curve(4),)))
-    assert alone.cost("all_reduce", 1e6).seconds == 0.0
-
-
-# The tables of a network file that hold curves and the tuner
-
-HEAD = """\
-schema = "perfsim/network/1"
-name = "made-up"
-title = "two curves"
-transport = "tcp"
-"""
-LINK = """
-[[link]]
-class = "inter"
-rate = { value = "10GB/s", kind = "derived", source = "made up" }
-tree_rate = { value = "10GB/s", kind = "derived", source = "made up" }
-gamma = { value = "0s/B", kind = "derived", source = "made up" }
-[[link.segments]]
-algorithm = "ring"
-kind = "derived"
-source = "made up"
-knots = [{ size = "8B", alpha = "10us" }]
-[[link.segments]]
-algorithm = "tree"
-kind = "derived"
-source = "made up"
-knots = [{ size = "8B", alpha = "10us" }]
-"""
-CURVE = """
-[[curve]]
-collective = "all_reduce"
-ranks = 8
-nodes = 2
-gpus_per_node = 4
-kind = "fitted"
-residual = "3%"
-source = "made up"
-knots = [{ size = "1kB", time = "20us" }, { size = "100MB", time = "20ms" }]
-"""
-TUNER = """
-[tuner]
-version = "2.18.3"
-architecture = "ampere"
-intra = "nvlink"
-bus_bandwidth = "10GB/s"
-two_nodes = 2.0
-plain_tree = false
-near_nic = true
-kind = "fitted"
-source = "made up"
-"""
-
-
-def test_curves_and_tuner_of_a_file(tmp_path) -> None:
-    path = tmp_path / "made-up.toml"
-    path.write_text(HEAD + TUNER + LINK + CURVE)
-    known = read_network(path).known
-    assert known is not None and known.tuner is not None
-    assert (known.tuner.bus_bandwidth, known.tuner.two_nodes) == (10.0, 2.0)
-    assert (known.tuner.plain_tree, known.tuner.near_nic) == (False, True)
-    cost = told(known, "all_reduce", 1e3, (4, 4))
-    assert cost.seconds == pytest.approx(20e-6) and cost.spread == 0.03
-    assert cost.terms[0].quantity.kind == "fitted"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('collective = "all_reduce"', 'collective = "all_reduse"', "all_reduse"),
-        ("ranks = 8", "ranks = 0", "ranks"),
-        ('size = "100MB"', 'size = "1B"', "rise"),
-        ('time = "20us"', 'time = "20"', "time"),
-        ('kind = "fitted"\nresidual', 'kind = "guessed"\nresidual', "guessed"),
-        ("knots = [{ size", "nots = [{ size", "nots"),
-        ('version = "2.18.3"', 'version = "two"', "version"),
-        ('architecture = "ampere"', 'architecture = "ampere2"', "ampere2"),
-        ("two_nodes = 2.0", 'two_nodes = "2"', "two_nodes"),
-        ("two_nodes = 2.0", "two_nodes = 2000.0", "0.1 to 10"),
-        ("plain_tree = false", "plain_tree = 0", "allowed: true, false"),
-        ('bus_bandwidth = "10GB/s"', 'bus_bandwidth = "10GB"', "bus_bandwidth"),
-        ("near_nic = true\n", "", "near_nic"),
-    ],
-)
-def test_damaged_tables_are_named(tmp_path, old: str, new: str, message: str) -> None:
-    text = HEAD + TUNER + LINK + CURVE
-    assert old in text
-    path = tmp_path / "made-up.toml"
-    path.write_text(text.replace(old, new))
-    with pytest.raises(DataError) as error:
-        read_network(path)
-    assert message in str(error.value) and "made-up.toml" in str(error.value)
-
-
-def wires(**more) -> Cluster:
-    """Return four nodes of four on plain links, beside what was measured."""
-    link = custom_link("10GB/s,5us", "--net")
-    return Cluster(16, (4,) * 4, link, link, **more)
-
-
-def test_a_library_without_choice_meets_its_own_curve() -> None:
-    """Gloo always goes round a ring, so a curve held to the ring is what ``auto`` costs."""
-    ring = curve(4, algorithm="ring", library="gloo")
-    there = wires(library="gloo", fitted_on="gloo", known=Known((ring,)))
-    assert there.cost("all_reduce", 1e6).seconds == ring.at(1e6)
-    nccl = wires(known=Known((curve(4, algorithm="ring"),)))
-    assert nccl.cost("all_reduce", 1e6).terms[0].quantity.kind == "derived"  # NCCL may take a tree
-
-
-def test_the_only_algorithm_by_name_is_the_choice() -> None:
-    gather = curve(4, collective="all_gather")
-    there = wires(known=Known((gather,)))
-    assert there.cost("all_gather", 1e6, "ring").seconds == gather.at(1e6)
-
-
-@pytest.mark.parametrize("size", [1.0, 1e9])
-def test_beyond_its_sizes_in_proportion_to_the_links(size: float) -> None:
-    four = curve(4)
-    there, plain = wires(known=Known((four,))), wires()
-    edge = SMALL if size < SMALL else LARGE
-    share = plain.cost("all_reduce", size).seconds / plain.cost("all_reduce", edge).seconds
-    cost = there.cost("all_reduce", size)
-    assert cost.seconds == pytest.approx(four.at(edge) * share)
-    (term,) = cost.terms
-    assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
-    assert term.quantity.spread == growth_error(size / edge)
-
-
 def test_uneven_nodes_by_their_own_curve_alone() -> None:
     """3 + 5 GPUs were measured; 2 + 5 were not, and no law carries uneven nodes."""
     uneven = replace(curve(2), ranks=8, gpus_per_node=5)
@@ -317,27 +155,3 @@ def test_uneven_nodes_by_their_own_curve_alone() -> None:
     assert told(known, "all_reduce", 1e6, (3, 5)).seconds == uneven.at(1e6)
     assert known.cost("all_reduce", 1e6, (2, 5)) is None
     assert told(known, "all_reduce", 1e6, (4, 4)).seconds == curve(2).at(1e6)
-
-
-@given(st.sampled_from([1.001, 1.5, 2.0, 8.0]), st.floats(SMALL, LARGE))
-def test_a_worse_network_is_never_faster_than_its_curve(ratio: float, size: float) -> None:
-    link = custom_link("10GB/s,5us", "--net")
-    net = Network("made up", "", "", 4, 1, {"inter": link, "intra": link}, known=Known((curve(4),)))
-    usual = make_cluster(16, 4, None, net)
-    narrow = make_cluster(16, 4, None, net, oversubscription=ratio)
-    least_s = usual.cost("all_reduce", size).seconds
-    for pick in ("auto", "ring", "tree"):
-        assert narrow.cost("all_reduce", size, pick).seconds >= least_s * (1 - 1e-9)
-
-
-def test_nodes_of_a_size_never_measured_are_extrapolated() -> None:
-    """As many GPUs as were measured, on half the nodes: what shares a NIC is another."""
-    link = replace(custom_link("10GB/s,5us", "--net"), ranks=(8, 16))
-    for inside, strange in ((8, True), (4, False)):
-        there = Cluster(16, (inside,) * (16 // inside), link, link, known=Known((curve(2),)))
-        assert there.strange is strange
-    there = Cluster(16, (8, 8), link, link, known=Known((curve(2),)))
-    cost = there.cost("all_reduce", 1e6, "ring")
-    inter = [term for term in cost.terms if term.term.startswith("inter")]
-    assert inter and all(term.extrapolated for term in inter)
-    assert all((term.quantity.spread or 0.0) >= growth_error(1.0) for term in inter)
