@@ -43,6 +43,18 @@ class Gradient:
             return self.elements, 1
         return self.shape[0], math.prod(self.shape[1:])
 
+    def at(self, ready_s: float) -> Gradient:
+        """Return the same gradient, ready at another moment [s].
+
+        Examples
+        --------
+        >>> Gradient("fc.weight", (10, 4), 1.0, 0).at(2.0)
+        Gradient(name='fc.weight', shape=(10, 4), ready_s=2.0, layer=0)
+        """
+        made = object.__new__(Gradient)  # it keeps how many elements there are, if they are known
+        made.__dict__.update(self.__dict__, ready_s=ready_s)
+        return made
+
 
 class Layer(NamedTuple):
     """A layer with parameters; layers without any are merged into the one before them."""
@@ -136,8 +148,5 @@ class Profile:
                 Layer(layer.name, layer.kind, layer.forward_s * factor, layer.backward_s * factor)
                 for layer in self.layers
             ),
-            gradients=tuple(
-                Gradient(gradient.name, gradient.shape, gradient.ready_s * factor, gradient.layer)
-                for gradient in self.gradients
-            ),
+            gradients=tuple(one.at(one.ready_s * factor) for one in self.gradients),
         )
