@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from perfsim.errors import RequestError, unknown
 from perfsim.letters import forbidden
 from perfsim.limits import shown
-
-if TYPE_CHECKING:
-    from perfsim.kept_jobs import KeptJobs
 
 __all__ = ["Catalog", "is_own", "shipped"]
 
@@ -51,9 +48,6 @@ class Catalog:
     RequestError
         If --profiles or an entry of PERFSIM_PATH is not a folder, or one without data.
     """
-
-    jobs: KeptJobs | None = None
-    """Where jobs are kept for other scenarios, if they are."""
 
     def __init__(self, profiles: str | Path | None = None) -> None:
         if isinstance(profiles, str) and not profiles.strip():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
-from perfsim.plan import Charge, Plan, terms_of, what_of
+from perfsim.plan import Mixed, Plan, terms_of, what_of
 from perfsim.profile import Gradient
 from perfsim.quantity import Term
 from perfsim.simulate.alike import by_kind
@@ -23,39 +23,10 @@ from perfsim.simulate.timeline import Timeline
 if TYPE_CHECKING:
     from perfsim.simulate.graph import Value
 
-__all__ = ["Mixed", "mixed_plans", "run_mixed"]
+__all__ = ["mixed_plans", "run_mixed"]
 
 SLIVER = 1e-12
 """Part of all a plan's time below which a task is what rounding has left."""
-
-
-@dataclass(frozen=True)
-class Mixed:
-    """The same plan on the other types of GPU.
-
-    Parameters
-    ----------
-    plans : one for each other type
-    kinds : the type of each rank; 0 is that of the plan itself, the slowest
-    spent_s : seconds of their tasks where these were changed, one list a plan
-    """
-
-    plans: tuple[Plan, ...]
-    kinds: tuple[int, ...]
-    spent_s: tuple[list[float], ...] = ()
-
-    def changed(self, change: Callable[[float, Charge], float]) -> Mixed:
-        """Return the same with every task's duration changed."""
-        return replace(
-            self,
-            spent_s=tuple(
-                [
-                    change(float(task.duration_s), charge)
-                    for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
-                ]
-                for plan in self.plans
-            ),
-        )
 
 
 def run_mixed(plan: Plan, durations: Sequence[float] | None = None) -> Timeline:

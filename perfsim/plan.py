@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from perfsim.conditions.conditions import Conditions
 from perfsim.kernel import Kernel
@@ -13,10 +13,7 @@ from perfsim.simulate.crossing import Crossing
 from perfsim.simulate.graph import TaskGraph
 from perfsim.stage import Compute, Send
 
-if TYPE_CHECKING:
-    from perfsim.mixed import Mixed
-
-__all__ = ["WAIT", "WORK", "Charge", "Plan", "Work", "terms_of", "what_of"]
+__all__ = ["WAIT", "WORK", "Charge", "Mixed", "Plan", "Work", "terms_of", "what_of"]
 
 
 class Charge(NamedTuple):
@@ -92,6 +89,35 @@ class Plan:
     def noted(self) -> Iterator[tuple[float, Term]]:
         """Every number that a cost rests on, with the size of what cost it."""
         return ((size, term) for (_, size), terms in self._noted.items() for term in terms)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The same plan on the other types of GPU of a cluster with several.
+
+    Parameters
+    ----------
+    plans : one for each other type
+    kinds : the type of each rank; 0 is that of the plan itself, the slowest
+    spent_s : seconds of their tasks where these were changed, one list a plan
+    """
+
+    plans: tuple[Plan, ...]
+    kinds: tuple[int, ...]
+    spent_s: tuple[list[float], ...] = ()
+
+    def changed(self, change: Callable[[float, Charge], float]) -> Mixed:
+        """Return the same with every task's duration changed."""
+        return replace(
+            self,
+            spent_s=tuple(
+                [
+                    change(float(task.duration_s), charge)
+                    for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
+                ]
+                for plan in self.plans
+            ),
+        )
 
 
 def what_of(term: Term) -> str:

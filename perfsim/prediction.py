@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfsim.alone import mean_s
 from perfsim.anchor import Carried
 from perfsim.catalog import Catalog
 from perfsim.conditions.running import over_draws, shown
@@ -17,10 +18,10 @@ from perfsim.plans import baseline_of, is_baseline, plans_of, run_all
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario
-from perfsim.session import standing
+from perfsim.session import jobs_of, standing
 from perfsim.simulate.timeline import Timeline
 from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
-from perfsim.whatif import bottleneck, interval, mean_s, moves, steady_s
+from perfsim.whatif import bottleneck, interval, moves, steady_s
 
 if TYPE_CHECKING:
     import pandas
@@ -100,7 +101,7 @@ class Prediction:
         """Return the prediction as a pandas table of one row (see ``perfsim.records``)."""
         from perfsim.records import record, to_frame
 
-        return to_frame([record(self)])
+        return to_frame([record(self.to_dict(provenance=False))])
 
 
 @uncollected
@@ -124,8 +125,8 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     1.0
     """
     catalog = catalog or standing()
-    resolved = resolve(scenario, catalog)
-    plans = plans_of(resolved, catalog.jobs)
+    resolved, kept = resolve(scenario, catalog), jobs_of(catalog)
+    plans = plans_of(resolved, kept)
     timelines, still, met = run_all(plans)
     iteration_s = mean_s(plans, timelines)
     still_s = iteration_s if met is None else steady_s(still)
@@ -134,7 +135,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     memory_bytes, terms = memory_of(resolved, plans), terms_of(plans)
     held_back, worth = bottleneck(still, still_s)
     asked_baseline = is_baseline(resolved)
-    baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, catalog.jobs))
+    baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, kept))
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = communication_of(plans, timelines, draws)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])

@@ -14,8 +14,6 @@ from perfsim.letters import cell
 if TYPE_CHECKING:
     import pandas
 
-    from perfsim.prediction import Prediction
-
 __all__ = ["as_numbers", "csv_text", "record", "to_frame"]
 
 QUESTION = (
@@ -38,33 +36,33 @@ QUESTION = (
 NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def record(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as one flat record.
+def record(prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a prediction, as its ``to_dict`` gives it, as one flat record.
 
     A column's name ends with its unit: ``_s`` seconds, ``_bytes`` bytes, ``_ratio`` a fraction or
     a multiple, ``_per_s``; what has none is a count or a word. Times and bytes are those of one
     iteration of one GPU.
     """
-    scenario, sent = prediction.scenario, prediction.communication
-    low, high = prediction.iteration_s_interval
+    scenario, sent = prediction["scenario"], prediction["communication"]
+    low, high = prediction["iteration_s_interval"]
     question = {field: scenario[field] for field in QUESTION}
     question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
     return {
         **question,
-        "iteration_s": prediction.iteration_s,
+        "iteration_s": prediction["iteration_s"],
         "iteration_low_s": low,
         "iteration_high_s": high,
-        "samples_per_s": prediction.samples_per_s,
-        "scaling_efficiency_ratio": prediction.scaling_efficiency,
-        "ssgd_iteration_s": prediction.baseline_s,
-        "speedup_over_ssgd_ratio": prediction.speedup,
-        **{f"{part}_s": seconds for part, seconds in prediction.breakdown_s.items()},
+        "samples_per_s": prediction["samples_per_s"],
+        "scaling_efficiency_ratio": prediction["scaling_efficiency"],
+        "ssgd_iteration_s": prediction["baseline"]["iteration_s"],
+        "speedup_over_ssgd_ratio": prediction["baseline"]["speedup"],
+        **{f"{part}_s": seconds for part, seconds in prediction["breakdown_s"].items()},
         "sent_per_gpu_bytes": sent["bytes_per_gpu"],
         "calls": sent["calls"],
         "communication_busy_s": sent["busy_s"],
         "communication_hidden_s": sent["hidden_s"],
-        **{f"memory_{what}_bytes": size for what, size in prediction.memory_bytes.items()},
-        "bottleneck": prediction.bottleneck,
+        **{f"memory_{what}_bytes": size for what, size in prediction["memory_bytes"].items()},
+        "bottleneck": prediction["bottleneck"],
     }
 
 

@@ -1,7 +1,8 @@
-"""A plan to its timeline: the engine that fits, and the conditions that its ranks are under."""
+"""A plan to its timeline, by itself or beside other jobs."""
 
 from __future__ import annotations
 
+from perfsim.alone import run_alone
 from perfsim.plan import Plan
 from perfsim.simulate.timeline import Timeline
 
@@ -20,24 +21,4 @@ def run(plan: Plan, durations: list[float] | None = None, *, brief: bool = False
         from perfsim.conditions.beside import together
 
         return together(plan, durations, brief=brief)[0]
-    if plan.mixed is not None:
-        from perfsim.mixed import run_mixed
-
-        return run_mixed(plan, durations)
-    if plan.conditions is not None:
-        from perfsim.conditions.running import drawn, slowed
-
-        if plan.conditions.varies:
-            return drawn(plan, durations, brief=brief)
-        durations = slowed(plan, durations)
-    if plan.graph.contended:
-        from perfsim.simulate.event import simulate_events
-
-        return simulate_events(plan.graph, durations, order=plan.order)
-    if plan.order == "priority":
-        from perfsim.simulate.priority import simulate_priority
-
-        return simulate_priority(plan.graph, durations)
-    from perfsim.simulate.array import simulate
-
-    return simulate(plan.graph, durations, brief=brief)
+    return run_alone(plan, durations, brief=brief)

@@ -11,7 +11,7 @@ from perfsim.catalog import SUFFIXES, Catalog, Made
 from perfsim.kept_jobs import KeptJobs
 from perfsim.seen import changed, noting, stamp
 
-__all__ = ["Session", "standing"]
+__all__ = ["Session", "jobs_of", "standing"]
 
 MOST = 512
 """So many things are kept (a cluster with its costs is the largest); then all are dropped."""
@@ -36,7 +36,7 @@ class Session(Catalog):
         super().__init__(profiles)
         self._kept: dict[tuple[Hashable, ...], Any] = {}
         self._files: dict[str, dict[str, Path]] = {}
-        self.jobs: KeptJobs = KeptJobs()
+        self.jobs = KeptJobs()
         looked = [Path("profiles"), *(one / kind for one in self.folders for kind in SUFFIXES)]
         self._read = {str(path): stamp(str(path)) for path in looked}
 
@@ -83,3 +83,8 @@ def standing() -> Session:
         _STANDING.clear()
         found = _STANDING[here] = Session()
     return found
+
+
+def jobs_of(catalog: Catalog) -> KeptJobs | None:
+    """Return the jobs that a session keeps for other scenarios; a plain catalog keeps none."""
+    return catalog.jobs if isinstance(catalog, Session) else None

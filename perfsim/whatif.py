@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import hypot, log1p, log2, sqrt
 
+from perfsim.alone import mean_s
 from perfsim.plan import Charge, Plan
 from perfsim.quantity import Grade
 from perfsim.run import run
@@ -18,7 +19,6 @@ __all__ = [
     "faster",
     "halved",
     "interval",
-    "mean_s",
     "moves",
     "steady_s",
 ]
@@ -46,14 +46,6 @@ def steady_s(plans: Sequence[Plan], change: Change | None = None) -> float:
         run(plan, brief=True) if change is None else _run_changed(plan, change) for plan in plans
     ]
     return mean_s(plans, timelines)
-
-
-def mean_s(plans: Sequence[Plan], timelines: Sequence[Timeline]) -> float:
-    """Return the mean iteration of all rounds [s], from the timeline of each."""
-    total_s = sum(
-        plan.count * timeline.mean_period_s for plan, timeline in zip(plans, timelines, strict=True)
-    )
-    return total_s / sum(plan.iterations for plan in plans)
 
 
 def changed(plan: Plan, change: Change) -> list[float]:

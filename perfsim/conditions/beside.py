@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from perfsim.alone import mean_s, run_alone
 from perfsim.conditions.running import slowed
 from perfsim.errors import RequestError
 from perfsim.plan import Plan
-from perfsim.run import run
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _job(plan: Plan, durations: Sequence[float] | None = None) -> Together:
     from perfsim.simulate.together import Together
 
     (by_itself,) = alone([plan])
-    alone_s = run(by_itself, None if durations is None else list(durations), brief=True)
+    alone_s = run_alone(by_itself, None if durations is None else list(durations), brief=True)
     spent_s = slowed(plan, durations)
     return Together(plan.graph, spent_s, plan.crossings, alone_s.mean_period_s, plan.order)
 
@@ -138,8 +138,6 @@ def meeting(plans: Sequence[Plan], runs: Sequence[Sequence[Timeline]]) -> Meetin
     plans : of all rounds of this job's period
     runs : of each round, what ``together`` tells
     """
-    from perfsim.whatif import steady_s
-
     each = [run_[0] for run_ in runs]
     total = sum(plan.iterations for plan in plans)
     spent_s = [
@@ -150,7 +148,7 @@ def meeting(plans: Sequence[Plan], runs: Sequence[Sequence[Timeline]]) -> Meetin
     weights = [plan.iterations / total for plan in plans]
     own = Job(
         own_s,
-        steady_s(alone(plans)),
+        _alone_s(plans),
         sum(weight * low for weight, low in zip(weights, lows, strict=True)),
         sum(weight * high for weight, high in zip(weights, highs, strict=True)),
     )
@@ -163,9 +161,15 @@ def meeting(plans: Sequence[Plan], runs: Sequence[Sequence[Timeline]]) -> Meetin
             for share, one in zip(spent_s, found, strict=True)
         )
         lows, highs = zip(*map(_range, found), strict=True)
-        others.append(Job(sum(spent_s) / done, steady_s([other]), min(lows), max(highs)))
+        others.append(Job(sum(spent_s) / done, _alone_s([other]), min(lows), max(highs)))
     counted = [one.averaged * one.graph.iterations for one in each]
     return Meeting(own, tuple(others), min(one.shape[0] for one in each), min(counted))
+
+
+def _alone_s(plans: Sequence[Plan]) -> float:
+    """Return the mean iteration without the other jobs [s]."""
+    by_themselves = alone(plans)
+    return mean_s(by_themselves, [run_alone(plan, brief=True) for plan in by_themselves])
 
 
 def _range(timeline: Timeline) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from perfsim.kept_jobs import KeptJobs
 from perfsim.planning.scaled_network import scaled_network, scaled_rate
 from perfsim.plans import baseline_of, plans_of
 from perfsim.resolve import Resolved, resolve
+from perfsim.session import jobs_of
 from perfsim.whatif import steady_s
 
 __all__ = ["MOST_GPUS", "BreakEven", "Crossing", "Pair", "bandwidth", "crossings", "gpus"]
@@ -177,7 +178,7 @@ def gpus(resolved: Resolved, catalog: Catalog) -> BreakEven:
     def times_at(count: float) -> Pair | None:
         update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
         try:
-            return _pair(resolve(scenario.model_copy(update=update), catalog), catalog.jobs)
+            return _pair(resolve(scenario.model_copy(update=update), catalog), jobs_of(catalog))
         except RequestError:
             return None
 

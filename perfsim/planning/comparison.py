@@ -127,7 +127,10 @@ class Comparison:
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as flat records: the standing, then the prediction (see ``record``)."""
         standings = {row["method"]: row for row in self.standings()}
-        return [{**standings[one.scenario["method"]], **record(one)} for one in self.rows]
+        return [
+            {**standings[one.scenario["method"]], **record(one.to_dict(provenance=False))}
+            for one in self.rows
+        ]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the records as a pandas table.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perfsim.alone import mean_s
 from perfsim.errors import PerfsimError
 from perfsim.plan import Plan
 from perfsim.plans import plans_of
@@ -12,7 +13,6 @@ from perfsim.resolve import Resolved, resolve
 from perfsim.run import run
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
-from perfsim.whatif import mean_s
 
 __all__ = ["COLUMNS", "Row", "figures", "light_row"]
 

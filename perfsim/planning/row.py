@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfsim.alone import mean_s
 from perfsim.conditions.running import shown
 from perfsim.errors import PerfsimError
 from perfsim.planning.light import Row, figures
@@ -20,7 +21,7 @@ from perfsim.resolve import Resolved, resolve
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
-from perfsim.whatif import mean_s, steady_s
+from perfsim.whatif import steady_s
 
 if TYPE_CHECKING:
     from perfsim.conditions.beside import Meeting
