@@ -1,43 +1,17 @@
-"""``perfsim compare``: methods side by side, what is sure of that, and for whom flags are."""
+"""Methods side by side: their order, what is sure of it, and what time alone does not say."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import pytest
+from comparisons import FIELDS, NO_ERROR, SOME, pair, some
 
-from perfsim.cli.main import code
-from perfsim.errors import PerfsimError, RequestError
-from perfsim.methods import method_class, method_names
-from perfsim.planning.chosen import chosen_methods, options_of_each, own_method
+from perfsim.methods import method_class
 from perfsim.planning.compare import SORTS, compare
-from perfsim.planning.comparison import Comparison
 from perfsim.prediction import predict
-from perfsim.report.comparison import print_comparison
 from perfsim.scenario import make_scenario
-
-FIELDS = {"model": "resnet50", "gpus": 16, "net": "1gbe"}
-SOME = ["ssgd", "topk", "powersgd", "lbsgd", "localsgd", "byteps"]
-COMMAND = "compare --model resnet50 --gpus 16 --net 1gbe --methods ssgd,topk,powersgd"
-
-
-@cache
-def some() -> Comparison:
-    """Return the comparison that most of these tests look at."""
-    return compare(make_scenario(FIELDS), SOME)
-
-
-def run(text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Return exit code, standard output and standard error of one command."""
-    left = code(text.split())
-    captured = capsys.readouterr()
-    return left, captured.out, captured.err
-
 
 # By law.
 
@@ -80,30 +54,6 @@ def test_the_baseline_is_ddp_whatever_is_asked_of_the_methods() -> None:
 
 
 # What can be told apart, by hand.
-
-
-def pair(behind: float, *, errors: dict[str, float], known: bool = True) -> Comparison:
-    """Return a comparison of two that rest on the same, the second so much behind the first."""
-    found = some()
-    first = found.ranking.predictions["topk"]
-    low, high = first.iteration_s_interval
-    factor = 1 + behind
-    second = replace(
-        found.ranking.predictions["powersgd"],
-        iteration_s=first.iteration_s * factor,
-        iteration_s_interval=(low * factor, high * factor),
-        moves=first.moves,
-    )
-    ranking = replace(
-        found.ranking,
-        predictions={"topk": first, "powersgd": second},
-        errors=errors,
-        known=found.ranking.known if known else None,
-    )
-    return replace(found, ranking=ranking, rows=[first, second])
-
-
-NO_ERROR = {"topk": 0.0, "powersgd": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -154,75 +104,6 @@ def test_who_is_faster_than_ssgd_and_who_may_be() -> None:
     assert f"Against S-SGD: {len(sides['faster'])} of 5 are faster" in found.verdict()[1]
 
 
-# Which methods, and options for whom.
-
-
-@pytest.mark.parametrize(
-    ("given", "own", "names"),
-    [
-        ("SSGD, top-k,,ssgd", None, ["ssgd", "topk"]),
-        (["dgc"], "ssgd", ["dgc", "ssgd"]),
-        (["dgc"], "dgc", ["dgc"]),
-    ],
-)
-def test_chosen_methods(given: str | list[str], own: str | None, names: list[str]) -> None:
-    assert chosen_methods(given, own) == names
-
-
-def test_all_methods_are_compared_where_none_is_named() -> None:
-    assert chosen_methods(None, "dgc") == method_names()
-
-
-def test_the_own_method_is_one_that_was_stated() -> None:
-    assert own_method(make_scenario(FIELDS)) is None
-    assert own_method(make_scenario(FIELDS | {"method": "auto"})) is None
-    assert own_method(make_scenario(FIELDS | {"method": "ssgd"})) == "ssgd"
-
-
-def test_options_go_to_those_that_have_them_and_a_methods_own_come_first() -> None:
-    asked = make_scenario(FIELDS | {"method": "dgc", "options": {"index_bytes": 4}})
-    given = {"dgc.density": "0.1", "density": "0.01"}
-    assert options_of_each(asked, "dgc", ["ssgd", "topk", "dgc"], given) == {
-        "ssgd": {},
-        "topk": {"density": "0.01"},
-        "dgc": {"index_bytes": 4, "density": "0.1"},
-    }
-
-
-def test_options_of_a_scenario_without_a_method_are_for_all() -> None:
-    asked = make_scenario(FIELDS | {"options": {"density": 0.01}})
-    found = options_of_each(asked, None, ["ssgd", "topk"], {})
-    assert found == {"ssgd": {}, "topk": {"density": 0.01}}
-
-
-def test_the_scenarios_own_method_keeps_its_options_and_its_place_is_told() -> None:
-    asked = make_scenario(FIELDS | {"method": "powersgd", "options": {"rank": 64}})
-    found = compare(asked, ["topk"])
-    assert found.ranking.predictions["powersgd"].scenario["options"]["rank"] == 64
-    behind = found.standings()[1]["behind_first_ratio"]
-    [place] = [line for line in found.verdict() if line.startswith("powersgd, which the scenario")]
-    assert f"has rank 2 of 2, {1 + behind:.2f} times as long as topk" in place
-
-
-def test_a_time_of_kernels_is_for_the_method_that_the_scenario_states() -> None:
-    asked = FIELDS | {"single_gpu_kernels": "400ms"}
-    found = compare(make_scenario(asked | {"method": "topk"}), ["dgc"])
-    times = {one.scenario["method"]: one.scenario["single_gpu_kernels_s"] for one in found.rows}
-    assert times == {"topk": 0.4, "dgc": None}
-    with pytest.raises(RequestError, match=r"^--single-gpu-kernels: it is for one method; name"):
-        compare(make_scenario(asked), ["dgc"])
-
-
-def test_who_does_not_apply_is_left_out_with_the_reason() -> None:
-    one_node = make_scenario({"model": "resnet50", "gpus": 4})
-    between = {"efsignsgd.exchange": "between_nodes"}
-    found = compare(one_node, ["ssgd", "efsignsgd"], options=between)
-    assert [*found.ranking.predictions] == ["ssgd"] and [*found.ranking.refused] == ["efsignsgd"]
-    assert found.to_dict()["left_out"] == found.ranking.refused
-    with pytest.raises(RequestError, match=r"^--methods: none of them applies: efsignsgd: "):
-        compare(one_node, ["efsignsgd"], options=between)
-
-
 # What is said of convergence and memory.
 
 
@@ -260,148 +141,7 @@ def test_what_all_predictions_say_is_said_once() -> None:
     assert common and found.notes[-len(common) :] == common
 
 
-# As data.
-
-
-def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    left, out, err = run(f"{COMMAND} --json", capsys)
-    assert (left, err) == (0, "")
-    found = json.loads(out)
-    assert next(iter(found)) == "schema" and found["schema"] == "perfsim/compare/1"
-    assert len(found["rows"]) == len(found["standings"]) == 3
-    for row in found["rows"]:
-        assert row["schema"] == "perfsim/prediction/1" and "provenance" not in row
-        low, high = row["iteration_s_interval"]
-        assert low < row["iteration_s"] < high
-        assert sum(row["breakdown_s"].values()) == pytest.approx(row["iteration_s"])
-        assert row["baseline"]["iteration_s"] == found["baseline"]["iteration_s"]
-    assert found["winner"] == found["standings"][0]["method"]
-    assert found["margin"] == pytest.approx(found["standings"][0]["next_behind_ratio"])
-
-
-def test_csv_has_the_rows_of_the_json_with_units_in_the_names(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table, whole = tmp_path / "rows.csv", tmp_path / "all.json"
-    assert run(f"{COMMAND} --csv {table} --out {whole}", capsys)[0] == 0
-    rows = list(csv.DictReader(table.read_text().splitlines()))
-    predictions = json.loads(whole.read_text())["rows"]
-    assert [row["method"] for row in rows] == [one["scenario"]["method"] for one in predictions]
-    for row, one in zip(rows, predictions, strict=True):
-        assert float(row["iteration_s"]) == one["iteration_s"]
-        interval = [float(row["iteration_low_s"]), float(row["iteration_high_s"])]
-        assert interval == one["iteration_s_interval"]
-        parts = {f"{part}_s": value for part, value in one["breakdown_s"].items()}
-        assert {part: float(row[part]) for part in parts} == parts
-        assert float(row["sent_per_gpu_bytes"]) == one["communication"]["bytes_per_gpu"]
-    units = ("_s", "_bytes", "_ratio")
-    words = {"method", "told_apart", "may_be_fastest", "against_ssgd", "learns_as_ssgd", "model"}
-    words |= {"net", "intra_net", "gpu", "precision", "options", "fusion", "bottleneck"}
-    counts = {"rank", "gpus", "gpus_per_node", "nodes", "batch", "calls"}
-    assert {name for name in rows[0] if not name.endswith(units)} == words | counts
-
-
-def test_to_pandas_has_the_records() -> None:
-    pandas = pytest.importorskip("pandas", reason="needs pandas (pip install 'perfsim[pandas]')")
-    found = some()
-    frame = found.to_pandas()
-    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == list(found.records()[0])
-    assert list(frame["iteration_s"]) == [one.iteration_s for one in found.rows]
-    assert list(found.rows[0].to_pandas()["iteration_s"]) == [found.rows[0].iteration_s]
-
-
-def test_without_pandas_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    with pytest.raises(
-        PerfsimError, match=r"^pandas cannot be imported \(.*\); pip install 'perfsim"
-    ):
-        some().to_pandas()
-
-
-# On the terminal.
-
-
-def test_the_table_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
-    left, out, err = run(COMMAND, capsys)
-    assert (left, err) == (0, "")
-    assert "\x1b" not in out and max(map(len, out.splitlines())) <= 80
-    for words in ("is fastest", "Against S-SGD", "convergence", "told apart", "90 % interval"):
-        assert words in out
-    [line] = [line for line in out.splitlines() if line.startswith(" 1 ")]
-    rank, name, *_, comp, kern, wait = line.split()
-    assert (rank, name) == ("1", "topk*")
-    assert 99 <= int(comp) + int(kern) + int(wait) <= 101
-
-
-def test_left_out_methods_and_long_numbers_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    found = pair(1e4, errors=NO_ERROR)
-    refused = {"a": "needs x", "b": "needs x"}
-    print_comparison(replace(found, ranking=replace(found.ranking, refused=refused)))
-    out = capsys.readouterr().out
-    assert "left out, 2 of 4:\n  a, b: needs x\n" in out
-    assert "+1000000.0%" in out and max(map(len, out.splitlines())) <= 84
-
-
-def test_notes_on_flags_over_a_file_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    text = "compare --scenario what_if_dgc_1gbe --method topk --methods ssgd --set topk.density=0.1"
-    left, out, _ = run(f"{text} --json", capsys)
-    found = json.loads(out)
-    assert left == 0 and found["own"] == "topk"
-    options = {row["scenario"]["method"]: row["scenario"]["options"] for row in found["rows"]}
-    assert set(options) == {"ssgd", "topk"} and options["topk"]["density"] == 0.1
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        ("--methods ssgd,topkk", "--methods: no 'topkk'; did you mean 'topk'? Allowed are "),
-        ("--methods auto", "--methods: auto is no method; leave --methods out to compare all.\n"),
-        (
-            "--methods ,",
-            "--methods: ',' names no method; a list such as ssgd,topk,dgc is needed.\n",
-        ),
-        ("--methods dgc --sort tim", "--sort: no 'tim'; did you mean 'time'? Allowed: exposed, "),
-        ("--methods topk --set densty=1", "--set: no 'densty'; did you mean 'density'? Allowed: "),
-        (
-            "--methods topk,dgc --set density=7",
-            "--set density: '7' is not allowed for method 'topk': at most 1.0 is allowed.\n",
-        ),
-        (
-            "--methods topk --set ssgd.gradients=fp16",
-            "--set ssgd.gradients: ssgd is not among the methods compared.\n",
-        ),
-        ("--methods topk --set topkk.density=1", "--set: no 'topkk'; did you mean 'topk'? "),
-        ("--methods dgc --csv x --out ./x", "--csv: 'x' is the file of --out already.\n"),
-        ("--methods topk --set density", "--set: 'density' is not name=value, such as "),
-        ("--gpus 0", "--gpus: '0' is not allowed: at least 1 is needed.\n"),
-    ],
-)
-def test_wrong_input_is_one_sentence(
-    flags: str, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    left, out, err = run(f"compare --model resnet50 --gpus 4 {flags}", capsys)
-    assert (left, out) == (2, "") and err.startswith(f"perfsim: {sentence}")
-    assert err.count("\n") == 1
-
-
-def test_a_path_that_cannot_be_written_is_said_and_nothing_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "no" / "rows.csv"
-    left, out, err = run(f"{COMMAND} --csv {path}", capsys)
-    assert (left, out) == (2, "")
-    assert err == f"perfsim: --csv: '{path}' cannot be written: its folder does not exist.\n"
-
-
 def test_told_methods_are_those_predicted() -> None:
     told: list[tuple[int, int, str]] = []
     compare(make_scenario(FIELDS), ["ssgd", "topk"], tell=lambda *of: told.append(of))
     assert told == [(0, 2, "ssgd"), (1, 2, "topk")]
-
-
-def test_numbers_that_methods_do_not_have_alike_are_told() -> None:
-    asked = make_scenario({"model": "resnet18", "gpus": 16, "net": "10gbe"})
-    told = " ".join(compare(asked, ["ssgd", "topk", "dgc", "oktopk", "localsgd"]).notes)
-    assert "Not set alike (--set makes them so): density 0.001 (dgc, topk), 0.01 (oktopk)." in told
-    alike = asked.model_copy(update={"options": {"density": 0.01}})
-    assert "Not set alike" not in " ".join(compare(alike, ["ssgd", "topk", "oktopk"]).notes)

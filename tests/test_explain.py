@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from test_cli import answer, run
+from commands import answer, run
 from what_ships import SHIPPED
 
 from perfsim.plan import Charge, Plan

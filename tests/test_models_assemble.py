@@ -12,8 +12,10 @@ from perfsim.errors import DataError
 from perfsim.models.assemble import __main__ as command
 from perfsim.models.assemble.anchors import Anchor, read_anchors
 from perfsim.models.assemble.group import groups
-from perfsim.models.assemble.rates import spread
+from perfsim.models.assemble.modules import read_modules
+from perfsim.models.assemble.rates import calibrate, spread
 from perfsim.models.assemble.shapes import weights
+from perfsim.models.assemble.traces import read_trace
 from perfsim.profile import Profile
 from perfsim.profile_file import read_profile
 
@@ -186,3 +188,50 @@ def test_the_command_writes_profiles_and_positions_beside(
     }
     assert read_profile(out / f"{ANCHOR.name}.csv").iteration_s == pytest.approx(0.1)
     assert capsys.readouterr().err == f"1 profiles in {out}\n"
+
+
+def test_a_network_calibrated_on_itself_gives_back_the_total_of_each_class() -> None:
+    model = groups("resnet18")
+    times = [1.0 + place for place in range(len(model))]
+    rates = calibrate(model, times)
+    inner = list(zip(model, spread(model, rates), times, strict=True))[1:-1]
+    for kind in ("conv", "batchnorm"):
+        pairs = [(got, own) for group, got, own in inner if group.kind == kind]
+        assert sum(got for got, _ in pairs) == pytest.approx(sum(own for _, own in pairs))
+
+
+def test_damaged_figures_are_refused(tmp_path: Path) -> None:
+    model = groups("alexnet")
+    path = tmp_path / "trace.csv"
+    path.write_text("tensor,elements,gap_us,ready_us\nfc.bias,1000,0,0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"'fc.bias' is not one of the network's"):
+        read_trace(path, model)
+    path.write_text("tensor,elements,gap_us,ready_us\nclassifier.6.bias,9,0,0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"'classifier.6.bias' has 9 elements"):
+        read_trace(path, model)
+    path.write_text("node,op,fwd_ms,bwd_ms,params\n2,Conv2d,1,1,17\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"module 2 is not the network's next layer"):
+        read_modules(path, model)
+    path.write_text("node,op\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"'fwd_ms': missing column"):
+        read_modules(path, model)
+
+
+def test_the_first_modules_forward_time_is_held_to_its_backward_time(tmp_path: Path) -> None:
+    sizes = [group.elements for group in groups("alexnet")]
+    rows = ["node,op,fwd_ms,bwd_ms,params", "1,Input,99,0,0"]
+    for place, size in enumerate(sizes):
+        rows += [f"{place},Layer,9,4,{size}", f"{place}r,ReLU,1,2,0"]
+    path = tmp_path / "modules.csv"
+    path.write_text("\n".join(rows), encoding="utf-8")
+    forward, backward = read_modules(path, groups("alexnet"))
+    assert forward == [5.0] + [10.0] * 7
+    assert backward == [6.0] * 8
+
+
+def test_a_missing_data_folder_is_one_sentence_and_exit_code_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 3
+    said = capsys.readouterr().err
+    assert "espresso_resnet50.csv: cannot be read" in said and len(said.splitlines()) == 1

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import pytest
 from collected import COLLECTED, needs_data, table
 
 from perfsim.catalog import Catalog, shipped
 from perfsim.device import load_device
-from perfsim.errors import DataError
 from perfsim.models import build
-from perfsim.models.assemble.__main__ import assemble, main
+from perfsim.models.assemble.__main__ import assemble
 from perfsim.models.assemble.anchors import read_anchors, read_bandwidths
-from perfsim.models.assemble.group import groups
-from perfsim.models.assemble.modules import read_modules
-from perfsim.models.assemble.rates import calibrate, spread
-from perfsim.models.assemble.traces import read_trace
 from perfsim.profile import Profile
 from perfsim.profile_file import COLUMNS, read_profile
 
@@ -190,53 +184,6 @@ def test_optimizer_is_bandwidth_bound_by_hand(profiles: dict[str, Profile]) -> N
     assert profiles["resnet50.v100.fp32.b32"].optimizer_s == pytest.approx(seconds, abs=1e-7)
     assert read_bandwidths()["rtx3090"] == load_device("rtx3090", Catalog()).memory_bandwidth.value
     assert {anchor.gpu for anchor in read_anchors()} <= set(read_bandwidths())
-
-
-def test_a_network_calibrated_on_itself_gives_back_the_total_of_each_class() -> None:
-    model = groups("resnet18")
-    times = [1.0 + place for place in range(len(model))]
-    rates = calibrate(model, times)
-    inner = list(zip(model, spread(model, rates), times, strict=True))[1:-1]
-    for kind in ("conv", "batchnorm"):
-        pairs = [(got, own) for group, got, own in inner if group.kind == kind]
-        assert sum(got for got, _ in pairs) == pytest.approx(sum(own for _, own in pairs))
-
-
-def test_damaged_figures_are_refused(tmp_path: Path) -> None:
-    model = groups("alexnet")
-    path = tmp_path / "trace.csv"
-    path.write_text("tensor,elements,gap_us,ready_us\nfc.bias,1000,0,0\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"'fc.bias' is not one of the network's"):
-        read_trace(path, model)
-    path.write_text("tensor,elements,gap_us,ready_us\nclassifier.6.bias,9,0,0\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"'classifier.6.bias' has 9 elements"):
-        read_trace(path, model)
-    path.write_text("node,op,fwd_ms,bwd_ms,params\n2,Conv2d,1,1,17\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"module 2 is not the network's next layer"):
-        read_modules(path, model)
-    path.write_text("node,op\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"'fwd_ms': missing column"):
-        read_modules(path, model)
-
-
-def test_the_first_modules_forward_time_is_held_to_its_backward_time(tmp_path: Path) -> None:
-    sizes = [group.elements for group in groups("alexnet")]
-    rows = ["node,op,fwd_ms,bwd_ms,params", "1,Input,99,0,0"]
-    for place, size in enumerate(sizes):
-        rows += [f"{place},Layer,9,4,{size}", f"{place}r,ReLU,1,2,0"]
-    path = tmp_path / "modules.csv"
-    path.write_text("\n".join(rows), encoding="utf-8")
-    forward, backward = read_modules(path, groups("alexnet"))
-    assert forward == [5.0] + [10.0] * 7
-    assert backward == [6.0] * 8
-
-
-def test_a_missing_data_folder_is_one_sentence_and_exit_code_3(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 3
-    said = capsys.readouterr().err
-    assert "espresso_resnet50.csv: cannot be read" in said and len(said.splitlines()) == 1
 
 
 def test_the_dictionary_explains_every_header_key_and_column(

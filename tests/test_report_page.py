@@ -6,12 +6,12 @@ import json
 import re
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from page_content import HOSTILE, Tables, island
 from what_ships import SHIPPED
 
 from perfsim.cli.main import code
@@ -24,7 +24,6 @@ from perfsim.report.page.scaling import scaling
 from perfsim.scenario import Scenario, make_scenario
 
 ASKED = {"model": "resnet50", "gpus": 16, "net": "25gbe", "method": "horovod", "batch": 64}
-HOSTILE = "</script><img src=x onerror=alert(1)>&\"'"
 
 
 @pytest.fixture(scope="module")
@@ -45,46 +44,6 @@ def near(scenario: Scenario, prediction: Prediction) -> Around:
 @pytest.fixture(scope="module")
 def figures(prediction: Prediction, near: Around) -> dict[str, Figure]:
     return {one.name: one for one in figures_of(prediction, near)}
-
-
-class Tables(HTMLParser):
-    """The tables of a page: by id, rows of cells, a number as its element's value."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: dict[str, list[list[str | float]]] = {}
-        self._rows: list[list[str | float]] = []
-        self._inside = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a table, a row or a cell, or take a number."""
-        told = dict(attrs)
-        if tag == "table":
-            self._rows = self.found.setdefault(str(told["id"]), [])
-        elif tag == "tr":
-            self._rows.append([])
-        elif tag == "td":
-            self._inside = True
-            self._rows[-1].append("")
-        elif tag == "data":
-            self._rows[-1][-1] = float(str(told["value"]))
-
-    def handle_endtag(self, tag: str) -> None:
-        """End a cell."""
-        self._inside = self._inside and tag != "td"
-
-    def handle_data(self, data: str) -> None:
-        """Take a cell's text."""
-        if self._inside and isinstance(self._rows[-1][-1], str):
-            self._rows[-1][-1] += data
-
-
-def island(page: str, name: str) -> Any:
-    """Return the JSON that stands in the page under a name."""
-    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page)
-    assert found
-    return json.loads(found[1])
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from commands import answer, run
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import answer, run
 from what_ships import SHIPPED
 
 from perfsim.planning.knob import KNOBS

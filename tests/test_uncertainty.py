@@ -1,9 +1,9 @@
-"""Intervals: what moves an iteration, how wrong that has been, never by its own source."""
+"""Intervals: what moves an iteration, how far they reach, and the record that they are made of."""
 
 from __future__ import annotations
 
 import csv
-from math import exp, hypot, log, log1p, log2
+from math import exp, hypot, log1p, log2
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
 from perfsim.catalog import Catalog
-from perfsim.errors import DataError, RequestError
+from perfsim.errors import DataError
 from perfsim.methods import load_method
 from perfsim.plan import Charge, Plan
 from perfsim.prediction import predict
@@ -20,27 +20,8 @@ from perfsim.quantity import Grade
 from perfsim.scenario import make_scenario
 from perfsim.schedule import schedule
 from perfsim.simulate.graph import TaskGraph
-from perfsim.uncertainty import (
-    FILE,
-    GRADES,
-    NONE,
-    PARTS,
-    Uncertainty,
-    of_ratio,
-    uncertainties,
-)
-from perfsim.validate.measurements import validate_measurements
-from perfsim.validate.measurements.case import COLUMNS as CASE_COLUMNS
-from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.report import Row, figures
-from perfsim.validate.measurements.residuals import (
-    Residual,
-    read_residuals,
-    residuals_of,
-)
-from perfsim.validate.measurements.residuals import text_of as residuals_text
-from perfsim.validate.measurements.scales import Table, fit, left_out, multiple
-from perfsim.validate.measurements.uncertainty import held_out, text_of
+from perfsim.uncertainty import FILE, GRADES, NONE, PARTS, Uncertainty, of_ratio, uncertainties
+from perfsim.validate.measurements.uncertainty import text_of
 from perfsim.whatif import bottleneck, moves, steady_s
 
 SIZES = {"compute_given": 0.03, "network_modelled": 0.2, "other": 0.04}
@@ -152,138 +133,7 @@ def test_every_charge_has_a_grade_that_its_part_knows() -> None:
     assert "kernels_modelled" in found and "network_modelled" in found
 
 
-# The fit
-
-
-def made(sources: int, rows: int, seed: int = 0) -> list[Residual]:
-    """Return residuals of made-up sources: network off by 0.3, computation by 0.05."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for source in range(sources):
-        for row in range(rows):
-            share = rng.uniform(0, 1)
-            off = share * rng.normal(0, 0.3) + (1 - share) * rng.normal(0, 0.05)
-            part = {"network_modelled": (share, share), "compute_given": (1 - share, 1 - share)}
-            found.append(Residual(f"s{source}-{row}", f"s{source}", off, part))
-    return found
-
-
-def test_the_fit_finds_what_made_the_residuals() -> None:
-    sizes = np.sqrt(fit(Table.of(made(200, 10))))
-    ratio = sizes[PARTS.index("network_modelled")] / sizes[PARTS.index("compute_given")]
-    assert ratio == pytest.approx(6.0, rel=0.2)
-
-
-def test_ninety_per_cent_of_new_sources_rows_are_inside() -> None:
-    known = left_out(made(20, 20))[NONE]
-    fresh = made(200, 5, seed=1)
-    held = [
-        low <= exp(one.log) <= high
-        for one in fresh
-        for low, high in [known.interval(one.moves, 1.0)]
-    ]
-    assert 0.88 <= np.mean(held) <= 0.97
-
-
-def test_the_multiple_by_hand() -> None:
-    # Ten sources of a row each: nine of them.
-    assert multiple(np.arange(1.0, 11.0)[::-1], np.full(10, 0.1)) == 9.0
-    # One of ten rows and nine of one row: all of one row, or one of those and nine of the ten.
-    weights = np.array([0.01] * 10 + [0.1] * 9)
-    assert multiple(np.array([5.0] * 10 + [1.0] * 9), weights) == 1.0
-    assert multiple(np.array([*range(10, 20), *[1.0] * 8, 30.0]), weights) == 19.0
-
-
-def test_every_source_weighs_the_same_however_many_rows() -> None:
-    rows = made(3, 4)
-    once, often = Table.of(rows), Table.of(rows + [one for one in rows if one.source == "s1"] * 9)
-    assert np.allclose(fit(once), fit(often))
-
-
-def test_what_no_source_shows_is_as_far_off_as_all_rows() -> None:
-    rows = [
-        Residual(f"s{n}-1", f"s{n}", sign * 0.2, {"other": (1.0, 1.0)})
-        for n, sign in enumerate((1, -1) * 4)
-    ]
-    sizes = np.sqrt(fit(Table.of(rows)))
-    assert sizes[PARTS.index("kernels_measured")] == pytest.approx(0.2, rel=0.01)
-    assert sizes[PARTS.index("kernels_modelled")] == pytest.approx(0.2, rel=0.01)
-
-
-def test_a_source_has_no_part_in_its_own_row() -> None:
-    rows = made(5, 6)
-    before = left_out(rows)
-    altered = [
-        one._replace(log=5 * one.log + 1.0, moves={"other": (1.0, 1.0)})
-        if one.source == "s3"
-        else one
-        for one in rows
-    ]
-    after = left_out([one for one in altered if one.id != "s3-0"])
-    assert after["s3"] == before["s3"]
-    assert after["s1"] != before["s1"] and after[NONE] != before[NONE]
-
-
-def test_the_order_of_rows_changes_nothing() -> None:
-    rows = made(4, 5)
-    one, other = left_out(rows)[NONE], left_out(rows[::-1])[NONE]
-    assert one.sizes == pytest.approx(other.sizes)
-
-
-def test_weaker_evidence_is_never_taken_for_the_surer() -> None:
-    # Carried computation happens to fit better here than that which was given.
-    rng = np.random.default_rng(0)
-    rows = [
-        Residual(f"s{n}-1", f"s{n}", size * rng.normal(), {part: (1.0, 1.0)})
-        for n in range(12)
-        for part, size in (("compute_given", 0.2), ("compute_carried", 0.05))
-    ]
-    sizes = left_out(rows)[NONE].sizes
-    assert sizes["compute_carried"] >= sizes["compute_measured"] >= sizes["compute_given"]
-
-
-def test_two_sources_are_too_few() -> None:
-    with pytest.raises(RequestError, match="2 sources of whole iterations; at least 3"):
-        left_out(made(2, 5))
-
-
-def case(name: str, source: str, provenance: str = "") -> Case:
-    """Return a case of an id and where it stands."""
-    texts = {column: "" for column in CASE_COLUMNS if column not in ("id", "value")}
-    return Case(
-        id=name,
-        value=1.0,
-        source=source,
-        provenance=provenance,
-        **(texts | {"metric": "iteration_s"}),
-    )
-
-
-def test_origins_of_one_citation_or_owner_are_one_source() -> None:
-    cases = [case("a-x-1", "A"), case("a-y-1", "B"), case("b-1", "B"), case("c-1", "C")]
-    cases += [case("d-1", "D", "Owner/one@12ab:x"), case("e-1", "E", "owner/other branch y@3:z")]
-    rows = [Row(one, "ssgd", ("", ""), 0.5, (0.4, 0.7), -0.5) for one in cases]
-    found = residuals_of(rows)
-    assert [one.source for one in found] == ["a b", "a b", "a b", "c", "d e", "d e"]
-    # Predicted half of what was measured.
-    assert [one.log for one in found] == pytest.approx([log(2.0)] * 6)
-
-
-# The files
-
-
-def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
-    rows = made(4, 3)
-    (tmp_path / "residuals.csv").write_text(residuals_text(rows, "2000-01-01"))
-    again = read_residuals(tmp_path / "residuals.csv")
-    assert [one.log for one in again] == pytest.approx([one.log for one in rows], rel=1e-5)
-    (tmp_path / "measurements").mkdir()
-    record = left_out(rows)
-    (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
-    found = uncertainties(Catalog(tmp_path))
-    assert set(found) == {NONE, "s0", "s1", "s2", "s3"}
-    assert found["s2"].sizes == pytest.approx(record["s2"].sizes, abs=1e-4)
-    assert [line["source"] for line in held_out(rows, record)][2:] == ["s0", "s1", "s2", "s3"]
+# The record
 
 
 @pytest.mark.parametrize(
@@ -336,30 +186,3 @@ def test_without_a_record_costs_scatter_as_measured(monkeypatch: pytest.MonkeyPa
     low, high = found.iteration_s_interval
     assert low < found.iteration_s < high
     assert any("fit residuals and repeats" in note for note in found.notes)
-
-
-def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None:
-    record = {
-        name: Uncertainty(name, 9, 3, dict.fromkeys(PARTS, 0.0) | {"other": size})
-        for name, size in ((NONE, 0.5), ("t", 0.1))
-    }
-    (tmp_path / "measurements").mkdir()
-    (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
-    table = tmp_path / "cases.csv"
-    row = "{}-1,S-SGD DDP,ResNet-50,V100,8,4,PCIe3 in node,64,,,iteration_s,1,"
-    lines = [",".join(CASE_COLUMNS), row.format("t"), row.format("u")]
-    table.write_text("\n".join(lines) + "\n")
-    found = validate_measurements(table, Catalog(tmp_path)).rows
-    assert [one.interval[1] / one.predicted for one in found] == pytest.approx([exp(0.1), exp(0.5)])
-
-
-def test_coverage_and_half_width_are_those_of_rows_with_an_interval() -> None:
-    rows = [
-        Row(case("a-1", "A"), "ssgd", ("", ""), 2.0, (0.9, 2.9), 1.0),
-        Row(case("a-2", "A"), "ssgd", ("", ""), 2.0, (1.5, 2.1), 1.0),
-        Row(case("a-3", "A"), "ssgd", ("", ""), 2.0, (2.0, 2.0), 1.0),
-    ]
-    found = figures(rows)
-    assert found["coverage"] == 0.5
-    assert found["half_width"] == pytest.approx((0.5 + 0.15) / 2)
-    assert figures(rows[2:])["coverage"] is None and figures([])["half_width"] is None

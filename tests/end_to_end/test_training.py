@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from compare import SHORT, Bench, measure, ranking, table
+from compare import measure, ranking, table
+from emulated import Bench
 from hosts import Hosts
+from trainings import SHORT
 
 pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")
 
