@@ -19,8 +19,8 @@ from perfsim.world import World
 
 __all__ = ["Asked", "KeptJobs"]
 
-MOST = 10_000
-"""So many jobs are kept, and so many tasks of plans, some 15 MB; the oldest make room."""
+MOST = 40_000
+"""So many jobs are kept, and so many tasks of plans, some 60 MB; the oldest make room."""
 
 
 class Asked:

@@ -78,13 +78,15 @@ class _Run:
     """What is ready, what is under way, and what has happened so far."""
 
     def __init__(self, graph: TaskGraph, spent: list[float], horizon: int) -> None:
-        self.spent, self.tasks, self.horizon = spent, graph.tasks, horizon
+        self.spent, self.horizon = spent, horizon
         self.starts: list[list[Value]] = []
         self.ends: list[list[Value]] = []
         self._left: list[int] = []
         self._missing: list[list[int]] = []
         names = {name: place for place, name in enumerate(graph.streams)}
-        self._stream = [names[task.stream] for task in self.tasks]
+        self._stream = [names[task.stream] for task in graph.tasks]
+        self._rank = [-task.priority for task in graph.tasks]
+        self._asked = [task.credit for task in graph.tasks]
         self._ready: list[list[tuple[int, int, int]]] = [[] for _ in names]
         self._handed: list[deque[tuple[int, int]]] = [deque() for _ in names]
         self._credit = [0.0] * len(names)
@@ -92,8 +94,9 @@ class _Run:
         self._touched = [False] * len(names)
         self._changed: list[int] = []
         self._under_way: list[tuple[float, int, int]] = []
-        self._heirs: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
-        self._after = [set(task.after) for task in self.tasks]
+        self._heirs: list[list[tuple[int, int]]] = [[] for _ in graph.tasks]
+        self._after = [set(task.after) for task in graph.tasks]
+        self._depth = graph.depth
         for index, pairs in enumerate(self._after):
             for other, back in pairs:
                 self._heirs[other].append((index, back))
@@ -104,15 +107,16 @@ class _Run:
     def complete(self, period: int) -> None:
         """Advance the clock until every task of a period has ended."""
         self._grow(period)
-        while self._left[period]:
-            while self._start():
-                pass
-            if not self._left[period]:
+        left, under_way = self._left, self._under_way
+        while left[period]:
+            while self._changed:
+                self._start()
+            if not left[period]:
                 break
-            self._now, period_ended, index = heappop(self._under_way)
+            self._now, period_ended, index = heappop(under_way)
             self._end(period_ended, index)
-            while self._under_way and self._under_way[0][0] <= self._now:
-                _, period_ended, index = heappop(self._under_way)
+            while under_way and under_way[0][0] <= self._now:
+                _, period_ended, index = heappop(under_way)
                 self._end(period_ended, index)
 
     def reach(self, periods: int, moment: float, most: int) -> int:
@@ -127,10 +131,13 @@ class _Run:
 
     def _grow(self, period: int) -> None:
         while len(self.starts) <= period:
-            here = len(self.starts)
-            self.starts.append([inf] * len(self.tasks))
-            self.ends.append([inf] * len(self.tasks))
-            self._left.append(len(self.tasks))
+            here, count = len(self.starts), len(self.spent)
+            self.starts.append([inf] * count)
+            self.ends.append([inf] * count)
+            self._left.append(count)
+            if here > self._depth:  # all that a task waits for is in periods that there are
+                self._missing.append([*map(len, self._after)])
+                continue
             self._missing.append([sum(back <= here for _, back in one) for one in self._after])
             for index, missing in enumerate(self._missing[here]):
                 # What never waits for anything is offered again when it is taken.
@@ -139,7 +146,7 @@ class _Run:
 
     def _offer(self, period: int, index: int) -> None:
         stream = self._stream[index]
-        heappush(self._ready[stream], (-self.tasks[index].priority, period, index))
+        heappush(self._ready[stream], (self._rank[index], period, index))
         self._touch(stream)
 
     def _touch(self, stream: int) -> None:
@@ -153,7 +160,7 @@ class _Run:
         ready, handed = self._ready[stream], self._handed[stream]
         while ready:
             _, period, index = ready[0]
-            credit = self.tasks[index].credit
+            credit = self._asked[index]
             if self._free[stream] and not handed:
                 self._credit[stream] = 0.0
             elif credit is None or self._credit[stream] >= credit.limit:
@@ -165,12 +172,11 @@ class _Run:
             handed.append((period, index))
             self._credit[stream] += credit.size if credit else 0.0
 
-    def _start(self) -> bool:
-        """Let each free stream take a task; what takes no time ends at once. Tells if any did.
+    def _start(self) -> None:
+        """Let each free stream take a task; what takes no time ends at once.
 
         Streams have their turns by number; what is touched behind its turn has the next one.
         """
-        took = False
         turn = -1
         behind = []
         while self._changed:
@@ -183,7 +189,6 @@ class _Run:
             self._hand_over(stream)
             handed = self._handed[stream]
             if self._free[stream] and handed:
-                took = True
                 period, index = handed.popleft()
                 self.starts[period][index] = self._now
                 self.ends[period][index] = end = self._now + self.spent[index]
@@ -192,21 +197,24 @@ class _Run:
                     self._end(period, index)
                 else:
                     heappush(self._under_way, (end, period, index))
-        self._changed = behind
-        heapify(self._changed)
-        return took
+        if behind:
+            heapify(behind)
+            self._changed = behind
 
     def _end(self, period: int, index: int) -> None:
-        stream, credit = self._stream[index], self.tasks[index].credit
+        stream, credit = self._stream[index], self._asked[index]
         self._free[stream] = True
         self._touch(stream)
-        self._credit[stream] -= credit.size if credit else 0.0
+        if credit:
+            self._credit[stream] -= credit.size
         self._left[period] -= 1
         for heir, back in self._heirs[index]:
             later = period + back
             if later >= self.horizon:
                 continue
-            self._grow(later)
-            self._missing[later][heir] -= 1
-            if self._missing[later][heir] == 0:
+            if later >= len(self.starts):
+                self._grow(later)
+            missing = self._missing[later]
+            missing[heir] -= 1
+            if not missing[heir]:
                 self._offer(later, heir)
