@@ -20,7 +20,9 @@ from perfsim.world import World
 __all__ = ["Asked", "KeptJobs"]
 
 MOST = 40_000
-"""So many jobs are kept, and so many tasks of plans, some 60 MB; the oldest make room."""
+MOST_KEYS = 64
+"""So many jobs are kept, and so many tasks of plans, some 60 MB; and of so many rounds. The oldest
+make room."""
 
 
 class Asked:
@@ -85,7 +87,7 @@ T = TypeVar("T")
 
 
 class _Latest(Generic[T]):
-    """What was kept last by its key, as far as sizes sum to no more than ``MOST``."""
+    """What was kept last by its key: so many keys, as far as their sizes sum to ``MOST``."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Hashable, ...], tuple[T, int]] = {}
@@ -101,7 +103,7 @@ class _Latest(Generic[T]):
         _, before = self._found.pop(key, (None, 0))
         self._found[key] = (value, size)
         self._size += size - before
-        while self._size > MOST and len(self._found) > 1:
+        while (self._size > MOST or len(self._found) > MOST_KEYS) and len(self._found) > 1:
             _, dropped = self._found.pop(next(iter(self._found)))
             self._size -= dropped
 
