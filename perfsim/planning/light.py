@@ -7,7 +7,6 @@ from typing import Any
 
 from perfsim.alone import mean_s
 from perfsim.errors import PerfsimError
-from perfsim.pause import uncollected
 from perfsim.plan import Plan
 from perfsim.plans import plans_of
 from perfsim.resolve import Resolved, resolve
@@ -23,7 +22,6 @@ COLUMNS = ("iteration_s", "samples_per_s", "scaling_efficiency", "sent_bytes_per
 Row = list[Any]
 
 
-@uncollected
 def light_row(fields: Mapping[str, Any], catalog: Session) -> Row:
     """Return the columns of one scenario; what cannot be predicted has only its reason.
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from perfsim.alone import mean_s
 from perfsim.conditions.running import shown
 from perfsim.errors import PerfsimError
-from perfsim.pause import uncollected
 from perfsim.planning.light import Row, figures
 from perfsim.plans import baseline_of, is_baseline, plans_of, run_all
 from perfsim.prediction import SCHEMA, communication_of, memory_of, predict, spent
@@ -76,7 +75,6 @@ def whole_object(fields: Mapping[str, Any], session: Session) -> Object:
         return _failed(fields, error)
 
 
-@uncollected
 def light_object(fields: Mapping[str, Any], session: Session) -> Object:
     """Return a row with those keys of a prediction that its own run gives.
 

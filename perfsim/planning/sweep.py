@@ -12,6 +12,7 @@ from typing import Any
 from perfsim import __version__
 from perfsim.catalog import SUFFIXES, Catalog
 from perfsim.errors import RequestError
+from perfsim.pause import uncollected
 from perfsim.planning.grid import MOST_ROWS, Grid, axes_of
 from perfsim.planning.light import COLUMNS, Row, light_row
 from perfsim.planning.row import FULL, Object, flat, light_object, whole_object
@@ -104,6 +105,7 @@ class Rows:
         self.sweep, self.session = sweep, Session(sweep.profiles)
         self._lanes: Any = None
 
+    @uncollected
     def chunk(self, start: int, stop: int) -> list[Any]:
         """Return rows ``start`` to ``stop``, in order: their predicted columns, or objects."""
         sweep = self.sweep
