@@ -11,7 +11,10 @@ __all__ = ["mean_s", "run_alone"]
 
 
 def run_alone(plan: Plan, durations: list[float] | None = None, *, brief: bool = False) -> Timeline:
-    """Return the timeline of a plan by itself, arguments as ``run``'s."""
+    """Return the timeline of a plan by itself, with other durations if given [s].
+
+    Arguments and result as ``run``'s.
+    """
     if plan.mixed is not None:
         from perfsim.mixed import run_mixed
 
