@@ -48,12 +48,13 @@ class Reports:
         ranking: Ranking | None = None,
     ) -> None:
         """Write the files; ``scenario`` is what was asked, a ranking where that was for all."""
-        from perfsim.report.files import json_text
 
         def page() -> str:
             return _page(prediction, scenario, catalog, ranking)
 
         def out() -> str:
+            from perfsim.report.files import json_text
+
             return json_text((ranking or prediction).to_dict()) + "\n"
 
         self.outputs.write(
