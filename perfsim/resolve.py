@@ -93,13 +93,13 @@ class Resolved:
     def fields(self) -> dict[str, Any]:
         """Return the scenario with every default filled in, as --json prints it."""
         scenario = self.scenario
-        placement = self.cluster.placement
+        cluster = self.cluster
         return {
             "model": scenario.model,
             "gpus": scenario.gpus,
-            "gpus_per_node": max(placement),
-            "nodes": len(placement),
-            "placement": list(placement) if len(set(placement)) > 1 else None,
+            "gpus_per_node": cluster.gpus_per_node,
+            "nodes": cluster.nodes,
+            "placement": list(cluster.uneven) or None,
             "net": scenario.net,
             "intra_net": self.intra_network.name if self.intra_network else self.network.name,
             "gpu": scenario.gpu if self.parts else self.device.name,
@@ -112,7 +112,7 @@ class Resolved:
             "bucket_bytes": self.limit_bytes or self.policy.LIMIT_BYTES,
             "algorithm": scenario.algorithm,
             "protocol": scenario.protocol,
-            "library": self.cluster.library,
+            "library": cluster.library,
             "oversubscription": scenario.oversubscription,
             "straggler": list(scenario.straggler),
             "jitter": scenario.jitter,

@@ -151,8 +151,9 @@ class _Rounds:
         if self.kept is None:
             return make()
         launches_s = late_launches_s(profile, method, costs)
-        placement = costs.cluster.placement
-        key = (method, one, id(profile), placement, overlap, slowdown, launches_s)
+        cluster = costs.cluster
+        stand = (cluster.nodes, cluster.gpus_per_node, cluster.uneven)
+        key = (method, one, id(profile), *stand, overlap, slowdown, launches_s)
         return self.kept.plan(key, profile, jobs, costs, make)
 
 

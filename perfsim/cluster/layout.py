@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from perfsim.cluster.link import Link
@@ -64,10 +65,15 @@ class Layout:
         """N, the nodes in use."""
         return len(self.placement)
 
-    @property
+    @cached_property
     def gpus_per_node(self) -> int:
         """g, the GPUs on the fullest node."""
         return max(self.placement)
+
+    @cached_property
+    def uneven(self) -> tuple[int, ...]:
+        """GPUs on each node where nodes differ; () where all have as many."""
+        return self.placement if min(self.placement) < self.gpus_per_node else ()
 
     @property
     def nics_in_use(self) -> int:

@@ -167,7 +167,7 @@ def gpus(resolved: Resolved, catalog: Catalog) -> BreakEven:
         return BreakEven("gpus", why_not=BESIDE)
     if resolved.parts:
         return BreakEven("gpus", why_not="GPUs are of several types, so many of each")
-    if len(set(resolved.cluster.placement)) > 1:
+    if resolved.cluster.uneven:
         return BreakEven("gpus", why_not="GPUs stand unevenly on the nodes as --placement says")
     most = max(MOST_GPUS, resolved.cluster.gpus)
     counts = {2**power for power in range(1, each.bit_length()) if 2**power < each}
