@@ -65,12 +65,12 @@ def schedule(
         If the method cannot run on this cluster or model.
     """
     costs = Costs(device, cluster, algorithm, protocol, shared=shared)
-    refusal = method.refusal(costs.world(profile)) if cluster.gpus > 1 else ""
-    if refusal:
-        raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
     slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
     given = (limit_bytes, tuple(sorted((fusion_options or {}).items())))
     rounds = _Rounds(profile, method, fuse, costs, given, kept, overlap=overlap, slowdown=slowdown)
+    refusal = method.refusal(rounds.world) if cluster.gpus > 1 else ""
+    if refusal:
+        raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
     if kernels_s is not None and cluster.gpus > 1:
         rounds.hold(kernels_s)
 
@@ -109,8 +109,9 @@ class _Rounds:
     ) -> None:
         self.profile, self.method, self.costs, self.kept = profile, method, costs, kept
         self.overlap, self.slowdown = overlap, slowdown
-        asked = self.asked = Asked(costs.world(profile), costs.all_reduce_s)
-        self.world = costs.world(profile) if kept is None else asked.world
+        world = costs.world(profile)
+        asked = self.asked = Asked(world, costs.all_reduce_s)
+        self.world = world if kept is None else asked.world
         limit_bytes, options = given
         self.fused = partial(
             _fused, profile, method, fuse, limit_bytes, dict(options), asked.all_reduce_s

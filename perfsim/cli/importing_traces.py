@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from perfsim.cli.options import answer
 from perfsim.cli.written import written
 from perfsim.errors import RequestError
 
@@ -53,11 +54,10 @@ def import_one_trace(
         folder=out or Path("profiles"),
         force=force,
     )
-    if json:
-        from perfsim.report.files import json_text
+    answer(made.to_dict(), None, json, lambda: _print(made))
 
-        typer.echo(json_text(made.to_dict()))
-        return
+
+def _print(made: Imported) -> None:
     _print_step(made)
     _print_calls(made)
     if made.profile or made.collectives:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.options import Json, Profiles
+from perfsim.cli.options import Json, Profiles, answer
 from perfsim.cli.working import Tell, working
 from perfsim.cli.written import print_network, written
 
 if TYPE_CHECKING:
+    from perfsim.calibrate.compute.compute import Profiled
     from perfsim.calibrate.sweep.journal import Point
     from perfsim.calibrate.sweep.sweep import Asked
 
@@ -152,7 +153,6 @@ def compute(
 ) -> None:
     """Measure a model's training step on this machine, layer by layer, with fake data."""
     from perfsim.calibrate.compute.compute import calibrate_compute
-    from perfsim.units import format_seconds
 
     made = calibrate_compute(
         model,
@@ -169,11 +169,12 @@ def compute(
     )
     if made is None:
         return
-    if json:
-        from perfsim.report.files import json_text
+    answer(made.to_dict(), None, json, lambda: _print(made, batch))
 
-        typer.echo(json_text(made.to_dict()))
-        return
+
+def _print(made: Profiled, batch: int) -> None:
+    from perfsim.units import format_seconds
+
     measured = made.measured
     moments = measured.moments
     typer.echo(

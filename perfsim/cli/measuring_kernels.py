@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.options import Json
+from perfsim.cli.options import Json, answer
 from perfsim.cli.working import working
 from perfsim.cli.written import written
 
@@ -91,16 +91,12 @@ def kernels(
     wanted = Wanted(out, gpu, device, chosen, most, rule, device_file, title, fresh, force)
     with working("points", every=EVERY) as tell:
         made = calibrate_kernels(wanted, tell)
-    _print(made, json)
+    answer(made.to_dict(), None, json, lambda: _print(made))
 
 
-def _print(made: Measured, json: bool) -> None:
-    if json:
-        from perfsim.report.files import json_text
-
-        typer.echo(json_text(made.to_dict()))
-        return
+def _print(made: Measured) -> None:
     from perfsim.calibrate.kernels.report import report
+    from perfsim.letters import escaped
     from perfsim.units import format_rate, format_seconds
 
     typer.echo(report(made.table))
@@ -120,7 +116,7 @@ def _print(made: Measured, json: bool) -> None:
         typer.echo(f"no device file written: {lacks} must be measured too")
     typer.echo(f"\n{written(made.points, made.device)}")
     folder = made.points.parent.parent
-    typer.echo(f"use: perfsim predict --gpu {made.gpu} --profiles {folder} ...")
+    typer.echo(escaped(f"use: perfsim predict --gpu {made.gpu} --profiles {folder} ..."))
 
 
 def _beside(device: str | None, json: bool) -> None:
@@ -129,12 +125,7 @@ def _beside(device: str | None, json: bool) -> None:
     found = measure_beside(device)
     if found is None:
         return
-    if json:
-        from perfsim.report.files import json_text
-
-        typer.echo(json_text(found.to_dict()))
-        return
-    typer.echo(found.report())
+    answer(found.to_dict(), None, json, lambda: typer.echo(found.report()))
 
 
 def _flops(rate: float) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from perfsim.cli.options import answer
+
 if TYPE_CHECKING:
     from perfsim.calibrate.making import Made
 
@@ -28,12 +30,12 @@ def written(*files: Path | None) -> str:
 
 def print_network(made: Made, json: bool) -> None:
     """Print a network that was fitted: as JSON, or its report, its files and how to use it."""
-    from perfsim.letters import escaped
-    from perfsim.report.files import json_text
 
-    if json:
-        typer.echo(json_text(made.to_dict()))
-        return
-    typer.echo(made.report)
-    typer.echo(f"\n{written(made.network, made.curves)}")
-    typer.echo(escaped(made.use))
+    def show() -> None:
+        from perfsim.letters import escaped
+
+        typer.echo(made.report)
+        typer.echo(f"\n{written(made.network, made.curves)}")
+        typer.echo(escaped(made.use))
+
+    answer(made.to_dict(), None, json, show)

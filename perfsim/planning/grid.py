@@ -8,6 +8,7 @@ from math import isfinite, prod
 from typing import Any, get_args
 
 from perfsim.errors import RequestError, unknown_option
+from perfsim.field_names import GROUPS, is_field
 from perfsim.limits import LONGEST, shown
 from perfsim.planning.ranges import values_of
 from perfsim.scenario import FLAGS, Scenario
@@ -17,7 +18,6 @@ __all__ = ["MOST_ROWS", "Axis", "Grid", "axes_of", "given"]
 MOST_ROWS = 2_000_000
 """Rows are held in memory: about 300 bytes each."""
 
-GROUPS = ("options", "fusion_options")
 Value = str | int | float | bool
 """One value of one field, as a flag or a TOML file gives it."""
 
@@ -153,9 +153,7 @@ def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _axis(name: str, values: Any, where: str) -> Axis:
-    group, dot, option = name.partition(".")
-    known = group in GROUPS and bool(option) if dot else group in FLAGS and group not in GROUPS
-    if not known or len(option) > LONGEST:
+    if not is_field(name) or len(name.partition(".")[2]) > LONGEST:
         allowed = [field for field in FLAGS if field not in GROUPS]
         raise unknown_option(where, "a scenario", name, [*allowed, "options.NAME"])
     listed = values if isinstance(values, list | tuple) else [values]

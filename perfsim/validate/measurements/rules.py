@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.errors import DataError, nearest
+from perfsim.field_names import is_field
 from perfsim.limits import LONGEST, shown
-from perfsim.scenario import Scenario
+from perfsim.scenario import FLAGS
 from perfsim.toml_file import Table, read_toml
 from perfsim.validate.measurements.case import COLUMNS, Case
 
@@ -28,7 +29,6 @@ __all__ = ["SCHEMA", "Rule", "read_rules"]
 
 SCHEMA = "perfsim/measurement-map/1"
 KEYS = ("when", "set", "number", "exclude", "calibrates")
-GROUPS = ("options", "fusion_options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,8 @@ def _fields(table: Table, key: str) -> Mapping[str, Any]:
     """Return fields of a scenario with a value each, those of a group as ``group.name``."""
     found = _values(table, key)
     for name, value in found.items():
-        field, _, option = name.partition(".")
-        if field not in (*Scenario.model_fields, "scenario") or (bool(option) != (field in GROUPS)):
-            match = nearest(name[:LONGEST], Scenario.model_fields)
+        if name != "scenario" and not is_field(name):
+            match = nearest(name[:LONGEST], FLAGS)
             hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
             raise table.wrong(key, f"a scenario has no field {shown(name)}; {hint}")
         parts = value if isinstance(value, list) else [value]
