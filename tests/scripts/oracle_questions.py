@@ -1,0 +1,269 @@
+"""What the oracle asks. A question is one line: fields of a scenario, or a command.
+
+A prediction is ``field=value ...``, values as in JSON, else strings; ``options.NAME`` and
+``fusion_options.NAME`` are those of the method and of the fusion policy. Every name that
+``perfsim list`` knows is asked for, so that what ships later is found to have no stored answer.
+The commands are in ``oracle_commands.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from oracle_commands import Names, commands
+
+__all__ = ["GROUPS", "Question", "all_questions"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; ``through`` is how it is asked: predict, compare (of Python), or command."""
+
+    group: str
+    text: str
+    through: str
+
+    @property
+    def name(self) -> str:
+        """The name that ``--only`` and the differences use."""
+        return f"{self.group}/{self.text}"
+
+
+SETTINGS = [
+    "model=vgg16 gpus=8 net=1gbe gpus_per_node=1",
+    "model=resnet50 gpus=64 net=ib100 gpus_per_node=8 intra_net=nvlink-v100",
+    "model=resnet152 gpus=32 net=hkbu-2080ti-10gbe gpu=rtx2080ti",
+    "model=bert-base gpus=16 net=25gbe gpu=v100-pcie gpus_per_node=8",
+    "model=lstm-ptb gpus=6 net=alps-gh200-slingshot11 gpus_per_node=3 algorithm=tree",
+    "model=resnet50-cifar gpus=16 net=10Gbit/s,50us library=gloo straggler=1:1.5 background=0.3",
+]
+"""Where every method is asked for: slow, fast, measured, a transformer, often refused, troubled."""
+
+FUSED = [
+    "model=resnet50 gpus=32 net=10gbe",
+    "model=vgg16 gpus=16 net=1gbe method=topk",
+    "model=bert-large gpus=32 net=ib100 gpu=v100-pcie method=acpsgd",
+    "model=densenet201 gpus=8 net=hkbu-v100-10gbe method=fp16 bucket=4MiB",
+]
+"""Where every fusion policy is asked for."""
+
+CONNECTED = [
+    "model=resnet50 gpus=16 net=",
+    "model=vgg16 gpus=32 gpus_per_node=8 method=topk net=",
+    "model=resnet50 gpus=8 gpus_per_node=8 intra_net=",
+]
+"""Where every network is asked for; one that lies only inside nodes is refused between them."""
+
+DRIVEN = [
+    f"model={model} gpus=16 method={method}"
+    for model in ("resnet50", "vgg16", "bert-base")
+    for method in ("ssgd", "dgc", "spd_kfac")
+]
+"""Where every GPU is asked for."""
+
+TRAINED = ["", " gpu=rtx2080ti", " method=powersgd net=1gbe", " gpu=a100 method=d_kfac"]
+"""How every model is asked for."""
+
+CONDITIONED = [
+    "model=resnet50 gpus=32 net=10gbe",
+    "model=vgg16 gpus=16 net=1gbe method=dgc",
+    "model=resnet50 gpus=16 net=hkbu-2080ti-10gbe method=spd_kfac",
+]
+"""Where every condition is asked for."""
+
+CONDITIONS = [
+    "straggler=1:1.5",
+    "straggler=2:1.2 background=0.2",
+    'straggler=["1:1.5","2:2"]',
+    "jitter=0.05",
+    "jitter=0.1 seed=7",
+    "background=0.3",
+    "background=0.9",
+    "beside=what_if_dgc_1gbe",
+    "beside=mgwfbp_or_ddp",
+    'beside=["Shi2020_mgwfbp_10gbe_16","what_if_powersgd_10gbe"]',
+    "gpus_per_node=1",
+    "gpus_per_node=8",
+    "gpus_per_node=2 intra_net=nvlink-v100",
+    "placement=[3,5,8]",
+    "placement=[4,12]",
+    "placement=[8,8,16]",
+    "oversubscription=2",
+    "oversubscription=8 gpus_per_node=8",
+    "single_gpu=253ms",
+    "single_gpu=126samples/s",
+    "single_gpu_kernels=10ms",
+    "overlap=false",
+    "overlap_slowdown=1.2",
+    "overlap=false straggler=1:2",
+    "precision=amp-fp16",
+    "precision=tf32 gpu=rtx3090",
+    "precision=amp-bf16 gpu=a100",
+    "batch=8",
+    "batch=128",
+    "bucket=1MiB",
+    "bucket=100MB",
+    "fusion=threshold fusion_options.cycle_time=2ms",
+    "algorithm=ring",
+    "algorithm=tree",
+    "algorithm=hierarchical",
+    "algorithm=torus2d",
+    "algorithm=doubling",
+    "algorithm=halving_doubling",
+    "protocol=ll",
+    "protocol=ll128",
+    "protocol=simple",
+    "library=nccl",
+    "library=gloo",
+    "library=mpi",
+    "library=mpi algorithm=ring",
+    "intra_net=nvlink-v100",
+    "intra_net=10GB/s,5us",
+    "net=100Gbit/s,5us",
+]
+
+OPTIONS = [
+    "method=topk options.density=0.01",
+    "method=topk options.density=0.0001 options.exchange=all_gather",
+    "method=dgc options.density=0.01 options.exchange=all_gather",
+    "method=dgc options.value_bytes=2 options.index_bytes=4",
+    "method=randk options.density=0.05",
+    "method=gtopk options.density=0.001",
+    "method=oktopk options.density=0.01",
+    "method=sidco options.density=0.01",
+    "method=powersgd options.rank=1",
+    "method=powersgd options.rank=32",
+    "method=acpsgd options.rank=8",
+    "method=qsgd options.bits=2",
+    "method=localsgd options.interval=16",
+    "method=postlocalsgd options.interval=4",
+    "method=d_kfac options.inverse_interval=10",
+    "method=kaisa options.fraction=0.5",
+    "method=spd_kfac options.cache=false",
+    "method=omgs options.density=0.01",
+    "method=bytescheduler options.partition=4000000",
+    "method=byteps options.van=zmq",
+    "gpu=v100:16,p100:16",
+    "gpu=v100:8,p100:24 method=dgc",
+    "gpu=v100:16,titan-xp:16 method=powersgd",
+    "gpu=p100:16,v100:16 net=1gbe method=topk",
+]
+"""Options of methods, and several types of GPU, on one setting."""
+
+OPTION_SETTING = "model=resnet50 gpus=32 net=10gbe"
+
+SIZES = [
+    f"model={model} gpus={gpus} net={net} method={method}"
+    for model, method in [("resnet50", "ssgd"), ("bert-base", "dgc"), ("vgg16", "mgwfbp")]
+    for gpus in (1, 2, 4, 8, 12, 48, 128, 1024)
+    for net in ("1gbe", "ib100")
+]
+
+REFUSED = [
+    "model=resnet5O gpus=8",
+    "model=resnet50 gpus=8 net=11gbe",
+    "model=resnet50 gpus=8 method=topkk",
+    "model=resnet50 gpus=8 gpu=v101",
+    "model=resnet50 gpus=8 fusion=sizes",
+    "model=resnet50 gpus=8 library=ncc",
+    "model=resnet50 gpus=8 algorithm=rings",
+    "model=resnet50 gpus=8 protocol=ll64",
+    "model=resnet50 gpus=8 precision=fp8",
+    "model=resnet50 gpus=8 intra_net=pcie9",
+    "model=resnet50 gpus=0",
+    "model=resnet50 gpus=-4",
+    "model=resnet50 gpus=2000000",
+    "model=resnet50",
+    "gpus=8",
+    "model=resnet50 gpus=10 gpus_per_node=4",
+    "model=resnet50 gpus=8 placement=[3,4]",
+    "model=resnet50 gpus=8 placement=[8,0]",
+    "model=resnet50 gpus=8 bucket=25",
+    "model=resnet50 gpus=8 bucket=0MiB",
+    "model=resnet50 gpus=8 bucket=25ms",
+    "model=resnet50 gpus=8 single_gpu=253",
+    "model=resnet50 gpus=8 single_gpu=253GB",
+    "model=resnet50 gpus=8 single_gpu_kernels=10",
+    "model=resnet50 gpus=8 net=10Gbit/s",
+    "model=resnet50 gpus=8 net=10,50",
+    "model=resnet50 gpus=8 net=10ms,50us",
+    "model=resnet50 gpus=8 straggler=9:2",
+    "model=resnet50 gpus=8 straggler=1:0.5",
+    "model=resnet50 gpus=8 straggler=fast",
+    "model=resnet50 gpus=8 jitter=2",
+    "model=resnet50 gpus=8 jitter=fast",
+    "model=resnet50 gpus=8 background=1",
+    "model=resnet50 gpus=8 beside=nothing",
+    "model=resnet50 gpus=8 beside=what_if_dgc_1gbe jitter=0.1",
+    "model=resnet50 gpus=8 oversubscription=0.5",
+    "model=resnet50 gpus=8 overlap=false overlap_slowdown=2",
+    "model=resnet50 gpus=8 method=topk options.density=2",
+    "model=resnet50 gpus=8 method=topk options.densities=0.1",
+    "model=resnet50 gpus=8 options.density=0.1",
+    "model=resnet50 gpus=8 method=powersgd options.rank=0",
+    "model=resnet50 gpus=8 method=localsgd options.interval=often",
+    "model=resnet50 gpus=12 method=gtopk",
+    "model=resnet50 gpus=8 method=d_kfac options.inversion=cholesky",
+    "model=resnet50 gpus=8 method=bytescheduler options.partition=1MiB",
+    "model=resnet50 gpus=8 library=gloo protocol=ll",
+    "model=resnet50 gpu=v100:8,p100:8 gpus=17",
+    "model=resnet50 gpu=v100:8,p100:8 jitter=0.1",
+    "model=resnet50 gpu=v100:3,p100:5 gpus_per_node=4",
+    "model=resnet50 gpus=8 colour=red",
+    "model=vit-b16 gpus=8 gpu=k80 precision=amp-bf16",
+    "model=resnet50 gpus=8 fusion_options.cycle_time=2",
+]
+
+COMPARED = [
+    "model=resnet50 gpus=16 net=1gbe",
+    "model=bert-base gpus=32 net=10gbe gpu=v100-pcie method=powersgd",
+    "model=vgg16 gpus=8 net=ib100 straggler=1:1.5",
+    "model=resnet152 gpus=64 net=hkbu-v100-100gbe-ip background=0.2",
+]
+
+
+def predictions(names: Names) -> Iterator[tuple[str, str]]:
+    """Yield group and fields of each prediction."""
+    for name, setting in product(names("methods"), SETTINGS):
+        yield "methods", f"{setting} method={name}"
+    for name, setting in product(names("fusion"), FUSED):
+        yield "fusion", f"{setting} fusion={name}"
+    for name, setting in product(names("networks"), CONNECTED):
+        yield "networks", f"{setting}{name}"
+    for name, setting in product(names("gpus"), DRIVEN):
+        yield "gpus", f"{setting} gpu={name}"
+    for name, rest in product(names("models"), TRAINED):
+        yield "models", f"model={name} gpus=16{rest}"
+    for setting, condition in product(CONDITIONED, CONDITIONS):
+        yield "conditions", f"{setting} {condition}"
+    for options in OPTIONS:
+        mixed = options.startswith("gpu=")
+        setting = OPTION_SETTING.replace("gpus=32 ", "") if mixed else OPTION_SETTING
+        yield "options", f"{setting} {options}"
+    for fields in SIZES:
+        yield "sizes", fields
+    for fields in REFUSED:
+        yield "refused", fields
+
+
+GROUPS = [
+    *("methods", "fusion", "networks", "gpus", "models", "conditions", "options", "sizes"),
+    *("refused", "compared", "predict", "compare", "explain", "tune", "sweep", "plan"),
+    *("pipeline", "show", "list", "calibrate", "validate", "none", "scenarios"),
+]
+
+
+def all_questions(names: Names, asked_by: Callable[[str], str]) -> list[Question]:
+    """Return every question once.
+
+    Parameters
+    ----------
+    names : returns what ``perfsim list`` knows of one kind
+    asked_by : returns the command that a shipped scenario is for, or ""
+    """
+    found = [Question(group, text, "predict") for group, text in predictions(names)]
+    found += [Question("compared", text, "compare") for text in COMPARED]
+    found += [Question(group, text, "command") for group, text in commands(names, asked_by)]
+    return list({question.name: question for question in found}.values())
