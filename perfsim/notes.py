@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from perfsim.collectives import algorithm
 from perfsim.conditions.words import condition_notes
-from perfsim.library import AUTO, DEFAULT_LIBRARY
-from perfsim.plan import Plan
+from perfsim.interval import Uncertainty
+from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.quantity import Term
-from perfsim.resolve import Resolved
-from perfsim.simulate.meeting import Peers
+from perfsim.resolve import Setup
+from perfsim.schedule.plan import CostedGraph
+from perfsim.simulate.graph import Neighbours
 from perfsim.simulate.timeline import Timeline
-from perfsim.uncertainty import Uncertainty
 from perfsim.units import format_bytes, format_rate, format_seconds
 
 __all__ = ["notes_of"]
 
 
 def notes_of(
-    resolved: Resolved,
-    plans: Sequence[Plan],
+    resolved: Setup,
+    plans: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
     terms: Iterable[Term],
     held_bytes: float,
@@ -70,7 +70,7 @@ def notes_of(
     return [*notes, *_network_notes(resolved), interval]
 
 
-def _mixed_notes(resolved: Resolved, plans: Sequence[Plan]) -> list[str]:
+def _mixed_notes(resolved: Setup, plans: Sequence[CostedGraph]) -> list[str]:
     """Return how GPUs of several types train together."""
     parts = resolved.parts
     if not parts:
@@ -85,7 +85,7 @@ def _mixed_notes(resolved: Resolved, plans: Sequence[Plan]) -> list[str]:
         " Scaling efficiency is over what all GPUs train alone, each at its own rate. The network"
         " is taken to be alike between all nodes and inside them."
     ]
-    if any(isinstance(task.meeting, Peers) for plan in plans for task in plan.graph.tasks):
+    if any(isinstance(task.meeting, Neighbours) for plan in plans for task in plan.graph.tasks):
         notes.append(
             "No GPU waits for all the others, but in the long run all go at the pace of the slowest"
             " type."
@@ -93,7 +93,7 @@ def _mixed_notes(resolved: Resolved, plans: Sequence[Plan]) -> list[str]:
     return notes
 
 
-def _network_notes(resolved: Resolved) -> list[str]:
+def _network_notes(resolved: Setup) -> list[str]:
     """Return what the files of the links in use say, and whether the node's own link is slower."""
     cluster = resolved.cluster
     inter, intra = cluster.inter, cluster.intra
@@ -124,7 +124,7 @@ def _network_notes(resolved: Resolved) -> list[str]:
     return notes
 
 
-def _asked_notes(resolved: Resolved) -> list[str]:
+def _asked_notes(resolved: Setup) -> list[str]:
     """Return what a flag needs that no file states, and where one has no effect."""
     cluster, scenario = resolved.cluster, resolved.scenario
     notes = []
@@ -145,7 +145,7 @@ def _asked_notes(resolved: Resolved) -> list[str]:
     return notes
 
 
-def _interval_note(resolved: Resolved, plans: Sequence[Plan]) -> str:
+def _interval_note(resolved: Setup, plans: Sequence[CostedGraph]) -> str:
     """Return what the interval comes from without a record, and which costs add nothing to it."""
     known = resolved.carried.quantity.spread is not None
     missing = [] if known else ["the single-GPU iteration"]

@@ -6,31 +6,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perfsim.alone import mean_s
-from perfsim.anchor import Carried
-from perfsim.catalog import Catalog
-from perfsim.conditions.running import over_draws, shown
-from perfsim.costs import Costs
+from perfsim.compute.transfer import TransferredProfile
+from perfsim.conditions.ranks import over_draws, shown
+from perfsim.data.catalog import Catalog
+from perfsim.interval import NO_METHOD, Moves, Uncertainty, uncertainties
 from perfsim.notes import notes_of
-from perfsim.pause import uncollected
-from perfsim.plan import Plan, terms_of
-from perfsim.plans import baseline_of, is_baseline, plans_of, run_all
 from perfsim.quantity import Quantity, Term
-from perfsim.resolve import Resolved, resolve
+from perfsim.resolve import Setup, resolve
 from perfsim.scenario import Scenario
-from perfsim.session import jobs_of, standing
+from perfsim.schedule.costs import Costs
+from perfsim.schedule.plan import CostedGraph, terms_of
+from perfsim.schedule.plans import baseline_of, is_baseline, plans_of, run_all
+from perfsim.schedule.run import mean_s
+from perfsim.session import default_session, jobs_of, uncollected
 from perfsim.simulate.timeline import Timeline
-from perfsim.uncertainty import NONE, Moves, Uncertainty, uncertainties
-from perfsim.whatif import bottleneck, interval, moves, steady_s
+from perfsim.what_if import bottleneck, interval, moves, steady_s
 
 if TYPE_CHECKING:
     import pandas
 
-    from perfsim.conditions.beside import Meeting
+    from perfsim.schedule.run import ContentionResult
 
-__all__ = ["SCHEMA", "Prediction", "communication_of", "memory_of", "predict", "spent"]
+__all__ = ["PREDICTION_SCHEMA", "Prediction", "communication_of", "memory_of", "predict", "spent"]
 
-SCHEMA = "perfsim/prediction/1"
+PREDICTION_SCHEMA = "perfsim/prediction/1"
 
 DECODED = ("quantisation", "sparsification")
 """Families whose gathered messages are decoded after the backward pass."""
@@ -62,7 +61,7 @@ class Prediction:
     timelines: list[Timeline]
     moves: Moves
     counts: list[float]
-    meeting: Meeting | None = None
+    meeting: ContentionResult | None = None
 
     @property
     def speedup(self) -> float:
@@ -72,7 +71,7 @@ class Prediction:
     def to_dict(self, *, provenance: bool = True) -> dict[str, Any]:
         """Return the prediction as plain data, by the contract perfsim/prediction/1."""
         result: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": PREDICTION_SCHEMA,
             "scenario": self.scenario,
             "iteration_s": self.iteration_s,
             "iteration_s_interval": list(self.iteration_s_interval),
@@ -90,7 +89,7 @@ class Prediction:
             "notes": self.notes,
         }
         if self.meeting is not None:
-            from perfsim.conditions.beside_words import meeting_block
+            from perfsim.conditions.words import meeting_block
 
             result["beside"] = meeting_block(self.scenario, self.meeting)
         if provenance:
@@ -98,8 +97,8 @@ class Prediction:
         return result
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the prediction as a pandas table of one row (see ``perfsim.records``)."""
-        from perfsim.records import record, to_frame
+        """Return the prediction as a pandas table of one row (see ``perfsim.data.tables``)."""
+        from perfsim.data.tables import record, to_frame
 
         return to_frame([record(self.to_dict(provenance=False))])
 
@@ -124,7 +123,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     >>> round(sum(found.breakdown_s.values()) / found.iteration_s, 9)
     1.0
     """
-    catalog = catalog or standing()
+    catalog = catalog or default_session()
     resolved, kept = resolve(scenario, catalog), jobs_of(catalog)
     plans = plans_of(resolved, kept)
     timelines, still, met = run_all(plans)
@@ -139,10 +138,10 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     samples_per_s = profile.batch * scenario.gpus / iteration_s
     communication = communication_of(plans, timelines, draws)
     moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
-    known = uncertainties(catalog).get(NONE)
+    known = uncertainties(catalog).get(NO_METHOD)
     notes = notes_of(resolved, plans, timelines, terms, sum(memory_bytes.values()), known)
     if met is not None:
-        from perfsim.conditions.beside_words import meeting_notes
+        from perfsim.conditions.words import meeting_notes
 
         notes += meeting_notes(resolved, plans, met)
     return Prediction(
@@ -168,8 +167,8 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
 
 def _interval(
     known: Uncertainty | None,
-    resolved: Resolved,
-    plans: Sequence[Plan],
+    resolved: Setup,
+    plans: Sequence[CostedGraph],
     iteration_s: float,
     moved: Moves,
 ) -> tuple[float, float]:
@@ -180,7 +179,7 @@ def _interval(
 
 
 def communication_of(
-    plans: Sequence[Plan], timelines: Sequence[Timeline], draws: Sequence[Sequence[Timeline]]
+    plans: Sequence[CostedGraph], timelines: Sequence[Timeline], draws: Sequence[Sequence[Timeline]]
 ) -> dict[str, float]:
     """Return what a GPU sends in an iteration, and what of that time computation hides."""
     period = sum(plan.iterations for plan in plans)
@@ -192,7 +191,7 @@ def communication_of(
 
 
 def spent(
-    plans: Sequence[Plan],
+    plans: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
     draws: Sequence[Sequence[Timeline]],
     what: Callable[[Timeline], dict[str, float]],
@@ -212,7 +211,7 @@ def spent(
     }
 
 
-def memory_of(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
+def memory_of(resolved: Setup, plans: Sequence[CostedGraph]) -> dict[str, float]:
     """Return what one GPU holds, without activations (fp32, momentum SGD).
 
     All is kept between iterations but ``messages``: what compressing methods gather of all ranks,
@@ -230,7 +229,7 @@ def memory_of(resolved: Resolved, plans: Sequence[Plan]) -> dict[str, float]:
     }
 
 
-def _compute_terms(resolved: Resolved) -> list[Term]:
+def _compute_terms(resolved: Setup) -> list[Term]:
     if not resolved.parts:
         return _terms_of(resolved.carried)
     return [
@@ -240,7 +239,7 @@ def _compute_terms(resolved: Resolved) -> list[Term]:
     ]
 
 
-def _terms_of(carried: Carried) -> list[Term]:
+def _terms_of(carried: TransferredProfile) -> list[Term]:
     profile = carried.profile
     source = profile.header["source"]
     backward = Quantity(profile.backward_s, "s", profile.kinds["ready_ms"], source)

@@ -7,18 +7,26 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.methods import method_class, method_names
-from perfsim.own_fusion import WHY_KEPT, check_fusion_options, for_method
+from perfsim.methods.describe import WHY_KEPT, check_fusion_options, for_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import Scenario
-from perfsim.session import standing
-from perfsim.uncertainty import NONE, Uncertainty, uncertainties
+from perfsim.session import default_session
 
-__all__ = ["CAVEAT", "SCHEMA", "Ranking", "Tell", "method_of", "rank", "rank_methods"]
+__all__ = [
+    "CAVEAT",
+    "RANKING_SCHEMA",
+    "Ranking",
+    "ReportProgress",
+    "method_of",
+    "rank",
+    "rank_methods",
+]
 
-SCHEMA = "perfsim/ranking/1"
+RANKING_SCHEMA = "perfsim/ranking/1"
 
 ALIKE = 1e-6
 """Iterations within this part of each other are the same."""
@@ -28,7 +36,7 @@ CAVEAT = (
     " iterations."
 )
 
-Tell = Callable[[int, int, str], None]
+ReportProgress = Callable[[int, int, str], None]
 """What is told of each method before it is predicted: how many are done, of how many, its name."""
 
 
@@ -139,7 +147,7 @@ class Ranking:
     def to_dict(self) -> dict[str, Any]:
         """Return the ranking with the winner's prediction, by the contract perfsim/ranking/1."""
         return {
-            "schema": SCHEMA,
+            "schema": RANKING_SCHEMA,
             "caveat": CAVEAT,
             "verdict": self.verdict(),
             "winner": self.winner,
@@ -166,7 +174,9 @@ class Ranking:
         }
 
 
-def rank(scenario: Scenario, catalog: Catalog | None = None, tell: Tell | None = None) -> Ranking:
+def rank(
+    scenario: Scenario, catalog: Catalog | None = None, tell: ReportProgress | None = None
+) -> Ranking:
     """Predict every method with its own defaults on ``scenario``, fastest first.
 
     Flags of fusion go to the methods to which they apply (see ``for_method``); ``tell`` is called
@@ -187,7 +197,7 @@ def rank_methods(
     scenario: Scenario,
     asked: Mapping[str, Scenario],
     catalog: Catalog | None = None,
-    tell: Tell | None = None,
+    tell: ReportProgress | None = None,
 ) -> Ranking:
     """Predict some methods on ``scenario``, fastest first.
 
@@ -199,7 +209,7 @@ def rank_methods(
     RequestError
         If the scenario cannot be predicted whatever the method.
     """
-    catalog = catalog or standing()
+    catalog = catalog or default_session()
     check_fusion_options(scenario)
     plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
     predict(plain, catalog)  # raises for all of them
@@ -229,7 +239,7 @@ def rank_methods(
     path = catalog.beside("methods", "", RECORD)
     errors = {line.method: line.median_error for line in read_record(path)} if path else {}
     ranked = {name: found[name] for name in sorted(found, key=place)}
-    return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NONE))
+    return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NO_METHOD))
 
 
 def method_of(prediction: Prediction) -> str:

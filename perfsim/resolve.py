@@ -2,42 +2,294 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
-from perfsim.anchor import Carried, held
-from perfsim.catalog import Catalog
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.network import Network
-from perfsim.computation import computation, computations
-from perfsim.conditions.conditions import Conditions, parse_straggler
-from perfsim.device import Device, load_device
-from perfsim.errors import RequestError, unknown_option
-from perfsim.gpu_names import parse_types
-from perfsim.method import Method
+from perfsim.compute.device import Device, load_device
+from perfsim.compute.profile import BESIDE, Profile, read_positions, read_profile, registered
+from perfsim.compute.transfer import TransferredProfile, pin_iteration, transfer
+from perfsim.conditions.spec import Conditions, parse_straggler
+from perfsim.data.catalog import Catalog, is_own
+from perfsim.errors import DataError, RequestError, unknown, unknown_option
 from perfsim.methods import load_method, method_name
-from perfsim.platform import platform
-from perfsim.profile import Profile
+from perfsim.methods.base import Method
+from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
+from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
-from perfsim.scenario import Scenario
+from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, parse_types
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
-    from perfsim.gpu_types import Part
+    from perfsim.compute.gpu_types import Part
 
-__all__ = ["Resolved", "resolve"]
+__all__ = [
+    "Platform",
+    "Setup",
+    "computation",
+    "computations",
+    "find_profile",
+    "model_names",
+    "platform",
+    "resolve",
+]
+
+Computation = tuple[Profile, TransferredProfile, list[str]]
+"""The profile as it was taken, as it is carried, and what is to be said."""
+
+
+def model_names(stems: Iterable[str]) -> dict[str, list[str]]:
+    """Return each model's profile names, of file stems ``model.gpu.precision.bBATCH``."""
+    names: dict[str, list[str]] = {}
+    for stem in stems:
+        names.setdefault(stem.split(".")[0], []).append(stem)
+    return names
+
+
+def find_profile(
+    model: str, gpu: str, batch: int | None, precision: str | None, catalog: Catalog
+) -> Profile:
+    """Return the profile of ``model`` nearest to what is asked: GPU, then precision, then batch.
+
+    Raises
+    ------
+    RequestError
+        If no profile of that model exists.
+    DataError
+        If the profile is damaged or names a GPU that does not exist.
+    """
+    files = catalog.files("models")
+    names = model_names(files)
+    if model not in names:
+        raise unknown("--model", model, names, "models")
+
+    def distance(stem: str) -> tuple[bool, bool, bool, float, str]:
+        of_gpu, of_precision, of_batch = (*stem.split("."), "", "", "")[1:4]
+        size = int(of_batch[1:]) if of_batch[1:].isdecimal() else 0
+        away = abs(log(size / batch)) if size and batch else 0.0
+        wanted = precision or "fp32"
+        return (of_gpu != gpu, not of_gpu.startswith("v100"), of_precision != wanted, away, stem)
+
+    stem = min(names[model], key=distance)
+    profile = catalog.once(("profile", stem), lambda: read_profile(files[stem]))
+    devices = catalog.files("devices")
+    if profile.gpu not in devices:
+        raise DataError(str(unknown("gpu", profile.gpu, devices, "gpus")), path=profile.path)
+    beside = catalog.beside("models", model, BESIDE)
+    if beside is None:
+        return profile
+    layers = [layer.name for layer in profile.layers]
+    return replace(profile, positions=read_positions(beside, layers, registered(profile)))
+
+
+def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
+    """Return the profile as it was taken and as it is carried, and what is to be said.
+
+    Raises
+    ------
+    RequestError
+        If no profile of the model exists, or it cannot be carried to what is asked.
+    DataError
+        If the profile is damaged or names a GPU that does not exist.
+    """
+    asked = (scenario.model, device.name, scenario.batch, scenario.precision)
+    return catalog.once(("computation", *asked), lambda: _computed(scenario, device, catalog))
+
+
+def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
+    notes: list[str] = []
+    profile = find_profile(scenario.model, device.name, scenario.batch, scenario.precision, catalog)
+    carried = transfer(
+        profile,
+        device,
+        scenario.batch or profile.batch,
+        scenario.precision or _precision(profile, device, notes),
+        catalog,
+    )
+    return profile, carried, notes
+
+
+def computations(
+    types: Sequence[tuple[str, int]], scenario: Scenario, cluster: Cluster, catalog: Catalog
+) -> tuple[tuple[Part, ...], list[str]]:
+    """Return the GPUs of each type with the model on them, and what is to be said.
+
+    All have one batch and one precision: as asked, else those of the first type's profile, as far
+    as all types compute in that precision.
+
+    Raises
+    ------
+    RequestError
+        If a type does not fill whole nodes, or the model cannot be carried to one of them.
+    """
+    from perfsim.compute.gpu_types import Part, check_nodes
+
+    check_nodes(types, cluster.placement, scenario.gpus)
+    devices = [load_device(name, catalog) for name, _ in types]
+    first = find_profile(
+        scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
+    )
+    notes: list[str] = []
+    precision = scenario.precision or next(
+        (_precision(first, one, notes) for one in devices if first.precision not in one.rates),
+        first.precision,
+    )
+    update = {"batch": scenario.batch or first.batch, "precision": precision}
+    found = []
+    for device, (_, count) in zip(devices, types, strict=True):
+        _, carried, noted = computation(scenario.model_copy(update=update), device, catalog)
+        notes += [*noted, *carried.notes]
+        found.append(Part(count, device, carried))
+    return tuple(found), list(dict.fromkeys(notes))
+
+
+def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
+    """Return the profile's precision where the GPU has it, else fp32."""
+    if profile.precision in device.rates:
+        return profile.precision
+    notes.append(
+        f"fp32, since {device.name} does not compute in {profile.precision} as the profile does."
+    )
+    return "fp32"
+
+
+Platform = tuple[Network, Network | None, Cluster, list[str]]
+"""The network between nodes, that inside them where it is another, the cluster, and what is to be
+said."""
+
+FIELDS = (
+    "gpus",
+    "gpus_per_node",
+    "placement",
+    "net",
+    "intra_net",
+    "gpu",
+    "library",
+    "oversubscription",
+    "background",
+)
+"""The fields of a scenario that its cluster is made of."""
+
+MOST_WARNINGS = 2
+"""Warnings of a network that a prediction repeats; ``show net`` lists all."""
+
+
+def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
+    """Return the platform that a scenario names.
+
+    Raises
+    ------
+    RequestError
+        If a network is unknown, or the GPUs cannot be put on nodes as asked.
+    DataError
+        If a network's file is damaged.
+    """
+    asked = tuple(getattr(scenario, name) for name in FIELDS)
+    return catalog.once(("platform", *asked), lambda: _made(scenario, device, catalog))
+
+
+def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
+    """Return the networks between and inside nodes, GPUs on them, and what is to be said."""
+    notes: list[str] = []
+    network = catalog.once(
+        ("network", "--net", scenario.net), lambda: load_network(scenario.net, catalog, "--net")
+    )
+    intra_network = _intra_network(scenario, network, device, catalog, notes)
+    types, each = parse_types(scenario.gpu), scenario.gpus_per_node
+    if len(types) > 1 and each is None and scenario.placement is None:
+        from perfsim.compute.gpu_types import gpus_per_node
+
+        each = gpus_per_node(types, network.gpus_per_node or DEFAULT_GPUS_PER_NODE)
+    cluster = make_cluster(
+        scenario.gpus,
+        each,
+        scenario.placement,
+        network,
+        intra_network,
+        scenario.library,
+        scenario.oversubscription,
+        measured=scenario.intra_net in (None, network.inside or None),
+        background=scenario.background,
+    )
+    notes += _placement_notes(scenario, network, cluster)
+    notes += _network_warnings(network, intra_network, cluster)
+    return network, intra_network, cluster, notes
+
+
+def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
+    if scenario.placement or scenario.gpus_per_node or scenario.gpus == 1:
+        return []
+    each, stated = cluster.gpus_per_node, network.gpus_per_node or DEFAULT_GPUS_PER_NODE
+    origin = f"as {network.name} states" if network.gpus_per_node else "the default"
+    if each < stated:
+        counts = [count for _, count in parse_types(scenario.gpu)] or [scenario.gpus]
+        of = " and ".join(map(str, dict.fromkeys(counts)))
+        origin = f"the largest divisor of {of} up to {stated}"
+    return [f"{each} GPUs a node ({origin}); set --gpus-per-node to change it."]
+
+
+def _network_warnings(
+    network: Network, intra_network: Network | None, cluster: Cluster
+) -> list[str]:
+    """Return what a user's own network files, and the curves in use, are to be warned of."""
+    found = []
+    for one in (network, intra_network):
+        if one is None or not one.path or not (one.known or is_own(one.path)):
+            continue
+        from perfsim.network.self_check import self_check
+
+        shape = (cluster.gpus, cluster.nodes) if cluster.known is not None else None
+        warnings = self_check(one, shape)
+        found += [f"{one.name}: {warning}" for warning in warnings[:MOST_WARNINGS]]
+        more = len(warnings) - MOST_WARNINGS
+        if more > 0:
+            found.append(f"{one.name}: {more} more of that kind; `perfsim show net {one.name}`.")
+    return found
+
+
+def _intra_network(
+    scenario: Scenario, network: Network, device: Device, catalog: Catalog, notes: list[str]
+) -> Network | None:
+    """Return the network inside a node; None where the network file has its own link for it."""
+    if scenario.intra_net is None:
+        if "intra" in network.links:
+            return None
+        inside = network.inside or DEFAULT_INTRA_NET
+        return catalog.once(
+            ("network", "--intra-net", inside), lambda: load_network(inside, catalog, "--intra-net")
+        )
+    if scenario.intra_net == "nvlink":
+        families = {name.split("-")[0] for name, _ in parse_types(scenario.gpu)}
+        if len(families) > 1:
+            raise RequestError(
+                f"--intra-net: 'nvlink' is after the GPU, and here are several types"
+                f" ({scenario.gpu}); name one network for all nodes, such as pcie3."
+            )
+        family = device.name.split("-")[0]
+        names = catalog.files("networks")
+        if f"nvlink-{family}" not in names:
+            measured = ", ".join(sorted(name for name in names if name.startswith("nvlink-")))
+            raise RequestError(
+                f"--intra-net: no measured NVLink of {device.name!r}; measured: {measured}."
+            )
+        notes.append(f"--intra-net nvlink is nvlink-{family}, after the GPU.")
+        return load_network(f"nvlink-{family}", catalog, "--intra-net")
+    named = scenario.intra_net
+    return catalog.once(
+        ("network", "--intra-net", named), lambda: load_network(named, catalog, "--intra-net")
+    )
 
 
 @dataclass
-class Resolved:
+class Setup:
     """Everything a prediction is made of, checked and loaded."""
 
     scenario: Scenario
-    carried: Carried
+    carried: TransferredProfile
     device: Device
     network: Network
     intra_network: Network | None
@@ -47,7 +299,7 @@ class Resolved:
     policy: fusion.Policy
     limit_bytes: float | None
     notes: list[str]
-    beside: tuple[Resolved, ...] = ()
+    beside: tuple[Setup, ...] = ()
     parts: tuple[Part, ...] = ()
 
     @property
@@ -85,7 +337,7 @@ class Resolved:
     def alone_s(self) -> float:
         """An iteration on one GPU [s]; of several types, on one that is as fast as their mean."""
         if self.parts:
-            from perfsim.gpu_types import alone_s
+            from perfsim.compute.gpu_types import alone_s
 
             return alone_s(self.parts)
         return self.profile.alone_s
@@ -127,7 +379,7 @@ class Resolved:
         }
 
 
-def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
+def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     """Load and check everything that ``scenario`` names.
 
     Raises
@@ -157,11 +409,13 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
         device, carried = slowest.device, slowest.carried
     if scenario.single_gpu:
         batch = carried.profile.batch
-        carried = held(carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu"))
+        carried = pin_iteration(
+            carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu")
+        )
     limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
     own = _own_notes(profile, device, network, catalog)
     beside, others = _beside(scenario, catalog)
-    return Resolved(
+    return Setup(
         scenario,
         carried,
         device,
@@ -178,7 +432,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Resolved:
     )
 
 
-def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Resolved, ...], list[str]]:
+def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], list[str]]:
     """Return the other jobs on the network, loaded, and what is to be said of them."""
     found, notes = [], []
     for name in scenario.beside:

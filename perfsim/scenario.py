@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import (
@@ -16,24 +17,83 @@ from pydantic import (
     model_validator,
 )
 
-from perfsim.conditions.conditions import MOST_JITTER, parse_straggler
-from perfsim.conditions.job_names import checked_names
-from perfsim.errors import RequestError, rule, unknown, unknown_option
-from perfsim.gpu_names import parse_types
-from perfsim.letters import forbidden
-from perfsim.limits import TIME, shown
-from perfsim.option import truth_for_number
-from perfsim.profile import PRECISIONS
+from perfsim.compute.profile import PRECISIONS
+from perfsim.conditions.spec import MOST_JITTER, checked_names, parse_straggler
+from perfsim.data.files import forbidden
+from perfsim.data.toml import read_toml
+from perfsim.errors import (
+    TIME,
+    DataError,
+    RequestError,
+    newer,
+    rule,
+    shown,
+    unknown,
+    unknown_option,
+)
+from perfsim.methods.base import truth_for_number
 from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_seconds
 
-__all__ = ["Scenario", "make_scenario"]
+__all__ = [
+    "GROUPS",
+    "SCENARIO_SCHEMA",
+    "Scenario",
+    "gpu_words",
+    "is_field",
+    "make_scenario",
+    "parse_types",
+    "read_file",
+]
+
+
+def parse_types(text: str, field: str = "--gpu") -> tuple[tuple[str, int], ...]:
+    """Return the types of GPU and how many there are of each; () where only a name is given.
+
+    Types are separated by commas or by plus signs (in a list of values, where a comma ends one).
+
+    Raises
+    ------
+    RequestError
+        If it is not said how many there are of a type.
+
+    Examples
+    --------
+    >>> parse_types("v100:16,p100:8"), parse_types("v100:16+p100:8"), parse_types("v100")
+    ((('v100', 16), ('p100', 8)), (('v100', 16), ('p100', 8)), ())
+    """
+    if not any(sign in text for sign in ",+:"):
+        return ()
+    found = []
+    for part in text.replace("+", ",").split(","):
+        name, _, count = (piece.strip() for piece in part.partition(":"))
+        if not name or not count.isdecimal() or int(count) < 1:
+            raise RequestError(
+                f"{field}: {shown(text)} does not say how many there are of each type; write"
+                " TYPE:GPUS,TYPE:GPUS such as v100:16,p100:16."
+            )
+        found.append((name, int(count)))
+    return tuple(found)
+
+
+def gpu_words(scenario: Mapping[str, Any]) -> str:
+    """Return how many GPUs of which types a prediction's scenario has.
+
+    Examples
+    --------
+    >>> gpu_words({"gpus": 8, "gpu": "v100"}), gpu_words({"gpus": 8, "gpu": "v100:4,p100:4"})
+    ('8 x v100', '4 x v100 + 4 x p100')
+    """
+    one = f"{scenario['gpus']} x {scenario['gpu']}"
+    types = parse_types(str(scenario["gpu"]))
+    return " + ".join(f"{count} x {name}" for name, count in types) or one
+
 
 DEFAULT_INTRA_NET = "pcie3"
-MOST = {"jitter": MOST_JITTER, "background": 0.99}
+MAX_SHARE = {"jitter": MOST_JITTER, "background": 0.99}
 NOT_MIXED = ("single_gpu", "single_gpu_kernels", "straggler", "jitter", "beside")
 """What is not asked of a cluster with several types of GPU."""
 
-MOST_FOLLOWED = 16_384
+MAX_JITTERED_GPUS = 16_384
 """GPUs whose computation can vary one by one: memory for the draws of all their tasks."""
 
 
@@ -158,7 +218,7 @@ class Scenario(BaseModel):
     @field_validator("jitter", "background", mode="before")
     @classmethod
     def _shared_out(cls, value: object, info: ValidationInfo) -> float:
-        flag, most = f"--{info.field_name}", MOST[str(info.field_name)]
+        flag, most = f"--{info.field_name}", MAX_SHARE[str(info.field_name)]
         try:
             share = parse_fraction(value, flag)
         except OverflowError:  # a whole number of hundreds of digits
@@ -194,11 +254,11 @@ class Scenario(BaseModel):
 
     @model_validator(mode="after")
     def _known_to_the_library(self) -> Scenario:
-        from perfsim.library import AUTO, DEFAULT_LIBRARY, library
+        from perfsim.libraries import AUTO, DEFAULT_LIBRARY, library
 
         used = library(self.library or DEFAULT_LIBRARY)
         if self.protocol != AUTO:
-            from perfsim.library.protocols import check_protocol
+            from perfsim.libraries.protocols import check_protocol
 
             check_protocol(self.protocol, used.name, used.protocols)
         if self.algorithm != AUTO:
@@ -238,9 +298,9 @@ class Scenario(BaseModel):
         slow = sum(parse_straggler(one)[0] for one in self.straggler)
         if slow > self.gpus:
             raise RequestError(f"--straggler: {slow} slow GPUs of {self.gpus} are too many.")
-        if self.jitter and self.gpus > MOST_FOLLOWED:
+        if self.jitter and self.gpus > MAX_JITTERED_GPUS:
             raise RequestError(
-                f"--jitter: each GPU is followed by itself, at most {MOST_FOLLOWED:,}; here are"
+                f"--jitter: each GPU is followed by itself, at most {MAX_JITTERED_GPUS:,}; here are"
                 f" {self.gpus:,}."
             )
         return self
@@ -285,3 +345,63 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         raise RequestError(
             f"{where}{flag}: {shown(first['input'])} is not allowed: {rule(first)}."
         ) from None
+
+
+GROUPS = ("options", "fusion_options")
+"""Fields that hold others, named ``options.density``."""
+
+
+def is_field(name: str) -> bool:
+    """Tell whether a name is a field that takes one value: itself, or one of a group.
+
+    Examples
+    --------
+    >>> [is_field(name) for name in ("gpus", "options.density", "options", "gpus.x", "options.")]
+    [True, True, False, False, False]
+    """
+    group, dot, option = name.partition(".")
+    return group in FLAGS and (group in GROUPS) == bool(dot) == bool(option)
+
+
+SCENARIO_SCHEMA = "perfsim/scenario/1"
+KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
+ASKED = ("question", "command")
+"""What a scenario of the gallery has besides: what a user asks, and the command that answers; and
+``measured``, rows of the answer beside ids of ``perfsim list measurements``."""
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, question, sweep, ...).
+
+    Raises
+    ------
+    DataError
+        If the file is missing, is not TOML, or is of another schema.
+    """
+    data = dict(read_toml(path).values)
+    if data.get("schema") != SCENARIO_SCHEMA:
+        found = data.get("schema")
+        told = f"schema is {shown(found)}, this perfsim reads {SCENARIO_SCHEMA!r}{newer(found, SCENARIO_SCHEMA)}"
+        raise DataError(told, path=path)
+    if not isinstance(data.get("scenario"), dict):
+        raise DataError("has no [scenario] table", path=path)
+    allowed = (*KEYS, *ASKED, "measured")
+    for key in data:
+        if key not in allowed:
+            told = f"has unknown key {shown(key)}; allowed: {', '.join(allowed)}"
+            raise DataError(told, path=path)
+    _check_asked(data, path)
+    return data
+
+
+def _check_asked(data: Mapping[str, Any], path: Path) -> None:
+    for key in ASKED:
+        if key in data and not isinstance(data[key], str):
+            raise DataError(f"{key} is not a text", path=path)
+    if ("question" in data) != ("command" in data):
+        raise DataError("needs a question and a command, or neither", path=path)
+    if not data.get("command", "perfsim ").startswith("perfsim "):
+        raise DataError(f"command {shown(data['command'])} is not perfsim's", path=path)
+    measured = data.get("measured", {})
+    if not isinstance(measured, dict) or not all(isinstance(i, str) for i in measured.values()):
+        raise DataError("measured is not a table of rows and ids of measurements", path=path)

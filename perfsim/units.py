@@ -10,8 +10,7 @@ import math
 import re
 from decimal import Decimal
 
-from perfsim.errors import RequestError
-from perfsim.limits import shown
+from perfsim.errors import RequestError, shown
 
 __all__ = [
     "format_bytes",

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from what_ships import SHIPPED
 
-from perfsim.anchor import Anchor, Carried, carry
-from perfsim.device import load_device
-from perfsim.profile import Gradient, Layer, Profile
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import Gradient, Layer, Profile
+from perfsim.compute.transfer import Anchor, TransferredProfile, transfer
 from perfsim.quantity import Kind
 
 __all__ = ["Table", "anchor", "carried", "milliseconds", "profile"]
@@ -56,12 +56,12 @@ def profile(
 
 def carried(
     table: Table, batch: int, gpu: str = "v100", precision: str = "fp32", own: Profile | None = None
-) -> Carried:
+) -> TransferredProfile:
     """Return a profile (:func:`profile`'s) carried by a table of anchors."""
-    return carry(own or profile(), load_device(gpu, SHIPPED), batch, precision, table)
+    return transfer(own or profile(), load_device(gpu, SHIPPED), batch, precision, table)
 
 
-def milliseconds(result: Carried) -> float:
+def milliseconds(result: TransferredProfile) -> float:
     """Return the carried iteration [ms]."""
     assert math.isclose(result.profile.iteration_s, result.quantity.value)
     return result.quantity.value * 1e3

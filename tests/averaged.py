@@ -12,12 +12,12 @@ from typing import Any
 from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
 from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 MS = 1e-3
 FAST, SLOW = "1GB/s,1ms", "20MB/s,1ms"
@@ -30,7 +30,7 @@ def pairs() -> Cluster:
 
 def plans(
     name: str, options: dict[str, Any], cluster: Cluster | str = FAST, **more: Any
-) -> list[Plan]:
+) -> list[CostedGraph]:
     """Return the plans of a method with options."""
     method = load_method(name, options)
     return schedule(
@@ -44,12 +44,12 @@ def plans(
     )
 
 
-def times(found: list[Plan]) -> list[tuple[float, float]]:
+def times(found: list[CostedGraph]) -> list[tuple[float, float]]:
     """Return (weight, milliseconds of an iteration) of each round."""
     return [(plan.count, float(run(plan).iteration_s) / MS) for plan in found]
 
 
-def mean_ms(found: list[Plan]) -> float:
+def mean_ms(found: list[CostedGraph]) -> float:
     """Return the mean iteration [ms]."""
     total = sum(plan.iterations for plan in found)
     return sum(plan.iterations * float(run(plan).iteration_s) for plan in found) / total / MS

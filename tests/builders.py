@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import Link, custom_link
-from perfsim.device import Device
+from perfsim.compute.device import Device
+from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.fusion.bucket import Bucket
-from perfsim.library.nccl_tuner import NcclTuner
-from perfsim.profile import Gradient, Layer, Profile
+from perfsim.libraries.nccl_tuner import NcclTuner
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import Link, custom_link
 from perfsim.quantity import Quantity
 
 

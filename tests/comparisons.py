@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from perfsim.planning.compare import compare
-from perfsim.planning.comparison import Comparison
+from perfsim.planning.compare import Comparison, compare
 from perfsim.scenario import make_scenario
 
 __all__ = ["FIELDS", "NO_ERROR", "SOME", "pair", "some"]

@@ -6,11 +6,11 @@ from typing import Any
 
 from what_ships import SHIPPED
 
-from perfsim import plans
-from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.schedule import plans
 
 __all__ = ["PLAIN", "ask", "computed_s", "plans_of"]
 
@@ -22,7 +22,7 @@ def ask(**fields: Any) -> Prediction:
     return predict(make_scenario({**PLAIN, **fields}), SHIPPED)
 
 
-def plans_of(**fields: Any) -> list[Plan]:
+def plans_of(**fields: Any) -> list[CostedGraph]:
     """Return the plans of a scenario."""
     return plans.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 

@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from perfsim.catalog import Catalog
-from perfsim.planning.grid import Grid, axes_of
-from perfsim.planning.spread import Spread
+from perfsim.data.catalog import Catalog
+from perfsim.planning.dask import Spread
+from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Engine, Sweep, serial
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -42,7 +42,7 @@ def question(rows: int) -> Sweep:
         "method": "ssgd,dgc,powersgd,topk,mgwfbp,dear",
         "gpus": f"8..{8 * max(1, rows // 72)}:8",
     }
-    return Sweep(Grid({}, axes_of(vary)))
+    return Sweep(SweepGrid({}, axes_of(vary)))
 
 
 @contextmanager

@@ -7,11 +7,11 @@ from typing import Any
 from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
 from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.network.cluster import Cluster
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 MS = 1e-3
 SLOW = "1GB/s,1ms"
@@ -26,7 +26,7 @@ def planned(
     cluster: Cluster | None = None,
     backward_ms: float = 30,
     **more: Any,
-) -> Plan:
+) -> CostedGraph:
     """Return the plan for gradients of 1 MB; forward 10, backward 30, update 2 ms.
 
     A ring of 4 all-reduces 1 MB in 6 + 1.5 = 7.5 ms and 2 MB in 6 + 3 = 9 ms.
@@ -50,6 +50,6 @@ def planned(
     return plan
 
 
-def took_ms(plan: Plan) -> float:
+def took_ms(plan: CostedGraph) -> float:
     """Return the iteration in milliseconds."""
     return float(run(plan).iteration_s) / MS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Barrier, Thread
 from typing import Any
 
-from perfsim.calibrate.sweep.groups import Group
+from perfsim.calibrate.measure.repeats import RankGroup
 from perfsim.errors import PerfsimError
 
 __all__ = ["Store", "Wire", "at_once", "quiet", "wires", "word"]
@@ -93,15 +93,15 @@ class Wire:
         """Wait for all."""
         self._shared["barrier"].wait(10)
 
-    def join(self, group: Group) -> None:
+    def join(self, group: RankGroup) -> None:
         """Note the group."""
         self.joined.append(group.ranks)
 
-    def agree(self, group: Group, seconds: float) -> float:
+    def agree(self, group: RankGroup, seconds: float) -> float:
         """Return what the clock of the test says."""
         return self._shared["clock"](self.calls)
 
-    def run(self, collective: str, group: Group, size_bytes: int, repeats: int) -> list[float]:
+    def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Note the call and return what the law says."""
         assert self.rank in group.ranks and group.ranks in self.joined
         self.calls.append((collective, group.ranks, size_bytes, repeats))

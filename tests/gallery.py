@@ -23,10 +23,10 @@ from unittest.mock import patch
 import gallery_answers
 import gallery_pictures
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import code
-from perfsim.report.scenarios import command_lines
-from perfsim.scenario_file import read_file
+from perfsim.data.catalog import Catalog
+from perfsim.report.terminal import command_lines
+from perfsim.scenario import read_file
 from perfsim.session import Session
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.source import shipped_cases

@@ -12,7 +12,7 @@ from typing import Any
 from bars import LEGEND, Row, chart, parts_of
 from gallery_found import measured_s
 
-from perfsim.report.explain import WORDS
+from perfsim.report.planning import WORDS
 from perfsim.report.terminal import interval_words
 from perfsim.units import format_seconds
 

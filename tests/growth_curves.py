@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from perfsim.cluster.measured import Curve
+from perfsim.network.measured import CollectiveCurve
 
 __all__ = ["SIZES", "counts", "curve", "us"]
 
@@ -13,11 +13,15 @@ SIZES = tuple(8.0 * 2**power for power in range(30))
 counts = st.sampled_from([2, 4, 8, 16])
 
 
-def curve(collective: str, ranks: int, nodes: int, points: dict[float, float], **more) -> Curve:
+def curve(
+    collective: str, ranks: int, nodes: int, points: dict[float, float], **more
+) -> CollectiveCurve:
     """Return a curve of times in microseconds by bytes."""
     sizes = tuple(sorted(points))
     times = tuple(points[size] * 1e-6 for size in sizes)
-    return Curve(collective, ranks, nodes, ranks // nodes, sizes, times, "measured", "hand", **more)
+    return CollectiveCurve(
+        collective, ranks, nodes, ranks // nodes, sizes, times, "measured", "hand", **more
+    )
 
 
 def us(seconds: float) -> float:

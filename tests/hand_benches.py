@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.kernels.bench import Bench, Size, scalars
-from perfsim.calibrate.kernels.journal import Journal
+from perfsim.calibrate.measure.kernel_benches import Bench, Size, scalars
+from perfsim.calibrate.measure.repeats import KernelJournal
 
 __all__ = ["SETTING", "HandClock", "HandPlace", "bench", "journal"]
 
@@ -55,9 +55,9 @@ class HandPlace:
         """Have nothing to give back."""
 
 
-def journal(tmp_path: Path) -> Journal:
+def journal(tmp_path: Path) -> KernelJournal:
     """Return the journal of a card in a folder."""
-    return Journal(tmp_path / "card.kernels.jsonl", SETTING)
+    return KernelJournal(tmp_path / "card.kernels.jsonl", SETTING)
 
 
 def bench(name: str, seconds: Callable[[Size], float], **more: Any) -> Bench:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.curve import Curve, read_kernels
+from perfsim.compute.device import KernelCurve, read_kernels
 
 __all__ = ["HEAD", "ROWS", "TOML", "points"]
 
@@ -33,7 +33,7 @@ achieved_source = "a benchmark"
 ROWS = HEAD + "pack,1000,0,50,measured,,one,\nqr,100,2,10,measured,,two,\n"
 
 
-def points(tmp_path: Path, *rows: str) -> dict[str, tuple[Curve, ...]]:
+def points(tmp_path: Path, *rows: str) -> dict[str, tuple[KernelCurve, ...]]:
     """Return the points of a table with these rows."""
     path = tmp_path / "hand.kernels.csv"
     path.write_text(HEAD + "".join(f"{row}\n" for row in rows))

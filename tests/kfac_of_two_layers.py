@@ -7,22 +7,23 @@ from typing import Any
 from builders import hand_device, ring_cluster
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.kernel import Kernel
-from perfsim.kfac.factors import factored, triangle
-from perfsim.kfac.kernels import (
+from perfsim.compute.kernel import Kernel
+from perfsim.compute.profile import Gradient, Layer, Profile
+from perfsim.methods import load_method
+from perfsim.methods.building.kfac_factors import (
     HKBU,
     Code,
+    factored,
     packed,
     preconditioned,
     rescaled,
+    triangle,
     unpacked,
 )
-from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.profile import Gradient, Layer, Profile
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.network.cluster import Cluster
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 MS = 1e-3
 SIDES = (20, 30, 31, 40)
@@ -51,7 +52,9 @@ FIRST, SECOND = factored(TWO)
 PASSES = 40 * MS
 
 
-def plans(name: str, ranks: int = 4, cluster: Cluster | None = None, **options: Any) -> list[Plan]:
+def plans(
+    name: str, ranks: int = 4, cluster: Cluster | None = None, **options: Any
+) -> list[CostedGraph]:
     """Return the plans on a ring with 1 ms and 1 ns/B a hop, gradients in one message."""
     return schedule(
         TWO,
@@ -93,7 +96,7 @@ def built(code: Code = HKBU) -> list[Kernel]:
     ]
 
 
-def names(plan: Plan, *words: str) -> list[str]:
+def names(plan: CostedGraph, *words: str) -> list[str]:
     """Return the names of the tasks that hold one of the words, in issue order."""
     found = [task.name for task in plan.graph.tasks]
     return [name for name in found if any(word in name for word in words)]

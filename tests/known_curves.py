@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfsim.cluster.known import Known
-from perfsim.cluster.measured import Curve
+from perfsim.network.known import MeasuredCollectives
+from perfsim.network.measured import CollectiveCurve
 from perfsim.quantity import Cost
 
 __all__ = ["LARGE", "SMALL", "curve", "told"]
@@ -13,15 +13,19 @@ SMALL, LARGE = 8.0, 64e6
 
 def curve(
     nodes: int, gpus: int = 4, collective: str = "all_reduce", factor: float = 1.0, **more
-) -> Curve:
+) -> CollectiveCurve:
     """Return a made-up curve: 20 us a node, and 1 us for each 10 kB."""
     sizes = (*(8.0 * 4**power for power in range(12)), LARGE)
     seconds = tuple(factor * (2e-5 * nodes + size * 1e-10) for size in sizes)
     words = {"source": "made up", "spread": 0.02, "gpu": "A100", "version": "2.18.3"} | more
-    return Curve(collective, nodes * gpus, nodes, gpus, sizes, seconds, "measured", **words)
+    return CollectiveCurve(
+        collective, nodes * gpus, nodes, gpus, sizes, seconds, "measured", **words
+    )
 
 
-def told(known: Known, collective: str, size: float, placement: tuple[int, ...], **more) -> Cost:
+def told(
+    known: MeasuredCollectives, collective: str, size: float, placement: tuple[int, ...], **more
+) -> Cost:
     """Return the cost that curves tell; they must tell one."""
     cost = known.cost(collective, size, placement, **more)
     assert cost is not None

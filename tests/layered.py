@@ -7,13 +7,13 @@ from dataclasses import replace
 from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
+from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.fusion.bucket import FusionContext
-from perfsim.method import Method
-from perfsim.plan import Plan
-from perfsim.profile import Gradient, Layer, Profile
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.methods.base import Method
+from perfsim.network.cluster import Cluster
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 MS = 1e-3
 
@@ -42,7 +42,7 @@ def plan(
     limit_bytes: float | None = None,
     *,
     overlap: bool = True,
-) -> Plan:
+) -> CostedGraph:
     """Return the plan, on 4 GPUs at 1 GB/s and 1 ms a hop, of two layers with 1 MB each.
 
     There an all-reduce of 1 MB takes 6 + 1.5 ms, each of its halves 3.75, a push or pull 1.75;
@@ -61,17 +61,17 @@ def plan(
     return found
 
 
-def milliseconds(found: Plan) -> float:
+def milliseconds(found: CostedGraph) -> float:
     """Return the period [ms]."""
     return float(run(found).period_s) / MS
 
 
-def names(found: Plan, start: str) -> list[str]:
+def names(found: CostedGraph, start: str) -> list[str]:
     """Return the names of the tasks that start so, in issue order."""
     return [task.name for task in found.graph.tasks if task.name.startswith(start)]
 
 
-def start_ms(found: Plan, name: str) -> float:
+def start_ms(found: CostedGraph, name: str) -> float:
     """Return when a task of the first iteration starts [ms]."""
     place = [task.name for task in found.graph.tasks].index(name)
     return float(run(found).starts[0][place]) / MS

@@ -12,10 +12,9 @@ from __future__ import annotations
 from functools import cache
 from math import exp, log
 
-from perfsim.anchor import Anchor, carry, load_anchors
-from perfsim.device import load_device
-from perfsim.profile import Profile
-from perfsim.profile_file import read_profile
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import Profile, read_profile
+from perfsim.compute.transfer import Anchor, load_anchors, transfer
 from perfsim.session import Session
 
 LEAST_BATCH = 8
@@ -47,7 +46,7 @@ def errors() -> dict[tuple[str, str, str, int], float]:
             for other, of in known.items()
         }
         device = load_device(gpu, catalog)
-        predicted_s = carry(read[model], device, batch, precision, rest).quantity.value
+        predicted_s = transfer(read[model], device, batch, precision, rest).quantity.value
         found[key] = exp(abs(log(predicted_s / _measured_s(read[model], anchors)))) - 1
     return found
 

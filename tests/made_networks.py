@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfsim.cluster import Cluster
-from perfsim.cluster.latency import Latency
-from perfsim.cluster.link import Link
-from perfsim.cluster.measured import Curve
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import Latency, Link
+from perfsim.network.measured import CollectiveCurve
 from perfsim.quantity import Quantity
 
 __all__ = [
@@ -42,10 +41,10 @@ def link(rate: float, alpha_s: float, gamma: float = 0.0, tree_rate: float | Non
 
 def measure(
     cluster: Cluster, what: tuple[str, str, str], sizes: tuple[float, ...] = SIZES
-) -> Curve:
+) -> CollectiveCurve:
     """Return what perfsim's own formula says for a cluster, as if it had been measured."""
     collective, algorithm, held = what
-    return Curve(
+    return CollectiveCurve(
         collective,
         cluster.gpus,
         cluster.nodes,
@@ -71,6 +70,6 @@ def no_preset(name: str) -> Link | None:
     raise AssertionError(f"{name} was asked for, and no node has two GPUs")
 
 
-def held(protocol: str, rate: float, alpha_s: float, nodes: int = 8) -> Curve:
+def held(protocol: str, rate: float, alpha_s: float, nodes: int = 8) -> CollectiveCurve:
     """Return the curve of a ring on a link of these numbers, held to a protocol."""
     return replace(measure(flat(nodes, link(rate, alpha_s)), RING), protocol=protocol)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from perfsim.calibrate.reading import Reading, read_file
-from perfsim.cluster.measured import Curve
+from perfsim.calibrate.formats import Reading, read_file
+from perfsim.network.measured import CollectiveCurve
 
 __all__ = [
     "FIRST_HEAD",
@@ -170,7 +170,9 @@ def read(tmp_path: Path, text: str, name: str = "job.log", **given: Any) -> Read
     return read_file(path, **given)
 
 
-def check(curve: Curve, collective: str = "all_reduce", place: tuple[int, ...] = (8, 2, 4)) -> None:
+def check(
+    curve: CollectiveCurve, collective: str = "all_reduce", place: tuple[int, ...] = (8, 2, 4)
+) -> None:
     """Check that a curve is what ``POINTS`` say, both times of a row in the middle."""
     assert curve.collective == collective
     assert (curve.ranks, curve.nodes, curve.gpus_per_node) == place

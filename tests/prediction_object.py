@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from perfsim.whatif import BOTTLENECKS
+from perfsim.what_if import BOTTLENECKS
 
 
 class Strict(BaseModel):

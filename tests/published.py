@@ -13,13 +13,12 @@ from builders import hand_device, profile, ring_cluster
 from what_ships import SHIPPED
 
 from perfsim import fusion
-from perfsim.catalog import shipped
+from perfsim.data.catalog import shipped
 from perfsim.methods import load_method
-from perfsim.plan import Plan
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_file
-from perfsim.schedule import schedule
+from perfsim.scenario import make_scenario, read_file
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.schedule import schedule
 from perfsim.simulate.array import simulate
 from perfsim.validate.measurements.case import Case, read_cases
 
@@ -97,7 +96,7 @@ def inside(scenario: str, row: Case) -> bool:
     return low <= samples / row.value <= high
 
 
-def five_buckets(workers: int) -> tuple[Plan, list[float]]:
+def five_buckets(workers: int) -> tuple[CostedGraph, list[float]]:
     """Return the plan of the five buckets on a ring, and each bucket's all-reduce by hand [s]."""
     ends = [round(total / sum(MEGABYTES) * ELEMENTS) for total in accumulate(MEGABYTES)]
     sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from builders import bucket, gradient, hand_device, profile, ring_cluster
 
 from perfsim import fusion
-from perfsim.method import Compute, Method, Send, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.schedule import schedule
+from perfsim.methods.base import Compute, Method, MethodContext, Send
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.schedule import schedule
 
 Sent = tuple[str, float]
 
 
-def sends(method: Method, elements: int, world: World) -> list[Sent]:
+def sends(method: Method, elements: int, world: MethodContext) -> list[Sent]:
     """Return (collective, bytes) of the sends of one gradient."""
     return [
         (stage.collective, stage.size_bytes)
@@ -24,7 +24,7 @@ def sends(method: Method, elements: int, world: World) -> list[Sent]:
 
 def computes(method: Method, elements: int, ranks: int) -> list[Compute]:
     """Return the computing stages of one gradient."""
-    stages = method.stages(bucket(gradient(elements)), World(ranks), 0)
+    stages = method.stages(bucket(gradient(elements)), MethodContext(ranks), 0)
     return [stage for stage in stages if isinstance(stage, Compute)]
 
 
@@ -33,7 +33,7 @@ def passes(stage: Compute, elements: int) -> float:
     return sum(kernel.moved_bytes for kernel in stage.kernels) / (4.0 * elements)
 
 
-def plan(name: str, options: dict[str, str], ranks: int) -> Plan:
+def plan(name: str, options: dict[str, str], ranks: int) -> CostedGraph:
     """Return the plan for a model of two tensors on equal hops."""
     method = load_method(name, options)
     made = profile([(640, 32), 64], [0.010, 0.012], backward_s=0.013, forward_s=0.006)

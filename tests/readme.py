@@ -20,15 +20,15 @@ import published
 from bars import bar, parts_of
 
 from perfsim.calibrate.sources import read_clusters
-from perfsim.catalog import shipped
 from perfsim.cli.main import code
-from perfsim.cluster import carried as growth_errors
-from perfsim.inventory import rows
+from perfsim.cli.show import rows
+from perfsim.data.catalog import shipped
+from perfsim.data.tables import read_table
+from perfsim.network.cluster import carried as growth_errors
 from perfsim.prediction import predict
-from perfsim.report.claims import claim_rows
+from perfsim.report.validation import claim_rows
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
-from perfsim.table import read_table
 from perfsim.validate.claims import validate_claims
 from perfsim.validate.measurements.stored import SCHEMA as STORED
 
@@ -200,7 +200,7 @@ def presets() -> str:
 def growth_rows() -> dict[str, dict[str, str]]:
     """Return the recorded errors of carried collectives by question."""
     path = shipped() / growth_errors.FILE
-    read = read_table(path, growth_errors.SCHEMA, growth_errors.COLUMNS)
+    read = read_table(path, growth_errors.GROWTH_ERRORS_SCHEMA, growth_errors.GROWTH_ERRORS_COLUMNS)
     return {cells["question"]: cells for _, cells in read}
 
 

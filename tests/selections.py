@@ -5,15 +5,14 @@ from __future__ import annotations
 from builders import hand_device, profile
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Method, Send
-from perfsim.plan import Plan
-from perfsim.schedule import schedule
-from perfsim.stage import Stage
+from perfsim.methods.base import JobStage, Method, Send
+from perfsim.network.cluster import Cluster
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.schedule import schedule
 
 
-def sends(stages: list[Stage]) -> list[tuple[str, float, object]]:
+def sends(stages: list[JobStage]) -> list[tuple[str, float, object]]:
     """Return (collective, bytes, group) of the sends."""
     return [
         (stage.collective, stage.size_bytes, stage.group)
@@ -22,7 +21,7 @@ def sends(stages: list[Stage]) -> list[tuple[str, float, object]]:
     ]
 
 
-def plans(method: Method, one: Bucket, cluster: Cluster) -> list[Plan]:
+def plans(method: Method, one: Bucket, cluster: Cluster) -> list[CostedGraph]:
     """Return the plans for the gradients of one bucket, ready after 10 ms."""
     shapes = [gradient.shape for gradient in one.gradients]
     return schedule(

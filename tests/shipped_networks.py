@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfsim.catalog import shipped
-from perfsim.cluster import read_network
+from perfsim.data.catalog import shipped
+from perfsim.network.cluster import read_network
 
 __all__ = ["NETWORKS"]
 

@@ -7,21 +7,20 @@ from typing import Any
 from builders import bucket, gradient, hand_device, profile
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.kernel import Kernel
-from perfsim.method import Compute, Method, Send, World
+from perfsim.compute.kernel import Kernel
 from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.schedule import schedule
-from perfsim.stage import Stage
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.network.cluster import Cluster
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.schedule import schedule
 
 
-def sends(stages: list[Stage]) -> list[tuple[str, float]]:
+def sends(stages: list[JobStage]) -> list[tuple[str, float]]:
     """Return (collective, bytes) of the sends."""
     return [(stage.collective, stage.size_bytes) for stage in stages if isinstance(stage, Send)]
 
 
-def kernels(stages: list[Stage], kind: str) -> list[Kernel]:
+def kernels(stages: list[JobStage], kind: str) -> list[Kernel]:
     """Return the kernels of one kind of computation."""
     return [
         kernel
@@ -36,15 +35,17 @@ def moved(found: list[Kernel]) -> float:
     return sum(kernel.moved_bytes for kernel in found)
 
 
-def of(name: str, elements: int, ranks: int = 8, iteration: int = 0, **options: Any) -> list[Stage]:
+def of(
+    name: str, elements: int, ranks: int = 8, iteration: int = 0, **options: Any
+) -> list[JobStage]:
     """Return the stages of a method with options on one matrix."""
     method = load_method(name, options)
-    return method.stages(bucket(gradient((elements, 1))), World(ranks), iteration)
+    return method.stages(bucket(gradient((elements, 1))), MethodContext(ranks), iteration)
 
 
 def plans(
     method: Method, cluster: Cluster, sizes: list[int], ready_s: list[float] | None = None
-) -> list[Plan]:
+) -> list[CostedGraph]:
     """Return the plans for gradients of these sizes, ready after 10 ms unless told otherwise."""
     return schedule(
         profile(list(sizes), ready_s or [0.01] * len(sizes), forward_s=0.01),
@@ -56,7 +57,7 @@ def plans(
     )
 
 
-def time_s(cluster: Cluster, stages: list[Stage]) -> float:
+def time_s(cluster: Cluster, stages: list[JobStage]) -> float:
     """Return what the sends take on a cluster, one after the other."""
     return sum(
         cluster.served(stage.servers)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from perfsim.simulate.graph import COMPUTE, TASK_KINDS, TaskGraph
-from perfsim.simulate.meeting import Blocks, Groups, Meeting, Peers
+from perfsim.simulate.graph import (
+    COMPUTE,
+    TASK_KINDS,
+    Blocks,
+    Groups,
+    Neighbours,
+    SyncScope,
+    TaskGraph,
+)
 
 __all__ = ["graphs", "meetings", "rank_durations", "seconds"]
 
@@ -16,7 +23,7 @@ seconds = st.one_of(st.integers(0, 9).map(lambda count: count / 1e3), st.floats(
 
 
 @st.composite
-def meetings(draw: st.DrawFn, ranks: int) -> Meeting | None:
+def meetings(draw: st.DrawFn, ranks: int) -> SyncScope | None:
     """Draw who waits for whom: all, nodes, places on nodes, blocks, or peers of either kind."""
     first = draw(st.integers(1, ranks))
     placement = (first, ranks - first) if first < ranks else (ranks,)
@@ -29,8 +36,8 @@ def meetings(draw: st.DrawFn, ranks: int) -> Meeting | None:
                 Groups(placement),
                 Groups(placement, "across"),
                 Blocks(draw(st.integers(1, ranks)), draw(st.integers(1, 2))),
-                Peers(distances, by_turns),
-                Peers(distances, by_turns, placement),
+                Neighbours(distances, by_turns),
+                Neighbours(distances, by_turns, placement),
             ]
         )
     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from perfsim.catalog import Catalog
-from perfsim.planning.grid import Grid, axes_of
+from perfsim.data.catalog import Catalog
+from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Engine, Sweep, serial
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -65,13 +65,13 @@ def main() -> None:
     workers = parser.parse_args().workers
     engine: Engine = serial
     if workers:
-        from perfsim.planning.spread import Spread
+        from perfsim.planning.dask import Spread
 
         engine = Spread(workers)
     clock = time.perf_counter if workers else time.process_time
     print(f"{'question':40}{'rows':>9}{'failed':>8}{'sweep [1/s]':>14}{'predict() [1/s]':>17}")
     for name, (base, vary) in QUESTIONS.items():
-        sweep = Sweep(Grid(base, axes_of(vary)))
+        sweep = Sweep(SweepGrid(base, axes_of(vary)))
         began = clock()
         rows = [row for part in engine(sweep, sweep.chunks()) for row in part]
         rate = len(rows) / (clock() - began)

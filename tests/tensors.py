@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket, FusionContext
-from perfsim.profile import Gradient
 
 MIB = 2**20
 POLICIES = fusion.policies()

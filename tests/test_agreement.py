@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
-from perfsim.agreement import REQUEST_S, agreement_s
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import FusionContext
-from perfsim.method import World
+from perfsim.methods.base import MethodContext
+from perfsim.methods.building.host import REQUEST_S, agreement_s
 from perfsim.methods.d_kfac import DKfac
 from perfsim.methods.horovod import Horovod
-from perfsim.profile import Gradient
 
 
 def test_agrees_in_the_logarithm_of_nodes() -> None:
@@ -46,7 +46,7 @@ def test_the_cache_is_never_slower_and_more_never_faster(
 
 @pytest.mark.parametrize("kind", [Horovod, DKfac])
 def test_methods_on_horovod_agree(kind: Any) -> None:
-    world = World(64, 16)
+    world = MethodContext(64, 16)
     asked_s = agreement_s(5, 64, 16, cache=False, message_s=28e-6)
     assert kind(cache=False).agreement_s(5, world) == pytest.approx(asked_s)
     assert kind().agreement_s(5, world) == pytest.approx(4 * 28e-6)

@@ -9,11 +9,10 @@ import pytest
 from anchors import Table, anchor, carried, milliseconds, profile
 from what_ships import SHIPPED
 
-from perfsim.anchor import Anchor
-from perfsim.device import load_device
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import Gradient, Profile
+from perfsim.compute.transfer import LAUNCHES_S, Anchor
 from perfsim.errors import RequestError
-from perfsim.origin import LAUNCHES_S
-from perfsim.profile import Gradient, Profile
 
 
 def test_exact_anchor_wins_and_the_shape_stays() -> None:

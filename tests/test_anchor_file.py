@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from what_ships import SHIPPED
 
-from perfsim.anchor import load_anchors, read_anchors
-from perfsim.device import load_device
+from perfsim.compute.device import load_device
+from perfsim.compute.transfer import load_anchors, read_anchors
 from perfsim.errors import DataError
 
 HEAD = (

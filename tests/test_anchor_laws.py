@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from what_ships import SHIPPED
 
-from perfsim.anchor import base, carry, load_anchors
-from perfsim.computation import find_profile
-from perfsim.device import load_device
-from perfsim.profile_file import read_profile
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import read_profile
+from perfsim.compute.transfer import base, load_anchors, transfer
+from perfsim.resolve import find_profile
 
 BATCHES = sorted({*range(1, 40), *range(40, 130, 6), 127, 128, 129, *range(130, 513, 24), 512})
 
@@ -73,7 +73,7 @@ def test_profile_alone_at_its_own_place_is_returned_as_it_is(batch: int) -> None
 def test_every_shipped_profile_can_be_carried_to_every_gpu(path: Path) -> None:
     own = read_profile(path)
     for gpu in ("k80", "h200"):
-        result = carry(own, load_device(gpu, SHIPPED), own.batch, "fp32", SHIPPED)
+        result = transfer(own, load_device(gpu, SHIPPED), own.batch, "fp32", SHIPPED)
         assert result.profile.gpu == gpu
         assert 0.01 < result.profile.iteration_s / own.iteration_s < 300
         assert result.notes

@@ -20,11 +20,10 @@ from collected import (
 )
 from what_ships import SHIPPED
 
-from perfsim.anchor import carry, load_anchors
-from perfsim.computation import find_profile
-from perfsim.device import load_device
-from perfsim.profile import Profile
-from perfsim.profile_file import read_profile
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import Profile, read_profile
+from perfsim.compute.transfer import load_anchors, transfer
+from perfsim.resolve import find_profile
 
 
 def test_resnet50_on_v100_pcie_as_hkbu_measured() -> None:
@@ -32,7 +31,7 @@ def test_resnet50_on_v100_pcie_as_hkbu_measured() -> None:
     [found] = [a for a in load_anchors("v100-pcie", SHIPPED) if a.model == "resnet50"]
     assert math.isclose(found.iteration_s, 64 / 253.1, rel_tol=1e-5)
     own = Profile(**{**profile().__dict__, "model": "resnet50"})
-    result = carry(own, load_device("v100-pcie", SHIPPED), 64, "fp32", SHIPPED)
+    result = transfer(own, load_device("v100-pcie", SHIPPED), 64, "fp32", SHIPPED)
     assert math.isclose(milliseconds(result), 252.86, abs_tol=0.01)
     assert result.quantity.kind == "measured"
 
@@ -41,7 +40,7 @@ def test_both_v100_boards_differ_by_their_chip_alone() -> None:
     """ViT-B/16 at batch 192: what one board takes, the other takes by 15.7 / 14.0 TFLOP/s."""
     own = find_profile("vit-b16", "v100", 192, "fp32", SHIPPED)
     sxm, pcie = (
-        carry(own, load_device(gpu, SHIPPED), 192, "fp32", SHIPPED).quantity.value
+        transfer(own, load_device(gpu, SHIPPED), 192, "fp32", SHIPPED).quantity.value
         for gpu in ("v100", "v100-pcie")
     )
     assert 1 < pcie / sxm <= 15.7 / 14.0 + 1e-9
@@ -51,7 +50,7 @@ def test_h200_is_as_much_faster_than_h100_as_lambda_measured() -> None:
     """Lambda's benchmark: ResNet-50 in TF32 at 1895 images/s on an H100, 2259 on an H200."""
     own = read_profile(SHIPPED.path("models", "resnet50.v100.fp32.b32", "model", "models"))
     h100, h200 = (
-        carry(own, load_device(gpu, SHIPPED), 640, "tf32", SHIPPED) for gpu in ("h100", "h200")
+        transfer(own, load_device(gpu, SHIPPED), 640, "tf32", SHIPPED) for gpu in ("h100", "h200")
     )
     assert math.isclose(h100.quantity.value, 640 / 1895, rel_tol=1e-5)
     assert math.isclose(h200.quantity.value * 2259, h100.quantity.value * 1895, rel_tol=0.03)
@@ -60,7 +59,7 @@ def test_h200_is_as_much_faster_than_h100_as_lambda_measured() -> None:
 def test_resnet50_carried_to_batch_64_agrees_with_tensorflow_traces() -> None:
     """Traces on a V100 (ChenYuHo/schedule-simulator@368d560): forward 73.19, backward 117.13 ms."""
     own = read_profile(SHIPPED.path("models", "resnet50.v100.fp32.b32", "model", "models"))
-    result = carry(own, load_device("v100", SHIPPED), 64, "fp32", SHIPPED)
+    result = transfer(own, load_device("v100", SHIPPED), 64, "fp32", SHIPPED)
     assert math.isclose(result.profile.forward_s * 1e3, 73.19, rel_tol=0.06)
     assert math.isclose(result.profile.backward_s * 1e3, 117.13, rel_tol=0.06)
 

@@ -7,7 +7,9 @@ from builders import bucket, gradient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.averaging import (
+from perfsim.errors import RequestError
+from perfsim.methods.base import LOCAL, Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.averaging import (
     averages,
     by_schedule,
     from_first_ranks,
@@ -16,12 +18,9 @@ from perfsim.averaging import (
     periodic,
     with_neighbours,
 )
-from perfsim.errors import RequestError
-from perfsim.method import Compute, Send, Stage, World
-from perfsim.stage import LOCAL
 
 
-def said(stages: list[Stage] | tuple[Stage, ...]) -> list[tuple[str, object, float]]:
+def said(stages: list[JobStage] | tuple[JobStage, ...]) -> list[tuple[str, object, float]]:
     """Return each stage in short: what, its group or stream, bytes."""
     return [
         (stage.collective, stage.group, stage.size_bytes)
@@ -65,16 +64,20 @@ def test_models_are_averaged_in_one_buffer_or_tensor_by_tensor() -> None:
 
 @pytest.mark.parametrize(
     ("world", "group"),
-    [(World(8), "leaders"), (World(8, gpus_per_node=4), "leaders"), (World(8, 1, 8), "all")],
+    [
+        (MethodContext(8), "leaders"),
+        (MethodContext(8, gpus_per_node=4), "leaders"),
+        (MethodContext(8, 1, 8), "all"),
+    ],
 )
-def test_a_node_sends_what_one_rank_sends_to_its_peers(world: World, group: str) -> None:
+def test_a_node_sends_what_one_rank_sends_to_its_peers(world: MethodContext, group: str) -> None:
     sent = neighbours(1e6, world, peers=2)
     assert (sent.group, sent.size_bytes) == (group, 2e6)
 
 
 def test_a_fused_exchange_copies_in_and_out() -> None:
     two = bucket(gradient(1000), gradient(500))
-    world = World(8, gpus_per_node=4)
+    world = MethodContext(8, gpus_per_node=4)
     # 6000 B: in 2 passes; out 2, weight 2 and add the own 3.
     assert said(with_neighbours(two, world)) == [
         ("compress", "communication", 12000.0),
@@ -96,7 +99,7 @@ def test_a_fused_exchange_copies_in_and_out() -> None:
 
 def test_bagua_broadcasts_in_the_node_after_backward() -> None:
     one = bucket(gradient(1000))
-    stages = from_first_ranks(one, World(8, gpus_per_node=4))
+    stages = from_first_ranks(one, MethodContext(8, gpus_per_node=4))
     assert said(stages) == [
         ("reduce", "node", 4000.0),
         ("compress", "communication", 8000.0),
@@ -105,9 +108,11 @@ def test_bagua_broadcasts_in_the_node_after_backward() -> None:
         ("broadcast", "node", 4000.0),
     ]
     assert [stage.earliest for stage in stages] == ["ready"] * 3 + ["backward"] * 2
-    assert [what for what, _, _ in said(from_first_ranks(one, World(4)))] == [
+    assert [what for what, _, _ in said(from_first_ranks(one, MethodContext(4)))] == [
         "compress",
         "all_reduce",
         "decompress",
     ]
-    assert "all_reduce" not in [what for what, _, _ in said(from_first_ranks(one, World(4, 1, 4)))]
+    assert "all_reduce" not in [
+        what for what, _, _ in said(from_first_ranks(one, MethodContext(4, 1, 4)))
+    ]

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.behind import behind, inside
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.fabric import Fabric, NodeFabric
-from perfsim.cluster.flows import PATTERNS
-from perfsim.cluster.link import Link, custom_link
-from perfsim.cluster.make import make_cluster
-from perfsim.cluster.network import read_network
 from perfsim.errors import RequestError
+from perfsim.network.cluster import Cluster, make_cluster
+from perfsim.network.fabrics import Fabric, NodeFabric
+from perfsim.network.link import Link, custom_link
+from perfsim.network.network_file import read_network
+from perfsim.network.route import inside_node, through_fabric
+from perfsim.network.routing import PATTERNS
 
 FABRIC = Fabric("leaf-spine", (("nodes_per_leaf", 4), ("oversubscription", 8.0)), 1e-6)
 """Leaves of four nodes whose uplinks are worth half a node."""
@@ -36,51 +35,53 @@ def gigabytes(found: Link) -> tuple[float, float]:
 
 def test_a_link_of_its_own_takes_all_of_the_fabric() -> None:
     """Eight nodes, two leaves: one flow of a ring leaves each, over half a node's rate."""
-    found = behind(link((8, 8)), FABRIC, "ring", (1,) * 8, 1)
+    found = through_fabric(link((8, 8)), FABRIC, "ring", (1,) * 8, 1)
     assert gigabytes(found) == pytest.approx((0.5, 0.5))
     assert found.ring.at(8.0) == pytest.approx(20e-6 + FABRIC.extra_latency_s("ring", (1,) * 8))
     assert found.rate.kind == "derived" and "leaf-spine" in found.rate.source
-    assert behind(link(), FABRIC, "ring", (1,) * 4, 1) == link()  # one leaf alone
+    assert through_fabric(link(), FABRIC, "ring", (1,) * 4, 1) == link()  # one leaf alone
 
 
 def test_what_was_measured_through_the_fabric_is_not_slowed_again() -> None:
     measured = link((8, 8))
-    assert behind(measured, FABRIC, "ring", (1,) * 8, 1, True).rate == measured.rate
-    assert behind(measured, FABRIC, "ring", (1,) * 8, 1, True).ring == measured.ring
-    tree = behind(measured, FABRIC, "tree", (1,) * 8, 1, True)
+    assert through_fabric(measured, FABRIC, "ring", (1,) * 8, 1, True).rate == measured.rate
+    assert through_fabric(measured, FABRIC, "ring", (1,) * 8, 1, True).ring == measured.ring
+    tree = through_fabric(measured, FABRIC, "tree", (1,) * 8, 1, True)
     assert (tree.tree_rate, tree.tree) == (measured.tree_rate, measured.tree)
     # Four GPUs a node: eight ranks were two nodes of one leaf, which no uplink slows.
-    assert gigabytes(behind(measured, FABRIC, "ring", (4,) * 8, 1, True))[0] == pytest.approx(0.5)
+    assert gigabytes(through_fabric(measured, FABRIC, "ring", (4,) * 8, 1, True))[
+        0
+    ] == pytest.approx(0.5)
     # One leaf alone lacks what slowed the ring over two; latency is never taken off.
-    less = behind(measured, FABRIC, "ring", (1,) * 4, 1, True)
+    less = through_fabric(measured, FABRIC, "ring", (1,) * 4, 1, True)
     assert gigabytes(less)[0] == pytest.approx(2.0)
     assert less.ring == measured.ring
 
 
 def test_other_flows_are_held_against_the_ring_that_was_measured() -> None:
     """By hand: an all-to-all sends 4 x 4/8 over half a node, 4, and 7/8 a node: 32/7 to the 2."""
-    found = behind(link((8, 8)), FABRIC, "all_to_all", (1,) * 8, 1, True)
+    found = through_fabric(link((8, 8)), FABRIC, "all_to_all", (1,) * 8, 1, True)
     assert gigabytes(found)[0] == pytest.approx(2 / (32 / 7))
 
 
 def test_unknown_ranks_count_as_alone_and_a_full_fabric_bounds_the_nodes() -> None:
     asked = FABRIC, "ring", (1,) * 8, 1
-    assert behind(link(), *asked, True) == behind(link(), *asked)
+    assert through_fabric(link(), *asked, True) == through_fabric(link(), *asked)
     torus = Fabric("torus", (("dims", (3, 3)),), 1e-6)
     # 72 ranks on 9 nodes were 8 a node: nodes of one are refused as measured, not as asked for.
-    found = behind(link((2, 72)), torus, "all_to_all", (1,) * 4, 1, True)
+    found = through_fabric(link((2, 72)), torus, "all_to_all", (1,) * 4, 1, True)
     assert gigabytes(found)[0] > 0
     with pytest.raises(RequestError, match="10 are asked for"):
-        behind(link((2, 72)), torus, "all_to_all", (1,) * 10, 1, True)
+        through_fabric(link((2, 72)), torus, "all_to_all", (1,) * 10, 1, True)
 
 
 def test_inside_a_node_by_hand() -> None:
     """Of 12 links of a GPU 4 lead to the other one; the tree's rate goes with the ring's."""
-    found = inside(link((4, 4)), MESH, 2)
+    found = inside_node(link((4, 4)), MESH, 2)
     assert gigabytes(found) == pytest.approx((1 / 3, 1 / 3))
     assert found.ring == link().ring
-    assert inside(link((4, 4)), MESH, 4) == link((4, 4))
-    assert inside(link(), MESH, 2) == link()
+    assert inside_node(link((4, 4)), MESH, 4) == link((4, 4))
+    assert inside_node(link(), MESH, 2) == link()
 
 
 @given(
@@ -95,11 +96,12 @@ def test_measured_through_a_fabric_is_never_slower_than_alone(
     options = (("nodes_per_leaf", 3), ("oversubscription", ratio))
     fabric = Fabric("leaf-spine", options, 1e-6)
     alone, through = (
-        behind(link((2, before)), fabric, pattern, (1,) * nodes, 1, way) for way in (False, True)
+        through_fabric(link((2, before)), fabric, pattern, (1,) * nodes, 1, way)
+        for way in (False, True)
     )
     assert through.rate.value >= alone.rate.value
     assert through.ring.at(8.0) <= alone.ring.at(8.0)
-    same = behind(link((2, nodes)), fabric, "ring", (1,) * nodes, 1, True)
+    same = through_fabric(link((2, nodes)), fabric, "ring", (1,) * nodes, 1, True)
     assert same.rate == link().rate
 
 

@@ -13,16 +13,15 @@ from typer.testing import CliRunner
 from what_ships import SHIPPED
 
 from perfsim.cli.main import application
-from perfsim.cluster.crossing import crossing
-from perfsim.conditions.beside import held
 from perfsim.errors import PerfsimError
-from perfsim.plan import Plan
+from perfsim.network.cluster import crossing
 from perfsim.planning.explain import explain
-from perfsim.plans import plans_of
 from perfsim.resolve import resolve
-from perfsim.run import run
 from perfsim.scenario import make_scenario
-from perfsim.whatif import steady_s
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.plans import plans_of
+from perfsim.schedule.run import pin_messages, run
+from perfsim.what_if import steady_s
 
 
 def write(folder: Path, name: str = "other", **fields: Any) -> str:
@@ -33,7 +32,7 @@ def write(folder: Path, name: str = "other", **fields: Any) -> str:
     return str(path)
 
 
-def plans(**fields: Any) -> list[Plan]:
+def plans(**fields: Any) -> list[CostedGraph]:
     return plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
@@ -126,7 +125,7 @@ def test_the_answer_is_the_same_each_time_and_adds_up(tmp_path: Path) -> None:
 def test_the_plans_that_small_questions_are_asked_of_stand_for_the_run(tmp_path: Path) -> None:
     beside = plans(beside=write(tmp_path, model="vgg16"))
     timelines = [run(plan) for plan in beside]
-    still_s = steady_s(held(beside, timelines))
+    still_s = steady_s(pin_messages(beside, timelines))
     assert still_s == pytest.approx(timelines[0].mean_period_s, rel=0.1)
     assert still_s > steady_s([replace(plan, beside=()) for plan in beside])
 

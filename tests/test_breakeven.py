@@ -11,19 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from what_ships import SHIPPED
 
-from perfsim.planning import breakeven
-from perfsim.planning.breakeven import crossings
-from perfsim.planning.scaled_network import scaled_network
+from perfsim.planning import break_even as breakeven
+from perfsim.planning.break_even import crossings, scaled_network
 from perfsim.prediction import predict
-from perfsim.report.explain import break_even_words
-from perfsim.resolve import Resolved, resolve
+from perfsim.report.planning import break_even_words
+from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 
 RATE = 10.0
 """Gbit/s of the network of one's own."""
 
 
-def asked(**fields: Any) -> Resolved:
+def asked(**fields: Any) -> Setup:
     """Return a question, resolved: resnet50 on 16 nodes of one GPU unless it says otherwise."""
     usual = {"model": "resnet50", "gpus": 16, "gpus_per_node": 1, "net": f"{RATE}Gbit/s,50us"}
     return resolve(make_scenario(usual | fields), SHIPPED)

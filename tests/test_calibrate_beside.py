@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perfsim.calibrate.kernels import beside
-from perfsim.calibrate.kernels.beside import Beside, Slowed, _Job
+from perfsim.calibrate.measure import overlap as beside
+from perfsim.calibrate.measure.overlap import OverlapMeasurement, Slowed, _Job
 from perfsim.errors import RequestError
 
 CALL_S = 0.01
@@ -85,7 +85,9 @@ def test_messages_that_never_last_are_refused_in_the_end(job: Any) -> None:
 
 
 def test_the_report_says_what_to_write_in_a_scenario_and_never_below_one() -> None:
-    found = Beside("cpu", "gloo", 2, (Slowed("backward", 0.2, 0.25), Slowed("add", 0.1, 0.3)))
+    found = OverlapMeasurement(
+        "cpu", "gloo", 2, (Slowed("backward", 0.2, 0.25), Slowed("add", 0.1, 0.3))
+    )
     lines = found.report().splitlines()
     assert lines[0] == "2 ranks, gloo, cpu: beside all-reduces of 25 MiB"
     assert lines[1].startswith("backward: 1.250 times as long (200 ms alone, 250 ms beside)")
@@ -93,7 +95,7 @@ def test_the_report_says_what_to_write_in_a_scenario_and_never_below_one() -> No
     told = found.to_dict()
     assert (told["ranks"], told["backend"], told["device"]) == (2, "gloo", "cpu")
     assert [one["slowdown"] for one in told["computations"]] == pytest.approx([1.25, 3.0])
-    faster = Beside("cpu", "gloo", 2, (Slowed("backward", 0.2, 0.19),))
+    faster = OverlapMeasurement("cpu", "gloo", 2, (Slowed("backward", 0.2, 0.19),))
     assert faster.report().endswith("overlap_slowdown = 1.000 in a scenario file")
 
 

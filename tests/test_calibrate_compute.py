@@ -13,14 +13,20 @@ from perfsim.errors import RequestError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")
 
-from perfsim.calibrate.compute.compute import calibrate_compute  # noqa: E402
-from perfsim.calibrate.compute.measure import Measured, measure_compute  # noqa: E402
-from perfsim.calibrate.compute.moments import Moments, Owner, owners  # noqa: E402
-from perfsim.calibrate.compute.profile_of import layer_times  # noqa: E402
-from perfsim.calibrate.compute.ranks import Alone, find_ranks  # noqa: E402
-from perfsim.calibrate.compute.subject import Subject, find_subject  # noqa: E402
-from perfsim.positions import read_positions  # noqa: E402
-from perfsim.profile_file import read_profile  # noqa: E402
+from perfsim.calibrate.measure.profile import (  # noqa: E402  # noqa: E402
+    MeasuredModel,
+    Moments,
+    Owner,
+    calibrate_compute,  # noqa: E402
+    layer_times,  # noqa: E402
+    measure_compute,
+    owners,
+)
+from perfsim.calibrate.measure.subject import Alone, Subject, find_ranks, find_subject  # noqa: E402  # noqa: E402
+from perfsim.compute.profile import (
+    read_positions,  # noqa: E402
+    read_profile,  # noqa: E402
+)
 
 pytestmark = pytest.mark.torch
 
@@ -73,10 +79,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _made_up(moments: Moments, whole_s: float) -> Measured:
+def _made_up(moments: Moments, whole_s: float) -> MeasuredModel:
     # Three layers; the middle one is never called, so that its parent's time holds its gradient.
     first, part, last = (Owner(n, object(), ((f"{n}.w", _shape()),)) for n in ("a", "a.b", "c"))
-    return Measured(
+    return MeasuredModel(
         Subject("x", None, lambda: None, 4),
         (first, part, last),
         moments,

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.calibrate.kernels.bench import Size
-from perfsim.catalog import Catalog
+from perfsim.calibrate.measure.kernel_benches import Size
 from perfsim.cli.main import code
-from perfsim.curve import read_kernels
-from perfsim.device import load_device
-from perfsim.kernel import Kernel
+from perfsim.compute.device import load_device, read_kernels
+from perfsim.compute.kernel import Kernel
+from perfsim.data.catalog import Catalog
 
 
 def calibrate(folder: Path, *more: str) -> int:
@@ -26,10 +25,9 @@ def calibrate(folder: Path, *more: str) -> int:
 @pytest.mark.torch
 def test_every_bench_runs_at_its_smallest_size() -> None:
     pytest.importorskip("torch")
-    from perfsim.calibrate.kernels.benches import everything
-    from perfsim.calibrate.kernels.place import Place
+    from perfsim.calibrate.measure.kernel_benches import KernelDevice, everything
 
-    place = Place("cpu")
+    place = KernelDevice("cpu")
     for one in everything(place):
         for width in dict.fromkeys(size.width for size in one.sizes(2**18)):
             size = next(size for size in one.sizes(2**18) if size.width == width)
@@ -41,10 +39,9 @@ def test_every_bench_runs_at_its_smallest_size() -> None:
 @pytest.mark.torch
 def test_selections_find_as_many_as_they_are_to() -> None:
     pytest.importorskip("torch")
-    from perfsim.calibrate.kernels.place import Place
-    from perfsim.calibrate.kernels.selecting import SELECTING
+    from perfsim.calibrate.measure.kernel_benches import SELECTING, KernelDevice
 
-    place, size = Place("cpu"), Size(2**18, 1, (2**18,))
+    place, size = KernelDevice("cpu"), Size(2**18, 1, (2**18,))
     asked = {one.name: one.make(place, size) for one in SELECTING}
     for name, share in (("dgc_encode", 0.01), ("gaussiank_encode", 0.001), ("mask_compact", 1e-3)):
         for _ in range(2):
@@ -56,10 +53,10 @@ def test_selections_find_as_many_as_they_are_to() -> None:
 @pytest.mark.torch
 def test_signs_come_back_as_they_were_packed() -> None:
     torch = pytest.importorskip("torch")
-    from perfsim.calibrate.kernels import quantising
-    from perfsim.calibrate.kernels.place import Place
+    from perfsim.calibrate.measure import kernel_benches as quantising
+    from perfsim.calibrate.measure.kernel_benches import KernelDevice
 
-    place = Place("cpu")
+    place = KernelDevice("cpu")
     bits, flags = quantising._bits(place), place.normal(2048) > 0
     packed = quantising._packed(place, flags, bits)
     assert packed.shape == (256,)
@@ -69,11 +66,10 @@ def test_signs_come_back_as_they_were_packed() -> None:
 @pytest.mark.torch
 def test_gram_schmidt_makes_columns_orthonormal() -> None:
     torch = pytest.importorskip("torch")
-    from perfsim.calibrate.kernels.decomposing import DECOMPOSING
-    from perfsim.calibrate.kernels.place import Place
+    from perfsim.calibrate.measure.kernel_benches import DECOMPOSING, KernelDevice
 
     one = next(one for one in DECOMPOSING if one.name == "gram_schmidt")
-    columns = one.make(Place("cpu"), Size(256, 8, (256, 8)))()
+    columns = one.make(KernelDevice("cpu"), Size(256, 8, (256, 8)))()
     assert torch.allclose(columns.t() @ columns, torch.eye(8), atol=1e-4)
 
 

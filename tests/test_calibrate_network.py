@@ -16,24 +16,28 @@ import pytest
 from fake_wire import Wire, at_once, quiet, wires
 from test_journal import SETTING, point
 
-from perfsim.calibrate.launch import Launch
-from perfsim.calibrate.sweep.beginning import open_journal, same_request
-from perfsim.calibrate.sweep.curves import curves_of
-from perfsim.calibrate.sweep.groups import Group
-from perfsim.calibrate.sweep.guard import guard
-from perfsim.calibrate.sweep.journal import Journal
-from perfsim.calibrate.sweep.network import Wanted, measure_network
-from perfsim.calibrate.sweep.sweep import Asked, Rule, sizes, sweep
-from perfsim.catalog import Catalog
-from perfsim.cluster import Network, load_network
+from perfsim.calibrate.measure.launch import Launch
+from perfsim.calibrate.measure.network_sweep import (
+    NetworkRequest,
+    SweepRequest,
+    SweepRule,
+    curves_of,
+    measure_network,
+    sizes,
+    sweep,
+)
+from perfsim.calibrate.measure.rendezvous import open_journal, same_request
+from perfsim.calibrate.measure.repeats import NetworkJournal, RankGroup, guard
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, PerfsimError, RequestError
+from perfsim.network.cluster import Network, load_network
 
-PAIR = Group((0, 1), 2, 1)
+PAIR = RankGroup((0, 1), 2, 1)
 
 
-def swept(rule: Rule, law: Callable[[str, int], float] = lambda *_: 0.01) -> list[Wire]:
+def swept(rule: SweepRule, law: Callable[[str, int], float] = lambda *_: 0.01) -> list[Wire]:
     both = wires(2, law)
-    points = [Asked("all_reduce", PAIR, 1024)]
+    points = [SweepRequest("all_reduce", PAIR, 1024)]
     assert at_once(*(lambda one=one: sweep(one, points, rule, None, quiet) for one in both)) == [
         None,
         None,
@@ -46,7 +50,7 @@ def repeats(wire: Wire) -> int:
 
 
 def test_a_point_ends_when_it_is_tight() -> None:
-    first, other = swept(Rule(tolerance=0.02, budget_s=100.0))
+    first, other = swept(SweepRule(tolerance=0.02, budget_s=100.0))
     assert first.calls == other.calls
     # A warm-up, one call, a batch of 10: all alike, so the interval is nought.
     assert [call[3] for call in first.calls] == [1, 1, 10]
@@ -61,28 +65,36 @@ def test_a_point_ends_when_its_time_is_spent() -> None:
 
     first = wires(1, law)[0]
     first._shared["barrier"] = Barrier(1)
-    alone = Group((0,), 1, 1)
+    alone = RankGroup((0,), 1, 1)
     first.run = lambda c, g, s, n: (  # type: ignore[method-assign]
         first.calls.append((c, g.ranks, s, n)) or [law(c, s) for _ in range(n)]
     )
     sweep(
-        first, [Asked("all_reduce", alone, 1024)], Rule(tolerance=1e-9, budget_s=0.5), None, quiet
+        first,
+        [SweepRequest("all_reduce", alone, 1024)],
+        SweepRule(tolerance=1e-9, budget_s=0.5),
+        None,
+        quiet,
     )
     assert 50 <= repeats(first) <= 60  # 0.5 s of 0.01 s calls, and at most a batch more
     first.calls.clear()
     sweep(
-        first, [Asked("all_reduce", alone, 1024)], Rule(tolerance=1e-9, budget_s=100.0), None, quiet
+        first,
+        [SweepRequest("all_reduce", alone, 1024)],
+        SweepRule(tolerance=1e-9, budget_s=100.0),
+        None,
+        quiet,
     )
     assert repeats(first) == 200 + 1  # the most, and the warm-up
 
 
 def test_a_call_longer_than_the_budget_is_its_own_sample(tmp_path: Path) -> None:
     both = wires(2, lambda *_: 3.0)
-    journal = Journal(tmp_path / "x.part", SETTING)
-    points = [Asked("all_reduce", PAIR, 1024)]
+    journal = NetworkJournal(tmp_path / "x.part", SETTING)
+    points = [SweepRequest("all_reduce", PAIR, 1024)]
     for one in both:
         one._shared["clock"] = lambda calls: 3.0 * sum(call[3] for call in calls)
-    rule = Rule(budget_s=2.0)
+    rule = SweepRule(budget_s=2.0)
     at_once(
         *(
             lambda one=one: sweep(one, points, rule, None if one.rank else journal, quiet)
@@ -95,8 +107,11 @@ def test_a_call_longer_than_the_budget_is_its_own_sample(tmp_path: Path) -> None
 
 def test_ranks_outside_a_group_wait_for_it_and_measure_nothing() -> None:
     three = wires(3)
-    points = [Asked("all_reduce", PAIR, 1024), Asked("all_reduce", Group((0, 1, 2), 3, 1), 1024)]
-    at_once(*(lambda one=one: sweep(one, points, Rule(), None, quiet) for one in three))
+    points = [
+        SweepRequest("all_reduce", PAIR, 1024),
+        SweepRequest("all_reduce", RankGroup((0, 1, 2), 3, 1), 1024),
+    ]
+    at_once(*(lambda one=one: sweep(one, points, SweepRule(), None, quiet) for one in three))
     assert [one.joined for one in three] == [[(0, 1), (0, 1, 2)]] * 3
     assert {call[1] for call in three[2].calls} == {(0, 1, 2)}
     assert three[0].calls == three[1].calls
@@ -113,14 +128,14 @@ def ring(collective: str, size_bytes: int) -> float:
 
 
 def measured(
-    monkeypatch: pytest.MonkeyPatch, wanted: Wanted, ranks: int = 2, **more: Any
+    monkeypatch: pytest.MonkeyPatch, wanted: NetworkRequest, ranks: int = 2, **more: Any
 ) -> tuple[list[Any], list[Wire]]:
     all_of = wires(ranks, ring)
     monkeypatch.setattr(
-        "perfsim.calibrate.sweep.network.open_wire", lambda launch, _: all_of[launch.rank]
+        "perfsim.calibrate.measure.network_sweep.open_wire", lambda launch, _: all_of[launch.rank]
     )
     # Only the main thread may set signals; the guard has its own tests.
-    monkeypatch.setattr("perfsim.calibrate.sweep.guard.signal.signal", lambda *_: None)
+    monkeypatch.setattr("perfsim.calibrate.measure.repeats.signal.signal", lambda *_: None)
     told = [{"RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)]
     calls = (
         lambda rank=rank: measure_network(more.get(str(rank), wanted), lambda _: quiet, told[rank])
@@ -136,7 +151,7 @@ def load(path: Path) -> Network:
 def test_a_sweep_ends_in_the_network_that_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Wanted(tmp_path / "ours.toml", most_bytes=64 * 2**20)
+    wanted = NetworkRequest(tmp_path / "ours.toml", most_bytes=64 * 2**20)
     (made, nothing), _ = measured(monkeypatch, wanted)
     assert nothing is None and made.network == wanted.out
     assert made.use == f"now: perfsim predict --model resnet50 --gpus 2 --net {wanted.out}"
@@ -150,9 +165,11 @@ def test_a_sweep_ends_in_the_network_that_was_measured(
 def test_an_interrupted_sweep_measures_only_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Wanted(tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=64 * 2**20)
+    wanted = NetworkRequest(
+        tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=64 * 2**20
+    )
     setting = {"library": "gloo", "version": "1", "device": "cpu", "held": "", "interface": "eth0"}
-    journal = Journal(tmp_path / "ours.part", {**setting, "ranks": 2, "nodes": 2})
+    journal = NetworkJournal(tmp_path / "ours.part", {**setting, "ranks": 2, "nodes": 2})
     for size in sizes(1024, 2**20):
         journal.add(point(size, *[ring("all_reduce", size)] * 5))
     (made, _), both = measured(monkeypatch, wanted)
@@ -163,7 +180,7 @@ def test_an_interrupted_sweep_measures_only_the_rest(
 def test_a_sweep_that_tells_no_link_keeps_what_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Wanted(tmp_path / "ours.toml", most_bytes=4096)
+    wanted = NetworkRequest(tmp_path / "ours.toml", most_bytes=4096)
     (error, _), _ = measured(monkeypatch, wanted)
     assert isinstance(error, DataError)
     assert str(error).endswith(f"what was measured is kept in {tmp_path / 'ours.part'}")
@@ -173,7 +190,7 @@ def test_a_sweep_that_tells_no_link_keeps_what_it_measured(
 def test_ranks_with_different_options_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, other = (Wanted(tmp_path / "ours.toml", tolerance=one) for one in (0.02, 0.05))
+    first, other = (NetworkRequest(tmp_path / "ours.toml", tolerance=one) for one in (0.02, 0.05))
     both, _ = measured(monkeypatch, first, **{"1": other})
     said = (
         "calibrate network: rank 0 on h0 was asked for tolerance 0.02, rank 1 on h1 for 0.05; start"
@@ -195,7 +212,7 @@ def test_where_it_is_to_go_is_checked_by_rank_0_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, said: str
 ) -> None:
     (tmp_path / "taken.toml").write_text("")
-    both, all_of = measured(monkeypatch, Wanted(tmp_path / out))
+    both, all_of = measured(monkeypatch, NetworkRequest(tmp_path / out))
     assert str(both[0]).startswith("--out: ") and str(both[0]).endswith(said)
     assert str(both[1]) == "calibrate network: rank 0 could not begin; its message says why."
     assert not all_of[0].calls
@@ -216,7 +233,7 @@ def test_a_library_that_breaks_off_says_which_end_and_what_was_kept(
     tmp_path: Path, rank: int
 ) -> None:
     wire = wires(2)[rank]
-    journal = None if rank else Journal(tmp_path / "x.part", SETTING)
+    journal = None if rank else NetworkJournal(tmp_path / "x.part", SETTING)
     if journal:
         journal.add(point(1024))
     launch = Launch("torchrun", rank, 2, 0, "h", 1)
@@ -264,22 +281,22 @@ def test_a_point_that_was_disturbed_is_measured_again_and_the_shorter_time_kept(
         return told[size][min(at, len(told[size]) - 1)]
 
     (alone,) = wires(1, seconds)
-    group = Group((0,), 1, 1)
-    points = [Asked("all_reduce", group, size) for size in told]
-    journal = Journal(tmp_path / "net.part", {"library": "x"})
-    sweep(alone, points, Rule(budget_s=100.0, most=5), journal, quiet)
+    group = RankGroup((0,), 1, 1)
+    points = [SweepRequest("all_reduce", group, size) for size in told]
+    journal = NetworkJournal(tmp_path / "net.part", {"library": "x"})
+    sweep(alone, points, SweepRule(budget_s=100.0, most=5), journal, quiet)
     assert {point.size_bytes: point.median_s for point in journal.points} == {
         1024: 1.0,
         2048: 2.0,
         4096: 4.0,
     }
     # What was replaced stays replaced when the record is read again.
-    again = Journal(tmp_path / "net.part", {"library": "x"})
+    again = NetworkJournal(tmp_path / "net.part", {"library": "x"})
     assert sorted(point.median_s for point in again.points) == [1.0, 2.0, 4.0]
 
 
 def test_time_that_early_points_leave_goes_to_later_ones() -> None:
-    rule = Rule(budget_s=2.0, whole_s=20.0)
+    rule = SweepRule(budget_s=2.0, whole_s=20.0)
     assert rule.share(4.0, 2).budget_s == 8.0
     assert rule.share(19.0, 5).budget_s == 2.0
-    assert Rule(budget_s=2.0).share(4.0, 2).budget_s == 2.0
+    assert SweepRule(budget_s=2.0).share(4.0, 2).budget_s == 2.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfsim.calibrate.compute.subject import find_subject
+from perfsim.calibrate.measure.subject import find_subject
 from perfsim.errors import RequestError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")

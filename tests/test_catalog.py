@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.catalog import Catalog, shipped
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 
 

@@ -7,8 +7,7 @@ from comparisons import FIELDS
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.planning.chosen import chosen_methods, options_of_each, own_method
-from perfsim.planning.compare import compare
+from perfsim.planning.compare import chosen_methods, compare, options_of_each, own_method
 from perfsim.scenario import make_scenario
 
 

@@ -9,12 +9,11 @@ import pytest
 from typer.testing import CliRunner
 from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import app, code
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.prediction import predict
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_file
+from perfsim.scenario import make_scenario, read_file
 from perfsim.validate import claims
 from perfsim.validate.claims import Claim, Result, claim_notes, claims_of, validate_claims
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from commands import MAIN, answer, run
 
-from perfsim.catalog import shipped
-from perfsim.cli.listing import KINDS
-from perfsim.cli.showing import KINDS as SHOWN
+from perfsim.cli.show import DESCRIPTIONS, LISTED_KINDS, ROWS
+from perfsim.cli.show import KINDS as SHOWN
+from perfsim.data.catalog import shipped
 from perfsim.fusion import policies
-from perfsim.inventory import DESCRIPTIONS, ROWS
 from perfsim.methods import method_names
 
 
@@ -79,11 +78,11 @@ def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture
 
 
 def test_list_and_show_offer_what_there_is() -> None:
-    assert tuple(ROWS) == KINDS
+    assert tuple(ROWS) == LISTED_KINDS
     assert tuple(DESCRIPTIONS) == SHOWN
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LISTED_KINDS)
 def test_lists(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(f"list {kind}", capsys)
     assert found["schema"] == "perfsim/list/1" and found["rows"]
@@ -229,7 +228,7 @@ def test_ctrl_c_is_one_word(
     def pressed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("perfsim.inventory.rows", pressed)
+    monkeypatch.setattr("perfsim.cli.show.rows", pressed)
     assert run("list models", capsys) == (1, "", "perfsim: stopped.\n")
 
 

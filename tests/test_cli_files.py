@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from commands import MAIN, answer, run
 
-from perfsim.catalog import shipped
+from perfsim.data.catalog import shipped
 
 
 def test_options_of_a_scenario_are_for_its_own_method(

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster import (
+from perfsim.collectives import algorithm, algorithms
+from perfsim.errors import RequestError
+from perfsim.network.cluster import (
     Cluster,
     Latency,
     Link,
@@ -16,8 +18,6 @@ from perfsim.cluster import (
     custom_link,
     make_cluster,
 )
-from perfsim.collectives import algorithm, algorithms
-from perfsim.errors import RequestError
 from perfsim.quantity import Quantity
 
 FAST = custom_link("10GB/s,2us", "test")

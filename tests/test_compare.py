@@ -127,8 +127,8 @@ def test_who_does_not_fit_is_named() -> None:
     found = compare(make_scenario(FIELDS | {"model": "bert-large", "gpu": "v100"}), ["ssgd"])
     assert not any("Do not fit" in text for text in found.notes)
     large = replace(found.rows[0], memory_bytes={"parameters": 1e15})
-    from perfsim.catalog import Catalog
-    from perfsim.planning.comparison_notes import notes_of
+    from perfsim.data.catalog import Catalog
+    from perfsim.planning.compare import notes_of
 
     ranking = replace(found.ranking, predictions={"ssgd": large})
     [note] = [text for text in notes_of(ranking, {}, {"ssgd": {}}, Catalog()) if "fit" in text]

@@ -12,7 +12,7 @@ from commands import run
 from comparisons import NO_ERROR, pair, some
 
 from perfsim.errors import PerfsimError
-from perfsim.report.comparison import print_comparison
+from perfsim.report.planning import print_comparison
 
 COMMAND = "compare --model resnet50 --gpus 16 --net 1gbe --methods ssgd,topk,powersgd"
 

@@ -10,18 +10,18 @@ import pytest
 from typer.testing import CliRunner
 
 from perfsim import fusion
-from perfsim.catalog import Catalog
-from perfsim.cli import complete
+from perfsim.cli import options as complete
 from perfsim.cli.main import app
+from perfsim.data.catalog import Catalog
 from perfsim.methods import method_names
 
 NAMES: list[tuple[Callable[[str], list[str]], set[str]]] = [
-    (complete.models, {name.split(".")[0] for name in Catalog().files("models")}),
-    (complete.gpus, set(Catalog().files("devices"))),
-    (complete.networks, set(Catalog().files("networks"))),
-    (complete.methods, set(method_names())),
-    (complete.fusions, set(fusion.policies())),
-    (complete.scenarios, set(Catalog().scenarios())),
+    (complete.complete_models, {name.split(".")[0] for name in Catalog().files("models")}),
+    (complete.complete_gpus, set(Catalog().files("devices"))),
+    (complete.complete_networks, set(Catalog().files("networks"))),
+    (complete.complete_methods, set(method_names())),
+    (complete.complete_fusions, set(fusion.policies())),
+    (complete.complete_scenarios, set(Catalog().scenarios())),
 ]
 
 
@@ -42,19 +42,19 @@ def test_all_names_that_begin_so_are_offered_in_order(
 @pytest.mark.parametrize(
     ("kind", "own"),
     [
-        ("model", complete.models),
-        ("gpu", complete.gpus),
-        ("net", complete.networks),
-        ("method", complete.methods),
-        ("scenario", complete.scenarios),
+        ("model", complete.complete_models),
+        ("gpu", complete.complete_gpus),
+        ("net", complete.complete_networks),
+        ("method", complete.complete_methods),
+        ("scenario", complete.complete_scenarios),
     ],
 )
 def test_show_offers_names_of_the_kind_that_stands_before(kind: str, own: Any) -> None:
     context: Any = SimpleNamespace(params={"kind": kind})
-    assert complete.things(context, "") == own("") != []
+    assert complete.complete_things(context, "") == own("") != []
     for other in ({"kind": None}, {"kind": "nothing"}, {}):
         context.params = other
-        assert complete.things(context, "") == []
+        assert complete.complete_things(context, "") == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from perfsim.calibrate import assemble, condense
-from perfsim.catalog import shipped
+from perfsim.data.catalog import shipped
 
 COMMANDS = [condense, assemble]
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsim.cli.main import code
-from perfsim.conditions.conditions import Conditions, parse_straggler
+from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.errors import RequestError
-from perfsim.meetings import meeting_of
+from perfsim.methods.base import Send
 from perfsim.scenario import make_scenario
-from perfsim.simulate.meeting import Blocks, Groups, Meeting, Peers
-from perfsim.stage import Send
+from perfsim.schedule.build import meeting_of
+from perfsim.simulate.graph import Blocks, Groups, Neighbours, SyncScope
 
 
 @given(taken=st.floats(0.0, 0.95), rate=st.sampled_from(["1Gbit/s,50us", "100Gbit/s,2us"]))
@@ -133,14 +133,14 @@ def test_factors_of_ranks() -> None:
         (Send("broadcast", 1.0, group=3), Blocks(3)),
         (Send("broadcast", 1.0, group=6), None),
         (Send("broadcast", 1.0, group=(2, 3)), Blocks(2, 3)),
-        (Send("send_recv", 1.0, group="leaders", distances=(1,)), Peers((1,))),
+        (Send("send_recv", 1.0, group="leaders", distances=(1,)), Neighbours((1,))),
         (
             Send("send_recv", 1.0, distances=(1, 2), by_turns=True, between="nodes"),
-            Peers((1, 2), by_turns=True, placement=(4, 2)),
+            Neighbours((1, 2), by_turns=True, placement=(4, 2)),
         ),
     ],
 )
-def test_who_meets_in_what_is_sent(send: Send, expected: Meeting | None) -> None:
+def test_who_meets_in_what_is_sent(send: Send, expected: SyncScope | None) -> None:
     assert meeting_of(send, (4, 2)) == expected
 
 

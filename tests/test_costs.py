@@ -9,15 +9,15 @@ import pytest
 from builders import hand_device, profile
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
-from perfsim.costs import Costs
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Job, Method, Point, Send, World
+from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from perfsim.schedule import schedule
+from perfsim.schedule.costs import Costs
+from perfsim.schedule.schedule import schedule
 
 MODEL = profile([(500, 500)], [0.030], forward_s=0.010, optimizer_s=0.002)
 
@@ -53,9 +53,11 @@ def test_what_is_told_is_what_is_charged() -> None:
         family: ClassVar[str] = "dense"
         wire: ClassVar[str] = ""
 
-        def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+        def jobs(
+            self, buckets: Sequence[Bucket], world: MethodContext, iteration: int
+        ) -> list[Job]:
             found.append(world.collective_s("all_reduce", 1e6, "all"))
-            return [Job("0", (Send("all_reduce", 1e6),), Point("backward"))]
+            return [Job("0", (Send("all_reduce", 1e6),), PassPoint("backward"))]
 
     found: list[float] = []
     fuse = fusion.load("none").fuse
@@ -80,7 +82,7 @@ def test_memory_may_depend_on_nodes_and_layers() -> None:
         family: ClassVar[str] = "dense"
         wire: ClassVar[str] = ""
 
-        def memory_in(self, world: World) -> float:
+        def memory_in(self, world: MethodContext) -> float:
             assert world.profile is not None
             return world.nodes * world.profile.size_bytes
 

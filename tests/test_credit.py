@@ -13,10 +13,10 @@ from strategies import graphs
 
 from perfsim import fusion
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Job, Method, Point, Send, World
-from perfsim.run import run
-from perfsim.schedule import schedule
-from perfsim.simulate.event import simulate_events
+from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
+from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import COMPUTE, Credit, TaskGraph
 from perfsim.simulate.priority import simulate_priority
 
@@ -107,7 +107,7 @@ class _Parts(Method):
 
     credit_bytes: float = 0.0
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         return [
             Job(
                 str(number),
@@ -121,8 +121,8 @@ class _Parts(Method):
                     ),
                 )
                 * 2,
-                Point("backward", bucket.ready_s),
-                Point("next", 5e-3 * (1 - number)),
+                PassPoint("backward", bucket.ready_s),
+                PassPoint("next", 5e-3 * (1 - number)),
                 updates=0.5,
             )
             for number, bucket in enumerate(buckets)

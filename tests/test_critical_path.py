@@ -10,16 +10,15 @@ from hypothesis import given
 from strategies import graphs
 from what_ships import SHIPPED
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.plan import Charge, Plan
-from perfsim.planning.critical_path import critical_path
-from perfsim.planning.exposed import exposed
-from perfsim.plans import plans_of
+from perfsim.planning.explain import critical_path, exposed
 from perfsim.resolve import resolve
-from perfsim.run import run
 from perfsim.scenario import make_scenario
+from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.plans import plans_of
+from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.timeline import Timeline
@@ -53,7 +52,7 @@ def test_the_path_by_hand(first_s: float, second_s: float, path: list[str]) -> N
 
 
 def test_exposed_by_hand() -> None:
-    plan = Plan(two_buckets(5.0, 1.0), [Charge("compute")] * 6)
+    plan = CostedGraph(two_buckets(5.0, 1.0), [TaskCost("compute")] * 6)
     first, second = exposed([plan], [run(plan)])
     # On the wire from 3 s to 8 s and from 8 s to 9 s; computation until 5 s.
     assert (first.busy_s, first.exposed_s) == pytest.approx((5.0, 3.0))
@@ -93,7 +92,7 @@ def test_every_path_is_whole_and_every_exposed_instant_has_an_owner(graph: TaskG
     check_path(timeline)
     # In issue order a task begins when something it waits for ends.
     assert all(step.kind != "waiting" for step in critical_path(timeline))
-    rows = exposed([Plan(graph)], [timeline])
+    rows = exposed([CostedGraph(graph)], [timeline])
     shown = timeline.breakdown()["communication_exposed"]
     assert sum(row.exposed_s for row in rows) == pytest.approx(shown, rel=1e-9, abs=1e-12)
 

@@ -12,10 +12,10 @@ from hand_device_files import points
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog
-from perfsim.device import load_device, read_device
+from perfsim.compute.device import load_device, read_device
+from perfsim.compute.kernel import Kernel, elementwise, gram_schmidt, qr
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.kernel import Kernel, elementwise, gram_schmidt, qr
 from perfsim.quantity import Quantity
 
 GPUS = sorted(Catalog().files("devices"))

@@ -9,8 +9,8 @@ from hand_device_files import TOML
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog
-from perfsim.device import load_device, read_device
+from perfsim.compute.device import load_device, read_device
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 
 

@@ -9,8 +9,8 @@ from hand_device_files import HEAD, ROWS, points
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfsim.catalog import shipped
-from perfsim.curve import read_kernels
+from perfsim.compute.device import read_kernels
+from perfsim.data.catalog import shipped
 from perfsim.errors import DataError
 
 

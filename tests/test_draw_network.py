@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.fabric import Fabric
 from perfsim.errors import RequestError
-from perfsim.report.network import Picture, Wire, draw_html, draw_text
+from perfsim.network.fabrics import Fabric
+from perfsim.report.network_drawing import DrawnLink, Picture, draw_html, draw_text
 
 KINDS = ("NVSwitch", "PCIe tree, 2 GPUs a switch, no peer access")
 
@@ -28,7 +28,7 @@ def pictures(draw: st.DrawFn) -> Picture:
     """Draw a picture with or without each of its parts."""
     fabric = draw(st.sampled_from(FABRICS))
     nodes = draw(st.integers(1, 100))
-    wire = st.one_of(st.none(), st.just(Wire("12.5 GB/s", "5.25 us a hop")))
+    wire = st.one_of(st.none(), st.just(DrawnLink("12.5 GB/s", "5.25 us a hop")))
     return Picture(
         title=draw(st.text(max_size=120)),
         inter=draw(wire),
@@ -49,7 +49,7 @@ def two_leaves() -> Picture:
     """Return the picture of four nodes on two leaves."""
     fabric = Fabric("leaf-spine", (("nodes_per_leaf", 2), ("oversubscription", 2.0)))
     graph = fabric.graph(4, 1, 1.25e9)
-    wires = (Wire("1.25 GB/s", "25 us a hop"), Wire("10 GB/s"))
+    wires = (DrawnLink("1.25 GB/s", "25 us a hop"), DrawnLink("10 GB/s"))
     return Picture("a", *wires, 4, 2, 1, fabric.words(), "NVSwitch", graph)
 
 
@@ -78,7 +78,7 @@ def test_two_leaves_by_hand() -> None:
 
 
 def test_a_network_inside_a_node_only_has_one_box_and_no_nic() -> None:
-    text = draw_text(Picture("p", None, Wire("10 GB/s"), gpus_per_node=16))
+    text = draw_text(Picture("p", None, DrawnLink("10 GB/s"), gpus_per_node=16))
     assert text.count("| node ") == 1
     assert "NIC" not in text and "more" not in text
     assert "GPU 0 to 15" in text
@@ -96,7 +96,7 @@ def test_text_is_ascii_and_at_most_80_wide(picture: Picture) -> None:
 
 @given(pictures())
 def test_the_page_is_well_formed_and_carries_nothing_from_elsewhere(picture: Picture) -> None:
-    from perfsim.report.network_svg import page
+    from perfsim.report.network_drawing import page
 
     text = page(picture)
     assert "<script" not in text and "http" not in text.replace(picture.title, "")

@@ -12,14 +12,14 @@ from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
 from perfsim.errors import RequestError
-from perfsim.method import FAMILIES, Method
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.plan import Plan
+from perfsim.methods.base import FAMILIES, Method
+from perfsim.methods.building.sparsify import kept
 from perfsim.prediction import Prediction, predict
-from perfsim.run import run
 from perfsim.scenario import make_scenario
-from perfsim.schedule import schedule
-from perfsim.sparse import kept
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 PARTS = ("Bytes a rank", "Memory", "Left out")
 """What a method's docstring says besides what is sent, when and in which order."""
@@ -33,7 +33,7 @@ def predicted(method: str, gpus: int = 16, net: str = "10gbe") -> Prediction:
     return predict(make_scenario({"model": "resnet50", "gpus": gpus, "net": net, "method": method}))
 
 
-def one_matrix(method: Method, ranks: int, link: str = "1GB/s,20us") -> list[Plan]:
+def one_matrix(method: Method, ranks: int, link: str = "1GB/s,20us") -> list[CostedGraph]:
     """Return the plans for a model of one matrix on equal hops."""
     return schedule(
         profile([(ROWS, COLUMNS)], [0.010], backward_s=0.012, forward_s=0.006, optimizer_s=0.001),
@@ -45,13 +45,13 @@ def one_matrix(method: Method, ranks: int, link: str = "1GB/s,20us") -> list[Pla
     )
 
 
-def mean(plans: list[Plan], what: str) -> float:
+def mean(plans: list[CostedGraph], what: str) -> float:
     """Return the mean of a plan's figure an iteration of the period."""
     total = sum(plan.iterations for plan in plans)
     return float(sum(plan.count * getattr(plan, what) for plan in plans) / total)
 
 
-def seconds(plans: list[Plan]) -> float:
+def seconds(plans: list[CostedGraph]) -> float:
     """Return the mean iteration [s]."""
     total = sum(plan.iterations for plan in plans)
     return sum(plan.count * float(run(plan).period_s) for plan in plans) / total

@@ -9,19 +9,19 @@ import pytest
 from commands import answer, run
 from what_ships import SHIPPED
 
-from perfsim.plan import Charge, Plan
-from perfsim.planning.sensitivity import improvements, with_bucket
-from perfsim.plans import plans_of
+from perfsim.planning.explain import improvements, with_bucket
 from perfsim.prediction import predict
-from perfsim.resolve import Resolved, resolve
+from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
+from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.plans import plans_of
 from perfsim.simulate.graph import TaskGraph
-from perfsim.whatif import steady_s
+from perfsim.what_if import steady_s
 
 MAIN = "explain --model resnet50 --gpus 64 --net 10gbe --method topk"
 
 
-def asked(**fields: Any) -> Resolved:
+def asked(**fields: Any) -> Setup:
     """Return a question, resolved."""
     usual = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
     return resolve(make_scenario(usual | fields), SHIPPED)
@@ -33,7 +33,7 @@ def test_improvements_and_elasticities_by_hand() -> None:
     backward = graph.add("backward", "compute", "backward", 4.0)
     send = graph.add("send", "communication", "communicate", 6.0, [backward])
     graph.add("update", "compute", "update", 0.0, [send])
-    plan = Plan(graph, [Charge("compute"), Charge("network", 1.0), Charge("compute")])
+    plan = CostedGraph(graph, [TaskCost("compute"), TaskCost("network", 1.0), TaskCost("compute")])
     found = {one.what: one for one in improvements(asked(fusion="none"), [plan], 10.0)}
     assert list(found) == ["bandwidth", "gpu", "latency"]
     expected = {"bandwidth": (7.5, 0.25, 0.5), "gpu": (8.0, 0.2, 0.4), "latency": (9.5, 0.05, 0.1)}

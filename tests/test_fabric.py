@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.fabric import Fabric, oversubscribed
-from perfsim.cluster.flows import PATTERNS
 from perfsim.errors import RequestError
+from perfsim.network.fabrics import Fabric, oversubscribed
+from perfsim.network.routing import PATTERNS
 
 patterns = st.sampled_from(tuple(PATTERNS))
 placements = st.lists(st.integers(1, 4), min_size=1, max_size=12).map(tuple)
@@ -129,11 +129,11 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_a_prediction_without_a_fabric_does_not_load_it() -> None:
     code = (
         "import sys\n"
-        "from perfsim.catalog import Catalog\n"
-        "from perfsim.cluster import load_network, make_cluster\n"
+        "from perfsim.data.catalog import Catalog\n"
+        "from perfsim.network.cluster import load_network, make_cluster\n"
         "net = load_network('10Gbit/s,50us', Catalog(), '--net')\n"
         "make_cluster(8, 4, None, net).cost('all_reduce', 1e6)\n"
-        "names = ('networkx', 'perfsim.cluster.fabric', 'perfsim.cluster.routing')\n"
+        "names = ('networkx', 'perfsim.network.fabrics', 'perfsim.network.routing')\n"
         "sys.exit([name for name in names if name in sys.modules] or 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

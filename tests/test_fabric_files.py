@@ -8,10 +8,10 @@ import networkx as nx
 import pytest
 from fabric_tables import node, read
 
-from perfsim.cluster.fabric import Fabric, fabrics
-from perfsim.cluster.fabric_file import read_fabric, read_node
+from perfsim.data.toml import TomlTable
 from perfsim.errors import DataError, RequestError
-from perfsim.toml_file import Table
+from perfsim.network.fabrics import Fabric, fabrics
+from perfsim.network.network_file import read_fabric, read_node
 
 # A graph of one's own
 
@@ -181,7 +181,7 @@ def test_a_table_without_a_source_is_refused() -> None:
         ({"fabric": "nvswitch", "gpus": 8}, read_node),
     ):
         with pytest.raises(DataError, match="source: is missing"):
-            read_table(Table(keys, Path("net.toml"), "part."))
+            read_table(TomlTable(keys, Path("net.toml"), "part."))
 
 
 @pytest.mark.parametrize(

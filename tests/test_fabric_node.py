@@ -7,8 +7,8 @@ from fabric_tables import node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.fabric.nvlink_mesh import LAYOUTS, lanes, table
 from perfsim.errors import RequestError
+from perfsim.network.fabrics.nvlink_mesh import LAYOUTS, lanes, table
 
 
 def test_a_full_mesh_uses_all_links_between_the_gpus_in_use() -> None:

@@ -19,7 +19,7 @@ from perfsim.calibrate.fit import (
     hinge,
     segments,
 )
-from perfsim.calibrate.fit_report import fit_report
+from perfsim.calibrate.network_report import fit_report
 
 SIZES = 2.0 ** np.arange(3, 28)
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import tomli_w
 
-from perfsim.catalog import Catalog
-from perfsim.cluster.network import read_network
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.network.network_file import read_network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.measurements import fit_network
 from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.fit_network import MARK, Row, fit, least, rows_of
-from perfsim.validate.measurements.rules import Rule
+from perfsim.validate.measurements.fit_network import MARK, FittedRow, fit, least, rows_of
+from perfsim.validate.measurements.rules import MappingRule
 
 RATES = {"inter": 0.8, "intra": 3.0}
 """Rates of the network that the rows come from [GB/s]."""
@@ -44,15 +44,15 @@ def network(rates: dict[str, float]) -> dict[str, Any]:
     return {**head, "gpus_per_node": 8, "notes": ["kept"], "link": links}
 
 
-def rows(path: Path) -> list[Row]:
+def rows(path: Path) -> list[FittedRow]:
     """Return exposed communication on 2, 4 and 8 GPUs of a node and on two such nodes."""
     path.write_text(tomli_w.dumps(network(RATES)))
-    found: list[Row] = []
+    found: list[FittedRow] = []
     for gpus, nodes in ((2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (16, 2)):
         fields = {"model": "alexnet", "gpus": gpus, "gpus_per_node": gpus // nodes}
         scenario = make_scenario(fields | {"net": str(path)})
         measured_s = predict(scenario).breakdown_s["communication_exposed"]
-        found.append(Row(f"x-{len(found)}", scenario, measured_s))
+        found.append(FittedRow(f"x-{len(found)}", scenario, measured_s))
     return found
 
 
@@ -98,8 +98,8 @@ def test_only_marked_exposed_communication_calibrates() -> None:
     fields = {"model": "resnet50", "gpu": "v100", "method": "ssgd", "net": "10gbe"}
     what = MARK.removeprefix("calibrates ")
     rules = [
-        Rule({}, fields, {}, "", ""),
-        Rule({"batch_per_gpu": "16"}, {}, {}, "", f"{what} (two nodes)"),
+        MappingRule({}, fields, {}, "", ""),
+        MappingRule({"batch_per_gpu": "16"}, {}, {}, "", f"{what} (two nodes)"),
     ]
     cases = [
         case("g-1", "exposed_comm_s", "16"),

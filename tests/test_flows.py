@@ -9,24 +9,23 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.flows import (
+from perfsim.collectives import algorithm, algorithms
+from perfsim.network.routing import (
     PATTERNS,
+    Flow,
+    Pattern,
     all_to_all_flows,
-    pair_flows,
-    ring_flows,
-    tree_flows,
-    tree_parents,
-)
-from perfsim.cluster.pattern import Flow, Pattern
-from perfsim.cluster.round_flows import (
     bruck_exchange_flows,
     bruck_flows,
     doubling_flows,
     gathering_flows,
     halving_flows,
+    pair_flows,
     pat_flows,
+    ring_flows,
+    tree_flows,
+    tree_parents,
 )
-from perfsim.collectives import algorithm, algorithms
 
 
 def test_a_ring_passes_each_node_once_whatever_its_gpus() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tensors import MIB, POLICIES, context, gradient_lists, places, tensors
 
 from perfsim import fusion
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
-from perfsim.profile import Gradient
 
 # -- discovery ------------------------------------------------------------------------------------
 

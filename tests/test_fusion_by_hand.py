@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from perfsim import fusion
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.block import block
 from perfsim.fusion.bucket import Bucket, FusionContext, fill
-from perfsim.profile import Gradient
 
 
 def tensors(*ready_s: float, elements: int = 1) -> list[Gradient]:

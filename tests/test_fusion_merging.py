@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tensors import POLICIES, context, gradient_lists, places, tensors
 
 from perfsim import fusion
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext
-from perfsim.profile import Gradient
 
 
 def end_s(buckets: Sequence[Bucket], ctx: FusionContext) -> float:

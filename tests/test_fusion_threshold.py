@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tensors import MIB, context, gradient_lists, places, tensors
 
 from perfsim import fusion
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
-from perfsim.profile import Gradient
 
 
 def test_threshold_takes_what_is_ready_at_each_tick() -> None:

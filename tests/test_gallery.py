@@ -10,11 +10,11 @@ import gallery_answers
 import pytest
 from bars import Row, bar, chart
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import code
+from perfsim.data.catalog import Catalog
 from perfsim.planning.grid import axes_of
 from perfsim.prediction import predict
-from perfsim.report.scenarios import command_lines
+from perfsim.report.terminal import command_lines
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 

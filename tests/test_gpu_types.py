@@ -16,19 +16,17 @@ from typer.testing import CliRunner
 from what_ships import SHIPPED
 
 from perfsim.cli.main import application
+from perfsim.compute.gpu_types import alone_s
 from perfsim.errors import PerfsimError
-from perfsim.gpu_types import alone_s
-from perfsim.plan import Plan
 from perfsim.planning.explain import explain
-from perfsim.plans import plans_of
 from perfsim.resolve import resolve
-from perfsim.run import run
 from perfsim.scenario import make_scenario
-from perfsim.simulate.alike import by_kind
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.plans import plans_of
+from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import COMPUTE, TaskGraph
-from perfsim.simulate.meeting import Groups
-from perfsim.whatif import faster, steady_s
+from perfsim.simulate.graph import COMPUTE, Groups, TaskGraph, by_kind
+from perfsim.what_if import faster, steady_s
 
 BOTH = "v100:4,p100:4"
 METHODS = (
@@ -50,7 +48,7 @@ def small(**fields: Any) -> dict[str, Any]:
     return {**PLAIN, "model": "resnet20-cifar", **fields}
 
 
-def plans(**fields: Any) -> list[Plan]:
+def plans(**fields: Any) -> list[CostedGraph]:
     return plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 

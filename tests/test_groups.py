@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.sweep.groups import Group, groups
-from perfsim.calibrate.sweep.steady import FEWEST, half_width, settled
-from perfsim.calibrate.sweep.sweep import asked, sizes
+from perfsim.calibrate.measure.network_sweep import asked, sizes
+from perfsim.calibrate.measure.repeats import FEWEST, RankGroup, groups, half_width, settled
 from perfsim.errors import RequestError
 
 # Groups, by hand and by law
@@ -98,7 +97,7 @@ def test_a_point_is_settled_when_its_interval_is_tight() -> None:
 
 
 def test_send_recv_is_asked_of_pairs_alone() -> None:
-    pair, three = Group((0, 1), 2, 1), Group((0, 1, 2), 3, 1)
+    pair, three = RankGroup((0, 1), 2, 1), RankGroup((0, 1, 2), 3, 1)
     found = [
         (one.collective, one.group.nodes)
         for one in asked(("all_reduce", "send_recv"), (pair, three), (8,))

@@ -7,28 +7,39 @@ from dataclasses import replace
 
 from growth_curves import curve, us
 
-from perfsim.cluster.carried import growth_error, interpolation_error
-from perfsim.cluster.growth import Growth
-from perfsim.cluster.growth.chain import binomial, chain
-from perfsim.cluster.growth.doubling import doubling, open_mpi
-from perfsim.cluster.growth.exchange import exchange
-from perfsim.cluster.growth.grow import call_seconds, inside_share
-from perfsim.cluster.growth.lines import look
-from perfsim.cluster.growth.reach import reach
-from perfsim.cluster.growth.ring import LEAST_S, ring, step
-from perfsim.cluster.growth.sibling import floor, gathering_floor, sibling
-from perfsim.cluster.growth.tuned import wire_bytes
+from perfsim.network.known import growth_error, interpolation_error
+from perfsim.network.scaling_laws import (
+    LEAST_S_RING,
+    ScalingLaw,
+    binomial,
+    call_seconds,
+    chain,
+    doubling,
+    exchange,
+    extrapolate,
+    floor,
+    gathering_floor,
+    inside_share,
+    look,
+    open_mpi,
+    ring,
+    sibling,
+    step,
+    wire_bytes,
+)
 
 
 def test_reach_keeps_the_floor_below_and_the_last_slope_above() -> None:
     straight = curve("all_reduce", 2, 2, {1e3: 10, 1e6: 110, 2e6: 210})
-    assert reach(straight, 1.0) == straight.seconds[0]
-    assert us(reach(straight, 3e6)) == 310  # 100 us a megabyte more
+    assert extrapolate(straight, 1.0) == straight.seconds[0]
+    assert us(extrapolate(straight, 3e6)) == 310  # 100 us a megabyte more
     flat = curve("all_reduce", 2, 2, {1e3: 10, 1e6: 200, 2e6: 200})
-    assert us(reach(flat, 4e6)) == 300  # a flat end is no free wire: half of 100 us a megabyte
+    assert (
+        us(extrapolate(flat, 4e6)) == 300
+    )  # a flat end is no free wire: half of 100 us a megabyte
     steep = curve("all_reduce", 2, 2, {1e3: 10, 1e6: 50, 2e6: 200})
-    assert us(reach(steep, 4e6)) == 400  # never more than the whole time a byte
-    assert us(reach(curve("all_reduce", 2, 2, {1e6: 10}), 3e6)) == 30
+    assert us(extrapolate(steep, 4e6)) == 400  # never more than the whole time a byte
+    assert us(extrapolate(curve("all_reduce", 2, 2, {1e6: 10}), 3e6)) == 30
 
 
 def test_ring_by_hand() -> None:
@@ -38,7 +49,9 @@ def test_ring_by_hand() -> None:
     assert us(ring(four, 2e6, 8, 2e-6)) == 2 + 14 * 100
     gather = curve("all_gather", 4, 4, {8: 20, 1e6: 302})
     assert us(ring(gather, 2e6, 8, 2e-6)) == 2 + 7 * 100
-    assert step(four, 8.0, 1.0) == LEAST_S  # a call longer than the curve leaves no step below 0
+    assert (
+        step(four, 8.0, 1.0) == LEAST_S_RING
+    )  # a call longer than the curve leaves no step below 0
 
 
 def test_exchange_by_hand() -> None:
@@ -62,7 +75,7 @@ def test_doubling_and_open_mpi_by_hand() -> None:
     assert open_mpi(four, 8e3, 16, 16) == doubling(four, 8e3, 16, 16)
     assert us(open_mpi(four, 4e6, 16, 16)) == 30 * 100
     # 20 kB over 16 are 30 steps of 1250 B, each at most a round of doubling: T(1250 B) / 2.5.
-    assert us(open_mpi(four, 2e4, 16, 16)) == us(30 * reach(four, 1250.0) / 2.5)
+    assert us(open_mpi(four, 2e4, 16, 16)) == us(30 * extrapolate(four, 1250.0) / 2.5)
 
 
 def test_sibling_by_hand() -> None:
@@ -121,7 +134,7 @@ def test_beside_measured_nodes_the_law_bears_what_it_misses_there() -> None:
     words = {"library": "gloo"}
     eight = curve("all_gather", 8, 8, {1e3: 0.875, 64e6: 56000}, **words)
     two = curve("all_gather", 2, 2, {1e3: 1, 64e6: 64000}, **words)
-    found = Growth([two, eight])
+    found = ScalingLaw([two, eight])
     assert us(found.seconds(2, 2, 1e6)) == 1000
     share = 1 - math.log2(1.5)
     assert us(found.seconds(3, 3, 1e6)) == 2 / 3 * 1000 * 2**share
@@ -156,7 +169,7 @@ def test_the_call_is_taken_off_and_put_back() -> None:
 def test_each_collective_and_library_has_its_law() -> None:
     points = {8.0: 50.0, 1e6: 1000.0}
     cases = (
-        ("send_recv", "nccl", "", lambda one, call: reach(one, 3e5)),
+        ("send_recv", "nccl", "", lambda one, call: extrapolate(one, 3e5)),
         ("all_to_all", "gloo", "", lambda one, call: exchange(one, 3e5, 8, 1, call)),
         ("broadcast", "nccl", "", lambda one, call: chain(one, 3e5, 8, call)),
         ("broadcast", "gloo", "", lambda one, call: binomial(one, 3e5, 2, 3)),
@@ -170,13 +183,13 @@ def test_each_collective_and_library_has_its_law() -> None:
     )
     for collective, library, held, law in cases:
         one = curve(collective, 4, 4, points, library=library, algorithm=held)
-        assert Growth([one]).seconds(8, 8, 3e5) == law(one, call_seconds(one)), collective
+        assert ScalingLaw([one]).seconds(8, 8, 3e5) == law(one, call_seconds(one)), collective
 
 
 def test_a_tree_held_fixed_adds_levels_and_no_bytes() -> None:
     """A call of gloo is 0: 1000 us a megabyte on the wire; at 8 B all 50 us are two levels."""
     four = curve("all_reduce", 4, 4, {8: 50, 1e6: 1000}, library="gloo", algorithm="tree")
-    found = Growth([four])
+    found = ScalingLaw([four])
     assert us(found.seconds(16, 16, 1e6)) == 1000
     assert us(found.seconds(16, 16, 8.0)) == 2 * (50 - 0.008) + 0.008
 

@@ -7,12 +7,10 @@ from growth_curves import SIZES, counts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.catalog import shipped
-from perfsim.cluster.growth import Growth
-from perfsim.cluster.growth.reach import reach
-from perfsim.cluster.growth.ring import LEAST_S, ring
-from perfsim.cluster.measured import Curve
-from perfsim.cluster.network import read_network
+from perfsim.data.catalog import shipped
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.network_file import read_network
+from perfsim.network.scaling_laws import LEAST_S_RING, ScalingLaw, extrapolate, ring
 
 times = st.lists(st.floats(1e-5, 1e-3), min_size=4, max_size=12)
 shapes = st.sampled_from(
@@ -30,7 +28,7 @@ def test_measured_ranks_are_the_curve_itself(
 ) -> None:
     collective, library = shape
     made = [
-        Curve(
+        CollectiveCurve(
             collective,
             4 * count,
             count,
@@ -43,9 +41,9 @@ def test_measured_ranks_are_the_curve_itself(
         )
         for count in (nodes, 2 * nodes)
     ]
-    growth = Growth(made)
+    growth = ScalingLaw(made)
     for one in made:
-        assert growth.seconds(one.ranks, one.nodes, size) == reach(one, size)
+        assert growth.seconds(one.ranks, one.nodes, size) == extrapolate(one, size)
 
 
 @given(counts, counts, st.floats(1e8, 1e11), st.floats(0.0, 1e-4), st.floats(0.0, 1e-5))
@@ -55,11 +53,11 @@ def test_a_ring_keeps_the_bus_bandwidth_of_large_messages(
     """By closed form: steps of alpha + m / rate grow to themselves, so 2 (P-1)/P n / T -> rate."""
 
     def exact(size: float, count: int) -> float:
-        return call_s + 2 * (count - 1) * (alpha_s + LEAST_S + size / count / rate)
+        return call_s + 2 * (count - 1) * (alpha_s + LEAST_S_RING + size / count / rate)
 
     sizes = tuple(1e3 * 4.0**place for place in range(16))
     seconds = tuple(exact(size, ranks) for size in sizes)
-    made = Curve("all_reduce", ranks, ranks, 1, sizes, seconds, "measured", "drawn")
+    made = CollectiveCurve("all_reduce", ranks, ranks, 1, sizes, seconds, "measured", "drawn")
     longer = ranks * more
     for size in sizes:
         told = ring(made, size * longer / ranks, longer, call_s)
@@ -79,7 +77,9 @@ def test_a_ring_twice_as_long_costs_at_least_as_much(
     for place in range(1, len(found)):
         grown = seconds[-1] * min(sizes[place] / sizes[place - 1], 1 + found[place] / found[0])
         seconds.append(grown)
-    made = Curve("all_reduce", ranks, ranks, 1, tuple(sizes), tuple(seconds), "measured", "drawn")
+    made = CollectiveCurve(
+        "all_reduce", ranks, ranks, 1, tuple(sizes), tuple(seconds), "measured", "drawn"
+    )
     twice, four = (ring(made, size, count * ranks, call_s) for count in (2, 4))
     assert ring(made, size, ranks, call_s) <= twice * (1 + 1e-9)
     assert twice <= four * (1 + 1e-9)
@@ -94,19 +94,19 @@ NCCL's tuner stays: n / P moves by a half at 2 nodes, an eighth at 8, over steps
 curves themselves make between two sizes."""
 
 
-def carrying() -> list[tuple[str, Growth, list[Curve]]]:
+def carrying() -> list[tuple[str, ScalingLaw, list[CollectiveCurve]]]:
     """Return (network, law, curves) of every collective measured between nodes."""
     found = []
     for path in sorted((shipped() / "networks").glob("*.toml")):
         known = read_network(path).known
-        groups: dict[tuple[object, ...], list[Curve]] = {}
+        groups: dict[tuple[object, ...], list[CollectiveCurve]] = {}
         for one in known.curves if known else ():
             if one.nodes > 1 and one.ranks == one.nodes * one.gpus_per_node:
                 held = (one.library, one.algorithm, one.protocol)
                 groups.setdefault((one.collective, one.gpus_per_node, *held), []).append(one)
         for same in groups.values():
             assert known is not None
-            found.append((f"{path.stem} {same[0].collective}", Growth(same, known.tuner), same))
+            found.append((f"{path.stem} {same[0].collective}", ScalingLaw(same, known.tuner), same))
     return found
 
 
@@ -146,7 +146,7 @@ def test_beside_measured_nodes_there_is_no_leap_either() -> None:
                     ) != tuned.choice.weights(one.ranks, one.nodes, size):
                         continue
                     asked += 1
-                    step_up = growth.seconds(gpus * nodes, nodes, size) / reach(one, size)
+                    step_up = growth.seconds(gpus * nodes, nodes, size) / extrapolate(one, size)
                     assert 1 / 1.5 <= step_up <= 1.5, (name, size, nodes)
     assert asked > 300
 

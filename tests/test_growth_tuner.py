@@ -10,12 +10,16 @@ from growth_curves import SIZES, counts, curve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.growth import Growth
-from perfsim.cluster.growth.choice import LABELS, TunedChoice, bus_bandwidth, tune
-from perfsim.cluster.growth.communicator import Communicator, communicator
-from perfsim.cluster.growth.grow import call_seconds
-from perfsim.cluster.growth.tuned import wire_bytes
-from perfsim.cluster.measured import Curve
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.scaling_laws import ScalingLaw, call_seconds, wire_bytes
+from perfsim.network.tuner_fit import (
+    LABELS,
+    Communicator,
+    TunedChoice,
+    bus_bandwidth,
+    communicator,
+    tune,
+)
 
 # Which communicator, at which rate
 
@@ -86,7 +90,7 @@ def test_weights_sum_to_one_and_what_the_tuner_takes_weighs_most(
 # Clusters made from steps and levels that are known
 
 
-def made(true: TunedChoice, nodes: int, gpus: int = 4) -> Curve:
+def made(true: TunedChoice, nodes: int, gpus: int = 4) -> CollectiveCurve:
     """Return the all-reduce of a cluster whose steps and levels cost what this function says.
 
     A step of n / P takes 3 us and twice the wire (LL) or 9 us and the wire (Simple); a level of a
@@ -96,7 +100,9 @@ def made(true: TunedChoice, nodes: int, gpus: int = 4) -> Curve:
     words = {"version": true.of.version, "gpu": "A100", "fabric": "NVLink"}
     if true.of.architecture == "hopper":
         words["gpu"] = "H100"
-    bare = Curve("all_reduce", ranks, nodes, gpus, (8.0,), (1.0,), "measured", "made", **words)
+    bare = CollectiveCurve(
+        "all_reduce", ranks, nodes, gpus, (8.0,), (1.0,), "measured", "made", **words
+    )
     call_s = call_seconds(bare)
     seconds = []
     for size in SIZES:
@@ -123,7 +129,7 @@ def test_fitted_on_few_nodes_it_predicts_many(version: str, nodes: int) -> None:
     """Away from a switch, and where 4 or 8 nodes show the same algorithm: within 5 %."""
     true = cluster("ampere", version, 1.0)
     small = [made(true, count) for count in (4, 8)]
-    growth = Growth(small)
+    growth = ScalingLaw(small)
 
     def shown(label: tuple[str, str], size: float) -> bool:
         """Whether a measured curve shows this step (n / P) or level (n)."""
@@ -163,7 +169,9 @@ def test_the_rate_that_two_nodes_alone_tell(gpu: str, two_nodes: float, rate: fl
     """By hand, 50 ps a byte on 2 x 4: a tree carries n, 20 GB/s; a ring 2 x 7/8 n, 35 GB/s."""
     seconds = tuple(2e-5 + size / 20e9 for size in SIZES)
     words = {"gpu": gpu, "fabric": "NVLink", "version": "2.21.5"}
-    found = tune([Curve("all_reduce", 8, 2, 4, SIZES, seconds, "measured", "made", **words)])
+    found = tune(
+        [CollectiveCurve("all_reduce", 8, 2, 4, SIZES, seconds, "measured", "made", **words)]
+    )
     assert found.two_nodes == two_nodes
     assert found.bus_bandwidth == pytest.approx(rate, rel=0.01)
 
@@ -182,5 +190,5 @@ def test_beyond_its_sizes_a_level_grows_with_the_root() -> None:
     }
     level_s = (8e-6 + 2e-8 * 2**8) * math.sqrt(2)
     wire_s = 2 * 2**17 * true.seconds_per_byte
-    told = Growth([small], true).seconds(128, 32, 2.0**17)
+    told = ScalingLaw([small], true).seconds(128, 32, 2.0**17)
     assert told == pytest.approx(call_seconds(whole) + wire_s + 5 * level_s, rel=1e-3)

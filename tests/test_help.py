@@ -11,9 +11,7 @@ import pytest
 import typer
 from workplace import furnish
 
-from perfsim.cli.examples import EXAMPLES
-from perfsim.cli.main import application, code
-from perfsim.cli.overview import PAGE
+from perfsim.cli.main import EXAMPLES, PAGE, application, code
 
 COMMAND = typer.main.get_command(application())
 OVERVIEW_EXAMPLES = [

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from training_traces import BACK, HOROVOD, MAIN, OWN, US, host, imported, saved, step
 
-from perfsim.calibrate.known_layers import as_known
-from perfsim.calibrate.traced import Seen, Step, TracedLayer
 from perfsim.calibrate.traces import read_trace
+from perfsim.calibrate.traces.to_profile import as_known
+from perfsim.calibrate.traces.traced import Seen, TracedLayer, TracedStep
 from perfsim.models import build
 
 
@@ -113,7 +113,7 @@ def test_names_and_shapes_of_a_known_model_fill_a_trace_without_shapes() -> None
     )
     begun = {f"l{at}": float(at) for at in range(8)}
     ready = {f"l{at}.{i}": 10.0 * at + i for at in range(8) for i in range(2)}
-    traced = Step(layers, begun, ready, 9.0, 80.0, 1.0, 90.0, 0.0, 1.0, 1)
+    traced = TracedStep(layers, begun, ready, 9.0, 80.0, 1.0, 90.0, 0.0, 1.0, 1)
     known = as_known(traced, "alexnet")
     assert known is not None
     assert known.layers[0].gradients[0] == ("features.0.weight", (64, 3, 11, 11))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from training_traces import HOROVOD, OWN, imported, saved, step
 
-from perfsim.calibrate.reading import read_file
-from perfsim.calibrate.trace_file import is_trace
+from perfsim.calibrate.formats import read_file
+from perfsim.calibrate.traces.chrome_json import is_trace
 from perfsim.cli.main import code
 from perfsim.errors import RequestError
 

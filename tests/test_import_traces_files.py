@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_traces import OWN, host, imported, op, saved, step
 
-from perfsim.calibrate import trace_file
-from perfsim.calibrate.trace_file import EVENTS, entries
+from perfsim.calibrate.traces import chrome_json as trace_file
 from perfsim.calibrate.traces import read_trace
+from perfsim.calibrate.traces.chrome_json import EVENTS, entries
 from perfsim.errors import DataError, RequestError
 
 

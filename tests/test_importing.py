@@ -11,7 +11,7 @@ from import_command import CSV, imported, nets, own, rows, run, times
 from measured_texts import FOOT, STARTING, devices, table
 
 import perfsim
-from perfsim.cluster import read_network
+from perfsim.network.cluster import read_network
 
 __all__ = ["nets"]
 

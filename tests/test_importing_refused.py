@@ -111,7 +111,7 @@ def test_an_out_that_is_a_file(capsys, tmp_path) -> None:
 
 
 def test_what_cannot_be_read_back_leaves_the_old_files(capsys, tmp_path, nets, monkeypatch) -> None:
-    from perfsim.calibrate import network_files
+    from perfsim.calibrate import write_network as network_files
     from perfsim.errors import DataError
 
     imported(capsys, own(tmp_path / "a.csv"), nets)

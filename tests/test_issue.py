@@ -10,11 +10,10 @@ from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Job, Method, Point, Round, Send, World
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
-from perfsim.stage import LOCAL
+from perfsim.methods.base import LOCAL, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 MS = 1e-3
 
@@ -29,13 +28,13 @@ class _Toy(Method):
 class _NextForward(_Toy):
     """Sends in the backward pass; the next forward pass waits where the gradient's layer is."""
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         return [
             Job(
                 str(number),
                 (Send("all_reduce", bucket.size_bytes),),
-                Point("backward", bucket.ready_s),
-                Point("next", (len(buckets) - 1 - number) * 5 * MS),
+                PassPoint("backward", bucket.ready_s),
+                PassPoint("next", (len(buckets) - 1 - number) * 5 * MS),
                 updates=1 / len(buckets),
             )
             for number, bucket in enumerate(buckets)
@@ -45,7 +44,7 @@ class _NextForward(_Toy):
 class _Late(_Toy):
     """Applies gradients one update late."""
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Send]:  # type: ignore[override]
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[Send]:  # type: ignore[override]
         return [Send("all_reduce", bucket.size_bytes)]
 
     def delay(self) -> int:
@@ -55,10 +54,10 @@ class _Late(_Toy):
 class _Averages(_Toy):
     """Averages parameters after the update of every third iteration."""
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         size = sum(bucket.size_bytes for bucket in buckets)
         send = Send("all_reduce", size, earliest="update")
-        return [Job("parameters", (send,), Point("backward"), Point("next"))]
+        return [Job("parameters", (send,), PassPoint("backward"), PassPoint("next"))]
 
     def rounds(self) -> list[Round]:
         return [Round((LOCAL,), 2), Round((0,))]
@@ -67,26 +66,26 @@ class _Averages(_Toy):
 class _Gathers(_Toy):
     """Gathers what the second half of the forward pass, and the backward pass, need."""
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         gather = Send("all_gather", 4e6)
         return [
-            Job("a", (gather,), Point("forward"), Point("forward", 5 * MS)),
-            Job("b", (gather,), Point("forward", 5 * MS), Point("backward")),
+            Job("a", (gather,), PassPoint("forward"), PassPoint("forward", 5 * MS)),
+            Job("b", (gather,), PassPoint("forward", 5 * MS), PassPoint("backward")),
         ]
 
 
 class _Chained(_Toy):
     """A second job waits for the first one, which is issued after the second may begin."""
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         send = Send("all_reduce", 1e6)
         return [
-            Job("first", (send,), Point("backward", 20 * MS)),
-            Job("second", (send,), Point("backward"), needs=("first",)),
+            Job("first", (send,), PassPoint("backward", 20 * MS)),
+            Job("second", (send,), PassPoint("backward"), needs=("first",)),
         ]
 
 
-def plans(method: Method, ranks: int = 4, **more: bool) -> list[Plan]:
+def plans(method: Method, ranks: int = 4, **more: bool) -> list[CostedGraph]:
     """Return the plans for 2 gradients of 1 MB; forward 10, backward 30, update 2 ms; 1 ms a hop.
 
     A ring of 4 all-reduces 1 MB in 6 + 1.5 = 7.5 ms and gathers 4 MB in 3 + 3 = 6 ms.
@@ -107,7 +106,7 @@ def plans(method: Method, ranks: int = 4, **more: bool) -> list[Plan]:
     )
 
 
-def names(plan: Plan) -> list[str]:
+def names(plan: CostedGraph) -> list[str]:
     """Return the task names in issue order."""
     return [task.name for task in plan.graph.tasks]
 
@@ -175,9 +174,11 @@ def test_one_gpu_has_no_jobs() -> None:
 
 def test_jobs_that_wait_for_each_other_are_refused() -> None:
     class Circle(_Toy):
-        def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+        def jobs(
+            self, buckets: Sequence[Bucket], world: MethodContext, iteration: int
+        ) -> list[Job]:
             send = (Send("all_reduce", 1.0),)
-            begins = Point("backward")
+            begins = PassPoint("backward")
             return [Job("a", send, begins, needs=("b",)), Job("b", send, begins, needs=("a",))]
 
     with pytest.raises(ValueError, match="wait for each other"):
@@ -200,8 +201,8 @@ def test_jobs_that_wait_for_each_other_are_refused() -> None:
 def test_groups_communicate_on_their_own_links(
     group: str, size_bytes: float, milliseconds: float
 ) -> None:
-    from perfsim.cluster.cluster import Cluster
-    from perfsim.cluster.link import custom_link
+    from perfsim.network.cluster import Cluster
+    from perfsim.network.link import custom_link
 
     wire, bus = custom_link("1GB/s,1ms", "test"), custom_link("10GB/s,1us", "test")
     cluster = Cluster(4, (2, 2), wire, bus)

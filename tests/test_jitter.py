@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 from conditions import ask, computed_s, plans_of
 
-from perfsim.conditions.joined import joined
-from perfsim.conditions.running import sample
+from perfsim.conditions.ranks import joined, sample
 from perfsim.errors import RequestError
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.simulate.array import simulate
-from perfsim.simulate.draws import UNCHANGED, simulate_draws
-from perfsim.simulate.graph import COMPUTE, TaskGraph
-from perfsim.simulate.meeting import Meeting, Peers
-from perfsim.stage import LOCAL, Round
+from perfsim.methods.base import LOCAL, Round
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.simulate.array import UNCHANGED, simulate, simulate_draws
+from perfsim.simulate.graph import COMPUTE, Neighbours, SyncScope, TaskGraph
 
 
 @cache
@@ -40,7 +37,7 @@ def test_the_largest_of_two_normal_numbers_is_one_over_the_root_of_pi() -> None:
     assert largest(1) == pytest.approx(0.0, abs=1e-9)
 
 
-def error_s(plans: list[Plan]) -> float:
+def error_s(plans: list[CostedGraph]) -> float:
     """Return the standard error of the mean iteration [s]."""
     total = sum(plan.iterations for plan in plans)
     errors = []
@@ -117,7 +114,7 @@ def test_a_prediction_of_draws_adds_up(method: str) -> None:
 def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
     """A step of 1 s on each rank, then an exchange with both neighbours that takes no time."""
 
-    def added_s(ranks: int, meeting: Meeting | None) -> float:
+    def added_s(ranks: int, meeting: SyncScope | None) -> float:
         graph = TaskGraph()
         step = graph.add("step", COMPUTE, "backward", 1.0, [(2, 1)])
         send = graph.add(
@@ -135,7 +132,7 @@ def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
         )
         return timeline.mean_period_s - 1.0
 
-    ring = Peers((1,))
+    ring = Neighbours((1,))
     assert added_s(3, ring) == pytest.approx(0.05 * largest(3), rel=0.05)
     assert added_s(3, None) == pytest.approx(0.05 * largest(3), rel=0.05)
     # Each waits for the largest of three at least; over many periods delays spread, to no more

@@ -9,12 +9,12 @@ import pytest
 from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Point, Send, World
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 MS = 1e-3
 KERNEL_S = 4e6 * 248 / 1e12 + 1e-5
@@ -34,14 +34,15 @@ class _Copies(Method):
     where: str = ""
     late: int = 0
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
-        begins = Point("forward" if self.where == "forward" else "backward")
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
+        begins = PassPoint("forward" if self.where == "forward" else "backward")
         # Each bucket is needed 5 ms after the one before it, the last bucket first.
         holds = [
-            Point(self.where, 5 * MS * (1 - number)) if self.where else None for number in range(2)
+            PassPoint(self.where, 5 * MS * (1 - number)) if self.where else None
+            for number in range(2)
         ]
         if self.where != "forward":
-            begin = [Point("backward", bucket.ready_s) for bucket in buckets]
+            begin = [PassPoint("backward", bucket.ready_s) for bucket in buckets]
         else:
             begin = [begins, begins]
         return [
@@ -60,7 +61,7 @@ class _Copies(Method):
         return self.late
 
 
-def plan_of(method: Method, **more: bool) -> Plan:
+def plan_of(method: Method, **more: bool) -> CostedGraph:
     """Return the plan of two gradients of 1 MB on 4 ranks: 7.5 ms each; 10, 30 and 2 ms."""
     [plan] = schedule(
         profile([(500, 500)] * 2, [10 * MS, 30 * MS], forward_s=10 * MS, optimizer_s=2 * MS),
@@ -74,7 +75,7 @@ def plan_of(method: Method, **more: bool) -> Plan:
     return plan
 
 
-def names(plan: Plan) -> list[str]:
+def names(plan: CostedGraph) -> list[str]:
     """Return the task names in issue order."""
     return [task.name for task in plan.graph.tasks]
 

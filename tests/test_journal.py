@@ -9,51 +9,51 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.calibrate.sweep.journal import Journal, Point
+from perfsim.calibrate.measure.repeats import NetworkJournal, NetworkPoint
 from perfsim.errors import DataError, RequestError
 
 SETTING = {"library": "gloo", "ranks": 2}
 
 
-def point(size: int, *seconds: float, collective: str = "all_reduce") -> Point:
-    return Point(collective, 2, 2, 1, size, seconds or (1e-3, 1.1e-3))
+def point(size: int, *seconds: float, collective: str = "all_reduce") -> NetworkPoint:
+    return NetworkPoint(collective, 2, 2, 1, size, seconds or (1e-3, 1.1e-3))
 
 
 def test_a_record_is_read_back_as_it_was(tmp_path: Path) -> None:
-    first = Journal(tmp_path / "x.part", SETTING)
+    first = NetworkJournal(tmp_path / "x.part", SETTING)
     for size in (1024, 2048):
         first.add(point(size, 1e-3 / 3, 2.5e-4))
-    again = Journal(tmp_path / "x.part", SETTING)
+    again = NetworkJournal(tmp_path / "x.part", SETTING)
     assert again.points == first.points and again.done() == first.done() != set()
-    assert Journal(tmp_path / "x.part", SETTING, resume=False).points == []
+    assert NetworkJournal(tmp_path / "x.part", SETTING, resume=False).points == []
 
 
 @pytest.mark.parametrize("left", [1, 20, 60])
 def test_half_a_last_line_is_cut_off_and_the_sweep_goes_on(tmp_path: Path, left: int) -> None:
     path = tmp_path / "x.part"
-    whole = Journal(path, SETTING)
+    whole = NetworkJournal(path, SETTING)
     whole.add(point(1024))
     kept = path.read_bytes()
     whole.add(point(2048))
     path.write_bytes(path.read_bytes()[: len(kept) + left])
-    again = Journal(path, SETTING)
+    again = NetworkJournal(path, SETTING)
     assert again.points == [point(1024)] and path.read_bytes() == kept
     again.add(point(4096))
-    assert Journal(path, SETTING).points == [point(1024), point(4096)]
+    assert NetworkJournal(path, SETTING).points == [point(1024), point(4096)]
 
 
 def test_a_record_that_was_killed_at_its_first_line_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.part"
     for torn in ("", '{"schema": "perfsim/meas'):
         path.write_text(torn)
-        assert Journal(path, SETTING).points == []
+        assert NetworkJournal(path, SETTING).points == []
         assert json.loads(path.read_text())["library"] == "gloo"
 
 
 def test_points_of_another_setting_are_not_mixed_in(tmp_path: Path) -> None:
-    Journal(tmp_path / "x.part", SETTING)
+    NetworkJournal(tmp_path / "x.part", SETTING)
     with pytest.raises(RequestError) as refused:
-        Journal(tmp_path / "x.part", {**SETTING, "ranks": 4})
+        NetworkJournal(tmp_path / "x.part", {**SETTING, "ranks": 4})
     assert str(refused.value) == (
         f"--out: {tmp_path / 'x.part'} was begun with ranks 2, now it is 4; delete it or name"
         " another --out."
@@ -67,12 +67,12 @@ def test_what_is_no_record_is_refused_and_left_alone(tmp_path: Path, text: str) 
     path = tmp_path / "x.part"
     path.write_text(text)
     with pytest.raises(DataError, match="is no record of a sweep that can be gone on with"):
-        Journal(path, SETTING)
+        NetworkJournal(path, SETTING)
     assert path.read_text() == text
 
 
 def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path / "x.part", SETTING)
+    journal = NetworkJournal(tmp_path / "x.part", SETTING)
     journal.add(point(1024))
 
     def full(_: int) -> None:

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog
-from perfsim.device import load_device
-from perfsim.kernel import cholesky, cholesky_inverse, eigh, elementwise, factor_product
-from perfsim.kfac.bucketed import bucketed
-from perfsim.kfac.factors import Factored
-from perfsim.kfac.grid import Grid
-from perfsim.kfac.kernels import (
+from perfsim.compute.device import load_device
+from perfsim.compute.kernel import cholesky, cholesky_inverse, eigh, elementwise, factor_product
+from perfsim.data.catalog import Catalog
+from perfsim.methods.base import MethodContext, PassPoint
+from perfsim.methods.building.kfac_factors import (
     HKBU,
     HKBU_LATER,
     KAISA,
+    KfacLayer,
     decomposed,
     inverted,
     packed,
@@ -25,13 +24,18 @@ from perfsim.kfac.kernels import (
     rescaled,
     unpacked,
 )
-from perfsim.kfac.pipeline import Product, after_backward, in_hooks, products
-from perfsim.kfac.placement import busiest, least_loaded, round_robin
-from perfsim.stage import Point
-from perfsim.world import World
+from perfsim.methods.building.kfac_placement import busiest, least_loaded, round_robin
+from perfsim.methods.building.kfac_schedule import (
+    KfacGrid,
+    Product,
+    after_backward,
+    bucketed,
+    in_hooks,
+    products,
+)
 
-CONV = Factored("c", True, False, 27, 64, 1000, 0.0, 0.2)
-DENSE = Factored("d", False, True, 11, 4, 8, 0.1, 0.1)
+CONV = KfacLayer("c", True, False, 27, 64, 1000, 0.0, 0.2)
+DENSE = KfacLayer("d", False, True, 11, 4, 8, 0.1, 0.1)
 
 # Kernels
 
@@ -102,14 +106,18 @@ def made(*sides: int) -> list[Product]:
     """Return factors of one matrix a layer: A in a forward hook each 1 s, G in backward."""
     found = []
     for place, side in enumerate(sides):
-        found.append(Product(f"{place} A", side, (), Point("forward", float(place))))
-        found.append(Product(f"{place} G", side, (), Point("backward", float(len(sides) - place))))
+        found.append(Product(f"{place} A", side, (), PassPoint("forward", float(place))))
+        found.append(
+            Product(f"{place} G", side, (), PassPoint("backward", float(len(sides) - place)))
+        )
     return found
 
 
-def world(alpha_s: float, packing_s: float = 0.0) -> World:
+def world(alpha_s: float, packing_s: float = 0.0) -> MethodContext:
     """Return a world of all-reduces of ``alpha_s`` a message."""
-    return World(4, 4, 1, lambda _c, _size, _group="all": alpha_s, lambda _kernel: packing_s)
+    return MethodContext(
+        4, 4, 1, lambda _c, _size, _group="all": alpha_s, lambda _kernel: packing_s
+    )
 
 
 def test_factors_in_hooks_are_merged_while_it_pays() -> None:
@@ -119,7 +127,7 @@ def test_factors_in_hooks_are_merged_while_it_pays() -> None:
         jobs = in_hooks(made(2, 3, 4), world(alpha_s), "mgwfbp")
         sends = [job for job in jobs if job.name.startswith("factors forward")]
         assert len(sends) == messages
-        assert sends[-1].needs[-1] == "2 A" and sends[-1].begins == Point("forward", 2.0)
+        assert sends[-1].needs[-1] == "2 A" and sends[-1].begins == PassPoint("forward", 2.0)
 
 
 def test_time_spent_on_factors_comes_between_them() -> None:
@@ -135,30 +143,33 @@ def test_backward_factors_come_last_layer_first() -> None:
 
 
 def test_after_the_backward_pass_a_and_g_alternate_in_messages() -> None:
-    first, *messages = after_backward(made(2, 3), world(0.0), "none", Point("backward", 9.0))
+    first, *messages = after_backward(made(2, 3), world(0.0), "none", PassPoint("backward", 9.0))
     assert first.needs == ("averaged",)
     # 3 and 6 values in the triangles, of A and of G
     assert [job.stages[1].size_bytes for job in messages] == [12, 12, 24, 24]  # type: ignore[union-attr]
-    [one] = after_backward(made(2, 3), world(0.0), "threshold", Point("backward", 9.0))[1:]
+    [one] = after_backward(made(2, 3), world(0.0), "threshold", PassPoint("backward", 9.0))[1:]
     assert one.stages[1].size_bytes == 72  # type: ignore[union-attr]
 
 
 def test_products_are_a_and_g_of_each_layer() -> None:
     names = [(one.name, one.side, one.hook) for one in products([CONV], HKBU)]
-    assert names == [("c A", 27, Point("forward", 0.0)), ("c G", 64, Point("backward", 0.2))]
+    assert names == [
+        ("c A", 27, PassPoint("forward", 0.0)),
+        ("c G", 64, PassPoint("backward", 0.2)),
+    ]
 
 
 def test_a_bucket_goes_in_the_hook_of_what_no_longer_fits() -> None:
-    jobs = bucketed(made(1, 1, 1), [4, 4, 8, 8, 4, 4], 12, Point("backward", 9.0))
+    jobs = bucketed(made(1, 1, 1), [4, 4, 8, 8, 4, 4], 12, PassPoint("backward", 9.0))
     # Order of hooks: A0 4, A1 8, A2 4, G2 4, G1 8, G0 4. 4 + 8 fill one; A2 opens the next,
     # which G1 closes at 8; G1 and G0 fill the last, sent after the passes.
     sends = [job for job in jobs if job.name.startswith("factors")]
     assert [job.stages[0].size_bytes for job in sends] == [12, 8, 12]  # type: ignore[union-attr]
     assert [job.needs for job in sends] == [("2 A",), ("1 G",), ("0 G",)]
     assert [job.begins for job in sends] == [
-        Point("forward", 2.0),
-        Point("backward", 2.0),
-        Point("backward", 9.0),
+        PassPoint("forward", 2.0),
+        PassPoint("backward", 2.0),
+        PassPoint("backward", 9.0),
     ]
 
 
@@ -181,23 +192,23 @@ def test_no_rank_carries_more_than_the_mean_and_one_task(weights: list[int], ran
 
 
 def test_a_grid_of_workers() -> None:
-    grid = Grid(8, 2)
+    grid = KfacGrid(8, 2)
     assert list(grid.members(3)) == [3, 7] and grid.worker_group == (2, 4)
     assert grid.receiver_group == 4 and grid.refusal() == ""
-    assert Grid(8, 8).worker_group == "all" and Grid(8, 1).receiver_group == "all"
-    assert "cannot split 8 ranks into groups of 3" in Grid(8, 3).refusal()
-    assert Grid(8, 4).refusal() == "" and Grid(8, 4).worker_group == (4, 2)
+    assert KfacGrid(8, 8).worker_group == "all" and KfacGrid(8, 1).receiver_group == "all"
+    assert "cannot split 8 ranks into groups of 3" in KfacGrid(8, 3).refusal()
+    assert KfacGrid(8, 4).refusal() == "" and KfacGrid(8, 4).worker_group == (4, 2)
 
 
 @pytest.mark.parametrize("neighbours", [False, True])
 def test_worker_groups_and_rows_share_one_rank_each(neighbours: bool) -> None:
     for workers in (1, 2, 4, 8):
-        grid = Grid(8, workers, neighbours)
+        grid = KfacGrid(8, workers, neighbours)
         members = [list(grid.members(column)) for column in range(grid.columns)]
         assert sorted(rank for group in members for rank in group) == list(range(8))
         for column, group in enumerate(members):
             assert len(group) == workers and {grid.column(rank) for rank in group} == {column}
-    beside = Grid(8, 2, neighbours=True)
+    beside = KfacGrid(8, 2, neighbours=True)
     assert beside.worker_group == 2 and beside.receiver_group == (4, 2)
 
 
@@ -205,6 +216,6 @@ def test_layers_go_to_the_group_then_the_rank_with_least_work() -> None:
     layers = [replace(DENSE, name=str(side), inputs=side, outputs=side) for side in (1, 4, 2, 3)]
     # Work 2, 128, 16, 54; groups {0, 2} and {1, 3}: 4 to rank 0; 3 to the other group, rank 1;
     # then that group has less (54 < 128): 2 to rank 3, and 1 to rank 3 (16 < 54).
-    assert Grid(4, 2).assigned(layers) == [3, 0, 3, 1]
+    assert KfacGrid(4, 2).assigned(layers) == [3, 0, 3, 1]
     # Up to release 0.3 each goes to the rank with least of all: 4 to 0, 3 to 1, 2 to 2, 1 to 3.
-    assert Grid(4, 2, neighbours=True).assigned(layers) == [3, 0, 2, 1]
+    assert KfacGrid(4, 2, neighbours=True).assigned(layers) == [3, 0, 2, 1]

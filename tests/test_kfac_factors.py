@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.catalog import Catalog, shipped
-from perfsim.computation import find_profile
+from perfsim.compute.profile import BESIDE, Gradient, Layer, Profile, read_positions
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
-from perfsim.kfac.factors import factor_sides, factored, triangle
+from perfsim.methods.building.kfac_factors import factor_sides, factored, triangle
 from perfsim.models import build
 from perfsim.models.assemble.__main__ import positions
 from perfsim.models.assemble.anchors import read_anchors
 from perfsim.models.assemble.positions import positions_of, positions_text
-from perfsim.positions import BESIDE, read_positions
-from perfsim.profile import Gradient, Layer, Profile
+from perfsim.resolve import find_profile
 
 
 def resnet50() -> Profile:

@@ -7,18 +7,17 @@ from dataclasses import replace
 import pytest
 from what_ships import SHIPPED
 
-from perfsim.computation import find_profile
-from perfsim.device import load_device
-from perfsim.kfac.factors import factored
-from perfsim.kfac.kernels import (
+from perfsim.compute.device import load_device
+from perfsim.methods.building.kfac_factors import (
     HKBU,
+    factored,
     inverted,
     preconditioned,
     rescaled,
 )
 from perfsim.prediction import predict
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_file
+from perfsim.resolve import find_profile
+from perfsim.scenario import make_scenario, read_file
 
 MEASURED = {
     ("dkfac", "resnet50"): 0.8525,

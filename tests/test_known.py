@@ -9,19 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_curves import LARGE, SMALL, curve, told
 
-from perfsim.cluster.carried import growth_error, interpolation_error
-from perfsim.cluster.growth import Growth
-from perfsim.cluster.growth.grow import call_seconds, inside_share
-from perfsim.cluster.growth.reach import reach
-from perfsim.cluster.growth.sibling import floor, gathering_floor, sibling
-from perfsim.cluster.known import Known
-from perfsim.cluster.measured import Curve
+from perfsim.network.known import MeasuredCollectives, growth_error, interpolation_error
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.scaling_laws import (
+    ScalingLaw,
+    call_seconds,
+    extrapolate,
+    floor,
+    gathering_floor,
+    inside_share,
+    sibling,
+)
 
 
 @given(st.floats(SMALL, LARGE), st.sampled_from([2, 4]))
 def test_inside_its_range_the_curve_itself_and_measured(size: float, nodes: int) -> None:
     curves = (curve(2), curve(4))
-    cost = told(Known(curves), "all_reduce", size, (4,) * nodes)
+    cost = told(MeasuredCollectives(curves), "all_reduce", size, (4,) * nodes)
     (term,) = cost.terms
     assert cost.seconds == curves[nodes // 2 - 1].at(size)
     assert (term.quantity.kind, term.extrapolated) == ("measured", False)
@@ -32,25 +36,25 @@ def test_inside_its_range_the_curve_itself_and_measured(size: float, nodes: int)
 
 def test_a_curve_that_was_not_repeated_is_as_wrong_as_reading_between_sizes() -> None:
     once = curve(4, spread=None)
-    cost = told(Known((once,)), "all_reduce", 1e6, (4,) * 4)
+    cost = told(MeasuredCollectives((once,)), "all_reduce", 1e6, (4,) * 4)
     assert cost.spread == cost.terms[0].quantity.spread == interpolation_error()
 
 
 @pytest.mark.parametrize("size", [1.0, 1e9])
 def test_beyond_its_sizes_the_law_and_extrapolated(size: float) -> None:
     four = curve(4)
-    cost = told(Known((four,)), "all_reduce", size, (4,) * 4)
+    cost = told(MeasuredCollectives((four,)), "all_reduce", size, (4,) * 4)
     (term,) = cost.terms
-    assert cost.seconds == reach(four, size)
+    assert cost.seconds == extrapolate(four, size)
     assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
 
 
 @pytest.mark.parametrize(("nodes", "ratio"), [(8, 2), (16, 4), (64, 16), (3, 0.75)])
 def test_other_numbers_of_nodes_with_the_error_of_the_law(nodes: int, ratio: float) -> None:
     curves = (curve(2), curve(4))
-    cost = told(Known(curves), "all_reduce", 1e6, (4,) * nodes)
+    cost = told(MeasuredCollectives(curves), "all_reduce", 1e6, (4,) * nodes)
     (term,) = cost.terms
-    assert cost.seconds == Growth(curves).seconds(4 * nodes, nodes, 1e6)
+    assert cost.seconds == ScalingLaw(curves).seconds(4 * nodes, nodes, 1e6)
     assert (term.quantity.kind, term.extrapolated) == ("fitted", True)
     assert cost.spread == term.quantity.spread == growth_error(ratio)
     assert "carried from all_reduce on 16 GPUs (4 x 4)" in term.quantity.source
@@ -61,13 +65,13 @@ def test_other_numbers_of_nodes_with_the_error_of_the_law(nodes: int, ratio: flo
 def test_gathering_from_all_reduce_as_validated(collective: str, size: float) -> None:
     """The law served is the law that ``validate nccl`` asks about, without a small message."""
     whole = curve(4)
-    cost = told(Known((whole,)), collective, size, (4,) * 4)
+    cost = told(MeasuredCollectives((whole,)), collective, size, (4,) * 4)
     latency_s = gathering_floor(floor(whole), 16, 4, call_seconds(whole), inside_share(whole))
     assert cost.seconds == pytest.approx(sibling(whole, size, latency_s), rel=1e-3)
     (term,) = cost.terms
     assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
     assert cost.spread == growth_error(1.0)
-    more = told(Known((whole, curve(16))), collective, size, (4,) * 4)
+    more = told(MeasuredCollectives((whole, curve(16))), collective, size, (4,) * 4)
     assert more == cost  # what larger clusters say does not matter where these ranks were measured
 
 
@@ -76,7 +80,7 @@ def test_one_gathering_collective_stands_for_the_other(collective: str) -> None:
     """Both take P-1 steps of n / P; before what all_reduce tells."""
     other = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather"}[collective]
     beside = curve(4, collective=other, factor=0.7)
-    cost = told(Known((curve(4), beside)), collective, 1e6, (4,) * 4)
+    cost = told(MeasuredCollectives((curve(4), beside)), collective, 1e6, (4,) * 4)
     assert cost.seconds == beside.at(1e6)
     (term,) = cost.terms
     assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
@@ -87,22 +91,24 @@ def test_one_gathering_collective_stands_for_the_other(collective: str) -> None:
 
 def test_gathering_from_an_all_reduce_without_small_messages_is_half_of_it() -> None:
     """Such a curve tells no floor, as in the law that is validated."""
-    large = Curve("all_reduce", 8, 2, 4, (1e6, 1e7, 1e8), (1e-3, 1e-2, 1e-1), "measured", "made up")
-    cost = told(Known((large,)), "all_gather", 1e7, (4, 4))
+    large = CollectiveCurve(
+        "all_reduce", 8, 2, 4, (1e6, 1e7, 1e8), (1e-3, 1e-2, 1e-1), "measured", "made up"
+    )
+    cost = told(MeasuredCollectives((large,)), "all_gather", 1e7, (4, 4))
     assert cost.seconds == pytest.approx(sibling(large, 1e7, 1e-5)) == pytest.approx(5e-3)
 
 
 def test_own_curve_before_that_of_all_reduce() -> None:
     gather = curve(4, collective="all_gather", factor=0.7)
-    cost = told(Known((curve(4), gather)), "all_gather", 1e6, (4,) * 4)
+    cost = told(MeasuredCollectives((curve(4), gather)), "all_gather", 1e6, (4,) * 4)
     assert cost.seconds == gather.at(1e6)
 
 
 def test_falling_curves_are_interpolated_as_measured() -> None:
-    falling = Curve(
+    falling = CollectiveCurve(
         "all_reduce", 8, 2, 4, (1e3, 1e6, 1e9), (4e-4, 1e-4, 1e-1), "measured", "made up"
     )
-    known = Known((falling,))
+    known = MeasuredCollectives((falling,))
     start, middle, end = (
         told(known, "all_reduce", size, (4, 4)).seconds for size in (1e3, 31622.7766, 1e6)
     )
@@ -123,35 +129,37 @@ def test_falling_curves_are_interpolated_as_measured() -> None:
     ],
 )
 def test_what_curves_do_not_tell(placement: tuple[int, ...], more: dict[str, str]) -> None:
-    assert Known((curve(2), curve(4))).cost("all_reduce", 1e6, placement, **more) is None
+    assert (
+        MeasuredCollectives((curve(2), curve(4))).cost("all_reduce", 1e6, placement, **more) is None
+    )
 
 
 def test_other_collectives_than_gathering_are_not_told_by_all_reduce() -> None:
     for collective in ("broadcast", "all_to_all", "send_recv", "push"):
-        assert Known((curve(4),)).cost(collective, 1e6, (4,) * 4) is None
+        assert MeasuredCollectives((curve(4),)).cost(collective, 1e6, (4,) * 4) is None
 
 
 def test_a_fixed_algorithm_with_its_own_curve() -> None:
     """Held to ring and to tree on the same ranks: each is told and carried by its own curve."""
     ring, tree = curve(4, algorithm="ring"), curve(4, algorithm="tree", factor=2.0)
-    known = Known((curve(4), ring, tree))
+    known = MeasuredCollectives((curve(4), ring, tree))
     for one in (ring, tree):
         held = {"held": (one.algorithm,)}
         assert told(known, "all_reduce", 1e6, (4,) * 4, **held).seconds == one.at(1e6)
         grown = told(known, "all_reduce", 1e6, (4,) * 8, **held).seconds
-        assert grown == Growth([one]).seconds(32, 8, 1e6)
+        assert grown == ScalingLaw([one]).seconds(32, 8, 1e6)
 
 
 def test_one_node_may_have_other_gpus_than_measured() -> None:
     one = curve(1, gpus=8)
-    cost = told(Known((one,)), "all_reduce", 1e6, (4,))
-    assert cost.seconds == Growth([one]).seconds(4, 1, 1e6) < one.at(1e6)
+    cost = told(MeasuredCollectives((one,)), "all_reduce", 1e6, (4,))
+    assert cost.seconds == ScalingLaw([one]).seconds(4, 1, 1e6) < one.at(1e6)
 
 
 def test_uneven_nodes_by_their_own_curve_alone() -> None:
     """3 + 5 GPUs were measured; 2 + 5 were not, and no law carries uneven nodes."""
     uneven = replace(curve(2), ranks=8, gpus_per_node=5)
-    known = Known((uneven, curve(2)))
+    known = MeasuredCollectives((uneven, curve(2)))
     assert told(known, "all_reduce", 1e6, (3, 5)).seconds == uneven.at(1e6)
     assert known.cost("all_reduce", 1e6, (2, 5)) is None
     assert told(known, "all_reduce", 1e6, (4, 4)).seconds == curve(2).at(1e6)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from known_curves import told
 
-from perfsim.cluster import read_network
 from perfsim.errors import DataError
+from perfsim.network.cluster import read_network
 
 HEAD = """\
 schema = "perfsim/network/1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfsim.calibrate.launch import Launch, find_launch, first_host
+from perfsim.calibrate.measure.launch import Launch, find_launch, first_host
 from perfsim.errors import RequestError
 
 SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "70123"}

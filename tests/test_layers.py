@@ -13,11 +13,15 @@ from perfsim.collectives import Hops
 from perfsim.collectives.pull_sharded import sent_bytes as pulled_bytes
 from perfsim.collectives.push_sharded import loads
 from perfsim.collectives.push_sharded import sent_bytes as pushed_bytes
-from perfsim.layers import Places, crossing, update_shares
-from perfsim.parts import split_evenly, split_whole
-from perfsim.profile import Gradient, Layer, Profile
-from perfsim.stage import Point, Send
-from perfsim.world import World
+from perfsim.compute.profile import Gradient, Layer, Profile
+from perfsim.methods.base import MethodContext, PassPoint, Send
+from perfsim.methods.building.layerwise import (
+    Places,
+    crossing,
+    split_evenly,
+    split_whole,
+    update_shares,
+)
 
 MS = 1e-3
 
@@ -36,24 +40,24 @@ def three_layers() -> Profile:
 
 
 def test_layers_stand_where_those_before_them_end() -> None:
-    places = Places.of(World(2, profile=three_layers()))
+    places = Places.of(MethodContext(2, profile=three_layers()))
     assert places.forward_s == pytest.approx((0.0, 1 * MS, 3 * MS))
     assert places.backward_s == pytest.approx((10 * MS, 6 * MS, 0.0))
 
 
 def test_a_bucket_stands_at_its_first_layer() -> None:
     model = three_layers()
-    places = Places.of(World(2, profile=model))
+    places = Places.of(MethodContext(2, profile=model))
     first, second, third = model.gradients
     both = bucket(third, second)
-    assert places.needed(both) == Point("next", 1 * MS)
+    assert places.needed(both) == PassPoint("next", 1 * MS)
     assert places.backward_start_s(both) == 0.0
     assert (places.rank(both), places.rank(bucket(first))) == (1, 0)
 
 
 def test_a_world_without_a_model_has_no_places() -> None:
     with pytest.raises(ValueError, match="no profile"):
-        Places.of(World(2))
+        Places.of(MethodContext(2))
 
 
 def test_jobs_cross_into_the_next_forward_pass() -> None:
@@ -61,11 +65,14 @@ def test_jobs_cross_into_the_next_forward_pass() -> None:
     first, second, third = model.gradients
     jobs = crossing(
         [bucket(third), bucket(second, first)],
-        World(2, profile=model),
+        MethodContext(2, profile=model),
         lambda one, rank: [Send("all_reduce", one.size_bytes, priority=-rank)],
     )
-    assert [job.begins for job in jobs] == [Point("backward", 6 * MS), Point("backward", 12 * MS)]
-    assert [job.holds for job in jobs] == [Point("next", 3 * MS), Point("next", 0.0)]
+    assert [job.begins for job in jobs] == [
+        PassPoint("backward", 6 * MS),
+        PassPoint("backward", 12 * MS),
+    ]
+    assert [job.holds for job in jobs] == [PassPoint("next", 3 * MS), PassPoint("next", 0.0)]
     assert [job.updates for job in jobs] == pytest.approx([0.6, 0.4])
     assert [job.stages[0].priority for job in jobs] == [-2, 0]  # type: ignore[union-attr]
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog
-from perfsim.cluster import Cluster, custom_link, make_cluster
-from perfsim.cluster.network import load_network
-from perfsim.cluster.protocol import fixed
 from perfsim.collectives import COLLECTIVES, Hops, algorithm, algorithms
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.library import libraries, library
-from perfsim.library.mpi import choose
-from perfsim.library.nccl_figures import PROTOCOLS
-from perfsim.library.protocols import protocol_factors
+from perfsim.libraries import libraries, library
+from perfsim.libraries.mpi import choose
+from perfsim.libraries.nccl_figures import PROTOCOLS
+from perfsim.libraries.protocols import protocol_factors
+from perfsim.network.cluster import Cluster, custom_link, make_cluster
+from perfsim.network.link import under_protocol
+from perfsim.network.network_file import load_network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 
@@ -207,10 +207,10 @@ INTRA = load_network("pcie3", Catalog(), "--intra-net")
 
 def test_a_fixed_protocols_numbers_are_derived() -> None:
     link = load_network("10gbe", Catalog(), "--net").links["inter"]
-    held = fixed(link, "ll", "inter")
+    held = under_protocol(link, "ll", "inter")
     assert (link.rate.kind, held.rate.kind, held.ring.kind) == ("fitted", "derived", "derived")
     assert held.rate.value == link.rate.value / 2
-    assert fixed(link, "auto", "inter") is link
+    assert under_protocol(link, "auto", "inter") is link
 
 
 def test_protocols_are_nccls() -> None:

@@ -8,11 +8,9 @@ from typing import Any
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from perfsim.cli.comparing import WORDS, compare_command
-from perfsim.cli.like_predict import NOT_SHARED, SHARED, Asked, like_predict
-from perfsim.cli.main import COMMANDS, application
-from perfsim.cli.overview import OVERVIEW
-from perfsim.cli.predicting import predict_command
+from perfsim.cli.compare import WORDS, compare_command
+from perfsim.cli.main import COMMANDS, OVERVIEW, application
+from perfsim.cli.predict import NOT_SHARED, SHARED, ScenarioFlags, predict_command, scenario_command
 from perfsim.scenario import Scenario
 
 
@@ -36,12 +34,12 @@ def test_a_flag_means_here_what_its_own_words_say_and_predict_keeps_its_own() ->
 
 
 def test_flags_that_are_not_given_say_nothing() -> None:
-    told: list[Asked] = []
+    told: list[ScenarioFlags] = []
 
-    def command(asked: Asked, out: None, json: bool) -> None:
+    def command(asked: ScenarioFlags, out: None, json: bool) -> None:
         told.append(asked)
 
-    wrapped = like_predict(command)
+    wrapped = scenario_command(command)
     given = dict.fromkeys(inspect.signature(wrapped).parameters)
     # As Typer gives them: a flag that may be repeated is an empty list, a switch may be off.
     wrapped(**given | {"set_": [], "placement": [], "overlap": False, "scenario": "a.toml"})

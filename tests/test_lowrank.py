@@ -7,8 +7,8 @@ from builders import gradient, hand_device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.kernel import gemm, gram_schmidt, qr
-from perfsim.lowrank import Factored, Orthogonaliser, factored, orthogonalise
+from perfsim.compute.kernel import gemm, gram_schmidt, qr
+from perfsim.methods.building.low_rank import LowRankTensor, Orthogonaliser, factored, orthogonalise
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,15 @@ def test_matrices_of_one_shape_are_grouped_and_keep_their_order() -> None:
     # A 3 x 3 convolution of 32 channels is seen as 64 x 288.
     gradients = [gradient((64, 32, 3, 3)), gradient((8, 6)), gradient((64, 288)), gradient((3, 2))]
     assert factored(gradients, 4, together=True) == [
-        Factored(2, 64, 288, 4),
-        Factored(1, 8, 6, 4),
-        Factored(1, 3, 2, 2),
+        LowRankTensor(2, 64, 288, 4),
+        LowRankTensor(1, 8, 6, 4),
+        LowRankTensor(1, 3, 2, 2),
     ]
     assert [one.count for one in factored(gradients, 4, together=False)] == [1, 1, 1, 1]
 
 
 def test_a_group_is_one_launch_and_all_the_work() -> None:
-    three = Factored(3, 64, 128, 4)
+    three = LowRankTensor(3, 64, 128, 4)
     one = gemm(64, 128, 4)
     product = three.p_product()
     assert (product.launches, product.width) == (1, 4)
@@ -49,11 +49,11 @@ def test_a_group_is_one_launch_and_all_the_work() -> None:
 
 
 def test_gram_schmidt_takes_a_group_together_and_qr_does_not() -> None:
-    three = Factored(3, 64, 128, 2)
+    three = LowRankTensor(3, 64, 128, 2)
     [together] = three.orthonormal(64, "auto")
     assert together.launches == gram_schmidt(64, 2).launches
     assert together.moved_bytes == 3 * gram_schmidt(64, 2).moved_bytes
-    assert Factored(3, 64, 128, 4).orthonormal(128, "auto") == [qr(128, 4)] * 3
+    assert LowRankTensor(3, 64, 128, 4).orthonormal(128, "auto") == [qr(128, 4)] * 3
 
 
 @given(

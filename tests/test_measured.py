@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.measured import Curve, merge
 from perfsim.errors import DataError
+from perfsim.network.measured import CollectiveCurve, merge
 
 SIZES = (1024.0, 4096.0, 65536.0)
-CURVE = Curve("all_reduce", 8, 2, 4, SIZES, (1e-5, 2e-5, 1e-4), "measured", "a test")
+CURVE = CollectiveCurve("all_reduce", 8, 2, 4, SIZES, (1e-5, 2e-5, 1e-4), "measured", "a test")
 
 points = st.lists(
     st.tuples(st.integers(1, 2**40), st.floats(1e-6, 1e2, allow_nan=False, allow_infinity=False)),
@@ -26,7 +26,7 @@ points = st.lists(
 ).map(sorted)
 
 
-def curve(found: list[tuple[int, float]]) -> Curve:
+def curve(found: list[tuple[int, float]]) -> CollectiveCurve:
     sizes, times = zip(*found, strict=True)
     return replace(CURVE, size_bytes=tuple(map(float, sizes)), seconds=tuple(times))
 
@@ -127,5 +127,5 @@ def test_a_repeat_of_itself_changes_nothing_but_the_spread(
 
 
 def test_reading_a_curve_needs_no_numpy() -> None:
-    code = "import sys, perfsim.cluster.measured; sys.exit('numpy' in sys.modules)"
+    code = "import sys, perfsim.network.measured; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from perfsim.catalog import Catalog, shipped
-from perfsim.uncertainty import FILE, NONE, PARTS, Uncertainty, uncertainties
+from perfsim.data.catalog import Catalog, shipped
+from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
 from perfsim.validate.measurements import record, stored, tables, uncertainty, validate_measurements
 from perfsim.validate.measurements.case import COLUMNS, read_cases
 from perfsim.validate.measurements.residuals import Residual, read_residuals, text_of
@@ -63,11 +63,11 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
     for one in rows:
         assert one.log == pytest.approx(-log(1 + own[one.id].error), rel=1e-5)
     known = uncertainties(Catalog(tmp_path))
-    assert set(known) == {NONE, *(one.source for one in rows)}
-    assert (known[NONE].rows, known[NONE].sources) == (4, 4)
+    assert set(known) == {NO_METHOD, *(one.source for one in rows)}
+    assert (known[NO_METHOD].rows, known[NO_METHOD].sources) == (4, 4)
     assert [line.split("  ")[0] for line in printed] == [
         *("source all rows", "source sources alike"),
-        *(f"source {name}" for name in sorted(set(known) - {NONE})),
+        *(f"source {name}" for name in sorted(set(known) - {NO_METHOD})),
     ]
     ask(monkeypatch, uncertainty, "--from-residuals", kept, "--out", again, *dated)
     assert capsys.readouterr().out.splitlines() == printed

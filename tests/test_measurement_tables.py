@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from perfsim.catalog import Catalog, shipped
 from perfsim.cli.main import app
+from perfsim.data.catalog import Catalog, shipped
+from perfsim.data.tables import read_table
 from perfsim.errors import DataError, RequestError
-from perfsim.table import read_table
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.measurements.ask import ask, told_of
 from perfsim.validate.measurements.case import COLUMNS, read_cases, read_header
 from perfsim.validate.measurements.fields import nested, parse, text_of
-from perfsim.validate.measurements.limits import LIMITS, Limit, Miss, misses, read_limits
+from perfsim.validate.measurements.limits import LIMITS, GroupLimit, Miss, misses, read_limits
 from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.single import Singles
 from perfsim.validate.measurements.source import shipped_cases
@@ -132,7 +132,10 @@ def test_a_newer_schema_is_named(table: Path) -> None:
 
 
 def test_limits_count_their_own_rows() -> None:
-    limits = [Limit("a", ("a-*",), "whole", 0.05, 0.15), Limit("parts", ("*",), "phases", 0.1, 0.1)]
+    limits = [
+        GroupLimit("a", ("a-*",), "whole", 0.05, 0.15),
+        GroupLimit("parts", ("*",), "phases", 0.1, 0.1),
+    ]
     rows = [("a-1", "iteration_s", 0.04), ("a-2", "throughput", 0.20), ("b-1", "iteration_s", 9.0)]
     rows.append(("b-2", "compression_s", 0.01))
     assert misses(limits, rows) == [

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from fake_wire import Store, at_once, word
 
-from perfsim.calibrate.sweep.interface import told_interface, way_to
-from perfsim.calibrate.sweep.meeting import agree, meet
-from perfsim.calibrate.sweep.torch_store import all_come
-from perfsim.calibrate.sweep.watch import SILENT_S, silent
+from perfsim.calibrate.measure.rendezvous import agree, meet, told_interface, way_to
+from perfsim.calibrate.measure.repeats import SILENT_S, silent
+from perfsim.calibrate.measure.torch_wire import all_come
 from perfsim.errors import RequestError
 
 

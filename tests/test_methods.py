@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Compute, Method, Send, World
 from perfsim.methods import load_method, method_class, method_names
+from perfsim.methods.base import Compute, Method, MethodContext, Send
 
 METHODS = ("acpsgd", "dgc", "gaussiank", "powersgd", "qsgd", "randk", "signsgd", "ssgd", "topk")
 
@@ -21,7 +21,7 @@ def sends(method: Method, one: Bucket, ranks: int, iteration: int = 0) -> list[t
     """Return (collective, bytes) of a bucket's sends."""
     return [
         (stage.collective, stage.size_bytes)
-        for stage in method.stages(one, World(ranks), iteration)
+        for stage in method.stages(one, MethodContext(ranks), iteration)
         if isinstance(stage, Send)
     ]
 
@@ -57,7 +57,7 @@ def test_randk_with_a_shared_seed_reduces_values_only() -> None:
 
 def test_randk_shuffles_all_places_where_the_code_does() -> None:
     options = {"density": 0.01, "shared_seed": False, "draw": "randperm"}
-    first = load_method("randk", options).stages(bucket(gradient(1000)), World(4), 0)[0]
+    first = load_method("randk", options).stages(bucket(gradient(1000)), MethodContext(4), 0)[0]
     assert isinstance(first, Compute)
     # Copy, scale and add; clear by a mask and copy; the places of 10 values are cut, read and cast.
     assert [(one.name, one.elements, one.launches) for one in first.kernels] == [
@@ -86,7 +86,7 @@ def test_dgc_compresses_vectors_where_the_code_does() -> None:
     assert sends(method, mixed, 4) == [("all_gather", 4.0 * 104 * 4)] * 2
     encodes = [
         kernel.elements
-        for stage in method.stages(mixed, World(4), 0)
+        for stage in method.stages(mixed, MethodContext(4), 0)
         if isinstance(stage, Compute)
         for kernel in stage.kernels
         if kernel.name == "dgc_encode"
@@ -102,7 +102,7 @@ def test_gaussiank_pads_to_four_thirds() -> None:
 
 def test_signsgd_sends_a_bit_and_decodes_for_every_rank() -> None:
     method = load_method("signsgd", {})
-    stages = method.stages(bucket(gradient(1001)), World(6), 0)
+    stages = method.stages(bucket(gradient(1001)), MethodContext(6), 0)
     assert sends(method, bucket(gradient(1001)), 6) == [("all_gather", 126.0 * 6)]
     last = stages[-1]
     # Six decodes, their sum and its sign.
@@ -132,7 +132,7 @@ def test_qsgd_sums_in_the_narrowest_integer(bits: int, ranks: int, width: int) -
 def test_powersgd_hook_waits_for_both_factors_in_the_hook() -> None:
     method = load_method("powersgd", {"rank": 2})
     mixed = bucket(gradient((64, 128)), gradient(64))
-    stages = method.stages(mixed, World(4), 0)
+    stages = method.stages(mixed, MethodContext(4), 0)
     assert sends(method, mixed, 4) == [
         ("all_reduce", 256.0),
         ("all_reduce", 4.0 * 64 * 2),
@@ -189,7 +189,9 @@ def test_message_bytes_are_what_one_tensor_sends(
 
 @given(name=st.sampled_from(METHODS), elements=st.integers(1, 10**7), ranks=st.integers(2, 1024))
 def test_stages_have_positive_work(name: str, elements: int, ranks: int) -> None:
-    for stage in load_method(name, {}).stages(bucket(gradient((elements, 1))), World(ranks), 0):
+    for stage in load_method(name, {}).stages(
+        bucket(gradient((elements, 1))), MethodContext(ranks), 0
+    ):
         if isinstance(stage, Send):
             assert stage.size_bytes > 0
         else:

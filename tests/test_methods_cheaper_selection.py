@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from stages import kernels, moved, of, plans, sends, time_s
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.merging import merged
-from perfsim.method import World
 from perfsim.methods import load_method
-from perfsim.run import run
+from perfsim.methods.base import MethodContext
+from perfsim.methods.building.sparsify import merged
+from perfsim.schedule.run import run
 
 MS = 1e-3
 
@@ -107,7 +107,7 @@ def test_omgs_selection_holds_the_backward_pass_up() -> None:
 
 def test_dragonn_compresses_large_tensors_only() -> None:
     large, small = gradient((2000, 1000), 0.0, "large"), gradient(1000, 0.0, "small")
-    stages = load_method("dragonn", {}).stages(bucket(small, large), World(4), 0)
+    stages = load_method("dragonn", {}).stages(bucket(small, large), MethodContext(4), 0)
     # 2000 values of the large one from each of 4 ranks; the small one dense.
     assert sends(stages) == [
         ("all_reduce", 4000.0),
@@ -159,7 +159,7 @@ def test_dense_decoding_takes_a_tensor_a_rank() -> None:
     [(1.1 * MS, "all_gather"), (1.3 * MS, "all_reduce")],
 )
 def test_dragonn_compresses_what_pays(kernel_s: float, collective: str) -> None:
-    world = World(
+    world = MethodContext(
         4,
         collective_s=lambda name, size, group: 10 * MS if name == "all_reduce" else 2 * MS,
         kernel_s=lambda kernel: kernel_s,

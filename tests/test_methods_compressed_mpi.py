@@ -10,31 +10,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
-from perfsim.compressed import Codec, Fused, Separate, largest_message, serial_s, two_shot
 from perfsim.errors import RequestError
-from perfsim.method import Compute, Method, Send, Stage, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.compressed_collectives import (
+    Codec,
+    Fused,
+    Separate,
+    largest_message,
+    serial_s,
+    two_shot,
+)
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 EVERY = {"threshold": "0", "recipe": "two_shot"}
 N = 2**20
 
 
-def stages(name: str, options: dict[str, str], elements: int, world: World) -> list[Stage]:
+def stages(
+    name: str, options: dict[str, str], elements: int, world: MethodContext
+) -> list[JobStage]:
     """Return the stages of one gradient."""
     return load_method(name, options).stages(bucket(gradient(elements)), world, 0)
 
 
-def sent(found: list[Stage]) -> list[tuple[str, float, object]]:
+def sent(found: list[JobStage]) -> list[tuple[str, float, object]]:
     """Return collective, bytes and group of the sends."""
     return [(one.collective, one.size_bytes, one.group) for one in found if isinstance(one, Send)]
 
 
-def moved(found: list[Stage]) -> list[float]:
+def moved(found: list[JobStage]) -> list[float]:
     """Return the bytes that each computing stage reads and writes."""
     return [
         sum(kernel.moved_bytes for kernel in one.kernels)
@@ -43,7 +52,7 @@ def moved(found: list[Stage]) -> list[float]:
     ]
 
 
-def plan(method: Method, elements: int, cluster: Cluster) -> Plan:
+def plan(method: Method, elements: int, cluster: Cluster) -> CostedGraph:
     """Return the plan of a model of one tensor."""
     made = profile([elements], [0.010], backward_s=0.012, forward_s=0.006)
     fuse = fusion.load(method.default_fusion()).fuse
@@ -58,25 +67,25 @@ def two_levels() -> Cluster:
 
 def test_two_shots_by_hand() -> None:
     # 1024 values on 8 ranks: chunks of 128, each 64 bytes of levels and a scale of 4: 68.
-    found = stages("coccl", EVERY, 1024, World(8))
+    found = stages("coccl", EVERY, 1024, MethodContext(8))
     assert sent(found) == [("all_to_all", 544.0, "all"), ("all_gather", 544.0, "all")]
     # Read 4096, write 544; read 8 x 68, write 68; read 544, write 4096.
     assert moved(found) == [4640.0, 612.0, 4640.0]
     assert [one.stream for one in found] == ["communication"] * 5
-    eight = stages("coccl", EVERY | {"bits": "8", "group": "64"}, 1024, World(8))
+    eight = stages("coccl", EVERY | {"bits": "8", "group": "64"}, 1024, MethodContext(8))
     # 2 groups of 64 + 4 bytes a chunk.
     assert sent(eight)[0] == ("all_to_all", 8 * 136.0, "all")
 
 
 def test_one_shot_by_hand() -> None:
-    found = stages("coccl", EVERY | {"recipe": "one_shot"}, 1024, World(8))
+    found = stages("coccl", EVERY | {"recipe": "one_shot"}, 1024, MethodContext(8))
     # Every rank's 544 bytes reach all; 8 x 544 read, 1024 values written.
     assert sent(found) == [("all_gather", 8 * 544.0, "all")]
     assert moved(found) == [4640.0, 8 * 544.0 + 4096]
 
 
 def test_the_ring_merges_at_every_hop() -> None:
-    found = stages("coccl", EVERY | {"recipe": "ring"}, 1024, World(8))
+    found = stages("coccl", EVERY | {"recipe": "ring"}, 1024, MethodContext(8))
     assert sent(found) == [("send_recv", 68.0, "all")] * 7 + [("all_gather", 544.0, "all")]
     # Coding all and a copy of a chunk; 6 times a copy, 2 parts read and 1 written; a copy, 2
     # parts read, 128 values written, read and coded; decoding all.
@@ -86,7 +95,7 @@ def test_the_ring_merges_at_every_hop() -> None:
 
 
 def test_three_shots_go_by_levels() -> None:
-    world = World(8, nodes=4, gpus_per_node=2)
+    world = MethodContext(8, nodes=4, gpus_per_node=2)
     found = stages("coccl", EVERY | {"recipe": "triple_shot"}, 1024, world)
     assert sent(found) == [
         ("all_to_all", 544.0, "node"),
@@ -96,7 +105,9 @@ def test_three_shots_go_by_levels() -> None:
     # 2 parts of 4 chunks merged to 4 chunks; 4 parts of a chunk to one.
     assert moved(found)[1:3] == [3 * 4 * 68.0, 5 * 68.0]
     method = load_method("coccl", {"recipe": "triple_shot"})
-    assert "as many GPUs on every node" in method.refusal(World(6, nodes=4, gpus_per_node=2))
+    assert "as many GPUs on every node" in method.refusal(
+        MethodContext(6, nodes=4, gpus_per_node=2)
+    )
     assert method.refusal(world) == ""
 
 
@@ -114,13 +125,13 @@ def test_what_a_rank_sends_is_documented_for_every_recipe(elements: int, ranks: 
 
 def test_small_messages_go_dense() -> None:
     # 8 MiB are 2^21 values.
-    small = stages("coccl", {}, 2**21 - 1, World(4))
+    small = stages("coccl", {}, 2**21 - 1, MethodContext(4))
     assert small == [Send("all_reduce", 4.0 * (2**21 - 1))]
-    assert len(sent(stages("coccl", {}, 2**21, World(4)))) == 2
+    assert len(sent(stages("coccl", {}, 2**21, MethodContext(4)))) == 2
 
 
 def test_lossless_messages_tell_their_sizes_first() -> None:
-    found = stages("coccl", EVERY | {"codec": "dietgpu"}, 1024, World(8))
+    found = stages("coccl", EVERY | {"codec": "dietgpu"}, 1024, MethodContext(8))
     # 3 bytes as they are and 2.7 bits of exponent: 26.7 of 32 bits. 16 bytes tell a chunk's size.
     size = 4096 * 26.7 / 32
     (first, told), (second, whole) = [one[:2] for one in sent(found)[:2]]
@@ -131,7 +142,7 @@ def test_lossless_messages_tell_their_sizes_first() -> None:
     assert names[::2] == ["dietgpu_decode", "elementwise", "elementwise"]
     assert names[1::2] == ["elementwise", "dietgpu_encode"]
     whole_exponent = stages(
-        "coccl", EVERY | {"codec": "dietgpu", "exponent_bits": "8"}, 8, World(8)
+        "coccl", EVERY | {"codec": "dietgpu", "exponent_bits": "8"}, 8, MethodContext(8)
     )
     assert sent(whole_exponent)[1][1] == 32.0
 
@@ -147,14 +158,14 @@ def test_auto_takes_what_costs_least() -> None:
         return size_bytes
 
     auto = EVERY | {"recipe": "auto"}
-    assert stages("coccl", auto, N, World(8, collective_s=by_calls)) == stages(
-        "coccl", one_way, N, World(8)
+    assert stages("coccl", auto, N, MethodContext(8, collective_s=by_calls)) == stages(
+        "coccl", one_way, N, MethodContext(8)
     )
-    assert stages("coccl", auto, N, World(8, collective_s=by_bytes)) == stages(
-        "coccl", two_ways, N, World(8)
+    assert stages("coccl", auto, N, MethodContext(8, collective_s=by_bytes)) == stages(
+        "coccl", two_ways, N, MethodContext(8)
     )
     # All-gathers at no cost and free exchange inside nodes: levels send least between them.
-    levels = World(8, nodes=4, gpus_per_node=2, collective_s=_across_only)
+    levels = MethodContext(8, nodes=4, gpus_per_node=2, collective_s=_across_only)
     three = EVERY | {"recipe": "triple_shot"}
     assert stages("coccl", auto, N, levels) == stages("coccl", three, N, levels)
 
@@ -189,7 +200,7 @@ def test_kernels_keep_the_line_busy_hop_by_hop() -> None:
 
 
 def test_doubling_by_hand() -> None:
-    world = World(8, nodes=4, gpus_per_node=2)
+    world = MethodContext(8, nodes=4, gpus_per_node=2)
     found = stages("gzccl", {"ratio": "4"}, 1000, world)
     # The neighbour on the node first, then 2 steps between nodes: 1000 B each.
     assert sent(found) == [
@@ -202,7 +213,7 @@ def test_doubling_by_hand() -> None:
 
 
 def test_the_ring_of_gzccl_by_hand() -> None:
-    found = stages("gzccl", {"exchange": "ring", "ratio": "4"}, 1000, World(5))
+    found = stages("gzccl", {"exchange": "ring", "ratio": "4"}, 1000, MethodContext(5))
     assert sent(found) == [("send_recv", 200.0, "all")] * 4 + [("all_gather", 1000.0, "all")]
     # Chunks of 200 values: 800 + 200; 1000 and 3 x 800; at last 4 of the others.
     assert moved(found) == [1000.0, 3400.0] * 4 + [1000.0, 4 * 1000.0]
@@ -222,8 +233,8 @@ def test_only_powers_of_two_pair_off() -> None:
         plan(load_method("gzccl", {}), N, ring_cluster(6, "1GB/s,20us"))
     plan(load_method("gzccl", {"exchange": "ring"}), N, ring_cluster(6, "1GB/s,20us"))
     method = load_method("gzccl", {})
-    assert method.refusal(World(8, nodes=3, gpus_per_node=3))
-    assert method.refusal(World(8, nodes=2, gpus_per_node=4)) == ""
+    assert method.refusal(MethodContext(8, nodes=3, gpus_per_node=3))
+    assert method.refusal(MethodContext(8, nodes=2, gpus_per_node=4)) == ""
 
 
 def test_small_chunks_favour_doubling_and_large_ones_the_ring() -> None:
@@ -239,7 +250,7 @@ def test_small_chunks_favour_doubling_and_large_ones_the_ring() -> None:
 @pytest.mark.parametrize("codec", [Fused(4, 128), Fused(8, 64), Separate("cuszp", 0.25)])
 @given(elements=st.integers(1, 10**7), ranks=st.integers(2, 64))
 def test_codecs_move_what_they_send(codec: Codec, elements: int, ranks: int) -> None:
-    found = two_shot(elements, World(ranks), codec)
+    found = two_shot(elements, MethodContext(ranks), codec)
     chunk = -(-elements // ranks)
     sizes = [size for _, size, _ in sent(found)]
     assert sizes == [ranks * codec.packed_bytes(chunk)] * 2
@@ -248,7 +259,7 @@ def test_codecs_move_what_they_send(codec: Codec, elements: int, ranks: int) -> 
 
 
 def test_stages_cost_their_sum_one_after_the_other() -> None:
-    world = World(4, collective_s=lambda *_: 2.0, kernel_s=lambda _: 0.5)
+    world = MethodContext(4, collective_s=lambda *_: 2.0, kernel_s=lambda _: 0.5)
     # Two sends and three kernels.
     assert serial_s(two_shot(1000, world, Fused(4, 128)), world) == 5.5
 

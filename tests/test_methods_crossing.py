@@ -10,11 +10,11 @@ from layered import context, milliseconds, model, names, plan
 from test_every_method import by_formula, mean, one_matrix
 
 from perfsim import fusion
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.block import block
 from perfsim.methods import load_method
-from perfsim.profile import Gradient
-from perfsim.run import run
+from perfsim.schedule.run import run
 
 
 def test_dear_hides_the_gathers_behind_the_next_forward_pass() -> None:

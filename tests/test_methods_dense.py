@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import FusionContext
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan
+from perfsim.methods.base import Compute, MethodContext
+from perfsim.network.cluster import Cluster
+from perfsim.schedule.plan import CostedGraph
 from perfsim.simulate.bounds import wait_free_chain
 
 
-def names(plan: Plan) -> list[str]:
+def names(plan: CostedGraph) -> list[str]:
     """Return the task names in issue order."""
     return [task.name for task in plan.graph.tasks]
 
@@ -41,7 +41,7 @@ def test_bsp_overlaps_nothing_however_it_is_fused() -> None:
 
 def test_bsp_writes_its_buffer_back_while_it_sends() -> None:
     # Six launches and eight views of a second each, of which an all-reduce of 2 s hides 2 / 14.
-    world = World(
+    world = MethodContext(
         4,
         collective_s=lambda *_: 2.0,
         kernel_s=lambda kernel: float(kernel.elements) if "eager" in kernel.name else 0.0,
@@ -63,7 +63,7 @@ def test_wfbp_sends_each_tensor_when_it_is_ready() -> None:
     assert order.index("all_reduce 0.0") < order.index("all_reduce 0.1") < len(order) - 1
 
 
-def in_step(name: str, options: dict[str, Any] | None = None, **more: Any) -> Plan:
+def in_step(name: str, options: dict[str, Any] | None = None, **more: Any) -> CostedGraph:
     """Return a plan in which every hook runs when its gradient is there."""
     return planned(name, options, fusion_options={"hook": "1s"}, **more)
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from selections import plans, sends
 from stages import kernels
 
-from perfsim.method import World
 from perfsim.methods import load_method
-from perfsim.run import run
-from perfsim.sparse import doubled, kept
+from perfsim.methods.base import MethodContext
+from perfsim.methods.building.sparsify import doubled, kept
+from perfsim.schedule.run import run
 
 
 def test_doubling_sends_twice_as_much_at_every_step() -> None:
     # 10 pairs of 8 bytes of 1000 values; distances 1, 2, 4 over 8 ranks.
-    stages = doubled(1000, 10, World(8, nodes=8))
+    stages = doubled(1000, 10, MethodContext(8, nodes=8))
     assert sends(stages) == [
         ("send_recv", 80.0, "across"),
         ("send_recv", 160.0, "across"),
@@ -33,7 +33,7 @@ def test_doubling_sends_twice_as_much_at_every_step() -> None:
 
 def test_doubling_stops_at_the_dense_gradient() -> None:
     # 400 bytes dense; 20 pairs: 160, 320, then 640 would be more than the dense gradient.
-    stages = doubled(100, 20, World(16, nodes=16))
+    stages = doubled(100, 20, MethodContext(16, nodes=16))
     assert [size for _, size, _ in sends(stages)] == [160, 320, 400, 400]
     # 40 pairs joined; zeroed (400) and 80 pairs scattered (16 each); two dense additions; mean.
     found = kernels(stages, "decompress")
@@ -41,24 +41,24 @@ def test_doubling_stops_at_the_dense_gradient() -> None:
 
 
 def test_doubling_goes_inside_the_node_first() -> None:
-    stages = doubled(10**6, 10, World(16, nodes=4, gpus_per_node=4))
+    stages = doubled(10**6, 10, MethodContext(16, nodes=4, gpus_per_node=4))
     assert [group for _, _, group in sends(stages)] == ["node", "node", "across", "across"]
-    alone = doubled(10**6, 10, World(8, nodes=1, gpus_per_node=8))
+    alone = doubled(10**6, 10, MethodContext(8, nodes=1, gpus_per_node=8))
     assert {group for _, _, group in sends(alone)} == {"node"}
     # With three GPUs a node, even neighbours may stand on two nodes.
-    odd = doubled(10**6, 10, World(6, nodes=2, gpus_per_node=3))
+    odd = doubled(10**6, 10, MethodContext(6, nodes=2, gpus_per_node=3))
     assert {group for _, _, group in sends(odd)} == {"across"}
 
 
 def test_doubling_folds_ranks_beyond_a_power_of_two() -> None:
     # Five ranks: the fifth gives its 10 pairs first and gets the sum of 4 steps last.
-    sizes = [size for _, size, _ in sends(doubled(10**6, 10, World(5, nodes=5)))]
+    sizes = [size for _, size, _ in sends(doubled(10**6, 10, MethodContext(5, nodes=5)))]
     assert sizes == [80, 160, 320, 640]
 
 
 @given(ranks=st.integers(2, 300), count=st.integers(1, 500), each=st.sampled_from([1, 2, 3, 8]))
 def test_doubling_never_sends_more_than_dense_in_a_step(ranks: int, count: int, each: int) -> None:
-    stages = doubled(500, count, World(ranks, gpus_per_node=each))
+    stages = doubled(500, count, MethodContext(ranks, gpus_per_node=each))
     sizes = [size for _, size, _ in sends(stages)]
     assert max(sizes) <= 2000 and sizes == sorted(sizes)
     assert len(sizes) == int(log2(ranks)) + 2 * (ranks & (ranks - 1) > 0)

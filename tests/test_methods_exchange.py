@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from stages import kernels, moved, of, plans, sends, time_s
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
 from perfsim.errors import RequestError
-from perfsim.merging import merged_pairs, served
-from perfsim.method import Compute, Send, World
 from perfsim.methods import load_method
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.methods.base import Compute, MethodContext, Send
+from perfsim.methods.building.sparsify import merged_pairs, served
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 TWO_NODES = Cluster(8, (4, 4), custom_link("1GB/s,1ms", "x"), custom_link("10GB/s,1us", "x"))
 
@@ -48,7 +48,7 @@ def test_gtopk_pays_the_latency_of_each_round_where_it_runs() -> None:
 
 @pytest.mark.parametrize(("ranks", "fine"), [(1, True), (2, True), (6, False), (8, True)])
 def test_gtopk_pairs_all_ranks_or_refuses(ranks: int, fine: bool) -> None:
-    assert (load_method("gtopk", {}).refusal(World(ranks)) == "") is fine
+    assert (load_method("gtopk", {}).refusal(MethodContext(ranks)) == "") is fine
 
 
 def test_gtopk_wins_over_topk_only_on_many_ranks() -> None:
@@ -166,7 +166,7 @@ def test_omnireduce_on_own_machines_takes_the_union_in(density: float, union: st
 )
 def test_omnireduce_sums_a_node_first(union: str, sent: float, back: float) -> None:
     method = load_method("omnireduce", {"block_density": 0.25, "union": union})
-    stages = method.stages(bucket(gradient(256_000)), World(8, 2, 4), 0)
+    stages = method.stages(bucket(gradient(256_000)), MethodContext(8, 2, 4), 0)
     found = [(one.collective, one.group) for one in stages if isinstance(one, Send)]
     assert found == [
         ("reduce", "node"),
@@ -183,10 +183,10 @@ def test_omnireduce_sums_a_node_first(union: str, sent: float, back: float) -> N
 
 def test_omnireduce_on_one_node_is_nccl_and_apart_as_on_one_gpu_a_node() -> None:
     whole = bucket(gradient(256_000))
-    alone = load_method("omnireduce", {}).stages(whole, World(4, 1, 4), 0)
+    alone = load_method("omnireduce", {}).stages(whole, MethodContext(4, 1, 4), 0)
     assert sends(alone) == [("all_reduce", 1024e3)]
     apart = load_method("omnireduce", {"inside": "apart"})
-    assert sends(apart.stages(whole, World(8, 2, 4), 0)) == sends(of("omnireduce", 256_000))
+    assert sends(apart.stages(whole, MethodContext(8, 2, 4), 0)) == sends(of("omnireduce", 256_000))
 
 
 def test_omnireduce_blocks_are_whole() -> None:
@@ -216,11 +216,11 @@ def test_omnireduce_is_through_with_a_bucket_before_the_next() -> None:
 
 
 def test_ranks_of_a_node_share_its_nic_to_the_servers() -> None:
-    (there, _) = served(1e6, 1e6, World(8, 2, 4))
+    (there, _) = served(1e6, 1e6, MethodContext(8, 2, 4))
     # Four ranks a node, half of each message to the other node: 4 x 0.5 MB at 1 GB/s.
     cost = TWO_NODES.of(there.group, there.collective, there.size_bytes)
     assert cost.seconds == pytest.approx(1e-3 + 2e-3, rel=1e-9)
-    assert served(1.0, 1.0, World(4, 1, 4))[0].group == "all"
+    assert served(1.0, 1.0, MethodContext(4, 1, 4))[0].group == "all"
 
 
 # Options of these and of methods with a cheaper selection.

@@ -18,17 +18,17 @@ from kfac_of_two_layers import (
     reduce_s,
 )
 
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
+from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError
-from perfsim.kernel import elementwise
-from perfsim.kfac.kernels import (
+from perfsim.methods.building.kfac_factors import (
     KAISA,
     decomposed,
     preconditioned,
     rescaled,
 )
-from perfsim.run import run
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
+from perfsim.schedule.run import run
 
 
 def test_kaisa_with_all_workers_sends_eigenvectors_and_no_gradient() -> None:

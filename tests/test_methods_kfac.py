@@ -27,22 +27,22 @@ from kfac_of_two_layers import (
     until_unpacked,
 )
 
+from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError
-from perfsim.kernel import elementwise
-from perfsim.kfac.factors import triangle
-from perfsim.kfac.kernels import (
+from perfsim.methods import load_method
+from perfsim.methods.building.kfac_factors import (
     HKBU_LATER,
     decomposed,
     inverted,
     packed,
     preconditioned,
     rescaled,
+    triangle,
     unpacked,
 )
-from perfsim.methods import load_method
 from perfsim.prediction import predict
-from perfsim.run import run
 from perfsim.scenario import make_scenario
+from perfsim.schedule.run import run
 
 METHODS = ("d_kfac", "mpd_kfac", "spd_kfac", "dp_kfac", "kaisa")
 

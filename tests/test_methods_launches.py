@@ -5,21 +5,22 @@ from __future__ import annotations
 import pytest
 from builders import gradient
 
+from perfsim.compute.kernel import Kernel
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import Kernel
 from perfsim.methods import load_method
-from perfsim.sparse import above
-from perfsim.stage import Compute
-from perfsim.world import World
+from perfsim.methods.base import Compute, MethodContext
+from perfsim.methods.building.sparsify import above
 
 
-def launches(name: str, kind: str, world: World, iteration: int = 0, **options: object) -> int:
+def launches(
+    name: str, kind: str, world: MethodContext, iteration: int = 0, **options: object
+) -> int:
     """Return the launches of one kind on 10,000 values."""
     return sum(one.launches for one in found(name, kind, world, iteration, **options))
 
 
 def found(
-    name: str, kind: str, world: World, iteration: int = 0, **options: object
+    name: str, kind: str, world: MethodContext, iteration: int = 0, **options: object
 ) -> list[Kernel]:
     stages = load_method(name, options).stages(Bucket.of([gradient(10_000)]), world, iteration)
     return [
@@ -37,7 +38,7 @@ def test_a_search_compares_counts_and_selects(times: int) -> None:
 
 
 def test_gaussiank_and_redsync_pay_a_search_for_each_threshold() -> None:
-    world = World(4)
+    world = MethodContext(4)
     none, two = (launches("gaussiank", "compress", world, corrections=n) for n in (0, 2))
     # Add, deviation, mean, magnitudes, copy; the search; gather and clear.
     assert (none, two - none) == (5 + 5 + 2, 2 * 5)
@@ -48,7 +49,7 @@ def test_gaussiank_and_redsync_pay_a_search_for_each_threshold() -> None:
 def test_sidco_pays_a_search_a_gather_and_a_fit_for_each_stage() -> None:
     def each(distribution: str) -> int:
         one, three = (
-            launches("sidco", "compress", World(4), fits=n, distribution=distribution)
+            launches("sidco", "compress", MethodContext(4), fits=n, distribution=distribution)
             for n in (1, 3)
         )
         assert (three - one) % 2 == 0
@@ -60,7 +61,7 @@ def test_sidco_pays_a_search_a_gather_and_a_fit_for_each_stage() -> None:
 
 
 def test_mstopk_tests_each_sample_on_the_host() -> None:
-    world = World(4)
+    world = MethodContext(4)
     few, many = (launches("mstopk", "compress", world, samples=n) for n in (1, 21))
     # Subtract, multiply, add; compare; count; two tests.
     assert many - few == 20 * (3 + 1 + 1 + 2)
@@ -71,7 +72,7 @@ def test_mstopk_tests_each_sample_on_the_host() -> None:
 
 def test_oktopk_works_region_by_region() -> None:
     def counted(ranks: int) -> tuple[int, int]:
-        world = World(ranks)
+        world = MethodContext(ranks)
         return (
             launches("oktopk", "compress", world, iteration=1),
             launches("oktopk", "decompress", world, iteration=1),
@@ -85,7 +86,7 @@ def test_oktopk_works_region_by_region() -> None:
 
 def test_dragonn_may_keep_a_residual_as_its_command_line_does() -> None:
     def moved(memory: str) -> float:
-        kernels = found("dragonn", "compress", World(4), memory=memory, compress_above=1000)
+        kernels = found("dragonn", "compress", MethodContext(4), memory=memory, compress_above=1000)
         return sum(one.moved_bytes for one in kernels)
 
     # Products 2 + 2, sum 3, and the difference 3; 100 pairs of 16 bytes taken out of it.

@@ -6,27 +6,27 @@ import pytest
 from builders import bucket, gradient
 from quantised import computes, passes, sends
 
-from perfsim.method import Send, World
 from perfsim.methods import load_method
+from perfsim.methods.base import MethodContext, Send
 
 
 def test_qsgd_in_two_steps_shares_out_levels_and_norms() -> None:
     method = load_method("qsgd", {"exchange": "two_step", "bits": 4, "group": 100})
     # 800 values of 4 bits are 400 bytes; 8 groups have 32 bytes of norms.
     parts = [400.0, 32.0]
-    assert sends(method, 800, World(4)) == [
+    assert sends(method, 800, MethodContext(4)) == [
         *(("all_to_all", part) for part in parts),
         *(("all_gather", part) for part in parts),
     ]
 
 
 def test_terngrad_sends_a_byte_or_two_bits_a_value() -> None:
-    assert sends(load_method("terngrad", {}), 1001, World(2)) == [
+    assert sends(load_method("terngrad", {}), 1001, MethodContext(2)) == [
         ("all_gather", 2002.0),
         ("all_gather", 8.0),
     ]
     packed = load_method("terngrad", {"packing": "two_bits"})
-    assert sends(packed, 1001, World(2)) == [("all_gather", 2.0 * 251), ("all_gather", 8.0)]
+    assert sends(packed, 1001, MethodContext(2)) == [("all_gather", 2.0 * 251), ("all_gather", 8.0)]
 
 
 def test_terngrad_clips_by_two_means_a_difference_a_square_and_a_clamp() -> None:
@@ -38,7 +38,7 @@ def test_terngrad_clips_by_two_means_a_difference_a_square_and_a_clamp() -> None
 
 
 def test_natural_compression_sends_a_byte_a_value() -> None:
-    assert sends(load_method("natural", {}), 1001, World(3)) == [("all_gather", 3003.0)]
+    assert sends(load_method("natural", {}), 1001, MethodContext(3)) == [("all_gather", 3003.0)]
     # Fused: draw 1, read value and draw, write a byte; then 3 times (1.25 and 3), the mean 2.
     encode, decode = computes(load_method("natural", {"kernel": "cuda"}), 1000, 3)
     assert passes(encode, 1000) == pytest.approx(3.25)
@@ -49,14 +49,14 @@ def test_natural_compression_sends_a_byte_a_value() -> None:
 
 def test_eightbit_agrees_the_largest_before_the_bytes() -> None:
     method = load_method("eightbit", {})
-    assert sends(method, 1000, World(5)) == [("all_gather", 20.0), ("all_gather", 5000.0)]
+    assert sends(method, 1000, MethodContext(5)) == [("all_gather", 20.0), ("all_gather", 5000.0)]
     # Only the four others are decoded and added: 4 x (1.25 + 3).
     assert passes(computes(method, 1000, 5)[-1], 1000) == pytest.approx(17.0)
 
 
 def test_bytegrad_reduces_inside_nodes_first() -> None:
     method = load_method("eightbit", {"exchange": "two_step"})
-    stages = method.stages(bucket(gradient(1000)), World(8, 2, 4), 0)
+    stages = method.stages(bucket(gradient(1000)), MethodContext(8, 2, 4), 0)
     # Two leaders: 1000 bytes and a header of 32 for each of two pieces.
     assert [
         (stage.collective, stage.size_bytes, stage.group)
@@ -70,12 +70,15 @@ def test_bytegrad_reduces_inside_nodes_first() -> None:
     ]
     assert {stage.stream for stage in stages} == {"communication"}
     flat = load_method("eightbit", {"exchange": "two_step", "hierarchical": "false"})
-    assert sends(flat, 1000, World(8, 2, 4)) == [
+    assert sends(flat, 1000, MethodContext(8, 2, 4)) == [
         ("all_to_all", 1256.0),
         ("all_gather", 1256.0),
     ]
     # One node has nothing to quantise: it reduces and broadcasts in fp32.
-    assert sends(method, 1000, World(4, 1, 4)) == [("reduce", 4000.0), ("broadcast", 4000.0)]
+    assert sends(method, 1000, MethodContext(4, 1, 4)) == [
+        ("reduce", 4000.0),
+        ("broadcast", 4000.0),
+    ]
 
 
 def test_bytegrad_reads_bounds_quantises_averages_and_quantises_again() -> None:
@@ -89,7 +92,7 @@ def test_bytegrad_reads_bounds_quantises_averages_and_quantises_again() -> None:
 
 def test_qsgd_at_two_scales_agrees_on_a_mask() -> None:
     method = load_method("qsgd", {"bits": 6, "exchange": "all_reduce", "second_bits": 10})
-    assert sends(method, 1000, World(2)) == [
+    assert sends(method, 1000, MethodContext(2)) == [
         ("all_reduce", 4.0),
         ("all_reduce", 1000.0),
         ("all_reduce", 1000.0),

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.compute.kernel import Kernel, elementwise, gemm, gram_schmidt, qr
 from perfsim.errors import RequestError
-from perfsim.kernel import Kernel, elementwise, gemm, gram_schmidt, qr
-from perfsim.method import Compute, Method, Send, World
 from perfsim.methods import load_method
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.methods.base import Compute, Method, MethodContext, Send
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 
 MIXED = bucket(gradient((64, 128)), gradient(64))
 """A matrix of 8192 values, P of 64 and Q of 128 rows, and a vector of 64."""
@@ -22,17 +22,17 @@ MIXED = bucket(gradient((64, 128)), gradient(64))
 
 def kernels(method: Method, iteration: int = 0) -> list[list[Kernel]]:
     """Return the kernels of each stage of computation on the mixed bucket."""
-    stages = method.stages(MIXED, World(4), iteration)
+    stages = method.stages(MIXED, MethodContext(4), iteration)
     return [list(stage.kernels) for stage in stages if isinstance(stage, Compute)]
 
 
 def sends(method: Method, iteration: int = 0) -> list[float]:
     """Return the bytes of each all-reduce on the mixed bucket."""
-    stages = method.stages(MIXED, World(4), iteration)
+    stages = method.stages(MIXED, MethodContext(4), iteration)
     return [stage.size_bytes for stage in stages if isinstance(stage, Send)]
 
 
-def plan(method: Method, *shapes: int | tuple[int, ...], ranks: int = 4) -> Plan:
+def plan(method: Method, *shapes: int | tuple[int, ...], ranks: int = 4) -> CostedGraph:
     """Return the plan for gradients ready every 10 ms, on a ring of 1 ms and 1 ns/B a hop."""
     ready_s = [0.010 * (place + 1) for place in range(len(shapes))]
     [made] = schedule(
@@ -66,7 +66,7 @@ def test_the_hook_takes_qr_above_rank_2() -> None:
 
 def test_a_bucket_of_vectors_only_still_feeds_its_residual_back() -> None:
     method = load_method("powersgd", {})
-    stages = method.stages(bucket(gradient(64), gradient(36)), World(4), 0)
+    stages = method.stages(bucket(gradient(64), gradient(36)), MethodContext(4), 0)
     assert [stage.size_bytes for stage in stages if isinstance(stage, Send)] == [400.0]
     assert [list(stage.kernels) for stage in stages if isinstance(stage, Compute)] == [
         [elementwise(100, 5, 2), elementwise(100, 2)],
@@ -92,14 +92,14 @@ def test_the_package_counts_one_factor_as_sent() -> None:
 def test_same_shape_stacks_matrices_in_the_hook() -> None:
     two = bucket(gradient((64, 128)), gradient((64, 128)))
     method = load_method("powersgd", {"same_shape": "true"})
-    stages = method.stages(two, World(4), 0)
+    stages = method.stages(two, MethodContext(4), 0)
     first, second, last = (list(one.kernels) for one in stages if isinstance(one, Compute))
     # Copied into a stack (one launch) and out of it (two); one product for both; QR one by one.
     assert first[:2] == [elementwise(16384, 5, 2), elementwise(16384, 2)]
     assert [kernel.name for kernel in first[2:]] == ["qr", "qr", "gemm"]
     assert [kernel.name for kernel in second] == ["qr", "qr", "gemm"]
     assert last[1] == elementwise(16384, 2, 2)
-    apart = load_method("powersgd", {}).stages(two, World(4), 0)
+    apart = load_method("powersgd", {}).stages(two, MethodContext(4), 0)
     assert [stage for stage in stages if isinstance(stage, Send)] == [
         stage for stage in apart if isinstance(stage, Send)
     ]
@@ -114,7 +114,7 @@ def test_the_batched_hook_makes_a_square_of_the_bucket() -> None:
         [gram_schmidt(91, 1), gemm(91, 91, 1)],
         [elementwise(91, 2), gemm(91, 1, 91), elementwise(8281, 3)],
     ]
-    exact = method.stages(bucket(gradient(100)), World(4), 0)[0]
+    exact = method.stages(bucket(gradient(100)), MethodContext(4), 0)[0]
     assert isinstance(exact, Compute) and exact.kernels[0] == elementwise(100, 5, 2)
 
 
@@ -127,13 +127,13 @@ def test_the_papers_code_runs_after_the_backward_pass() -> None:
         [elementwise(64, 4, 2), gemm(64, 2, 128), elementwise(256, 2), elementwise(8192, 5, 2)],
     ]
     assert sends(method) == [512.0, 256.0, 1024.0]
-    assert all(stage.earliest == "backward" for stage in method.stages(MIXED, World(4), 0))
+    assert all(stage.earliest == "backward" for stage in method.stages(MIXED, MethodContext(4), 0))
 
 
 @pytest.mark.parametrize("variant", ["hook", "after_backward", "package"])
 def test_a_bucket_of_vectors_only_is_sent_dense_and_waits_as_its_variant_does(variant: str) -> None:
     method = load_method("powersgd", {"variant": variant})
-    stages = method.stages(bucket(gradient(64), gradient(36)), World(4), 0)
+    stages = method.stages(bucket(gradient(64), gradient(36)), MethodContext(4), 0)
     assert [type(stage) for stage in stages[:2]] == [Compute, Send]
     assert [stage.size_bytes for stage in stages if isinstance(stage, Send)] == [400.0]
 
@@ -141,7 +141,7 @@ def test_a_bucket_of_vectors_only_is_sent_dense_and_waits_as_its_variant_does(va
 def test_the_papers_code_packs_and_unpacks_vectors_a_tensor_at_a_time() -> None:
     # Residual 5 passes with 2 launches a tensor; packed 2; divided and unpacked 4 with 1 + 2.
     method = load_method("powersgd", {"variant": "after_backward"})
-    first, sent, last = method.stages(bucket(gradient(64), gradient(36)), World(4), 0)
+    first, sent, last = method.stages(bucket(gradient(64), gradient(36)), MethodContext(4), 0)
     assert isinstance(first, Compute) and isinstance(last, Compute) and isinstance(sent, Send)
     assert list(first.kernels) == [elementwise(100, 5, 4), elementwise(100, 2)]
     assert list(last.kernels) == [elementwise(100, 4, 3)]
@@ -178,7 +178,7 @@ def test_the_package_only_divides_by_the_norm_at_rank_1() -> None:
 
 def test_the_package_with_nothing_to_compress_sends_it_dense() -> None:
     method = load_method("powersgd", {"variant": "package"})
-    stages = method.stages(bucket(gradient(64)), World(4), 0)
+    stages = method.stages(bucket(gradient(64)), MethodContext(4), 0)
     assert [type(stage) for stage in stages] == [Compute, Send, Compute]
 
 

@@ -6,11 +6,11 @@ import pytest
 from averaged import FAST, SLOW, mean_ms, pairs, plans, times
 from builders import bucket, gradient, ring_cluster
 
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
 from perfsim.errors import RequestError
-from perfsim.method import Send, World
 from perfsim.methods import load_method
+from perfsim.methods.base import MethodContext, Send
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
 
 
 def test_neighbours_on_a_ring_exchange_beside_backward() -> None:
@@ -95,7 +95,7 @@ def test_sgp_keeps_a_nodes_ranks_together() -> None:
     both = [
         (stage.collective, stage.group)
         for job in load_method("sgp", {"overlapped": True}).jobs(
-            [whole], World(4, gpus_per_node=2), 0
+            [whole], MethodContext(4, gpus_per_node=2), 0
         )
         for stage in job.stages
         if isinstance(stage, Send)

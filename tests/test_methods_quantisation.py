@@ -10,8 +10,8 @@ from quantised import plan, sends
 from test_every_method import by_formula, mean, one_matrix
 
 from perfsim.errors import RequestError
-from perfsim.method import Send, World
 from perfsim.methods import load_method
+from perfsim.methods.base import MethodContext, Send
 
 NAMES = ("efsignsgd", "eightbit", "natural", "onebit", "qsgd", "signsgd", "signum", "terngrad")
 
@@ -30,7 +30,7 @@ def test_two_steps_share_out_the_sum(name: str, values: int, scale: int) -> None
     # 800 values on 4 ranks: a piece each, then the pieces' sums to all; a scale from each rank.
     method = load_method(name, {"exchange": "two_step"})
     scales = [("all_gather", 4.0 * scale)] if scale else []
-    assert sends(method, 800, World(4)) == [
+    assert sends(method, 800, MethodContext(4)) == [
         ("all_to_all", float(values)),
         *scales,
         ("all_gather", float(values)),
@@ -131,7 +131,9 @@ def test_what_is_flattened_first_is_one_message(name: str, exchange: str, calls:
 )
 def test_stages_have_positive_work(name: str, exchange: str, elements: int, ranks: int) -> None:
     options = {} if name == "onebit" else {"exchange": exchange}
-    for stage in load_method(name, options).stages(bucket(gradient(elements)), World(ranks), 0):
+    for stage in load_method(name, options).stages(
+        bucket(gradient(elements)), MethodContext(ranks), 0
+    ):
         if isinstance(stage, Send):
             assert stage.size_bytes > 0
         else:
@@ -142,7 +144,7 @@ def test_stages_have_positive_work(name: str, exchange: str, elements: int, rank
 @given(name=st.sampled_from(NAMES), elements=st.integers(1, 10**7), ranks=st.integers(2, 256))
 def test_message_bytes_are_what_one_tensor_sends(name: str, elements: int, ranks: int) -> None:
     method = load_method(name, {})
-    sent = sum(size / ranks for _, size in sends(method, elements, World(ranks)))
+    sent = sum(size / ranks for _, size in sends(method, elements, MethodContext(ranks)))
     assert sent == pytest.approx(method.message_bytes(gradient(elements), 0), rel=1e-9)
 
 

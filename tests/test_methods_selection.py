@@ -12,16 +12,18 @@ from selections import plans, sends
 from stages import kernels, moved
 
 from perfsim.errors import RequestError
-from perfsim.method import World
 from perfsim.methods import load_method
-from perfsim.sparse import decoded
+from perfsim.methods.base import MethodContext
+from perfsim.methods.building.sparsify import decoded
 
 SIMPLE = ("topk", "redsync", "sidco", "mstopk", "gaussiank")
 
 
 def encode(name: str, elements: int, ranks: int = 4, **options: object) -> float:
     """Return the bytes that selection moves in one bucket of a matrix."""
-    stages = load_method(name, options).stages(bucket(gradient((elements, 1))), World(ranks), 0)
+    stages = load_method(name, options).stages(
+        bucket(gradient((elements, 1))), MethodContext(ranks), 0
+    )
     return moved(kernels(stages, "compress"))
 
 
@@ -44,7 +46,7 @@ def test_decoding_rank_by_rank_grows_with_the_ranks(name: str) -> None:
         sum(
             kernel.launches
             for kernel in kernels(
-                load_method(name, options).stages(one, World(ranks), 0), "decompress"
+                load_method(name, options).stages(one, MethodContext(ranks), 0), "decompress"
             )
         )
         for ranks in (4, 8)
@@ -55,13 +57,14 @@ def test_decoding_rank_by_rank_grows_with_the_ranks(name: str) -> None:
 
 def test_randk_takes_the_mean_where_it_is_small() -> None:
     one = bucket(gradient(1000))
-    seeded = load_method("randk", {"density": 0.01}).stages(one, World(4), 0)
+    seeded = load_method("randk", {"density": 0.01}).stages(one, MethodContext(4), 0)
     # 10 sums are divided (80 bytes); the gradient is cleared (4000) and filled.
     assert [kernel.moved_bytes for kernel in kernels(seeded, "decompress")] == [80, 4000]
     apart = load_method("randk", {"density": 0.01, "shared_seed": False})
     # Cleared and filled, 30 pairs more added (16 bytes each), all of it divided (8000).
     assert [
-        kernel.moved_bytes for kernel in kernels(apart.stages(one, World(4), 0), "decompress")
+        kernel.moved_bytes
+        for kernel in kernels(apart.stages(one, MethodContext(4), 0), "decompress")
     ] == [4000, 480, 8000]
 
 
@@ -71,7 +74,7 @@ def test_randk_takes_the_mean_where_it_is_small() -> None:
 def dgc_places(iteration: int, **options: object) -> float:
     """Return the places (4 bytes) that a rank sends of a matrix of 10,000."""
     method = load_method("dgc", {"index_bytes": 4, **options})
-    stages = method.stages(bucket(gradient((100, 100))), World(2), iteration)
+    stages = method.stages(bucket(gradient((100, 100))), MethodContext(2), iteration)
     return sends(stages)[1][1] / 8
 
 
@@ -122,7 +125,7 @@ def test_redsync_tries_at_most_three_or_six_ratios() -> None:
 
 def test_redsync_sends_its_surplus_but_never_more_than_all() -> None:
     method = load_method("redsync", {"density": 0.4, "surplus": 3})
-    stages = method.stages(bucket(gradient(1000)), World(2), 0)
+    stages = method.stages(bucket(gradient(1000)), MethodContext(2), 0)
     assert [size for _, size, _ in sends(stages)] == [8000, 8000]
 
 
@@ -163,7 +166,9 @@ def test_no_rank_sends_more_pairs_than_there_are_values(
     name: str, elements: int, ranks: int, density: float
 ) -> None:
     method = load_method(name, {"density": density})
-    for collective, size, _ in sends(method.stages(bucket(gradient(elements)), World(ranks), 0)):
+    for collective, size, _ in sends(
+        method.stages(bucket(gradient(elements)), MethodContext(ranks), 0)
+    ):
         assert collective == "all_gather"
         assert 4 * ranks <= size <= 4 * ranks * elements
 
@@ -201,7 +206,7 @@ def test_a_wrong_option_is_one_clear_sentence(
 
 def test_randk_maxnorm_agrees_the_norm_then_sums_integers() -> None:
     one = bucket(gradient((300, 100)), gradient(100))
-    stages = load_method("randk_maxnorm", {}).stages(one, World(4), 0)
+    stages = load_method("randk_maxnorm", {}).stages(one, MethodContext(4), 0)
     assert sends(stages) == [("all_gather", 16.0, "all"), ("all_reduce", 40000.0, "all")]
     # Packed (2 passes of 30,100), then 10,000 gathered (4), taken absolute (2) and reduced (1);
     # 27.5 to round.
@@ -223,7 +228,7 @@ def test_randk_maxnorm_agrees_the_norm_then_sums_integers() -> None:
 def test_randk_maxnorm_by_option(options: dict[str, object], sizes: list[float]) -> None:
     method = load_method("randk_maxnorm", options)
     one = bucket(gradient((300, 100)))
-    stages = method.stages(one, World(2), 0)
+    stages = method.stages(one, MethodContext(2), 0)
     assert [size for _, size, _ in sends(stages)] == sizes
     [plan] = plans(method, one, ring_cluster(2, "1GB/s,20us"))
     # Of two ranks each sends half of what is gathered and all of what is reduced.

@@ -6,11 +6,10 @@ import pytest
 from layered import context, milliseconds, model, names, plan, start_ms
 
 from perfsim import fusion
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
 from perfsim.methods import load_method
-from perfsim.stage import Compute, Send
-from perfsim.world import World
+from perfsim.methods.base import Compute, MethodContext, Send
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
 
 
 def test_p3_sends_slices_both_ways() -> None:
@@ -64,7 +63,7 @@ def test_byteps_on_one_node_has_no_servers() -> None:
 
 def test_byteps_goes_through_the_host_and_the_servers() -> None:
     # A part of 4 MB on 2 nodes of 4: a million values at each server, a quarter a copy.
-    stages = load_method("byteps", {}).way(4e6, World(8, 2, 4))
+    stages = load_method("byteps", {}).way(4e6, MethodContext(8, 2, 4))
     kernels = [stage.kernels[0] for stage in stages if isinstance(stage, Compute)]
     assert [(kernel.name, kernel.elements) for kernel in kernels] == [
         ("copy_to_host", 250_000),
@@ -77,7 +76,7 @@ def test_byteps_goes_through_the_host_and_the_servers() -> None:
 
 def test_byteps_over_tcp_takes_messages_off_zeromq_one_by_one() -> None:
     # At either server the half that each of 2 nodes sends it; at a worker all of the sum.
-    stages = load_method("byteps", {"van": "zmq"}).way(4e6, World(8, 2, 4))
+    stages = load_method("byteps", {"van": "zmq"}).way(4e6, MethodContext(8, 2, 4))
     found = [
         (stage.stream, stage.kernels[0].elements)
         for stage in stages
@@ -114,7 +113,7 @@ def test_byteps_cuts_at_whole_pages_for_each_gpu() -> None:
     [bucket] = fusion.load("none").fuse(of.in_ready_order(), context(None))
 
     def parts(gpus: int) -> int:
-        return len(method.jobs([bucket], World(gpus * 2, 2, gpus, profile=of), 0))
+        return len(method.jobs([bucket], MethodContext(gpus * 2, 2, gpus, profile=of), 0))
 
     # 4.1 MB is more than 1000 pages, but less than the 1002 that 3 GPUs share evenly.
     assert (parts(1), parts(3)) == (2, 1)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layered import MS, milliseconds, model, names, plan, start_ms
 
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
 from perfsim.errors import RequestError
 from perfsim.methods import load_method
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
 
 
 @pytest.mark.parametrize(

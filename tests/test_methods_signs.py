@@ -8,13 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quantised import computes, passes, sends
 
-from perfsim.bits import sign_bytes, sign_decode, sign_encode
-from perfsim.catalog import Catalog
-from perfsim.device import load_device
-from perfsim.kernel import Kernel
-from perfsim.method import Compute, Send, World
+from perfsim.compute.device import load_device
+from perfsim.compute.kernel import Kernel
+from perfsim.data.catalog import Catalog
 from perfsim.methods import load_method
-from perfsim.queued import in_turn, queued, summed
+from perfsim.methods.base import Compute, MethodContext, Send
+from perfsim.methods.building.quantise import (
+    in_turn,
+    queued,
+    sign_bytes,
+    sign_decode,
+    sign_encode,
+    summed,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,9 +31,12 @@ from perfsim.queued import in_turn, queued, summed
 def test_signs_travel_packed_or_not(packing: str, size: int) -> None:
     for name in ("signsgd", "signum"):
         method = load_method(name, {"packing": packing})
-        assert sends(method, 1001, World(6)) == [("all_gather", 6.0 * size)]
+        assert sends(method, 1001, MethodContext(6)) == [("all_gather", 6.0 * size)]
     scaled = load_method("efsignsgd", {"packing": packing})
-    assert sends(scaled, 1001, World(6)) == [("all_gather", 6.0 * size), ("all_gather", 24.0)]
+    assert sends(scaled, 1001, MethodContext(6)) == [
+        ("all_gather", 6.0 * size),
+        ("all_gather", 24.0),
+    ]
 
 
 @given(elements=st.integers(1, 10**8))
@@ -91,7 +100,7 @@ def test_a_loop_over_messages_grows_evenly_with_the_ranks(size: int, ranks: int)
 def test_the_server_hears_one_node_after_the_other() -> None:
     method = load_method("signsgd", {"exchange": "server", "packing": "bit2byte"})
     # 3 nodes of 4: fp32 inside, two messages of 128 bytes to rank 0, its vote sent out again.
-    stages = method.stages(bucket(gradient(1001)), World(12, 3, 4), 0)
+    stages = method.stages(bucket(gradient(1001)), MethodContext(12, 3, 4), 0)
     assert [
         (stage.collective, stage.size_bytes, stage.group)
         for stage in stages
@@ -106,14 +115,17 @@ def test_the_server_hears_one_node_after_the_other() -> None:
     vote = [stage for stage in stages if isinstance(stage, Compute)][1]
     # Three decodes, their sum, and the packing of its signs.
     assert len(vote.kernels) == 3 + 1 + 1
-    assert sends(method, 1001, World(4, 1, 4)) == [("all_reduce", 4004.0)]
-    assert sends(method, 1001, World(2, 2, 1)) == [("send_recv", 128.0), ("broadcast", 128.0)]
+    assert sends(method, 1001, MethodContext(4, 1, 4)) == [("all_reduce", 4004.0)]
+    assert sends(method, 1001, MethodContext(2, 2, 1)) == [
+        ("send_recv", 128.0),
+        ("broadcast", 128.0),
+    ]
 
 
 @pytest.mark.parametrize(("name", "scales"), [("efsignsgd", 4), ("onebit", 8)])
 def test_between_nodes_shares_travel_packed(name: str, scales: int) -> None:
     method = load_method(name, {"exchange": "between_nodes", "least": "800"})
-    world = World(12, 3, 4)
+    world = MethodContext(12, 3, 4)
     # 800 values on 4 GPUs: shares of 200, 25 bytes from each of 3 nodes, and their scales.
     stages = method.stages(bucket(gradient(800)), world, 0)
     assert [
@@ -132,9 +144,11 @@ def test_between_nodes_shares_travel_packed(name: str, scales: int) -> None:
     assert {one.elements for one in encode.kernels} == {200}
     assert sends(method, 799, world) == [("all_reduce", 3196.0)]
     # One GPU a node: nothing to share out.
-    assert [what for what, _ in sends(method, 800, World(3, 3, 1))] == ["all_gather"] * 2
-    assert "only one" in method.refusal(World(4, 1, 4)) and not method.refusal(world)
-    assert not method.refusal(World(1)) and not load_method(name, {}).refusal(World(4, 1, 4))
+    assert [what for what, _ in sends(method, 800, MethodContext(3, 3, 1))] == ["all_gather"] * 2
+    assert "only one" in method.refusal(MethodContext(4, 1, 4)) and not method.refusal(world)
+    assert not method.refusal(MethodContext(1)) and not load_method(name, {}).refusal(
+        MethodContext(4, 1, 4)
+    )
 
 
 def test_efsign_keeps_what_was_lost() -> None:
@@ -165,12 +179,12 @@ def test_grace_scales_adds_and_subtracts_for_the_residual() -> None:
 
 
 def test_onebit_sends_both_means() -> None:
-    assert sends(load_method("onebit", {}), 1001, World(3)) == [
+    assert sends(load_method("onebit", {}), 1001, MethodContext(3)) == [
         ("all_gather", 3.0 * 126),
         ("all_gather", 24.0),
     ]
     bytes_each = load_method("onebit", {"packing": "bytes"})
-    assert sends(bytes_each, 1001, World(3)) == [
+    assert sends(bytes_each, 1001, MethodContext(3)) == [
         ("all_gather", 3003.0),
         ("all_gather", 12.0),
         ("all_gather", 12.0),

@@ -11,21 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
-from perfsim.catalog import shipped
+from perfsim.compute.profile import read_profile
+from perfsim.data.catalog import shipped
 from perfsim.methods import load_method
-from perfsim.profile_file import read_profile
-from perfsim.schedule import schedule
-from perfsim.sparse import doubled, kept
-from perfsim.stage import Compute, Send, Stage
-from perfsim.world import World
+from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.sparsify import doubled, kept
+from perfsim.schedule.schedule import schedule
 
 
-def sent_bytes(stages: list[Stage]) -> list[float]:
+def sent_bytes(stages: list[JobStage]) -> list[float]:
     """Return the sizes of the messages, in order."""
     return [stage.size_bytes for stage in stages if isinstance(stage, Send)]
 
 
-def moved_bytes(stages: list[Stage]) -> list[float]:
+def moved_bytes(stages: list[JobStage]) -> list[float]:
     """Return what each kernel reads and writes, in order."""
     computes = [stage for stage in stages if isinstance(stage, Compute)]
     return [kernel.moved_bytes for stage in computes for kernel in stage.kernels]
@@ -34,7 +33,7 @@ def moved_bytes(stages: list[Stage]) -> list[float]:
 def test_a_union_grows_to_dense_by_hand() -> None:
     # 100 of 1000 places, 8 bytes each: 1000 (1 - 0.9^2) = 190, (1 - 0.9^4) 343.9 -> 344,
     # (1 - 0.9^8) 569.5 -> 570: as pairs 800, 1520, 2752 bytes, then more than the 4000 dense.
-    stages = doubled(1000, 100, World(8, nodes=8), union=True)
+    stages = doubled(1000, 100, MethodContext(8, nodes=8), union=True)
     assert sent_bytes(stages) == [800, 1520, 2752]
     # Two lists read, their union written: (200 + 190) x 8 and (380 + 344) x 8. Then a zeroed
     # gradient and 688 pairs scattered (16 bytes each); at the end the mean, 2 x 4000.
@@ -43,7 +42,7 @@ def test_a_union_grows_to_dense_by_hand() -> None:
 
 def test_a_union_stays_sparse_by_hand() -> None:
     # 10 of 1000 places: 1000 (1 - 0.99^2) = 19.9 -> 20, (1 - 0.99^4) = 39.4 -> 40.
-    stages = doubled(1000, 10, World(4, nodes=4), union=True)
+    stages = doubled(1000, 10, MethodContext(4, nodes=4), union=True)
     assert sent_bytes(stages) == [80, 160]
     # (20 + 20) x 8, (40 + 40) x 8; then zeroed and mean (3 x 4000), 40 pairs scattered.
     assert moved_bytes(stages) == [320, 640, 12000, 640]
@@ -51,7 +50,7 @@ def test_a_union_stays_sparse_by_hand() -> None:
 
 def test_one_place_in_each_is_no_more_than_the_worst_case() -> None:
     # Of 4 places 4 are chosen by all: the union stays as it is, 16 bytes dense.
-    assert sent_bytes(doubled(4, 4, World(8, nodes=8), union=True)) == [16, 16, 16]
+    assert sent_bytes(doubled(4, 4, MethodContext(8, nodes=8), union=True)) == [16, 16, 16]
 
 
 @given(
@@ -62,7 +61,7 @@ def test_one_place_in_each_is_no_more_than_the_worst_case() -> None:
 def test_a_union_lies_between_one_rank_and_the_worst_case(
     ranks: int, count: int, pair_bytes: int
 ) -> None:
-    world = World(ranks, nodes=ranks)
+    world = MethodContext(ranks, nodes=ranks)
     union = sent_bytes(doubled(500, count, world, pair_bytes, union=True))
     worst = sent_bytes(doubled(500, count, world, pair_bytes))
     assert len(union) == len(worst)
@@ -76,7 +75,7 @@ def test_a_union_is_what_drawing_places_gives() -> None:
         len({place for _ in range(8) for place in draw.sample(range(400), 40)}) for _ in range(300)
     ]
     # Eight ranks are joined before the fourth step, which sends them as pairs of one byte.
-    *_, eight = sent_bytes(doubled(400, 40, World(16, nodes=16), 1, union=True))
+    *_, eight = sent_bytes(doubled(400, 40, MethodContext(16, nodes=16), 1, union=True))
     assert eight == pytest.approx(sum(covered) / len(covered), rel=0.02)
 
 
@@ -102,7 +101,7 @@ def test_wire_of_both_sums_of_dgc(exchange: str, density: float, ranks: int) -> 
 
 def test_dgc_sends_less_where_places_coincide() -> None:
     one = bucket(gradient((384, 256)))
-    world = World(64, nodes=64)
+    world = MethodContext(64, nodes=64)
     found = {
         exchange: load_method("dgc", {"exchange": exchange, "density": 0.01}).stages(one, world, 0)
         for exchange in ("all_gather", "all_reduce", "all_reduce_union")
@@ -142,7 +141,7 @@ def test_dgc_sends_what_the_paper_counts() -> None:
 def test_dgc_in_fp16_halves_vectors_too() -> None:
     method = load_method("dgc", {"value_bytes": 2, "index_bytes": 4})
     both = bucket(gradient((100, 10)), gradient(10))
-    stages = method.stages(both, World(4), 0)
+    stages = method.stages(both, MethodContext(4), 0)
     # One of 1000 values, 4 ranks; the vector's 10 values are cast: read 40 bytes, write 20.
     assert sent_bytes(stages) == [20.0, 8.0, 16.0]
     assert 60.0 in moved_bytes(stages)

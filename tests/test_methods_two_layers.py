@@ -7,17 +7,17 @@ from builders import bucket, gradient
 from selections import plans, sends
 from stages import kernels, moved
 
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
-from perfsim.method import Compute, World
 from perfsim.methods import load_method
-from perfsim.sparse import hierarchical
+from perfsim.methods.base import Compute, MethodContext
+from perfsim.methods.building.sparsify import hierarchical
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
 
 
 def test_two_layers_gather_pairs_between_nodes_then_inside() -> None:
     # 1000 values on 2 nodes of 4: shares of 250, 3 kept of each at 1 %.
     method = load_method("mstopk", {"density": 0.01})
-    stages = method.stages(bucket(gradient(1000)), World(8, 2, 4), 0)
+    stages = method.stages(bucket(gradient(1000)), MethodContext(8, 2, 4), 0)
     assert sends(stages) == [
         ("reduce_scatter", 4000.0, "node"),
         ("all_gather", 24.0, "across"),
@@ -34,7 +34,7 @@ def test_two_layers_gather_pairs_between_nodes_then_inside() -> None:
 
 def test_two_layers_may_gather_sums() -> None:
     method = load_method("mstopk", {"density": 0.01, "inside": "sums"})
-    stages = method.stages(bucket(gradient(1000)), World(8, 2, 4), 0)
+    stages = method.stages(bucket(gradient(1000)), MethodContext(8, 2, 4), 0)
     assert sends(stages)[-1] == ("all_gather", 4000.0, "node")
     assert len(sends(stages)) == 4
     # A share is zeroed and divided (3 passes of 250), 6 pairs are added.
@@ -42,9 +42,9 @@ def test_two_layers_may_gather_sums() -> None:
 
 
 def test_two_layers_are_one_where_there_is_nobody_to_send_to() -> None:
-    alone = sends(hierarchical(1000, 3, World(4, 1, 4), []))
+    alone = sends(hierarchical(1000, 3, MethodContext(4, 1, 4), []))
     assert [group for _, _, group in alone] == ["node"] * 3
-    apart = sends(hierarchical(1000, 3, World(4, 4, 1), []))
+    apart = sends(hierarchical(1000, 3, MethodContext(4, 4, 1), []))
     assert [group for _, _, group in apart] == ["across"] * 2
 
 
@@ -60,28 +60,28 @@ def test_two_layers_bytes_are_the_documented_ones() -> None:
 
 def test_mstopk_among_all_ranks_gathers_as_topk_does() -> None:
     one = bucket(gradient(1000))
-    flat = load_method("mstopk", {"exchange": "all_gather"}).stages(one, World(8, 2, 4), 0)
-    assert sends(flat) == sends(load_method("topk", {}).stages(one, World(8, 2, 4), 0))
+    flat = load_method("mstopk", {"exchange": "all_gather"}).stages(one, MethodContext(8, 2, 4), 0)
+    assert sends(flat) == sends(load_method("topk", {}).stages(one, MethodContext(8, 2, 4), 0))
 
 
 @pytest.mark.parametrize(("select", "kernel"), [("dgc", "dgc_encode"), ("randk", "randk_encode")])
 def test_other_selections_run_in_the_two_layers(select: str, kernel: str) -> None:
     method = load_method("mstopk", {"select": select})
-    stages = method.stages(bucket(gradient(1000)), World(8, 2, 4), 0)
+    stages = method.stages(bucket(gradient(1000)), MethodContext(8, 2, 4), 0)
     found = [one for one in kernels(stages, "compress") if one.name == kernel]
     assert [one.elements for one in found] == [250]
 
 
 def test_small_buckets_may_go_dense() -> None:
     method = load_method("mstopk", {"dense_below": 512})
-    assert sends(method.stages(bucket(gradient(511)), World(8, 2, 4), 0)) == [
+    assert sends(method.stages(bucket(gradient(511)), MethodContext(8, 2, 4), 0)) == [
         ("all_reduce", 2044.0, "all")
     ]
-    assert len(sends(method.stages(bucket(gradient(512)), World(8, 2, 4), 0))) == 5
+    assert len(sends(method.stages(bucket(gradient(512)), MethodContext(8, 2, 4), 0))) == 5
 
 
 def test_two_layers_need_equal_nodes() -> None:
-    uneven = World(6, 2, 4)
+    uneven = MethodContext(6, 2, 4)
     assert "same number of GPUs" in load_method("mstopk", {}).refusal(uneven)
     assert load_method("mstopk", {"exchange": "all_gather"}).refusal(uneven) == ""
-    assert load_method("mstopk", {}).refusal(World(8, 2, 4)) == ""
+    assert load_method("mstopk", {}).refusal(MethodContext(8, 2, 4)) == ""

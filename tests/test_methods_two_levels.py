@@ -7,13 +7,13 @@ from dense import SLOW, planned, took_ms
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import custom_link
 from perfsim.collectives.all_reduce_torus2d import all_reduce_torus2d, grid, refusal, sent_bytes
 from perfsim.collectives.hops import Hops
 from perfsim.errors import RequestError
-from perfsim.levels import in_rows_and_columns
-from perfsim.method import Send
+from perfsim.methods.base import Send
+from perfsim.methods.building.averaging import in_rows_and_columns
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
 
 
 def two_nodes(gpus: int = 2, bus: str = "10GB/s,1us") -> Cluster:

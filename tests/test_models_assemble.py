@@ -8,22 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from perfsim.compute.profile import Profile, read_profile
 from perfsim.errors import DataError
 from perfsim.models.assemble import __main__ as command
-from perfsim.models.assemble.anchors import Anchor, read_anchors
+from perfsim.models.assemble.anchors import AnchorRow, read_anchors
 from perfsim.models.assemble.group import groups
 from perfsim.models.assemble.modules import read_modules
 from perfsim.models.assemble.rates import calibrate, spread
 from perfsim.models.assemble.shapes import weights
 from perfsim.models.assemble.traces import read_trace
-from perfsim.profile import Profile
-from perfsim.profile_file import read_profile
 
 ALEXNET = groups("alexnet")
 OPTIMIZER_MS = 5 * 4 * sum(group.elements for group in ALEXNET) / 816e9 * 1e3
 """SGD with momentum: 5 passes of 4 bytes at the 816 GB/s of a V100."""
 
-ANCHOR = Anchor(
+ANCHOR = AnchorRow(
     *("alexnet", "v100", "fp32", 256, "", 100.0, "iteration", None, None, "sgd"),
     *(("modules", "pipedream_alexnet"), None, "", 0.0),
     *("published", "PyTorch", "2020", "MIT", "a table", ""),
@@ -51,7 +50,7 @@ def trace(data: Path, source: str, model: str, gap_us: int) -> float:
     return (ready - gap_us) / 1e3
 
 
-def built(data: Path, *anchors: Anchor) -> Profile:
+def built(data: Path, *anchors: AnchorRow) -> Profile:
     """Return the last of the profiles that the command makes of anchors."""
     texts = command.assemble(data, anchors)
     path = data / list(texts)[-1]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.library.nccl_figures import ALGORITHMS, ARCHITECTURES, PROTOCOLS, figures
-from perfsim.library.nccl_tables import ALL
-from perfsim.library.nccl_threshold import low_latency_bytes, tree_threshold_bytes
-from perfsim.library.nccl_tuner import NcclTuner
+from perfsim.libraries.nccl_figures import ALGORITHMS, ARCHITECTURES, PROTOCOLS, figures
+from perfsim.libraries.nccl_tables import ALL
+from perfsim.libraries.nccl_threshold import low_latency_bytes, tree_threshold_bytes
+from perfsim.libraries.nccl_tuner import NcclTuner
 
 
 def test_threshold_of_2_4_by_hand():

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog
-from perfsim.cluster import load_network, read_network
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
+from perfsim.network.cluster import load_network, read_network
 from perfsim.quantity import Quantity
 
 GOOD = """\

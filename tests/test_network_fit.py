@@ -9,13 +9,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_networks import GATHER, RING, SCATTER, SIZES, TREE, flat, held, link, measure, no_preset
 
+from perfsim.calibrate.fit import Unidentified
 from perfsim.calibrate.network_fit import NetworkFit, fit_network, inside_preset
-from perfsim.calibrate.network_toml import network_toml
-from perfsim.calibrate.robust import Unidentified
-from perfsim.catalog import shipped
-from perfsim.cluster import Cluster, read_network
-from perfsim.cluster.link import Link
-from perfsim.cluster.measured import Curve
+from perfsim.calibrate.network_report import network_toml
+from perfsim.data.catalog import shipped
+from perfsim.network.cluster import Cluster, read_network
+from perfsim.network.link import Link
+from perfsim.network.measured import CollectiveCurve
 
 
 def found(cluster: Cluster, *what: tuple[str, str, str]) -> NetworkFit:
@@ -139,7 +139,9 @@ def test_a_node_that_was_not_measured_is_a_preset() -> None:
     ],
 )
 def test_presets_of_a_node_exist(gpu: str, fabric: str, preset: str) -> None:
-    curve = Curve("reduce", 8, 2, 4, (8.0,), (1e-5,), "measured", "x", gpu=gpu, fabric=fabric)
+    curve = CollectiveCurve(
+        "reduce", 8, 2, 4, (8.0,), (1e-5,), "measured", "x", gpu=gpu, fabric=fabric
+    )
     assert inside_preset(curve) == preset
     assert read_network(shipped() / "networks" / f"{preset}.toml").links["intra"]
 
@@ -191,7 +193,7 @@ def test_a_collective_without_a_rate_is_refused() -> None:
     curve = replace(measure(flat(8, link(5e9, 2e-5)), RING), collective="all_to_all", algorithm="")
     with pytest.raises(Unidentified, match="measure all_reduce, from a few bytes up to 256 MiB"):
         fit_network([curve], 1, no_preset)
-    alone = Curve("all_reduce", 1, 1, 1, (8.0, 1e6), (1e-6, 2e-6), "measured", "x")
+    alone = CollectiveCurve("all_reduce", 1, 1, 1, (8.0, 1e6), (1e-6, 2e-6), "measured", "x")
     with pytest.raises(Unidentified, match="no curve of several ranks"):
         fit_network([alone], 1, no_preset)
 

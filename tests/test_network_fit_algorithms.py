@@ -9,9 +9,9 @@ import pytest
 from made_networks import RING, TREE, flat, held, link, measure, no_preset
 
 from perfsim.calibrate.network_fit import fit_network
-from perfsim.calibrate.network_toml import network_toml
-from perfsim.cluster import Cluster, read_network
-from perfsim.cluster.protocol import fixed
+from perfsim.calibrate.network_report import network_toml
+from perfsim.network.cluster import Cluster, read_network
+from perfsim.network.link import under_protocol
 
 
 @pytest.mark.parametrize("nodes", [2, 6, 8])
@@ -110,8 +110,8 @@ def test_a_slower_wire_is_slower_for_a_measured_protocol_too() -> None:
     found = fit_network([usual, held("ll", 1.5e9, 6e-6)], 1, no_preset).links["inter"].link
     rate = found.rate._replace(value=found.rate.value / 2)
     ring = replace(found.ring, alpha_s=tuple(one + 1e-6 for one in found.ring.alpha_s))
-    before = fixed(found, "ll", "inter")
-    after = fixed(replace(found, rate=rate, ring=ring), "ll", "inter")
+    before = under_protocol(found, "ll", "inter")
+    after = under_protocol(replace(found, rate=rate, ring=ring), "ll", "inter")
     assert before.rate == found.protocols["ll"].rate and before.rate.kind == "fitted"
     assert after.rate.value == pytest.approx(before.rate.value / 2)
     assert after.ring.at(8.0) == pytest.approx(before.ring.at(8.0) + 1e-6)

@@ -14,16 +14,15 @@ from made_networks import GATHER, RING, SCATTER, TREE, flat, link, measure, no_p
 
 from perfsim.calibrate.assemble import assemble
 from perfsim.calibrate.condense import cluster_curves, write_condensed
-from perfsim.calibrate.curve_fit import fit_curve
-from perfsim.calibrate.link_hops import cluster_of, errors_of
+from perfsim.calibrate.knots import fit_curve
+from perfsim.calibrate.link_fit import cluster_of, errors_of
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
-from perfsim.calibrate.network_report import network_report
-from perfsim.calibrate.network_toml import network_toml
+from perfsim.calibrate.network_report import network_report, network_toml
 from perfsim.calibrate.sources import read_clusters, read_sources
-from perfsim.catalog import shipped
-from perfsim.cluster import Cluster, read_network
-from perfsim.cluster.measured import Curve, merge
+from perfsim.data.catalog import shipped
 from perfsim.errors import DataError
+from perfsim.network.cluster import Cluster, read_network
+from perfsim.network.measured import CollectiveCurve, merge
 
 
 @cache
@@ -177,7 +176,7 @@ def test_knots_are_near_their_points(noise: list[float], floor_s: float) -> None
     sizes = tuple(8.0 * 4**place for place in range(len(noise)))
     points = zip(sizes, noise, strict=True)
     seconds = tuple((floor_s + size * 1e-9) * factor for size, factor in points)
-    curve = Curve("all_reduce", 2, 2, 1, sizes, seconds, "measured", "drawn")
+    curve = CollectiveCurve("all_reduce", 2, 2, 1, sizes, seconds, "measured", "drawn")
     fit = fit_curve(curve)
     off = [abs(fit.curve.at(size) / one - 1) for size, one in zip(sizes, seconds, strict=True)]
     assert sorted(off)[-1 - len(fit.left_out)] <= 0.05 + 1e-3

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog, shipped
-from perfsim.cluster import Cluster, Latency, Link, load_network
-from perfsim.cluster.network import read_network
 from perfsim.collectives import algorithm, algorithms
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
+from perfsim.network.cluster import Cluster, Latency, Link, load_network
+from perfsim.network.network_file import read_network
 from perfsim.quantity import Quantity
 
 PROTOCOLS = ("auto", "ll", "ll128", "simple")

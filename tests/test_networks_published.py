@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from shipped_networks import NETWORKS
 
-from perfsim.cluster import Cluster
+from perfsim.network.cluster import Cluster
 
 ROUNDING = 0.005
 """Rates and latencies in the files have three to four digits."""

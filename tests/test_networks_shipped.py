@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shipped_networks import NETWORKS
 
-from perfsim.catalog import Catalog
-from perfsim.cluster import Cluster, Link, Network
 from perfsim.collectives import algorithms
+from perfsim.data.catalog import Catalog
+from perfsim.network.cluster import Cluster, Link, Network
 
 
 def links(network: Network) -> list[Link]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import perfsim
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 
 PACKAGE = Path(perfsim.__file__).parent
 MODELS_FOLDER = PACKAGE / "models"

@@ -8,9 +8,8 @@ import pytest
 from pydantic import Field, TypeAdapter
 
 from perfsim.errors import RequestError
-from perfsim.method import SET, Method, OnlyWith
 from perfsim.methods import load_method, method_class, method_names
-from perfsim.option import choices_read
+from perfsim.methods.base import SET, Method, OnlyWith, choices_read
 
 
 class Hand(Method):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import perfsim
-from perfsim.calibrate.reading import read_file
+from perfsim.calibrate.formats import read_file
 from perfsim.errors import DataError
 
 MOST_LOG_S = 10.0

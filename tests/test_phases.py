@@ -18,11 +18,18 @@ from kfac_of_two_layers import (
     reduce_s,
 )
 
-from perfsim.kernel import elementwise
-from perfsim.kfac.kernels import decomposed, inverted, packed, preconditioned, rescaled, unpacked
+from perfsim.compute.kernel import elementwise
+from perfsim.methods.building.kfac_factors import (
+    decomposed,
+    inverted,
+    packed,
+    preconditioned,
+    rescaled,
+    unpacked,
+)
 from perfsim.prediction import predict
-from perfsim.run import run
 from perfsim.scenario import make_scenario
+from perfsim.schedule.run import run
 from perfsim.simulate.timeline import Timeline
 from perfsim.validate.measurements.answer import METRICS, PHASES, answer
 from perfsim.validate.measurements.phases import CUMULATIVE, added_s, busy_s, part_of

@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from perfsim.errors import DataError
 from perfsim.methods import method_names
 from perfsim.pipeline import (
-    Link,
-    Stage,
+    PipelineLink,
+    PipelineStage,
     adaptive_ratios,
     iteration_s,
+    main,
     masked_bytes,
     masked_iteration_s,
+    pass_s,
+    read_pipeline,
     top_k_bytes,
 )
-from perfsim.pipeline.__main__ import main
-from perfsim.pipeline.file import read_pipeline
-from perfsim.pipeline.iteration import pass_s
 
 TIMES = st.floats(0.001, 10.0)
-STAGES = st.builds(Stage, TIMES, TIMES)
-LINKS = st.builds(Link, st.floats(0.0, 1.0), st.floats(1e-9, 1e-3), st.integers(1, 10**6))
+STAGES = st.builds(PipelineStage, TIMES, TIMES)
+LINKS = st.builds(PipelineLink, st.floats(0.0, 1.0), st.floats(1e-9, 1e-3), st.integers(1, 10**6))
 
 FILE = """\
 schema = "perfsim/pipeline/1"
@@ -67,7 +67,10 @@ def test_a_pass_takes_what_walking_through_it_takes(
 def test_an_iteration_by_hand() -> None:
     # A message of 1000 values takes 0.5 + 4000 x 0.001 = 4.5 s and is the slowest.
     # Forward 1 + 4.5 + 2 + 2 x 4.5 = 16.5, backward 3 + 4.5 + 1 + 2 x 4.5 = 17.5.
-    stages, links = [Stage(1.0, 3.0), Stage(2.0, 1.0)], [Link(0.5, 0.001, 1000)]
+    stages, links = (
+        [PipelineStage(1.0, 3.0), PipelineStage(2.0, 1.0)],
+        [PipelineLink(0.5, 0.001, 1000)],
+    )
     assert iteration_s(stages, links, 3) == pytest.approx(34.0)
     # A tenth of the values: 100 x 12 B, 0.5 + 1.2 = 1.7 s. Now the stages are slower:
     # forward 1 + 1.7 + 2 + 2 x 2 = 8.7, backward 3 + 1.7 + 1 + 2 x 3 = 11.7.
@@ -77,7 +80,10 @@ def test_an_iteration_by_hand() -> None:
 def test_a_thresholded_iteration_by_hand() -> None:
     # 100 of 1000 values and 125 bytes of mask forward, the values alone backward: messages take
     # 0.5 + 0.525 and 0.5 + 0.4 s. Forward 1 + 1.025 + 2 + 2 x 2, backward 3 + 0.9 + 1 + 2 x 3.
-    stages, links = [Stage(1.0, 3.0), Stage(2.0, 1.0)], [Link(0.5, 0.001, 1000)]
+    stages, links = (
+        [PipelineStage(1.0, 3.0), PipelineStage(2.0, 1.0)],
+        [PipelineLink(0.5, 0.001, 1000)],
+    )
     assert links[0].masked_s(0.1) == pytest.approx((1.025, 0.9))
     assert masked_iteration_s(stages, links, 3, 0.1) == pytest.approx(8.025 + 10.9)
 
@@ -101,7 +107,7 @@ def test_masked_messages_never_beat_their_values_nor_exceed_dense(
 
 
 @given(stages=st.lists(STAGES, min_size=2, max_size=5), data=st.data())
-def test_all_kept_is_a_dense_iteration(stages: list[Stage], data: st.DataObject) -> None:
+def test_all_kept_is_a_dense_iteration(stages: list[PipelineStage], data: st.DataObject) -> None:
     count = len(stages) - 1
     links = data.draw(st.lists(LINKS, min_size=count, max_size=count))
     dense = iteration_s(stages, links, 4)
@@ -111,14 +117,14 @@ def test_all_kept_is_a_dense_iteration(stages: list[Stage], data: st.DataObject)
 
 
 def test_one_stage_only_computes() -> None:
-    assert iteration_s([Stage(1.0, 2.0)], [], 5) == 15.0
+    assert iteration_s([PipelineStage(1.0, 2.0)], [], 5) == 15.0
 
 
 @given(times=st.tuples(TIMES, TIMES), count=st.integers(1, 6), micro_batches=st.integers(1, 20))
 def test_equal_stages_on_free_links_have_gpipes_bubble(
     times: tuple[float, float], count: int, micro_batches: int
 ) -> None:
-    stages, links = [Stage(*times)] * count, [Link(0.0, 0.0, 10)] * (count - 1)
+    stages, links = [PipelineStage(*times)] * count, [PipelineLink(0.0, 0.0, 10)] * (count - 1)
     found = iteration_s(stages, links, micro_batches)
     assert found == pytest.approx((micro_batches + count - 1) * sum(times))
     busy = micro_batches * sum(times) / found
@@ -150,7 +156,7 @@ def test_ratios_follow_the_links_times(dense_s: list[float], reduction: float) -
 
 @given(reduction=st.integers(2, 100), elements=st.integers(10**5, 10**6))
 def test_the_slowest_link_sends_as_many_times_fewer_bytes(reduction: int, elements: int) -> None:
-    links = [Link(0.0, 1e-6, elements), Link(0.0, 1e-9, elements)]
+    links = [PipelineLink(0.0, 1e-6, elements), PipelineLink(0.0, 1e-9, elements)]
     slow, fast = adaptive_ratios([link.dense_s for link in links], reduction)
     assert top_k_bytes(elements, slow) == pytest.approx(4 * elements / reduction, rel=0.01)
     # A thousandth of the time: 3 x reduction / 1000 is below 1 for any of these.
@@ -167,7 +173,7 @@ def test_no_time_no_compression() -> None:
 
 @given(stages=st.lists(STAGES, min_size=2, max_size=5), data=st.data())
 def test_compressing_never_slows_the_model_and_adaptive_lies_between(
-    stages: list[Stage], data: st.DataObject
+    stages: list[PipelineStage], data: st.DataObject
 ) -> None:
     count = len(stages) - 1
     links = data.draw(st.lists(LINKS, min_size=count, max_size=count))
@@ -181,23 +187,23 @@ def test_compressing_never_slows_the_model_and_adaptive_lies_between(
 
 
 def test_links_must_fit_the_stages() -> None:
-    stages = [Stage(1.0, 1.0)] * 3
+    stages = [PipelineStage(1.0, 1.0)] * 3
     with pytest.raises(ValueError, match="3 stages need 2 links"):
-        iteration_s(stages, [Link(0.0, 0.0, 1)], 1)
+        iteration_s(stages, [PipelineLink(0.0, 0.0, 1)], 1)
     with pytest.raises(ValueError, match="micro_batches"):
         iteration_s(stages[:1], [], 0)
     with pytest.raises(ValueError, match="3 stages need 2 links"):
-        masked_iteration_s(stages, [Link(0.0, 0.0, 1)], 1, 0.5)
+        masked_iteration_s(stages, [PipelineLink(0.0, 0.0, 1)], 1, 0.5)
     with pytest.raises(ValueError, match="2 links need as many ratios"):
-        iteration_s(stages, [Link(0.0, 0.0, 1)] * 2, 1, [1.0])
+        iteration_s(stages, [PipelineLink(0.0, 0.0, 1)] * 2, 1, [1.0])
 
 
 def test_a_file_is_read_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "two.toml"
     path.write_text(FILE)
     pipeline = read_pipeline(path)
-    assert pipeline.stages == (Stage(1.0, 2.0), Stage(2.0, 4.0))
-    assert pipeline.links == (Link(0.1, 0.001, 3000),)
+    assert pipeline.stages == (PipelineStage(1.0, 2.0), PipelineStage(2.0, 4.0))
+    assert pipeline.links == (PipelineLink(0.1, 0.001, 3000),)
     assert main([str(path)]) == 0
     told = capsys.readouterr().out
     # 0.1 + 12 s dense; 100 of 3000 values are 1200 B: 0.1 + 1.2 s.

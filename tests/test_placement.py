@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfsim.cluster.placement import place
 from perfsim.errors import RequestError
+from perfsim.network.cluster import place
 
 
 def test_placement_by_hand() -> None:

@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Point, Round, Send, World
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.methods.base import LOCAL, Compute, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 from perfsim.simulate.bounds import steady_period_s
-from perfsim.simulate.event import simulate_events
-from perfsim.stage import LOCAL
+from perfsim.simulate.events import simulate_events
 
 MS = 1e-3
 
@@ -38,7 +37,7 @@ class _Toy(Method):
     wire: ClassVar[str] = ""
 
 
-def plans(method: Method, host_s: float = 0.0, **more: bool) -> list[Plan]:
+def plans(method: Method, host_s: float = 0.0, **more: bool) -> list[CostedGraph]:
     """Return the plans of 4 ranks; forward 10, backward 30, update 2 ms."""
     model = profile([(500, 500)], [30 * MS], forward_s=10 * MS, optimizer_s=2 * MS)
     object.__setattr__(model, "iteration_s", model.iteration_s + host_s)
@@ -58,11 +57,16 @@ class _Returns(_Toy):
 
     iterations: int = 1
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         late = Send("all_reduce", 1e6, earliest="update", stream="late")
         return [
-            Job("average", (late,), Point("backward"), Point("next")),
-            Job("on", (Send("all_reduce", 10e6),), Point("forward"), Point("forward", 10 * MS)),
+            Job("average", (late,), PassPoint("backward"), PassPoint("next")),
+            Job(
+                "on",
+                (Send("all_reduce", 10e6),),
+                PassPoint("forward"),
+                PassPoint("forward", 10 * MS),
+            ),
         ]
 
     def rounds(self) -> list[Round]:
@@ -94,11 +98,11 @@ class _Merges(_Toy):
     later: int = 0
     megabytes: float = 1.0
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         merge = Compute((KERNEL,), "decompress")
         send = Send("all_reduce", self.megabytes * 1e6)
-        place = Point("update", later=self.later)
-        return [Job("average", (send,), Point("forward"), place, after=(merge,))]
+        place = PassPoint("update", later=self.later)
+        return [Job("average", (send,), PassPoint("forward"), place, after=(merge,))]
 
     def rounds(self) -> list[Round]:
         return [Round((0,) + (LOCAL,) * (self.interval - 1))]
@@ -138,23 +142,25 @@ def test_without_overlap_a_place_after_the_update_is_that_of_its_own_iteration()
     "words",
     [
         {"stages": ()},
-        {"begins": Point("update")},
+        {"begins": PassPoint("update")},
         {"updates": 0.5},
-        {"holds": Point("next", later=1)},
+        {"holds": PassPoint("next", later=1)},
         {"after": (Compute((), "compress", earliest="update"),)},
         {"after": (Compute((), "compress", stream="own"),)},
     ],
 )
 def test_a_job_that_would_lose_something_is_refused(words: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="job x: "):
-        Job(**{"name": "x", "stages": (SEND,), "begins": Point("backward")} | words)
+        Job(**{"name": "x", "stages": (SEND,), "begins": PassPoint("backward")} | words)
 
 
 def test_what_is_waited_for_must_be_issued_before() -> None:
     class Late(_Toy):
-        def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+        def jobs(
+            self, buckets: Sequence[Bucket], world: MethodContext, iteration: int
+        ) -> list[Job]:
             late = Send("all_reduce", 1e6, earliest="backward")
-            return [Job("late", (late,), Point("forward"), Point("backward"))]
+            return [Job("late", (late,), PassPoint("forward"), PassPoint("backward"))]
 
     with pytest.raises(ValueError, match="waited for before it can be issued"):
         plans(Late())
@@ -181,8 +187,8 @@ STAGES = st.one_of(
 )
 HOLDS = st.one_of(
     st.none(),
-    SECONDS.map(lambda seconds: Point("next", seconds)),
-    st.integers(0, 3).map(lambda later: Point("update", later=later)),
+    SECONDS.map(lambda seconds: PassPoint("next", seconds)),
+    st.integers(0, 3).map(lambda later: PassPoint("update", later=later)),
 )
 
 
@@ -196,7 +202,7 @@ def some_jobs(draw: st.DrawFn) -> list[Job]:
             Job(
                 f"job{number}",
                 tuple(draw(st.lists(STAGES, min_size=1, max_size=4))),
-                Point(draw(st.sampled_from(["forward", "backward"])), draw(SECONDS)),
+                PassPoint(draw(st.sampled_from(["forward", "backward"])), draw(SECONDS)),
                 holds,
                 (f"job{number - 1}",) if number and draw(st.booleans()) else (),
                 0.2 if holds and holds.phase == "next" and draw(st.booleans()) else 0.0,
@@ -212,7 +218,7 @@ class _Any(_Toy):
     given_jobs: tuple[Any, ...]
     late: int = 0
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         return list(self.given_jobs[iteration])
 
     def rounds(self) -> list[Round]:
@@ -222,7 +228,7 @@ class _Any(_Toy):
         return self.late
 
 
-def follower(plan: Plan, job: Job, place: int, late: int) -> tuple[int, int] | None:
+def follower(plan: CostedGraph, job: Job, place: int, late: int) -> tuple[int, int] | None:
     """Return a task that computation gets to after it has waited for a job, and periods later."""
     names = [task.name for task in plan.graph.tasks]
     if job.holds and job.holds.phase == "update":
@@ -234,7 +240,7 @@ def follower(plan: Plan, job: Job, place: int, late: int) -> tuple[int, int] | N
     return backward[0], periods
 
 
-def tasks_of(plan: Plan, place: int, name: str) -> list[int]:
+def tasks_of(plan: CostedGraph, place: int, name: str) -> list[int]:
     """Return the tasks of a job's stages."""
     return [
         index

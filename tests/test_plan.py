@@ -13,10 +13,18 @@ from what_ships import SHIPPED
 
 from perfsim.cli.main import app, code
 from perfsim.errors import DataError, RequestError
-from perfsim.planning.capacity import Plan, plan
-from perfsim.planning.choice import Choice
-from perfsim.planning.prices import Price, Prices, find_prices, read_prices
-from perfsim.planning.target import Target, parse_budget, parse_samples
+from perfsim.planning.capacity import (
+    ClusterPlan,
+    ParetoChoice,
+    Price,
+    Prices,
+    Target,
+    find_prices,
+    parse_budget,
+    parse_samples,
+    plan,
+    read_prices,
+)
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario, make_scenario
 
@@ -110,8 +118,8 @@ def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=30))
 def test_the_front_is_what_nothing_beats(pairs: list[tuple[float, float]]) -> None:
     base = FOUND
-    choices = [Choice(base, seconds, (seconds, seconds), cost) for seconds, cost in pairs]
-    front = Plan(Target(1, 1), choices, {}, prices()).front
+    choices = [ParetoChoice(base, seconds, (seconds, seconds), cost) for seconds, cost in pairs]
+    front = ClusterPlan(Target(1, 1), choices, {}, prices()).front
     for one in choices:
         beaten = any(
             other.seconds <= one.seconds

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from perfsim.cli.main import code
 from perfsim.errors import RequestError
-from perfsim.planning.grid import Grid, axes_of
-from perfsim.planning.row import flat, light_object, whole_object
+from perfsim.planning.grid import SweepGrid, axes_of
+from perfsim.planning.rows import flat, light_object, whole_object
 from perfsim.planning.sweep import MOST_OBJECTS, Sweep, sweep
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -136,7 +136,7 @@ def test_a_full_object_as_columns_has_units_in_their_names() -> None:
 
 def test_more_objects_than_memory_is_meant_for_are_refused_before_any_work() -> None:
     vary = {"seed": f"0..{MOST_OBJECTS}:1"}
-    grid = Grid({"model": "resnet50", "gpus": 16}, axes_of(vary))
+    grid = SweepGrid({"model": "resnet50", "gpus": 16}, axes_of(vary))
     assert len(Sweep(grid).grid) == MOST_OBJECTS + 1
     with pytest.raises(RequestError) as refused:
         Sweep(grid, objects=True)

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_profile import GOOD, HEADER, ROWS, Read, read
 
-from perfsim.catalog import Catalog
-from perfsim.profile import Gradient, Profile
-from perfsim.profile_file import read_profile
+from perfsim.compute.profile import Gradient, Profile, read_profile
+from perfsim.data.catalog import Catalog
 
 __all__ = ["read"]
 
@@ -96,7 +95,7 @@ def test_sequence_is_a_whole_number(read: Read, text: str) -> None:
 
 @given(st.floats(1e-3, 1e3))
 def test_scaling_multiplies_every_time_and_nothing_else(factor: float) -> None:
-    from perfsim.profile import Layer
+    from perfsim.compute.profile import Layer
 
     profile = Profile(
         "m", "g", "fp32", 1, 12e-3, 1e-3, (Layer("a", "conv", 2e-3, 4e-3),),

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_profile import FIRST_ROW, GOOD, HEADER, ROWS, Read, read
 
+from perfsim.compute.profile import read_profile
 from perfsim.errors import DataError
-from perfsim.profile_file import read_profile
 
 __all__ = ["read"]
 

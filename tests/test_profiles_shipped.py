@@ -8,13 +8,12 @@ import re
 import pytest
 from collected import COLLECTED, needs_data, table
 
-from perfsim.catalog import Catalog, shipped
-from perfsim.device import load_device
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import PROFILE_COLUMNS, Profile, read_profile
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.models import build
 from perfsim.models.assemble.__main__ import assemble
 from perfsim.models.assemble.anchors import read_anchors, read_bandwidths
-from perfsim.profile import Profile
-from perfsim.profile_file import COLUMNS, read_profile
 
 FILES = Catalog().files("models")
 
@@ -191,7 +190,7 @@ def test_the_dictionary_explains_every_header_key_and_column(
 ) -> None:
     dictionary = (shipped() / "README.md").read_text(encoding="utf-8")
     named = dictionary.partition("### Header")[2].partition("### How")[0]
-    keys = {key for profile in profiles.values() for key in profile.header} | set(COLUMNS)
+    keys = {key for profile in profiles.values() for key in profile.header} | set(PROFILE_COLUMNS)
     assert not {key for key in keys if key not in named}
     [gpus] = [line for line in named.splitlines() if line.startswith("| gpu |")]
     assert {profile.gpu for profile in profiles.values()} == set(re.findall("`(.*?)`", gpus))

@@ -10,10 +10,10 @@ import pytest
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_class, method_names
-from perfsim.own_fusion import for_method
+from perfsim.methods.describe import for_method
 from perfsim.prediction import predict
 from perfsim.ranking import CAVEAT, Ranking, rank
-from perfsim.report.ranking import print_ranking
+from perfsim.report.planning import print_ranking
 from perfsim.scenario import Scenario, make_scenario
 
 FIELDS = {"model": "resnet50", "gpus": 8, "net": "1gbe", "method": "auto"}

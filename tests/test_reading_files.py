@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured_texts import FOOT, NCCL_CSV, OWN, STARTING, devices, read, report, table
 
-from perfsim.calibrate.reading import read_file, read_folder
+from perfsim.calibrate.formats import read_file, read_folder
 from perfsim.errors import DataError
 
 COLLECTED = Path(__file__).resolve().parents[2] / "shared" / "data" / "nccl"

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured_texts import OWN, read
 
-from perfsim.calibrate.reading import read_file
-from perfsim.calibrate.writing import as_csv, write_csv
-from perfsim.cluster.measured import Curve, merge
+from perfsim.calibrate.formats import read_file
+from perfsim.calibrate.write_network import as_csv, write_csv
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError, RequestError
+from perfsim.network.measured import CollectiveCurve, merge
 
 
 def test_our_own_table_with_a_composite_gpu(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ ascending = st.lists(
 
 
 @st.composite
-def curves(draw: st.DrawFn) -> Curve:
+def curves(draw: st.DrawFn) -> CollectiveCurve:
     nodes, each = draw(st.integers(1, 64)), draw(st.integers(1, 16))
     sizes, times = zip(*draw(ascending), strict=True)
-    return Curve(
+    return CollectiveCurve(
         draw(st.sampled_from(COLLECTIVES)),
         draw(st.integers(nodes, nodes * each)),
         nodes,
@@ -111,7 +111,7 @@ def curves(draw: st.DrawFn) -> Curve:
 
 @given(st.lists(curves(), min_size=1, max_size=4, unique_by=lambda one: (one.series, one.source)))
 def test_what_is_written_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, some: list[Curve]
+    tmp_path_factory: pytest.TempPathFactory, some: list[CollectiveCurve]
 ) -> None:
     some = merge(some)
     path = tmp_path_factory.getbasetemp() / "own.csv"
@@ -121,11 +121,13 @@ def test_what_is_written_is_read_back(
 
 
 def test_a_text_with_a_line_break_and_an_empty_list_are_not_written(tmp_path: Path) -> None:
-    curve = Curve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "two\nlines")
+    curve = CollectiveCurve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "two\nlines")
     with pytest.raises(DataError, match="a text with a line break has no cell"):
         as_csv([curve])
     with pytest.raises(DataError, match="no curve to write"):
         as_csv([])
     with pytest.raises(RequestError, match="cannot be written"):
-        write_csv([Curve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "x")], tmp_path / "a/b")
+        write_csv(
+            [CollectiveCurve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "x")], tmp_path / "a/b"
+        )
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured_texts import FOOT, POINTS, STARTING, check, devices, read, table
 
-from perfsim.calibrate.cells import busbw_factor
+from perfsim.calibrate.formats.rows import busbw_factor
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError, RequestError
 

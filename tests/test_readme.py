@@ -10,7 +10,7 @@ import readme
 from workplace import furnish
 
 from perfsim.cli.main import code
-from perfsim.whatif import BOTTLENECKS
+from perfsim.what_if import BOTTLENECKS
 
 TEXT = readme.README.read_text(encoding="utf-8")
 COMMANDS = [

@@ -10,7 +10,7 @@ from chrome_trace import problems
 from page_content import island
 
 from perfsim.cli.main import code
-from perfsim.report.page.sweep_page import MOST_ROWS
+from perfsim.report.html.pages import MOST_ROWS
 
 
 def test_the_trace_of_a_comparison_has_each_method_as_its_own_processes(
@@ -113,7 +113,7 @@ def test_what_fails_while_files_are_made_leaves_none(
 ) -> None:
     pytest.importorskip("plotly")
     from perfsim.errors import RequestError
-    from perfsim.report.page import comparison_page as module
+    from perfsim.report.html.page import comparison_page as module
 
     def fails(*_: object) -> str:
         raise RequestError("--html: no.")

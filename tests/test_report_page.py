@@ -15,12 +15,11 @@ from page_content import HOSTILE, Tables, island
 from what_ships import SHIPPED
 
 from perfsim.cli.main import code
-from perfsim.planning.around import Around, around
-from perfsim.planning.measured import measured_like
+from perfsim.planning.neighbours import Around, around, measured_like
 from perfsim.prediction import Prediction, predict
-from perfsim.report.page.figure import Figure
-from perfsim.report.page.prediction_page import figures_of, prediction_page
-from perfsim.report.page.scaling import scaling
+from perfsim.report.html.page import Figure
+from perfsim.report.html.pages import figures_of, prediction_page
+from perfsim.report.html.prediction_figures import scaling
 from perfsim.scenario import Scenario, make_scenario
 
 ASKED = {"model": "resnet50", "gpus": 16, "net": "25gbe", "method": "horovod", "batch": 64}

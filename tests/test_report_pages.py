@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 from page_content import HOSTILE, Tables, island
 
-from perfsim.planning.compare import Comparison, compare
+from perfsim.planning.compare import Comparison, compare, scaling_of
 from perfsim.planning.explain import Explanation, explain
-from perfsim.planning.scaling import scaling_of
-from perfsim.planning.sweep import Table, sweep
+from perfsim.planning.sweep import SweepTable, sweep
 from perfsim.planning.tune import Tuning, tune, with_best
-from perfsim.report.page.comparison_page import comparison_figures, comparison_page
-from perfsim.report.page.explanation_page import explanation_figures, explanation_page
-from perfsim.report.page.figure import Figure
-from perfsim.report.page.rows import MOST_SERIES, SHOWN, rows_figure
-from perfsim.report.page.sweep_page import sweep_figures, sweep_page
-from perfsim.report.page.tuning_page import tuning_figures, tuning_page
+from perfsim.report.html.page import Figure
+from perfsim.report.html.pages import (
+    comparison_figures,
+    comparison_page,
+    explanation_figures,
+    explanation_page,
+    sweep_figures,
+    sweep_page,
+    tuning_figures,
+    tuning_page,
+)
+from perfsim.report.html.planning_figures import MOST_SERIES, SHOWN, rows_figure
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
 
@@ -48,7 +53,7 @@ def tuning() -> Tuning:
 
 
 @pytest.fixture(scope="module")
-def table() -> Table:
+def table() -> SweepTable:
     return sweep(ASKED, {"gpus": "8..64", "method": "ssgd,dgc"})
 
 
@@ -135,7 +140,7 @@ def test_each_setting_alone_is_predicted_as_it_was_tuned(over: str) -> None:
     assert one.iteration_s == pytest.approx(found.best.advised_s, rel=1e-12)
 
 
-def test_lines_of_a_sweep_are_its_rows(table: Table) -> None:
+def test_lines_of_a_sweep_are_its_rows(table: SweepTable) -> None:
     figures = by_name(sweep_figures(table))
     assert list(figures) == ["rows-iteration_s", "rows-samples_per_s"]
     for trace, method in zip(figures["rows-iteration_s"].data, ("ssgd", "dgc"), strict=True):
@@ -173,7 +178,7 @@ def test_names_are_bars_sizes_are_numbers_and_more_lines_than_can_be_told_are_le
 
 
 def test_pages_hold_the_json_every_row_and_strings_as_text(
-    comparison: Comparison, explanation: Explanation, tuning: Tuning, table: Table
+    comparison: Comparison, explanation: Explanation, tuning: Tuning, table: SweepTable
 ) -> None:
     pytest.importorskip("plotly")
     told = replace(

@@ -14,9 +14,8 @@ from what_ships import SHIPPED
 
 from perfsim.cli.main import code
 from perfsim.prediction import Prediction, predict
-from perfsim.report.spans import Span, steady_rounds
-from perfsim.report.text_timeline import LETTERS, row, text_timeline
-from perfsim.report.trace import trace_of
+from perfsim.report.chrome_trace import trace_of
+from perfsim.report.timeline import LETTERS, TimelineSpan, row, steady_rounds, text_timeline
 from perfsim.scenario import make_scenario
 
 METHODS = ["ssgd", "powersgd", "acpsgd", "localsgd", "dear", "byteps", "asc_wfbp", "p3", "spd_kfac"]
@@ -83,9 +82,9 @@ def test_the_mean_of_rounds_is_the_prediction() -> None:
 
 def test_a_row_by_hand() -> None:
     spans = [
-        Span("f", "compute", "forward", 0.0, 1.0, 0.0),
-        Span("b", "compute", "backward", 1.0, 3.0, 0.0),
-        Span("u", "compute", "update", 5.75, 6.0, 0.0),
+        TimelineSpan("f", "compute", "forward", 0.0, 1.0, 0.0),
+        TimelineSpan("b", "compute", "backward", 1.0, 3.0, 0.0),
+        TimelineSpan("u", "compute", "update", 5.75, 6.0, 0.0),
     ]
     assert row(spans, 6.0, 6) == "FBB..u"
     assert row(spans, 6.0, 2) == "Bu"
@@ -97,7 +96,7 @@ def test_a_stream_that_is_never_idle_has_a_large_letter_in_every_cell(
 ) -> None:
     spans, at = [], 0.0
     for length in lengths:
-        spans.append(Span("b", "compute", "backward", at, at + length, 0.0))
+        spans.append(TimelineSpan("b", "compute", "backward", at, at + length, 0.0))
         at += length
     assert row(spans, at, cells) == "B" * cells
 

@@ -9,15 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.cluster.fabric.fat_tree import fat_tree
-from perfsim.cluster.fabric.leaf_spine import leaf_spine
-from perfsim.cluster.fabric.single_switch import single_switch
-from perfsim.cluster.fabric.torus import torus
-from perfsim.cluster.fabric.wire import join, new_graph
-from perfsim.cluster.flows import PATTERNS, all_to_all_flows, flows, ring_flows, tree_flows
-from perfsim.cluster.pattern import Flow, Pattern
-from perfsim.cluster.routing import Graph, Routed, route
 from perfsim.errors import RequestError
+from perfsim.network.fabrics.fat_tree import fat_tree
+from perfsim.network.fabrics.leaf_spine import leaf_spine
+from perfsim.network.fabrics.single_switch import single_switch
+from perfsim.network.fabrics.torus import torus
+from perfsim.network.fabrics.wire import join, new_graph
+from perfsim.network.routing import (
+    PATTERNS,
+    Flow,
+    Graph,
+    Pattern,
+    Routed,
+    all_to_all_flows,
+    flows,
+    ring_flows,
+    route,
+    tree_flows,
+)
 
 placements = st.lists(st.integers(1, 4), min_size=2, max_size=12)
 patterns = st.sampled_from(tuple(PATTERNS))

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfsim.errors import DataError, RequestError
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_file
+from perfsim.scenario import make_scenario, read_file
 
 HEAD = 'schema = "perfsim/scenario/1"\n'
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.errors import RequestError
 from perfsim.methods import load_method, method_names
-from perfsim.plan import Plan
-from perfsim.run import run
-from perfsim.schedule import schedule
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.schedule.schedule import schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain
-from perfsim.simulate.event import simulate_events
+from perfsim.simulate.events import simulate_events
 
 MB = 250_000
 """Elements of an fp32 gradient of 1 MB."""
@@ -25,7 +25,7 @@ MB = 250_000
 
 def plan(
     method: str, policy: str, ranks: int = 4, options: dict[str, Any] | None = None, **more: Any
-) -> Plan:
+) -> CostedGraph:
     """Return the plan for three gradients of 1 MB ready at 10, 20 and 30 ms of a 35 ms backward."""
     [made] = schedule(
         profile(
@@ -45,7 +45,7 @@ def plan(
     return made
 
 
-def names(made: Plan) -> list[str]:
+def names(made: CostedGraph) -> list[str]:
     """Return the task names in issue order."""
     return [task.name for task in made.graph.tasks]
 

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from perfsim import kept_jobs, prediction
-from perfsim.catalog import Catalog, shipped
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
-from perfsim.kept_jobs import Asked, KeptJobs
+from perfsim.methods.base import MethodContext
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario, make_scenario
-from perfsim.session import Session, standing
-from perfsim.world import World
+from perfsim.session import JobCache, RecordedCosts, Session, default_session
 
 SMALL: dict[str, Any] = {"model": "resnet20-cifar", "gpus": 8, "net": "10gbe"}
 OTHERS: list[dict[str, Any]] = [
@@ -51,7 +50,7 @@ def test_what_is_kept_changes_no_prediction(method: str) -> None:
 
 def test_a_warm_prediction_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     predict(make_scenario(SMALL))
-    for module in ("perfsim.files", "perfsim.table", "perfsim.toml_file"):
+    for module in ("perfsim.data.files", "perfsim.data.tables", "perfsim.data.toml"):
         monkeypatch.setattr(f"{module}.read_text", None)
     other = predict(make_scenario(SMALL | {"bucket": "70KB", "method": "dgc"}))
     assert other.iteration_s > 0
@@ -109,15 +108,15 @@ def test_a_new_file_that_goes_first_is_seen(folder: Path) -> None:
 def test_another_search_path_has_a_session_of_its_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = standing()
-    assert standing() is own
+    own = default_session()
+    assert default_session() is own
     monkeypatch.delenv("PERFSIM_PATH")
-    assert standing() is not own
+    assert default_session() is not own
 
 
 def test_the_oldest_jobs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_jobs, "MOST", 6)
-    kept, asked, made = KeptJobs(), Asked(World(8)), []
+    kept, asked, made = JobCache(), RecordedCosts(MethodContext(8)), []
 
     def of(key: str, count: int) -> list[Any]:
         def make() -> list[Any]:

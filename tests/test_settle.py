@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs
 
-from perfsim.simulate.array import simulate
+from perfsim.simulate.array import settled_periods, simulate
 from perfsim.simulate.graph import TaskGraph
-from perfsim.simulate.settle import settled_periods
 
 
 @settings(max_examples=80, deadline=None)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from simpy import Environment
 from strategies import graphs
 
-from perfsim.plan import Plan
-from perfsim.run import run
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
-from perfsim.simulate.event import simulate_events
-from perfsim.simulate.graph import COMPUTE, Shared, TaskGraph, Value
-from perfsim.simulate.sharing import SharedLink
+from perfsim.simulate.events import simulate_events
+from perfsim.simulate.graph import COMPUTE, Duration, Shared, TaskGraph
+from perfsim.simulate.shared_link import SharedLink
 
 seconds = st.floats(1e-6, 1e3)
 capacities = st.floats(1.0, 8.0)
@@ -158,7 +158,7 @@ def test_ranks_keep_in_step() -> None:
     made = graph.add("backward", COMPUTE, "backward", 1.0)
     graph.add("m1", "b", "communicate", 2.0, [made], collective=True, shares=wire)
     graph.add("update", COMPUTE, "update", 0.0, [1, 3])
-    durations: list[Value] = [0.0, 2.0, np.array([0.5, 1.0]), 2.0, 0.0]
+    durations: list[Duration] = [0.0, 2.0, np.array([0.5, 1.0]), 2.0, 0.0]
     timeline = simulate_events(graph, durations, ranks=True, periods=1)
     assert np.asarray(timeline.ends[0][1]).tolist() == [3.0, 3.0]
     assert np.asarray(timeline.ends[0][3]).tolist() == [4.0, 4.0]
@@ -196,9 +196,9 @@ def test_the_pass_refuses_what_it_cannot_tell_and_a_plan_takes_the_events() -> N
     shared, apart = sends([2.0, 2.0]), sends([2.0, 2.0], link=None)
     with pytest.raises(ValueError, match="several streams share a link"):
         simulate(shared)
-    assert run(Plan(shared)).iteration_s == pytest.approx(4.0)
-    assert run(Plan(apart)).iteration_s == pytest.approx(2.0)
-    assert run(Plan(shared), [0.0, 1.0, 1.0, 0.0]).iteration_s == pytest.approx(2.0)
+    assert run(CostedGraph(shared)).iteration_s == pytest.approx(4.0)
+    assert run(CostedGraph(apart)).iteration_s == pytest.approx(2.0)
+    assert run(CostedGraph(shared), [0.0, 1.0, 1.0, 0.0]).iteration_s == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("capacity", [0.5, float("nan")])

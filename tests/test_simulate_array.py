@@ -147,7 +147,7 @@ def test_floats_need_no_numpy() -> None:
         "graph = TaskGraph()\n"
         "graph.add('step', 'compute', 'forward', 1)\n"
         "simulate(graph).breakdown()\n"
-        "assert not {'numpy', 'simpy', 'perfsim.profile', 'perfsim.cluster'} & set(sys.modules)\n"
+        "assert not {'numpy', 'simpy', 'perfsim.compute.profile', 'perfsim.network.cluster'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -13,7 +13,7 @@ from perfsim.simulate.bounds import (
     steady_period_s,
     wait_free_chain,
 )
-from perfsim.simulate.event import simulate_events
+from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import COMPUTE, TaskGraph
 
 

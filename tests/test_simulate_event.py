@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import graphs, rank_durations
 
 from perfsim.simulate.array import simulate
-from perfsim.simulate.event import simulate_events
+from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import COMPUTE, TaskGraph
 from perfsim.simulate.timeline import Timeline
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from strategies import graphs
 
-from perfsim.simulate.event import simulate_events
+from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import COMPUTE, TaskGraph
 from perfsim.simulate.priority import simulate_priority
 

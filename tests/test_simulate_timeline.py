@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from strategies import graphs, rank_durations
 
 from perfsim.simulate.array import simulate
-from perfsim.simulate.attribution import PARTS, attribute
 from perfsim.simulate.graph import COMPUTE, TaskGraph
-from perfsim.simulate.timeline import Timeline
+from perfsim.simulate.timeline import PARTS, Timeline, attribute
 
 
 def test_each_instant_is_attributed_once_by_hand() -> None:

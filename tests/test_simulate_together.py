@@ -14,29 +14,28 @@ from simpy import Environment, Event
 from strategies import graphs
 
 from perfsim.simulate.array import simulate
-from perfsim.simulate.crossed_link import CrossedLink
-from perfsim.simulate.crossing import Crossing, fair_parts
 from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.several_jobs import Amount, ConcurrentJob, amount, simulate_together
+from perfsim.simulate.shared_link import CrossedLink, LinkUse, max_min_shares
 from perfsim.simulate.timeline import Timeline
-from perfsim.simulate.together import Amount, Together, amount, simulate_together
 
 MUCH = Amount(8, 24)
 
 
-def job(compute_s: float, send_s: float, off_s: float = 0.0, need: float = 1.0) -> Together:
+def job(compute_s: float, send_s: float, off_s: float = 0.0, need: float = 1.0) -> ConcurrentJob:
     """Return a job that computes, then sends, then begins anew."""
     graph = TaskGraph()
     first = graph.add("compute", COMPUTE, "backward", compute_s, after=[(1, 1)])
     graph.add("send", "wire", "communicate", send_s, after=[first], collective=True)
     spent = [compute_s, send_s]
-    return Together(graph, spent, {1: Crossing(off_s, need)}, compute_s + send_s)
+    return ConcurrentJob(graph, spent, {1: LinkUse(off_s, need)}, compute_s + send_s)
 
 
-def together(*jobs: Together, much: Amount = MUCH, sharing: bool = True) -> list[Timeline]:
+def together(*jobs: ConcurrentJob, much: Amount = MUCH, sharing: bool = True) -> list[Timeline]:
     return simulate_together(jobs, much, sharing=sharing)
 
 
-def means(*jobs: Together, sharing: bool = True) -> list[float]:
+def means(*jobs: ConcurrentJob, sharing: bool = True) -> list[float]:
     return [run_.mean_period_s for run_ in together(*jobs, sharing=sharing)]
 
 
@@ -71,7 +70,7 @@ def test_what_a_job_does_not_need_of_the_link_goes_to_the_other(need: float) -> 
 @given(needs=st.lists(st.floats(0.001, 1.0), min_size=1, max_size=6))
 def test_fair_parts_are_max_min_fair(needs: list[float]) -> None:
     """Nobody has more than it needs; who has less has as much as anybody; nothing is left over."""
-    parts = fair_parts(needs)
+    parts = max_min_shares(needs)
     assert all(part <= need for part, need in zip(parts, needs, strict=True))
     assert sum(parts) == pytest.approx(min(1.0, sum(needs)))
     for part, need in zip(parts, needs, strict=True):
@@ -109,11 +108,11 @@ def test_without_sharing_both_are_what_the_array_engine_says(
     if not all(run_.steady and run_.mean_period_s > 1e-3 for run_ in alone):
         return
     jobs = [
-        Together(
+        ConcurrentJob(
             graph,
             [float(task.duration_s) for task in graph.tasks],
             {
-                index: Crossing(0.0)
+                index: LinkUse(0.0)
                 for index, task in enumerate(graph.tasks)
                 if task.kind == "communicate"
             },
@@ -163,7 +162,7 @@ def test_every_message_ends_and_the_link_is_never_idle_while_one_waits(
             ends: list[tuple[float, float]] = ends,
         ) -> Generator[Event, Any, None]:
             yield env.timeout(begin_s)
-            yield from link.carry(job, spent_s, Crossing(0.0, need))
+            yield from link.carry(job, spent_s, LinkUse(0.0, need))
             ends.append((begin_s + spent_s, env.now))
 
         one_each = [(number, *message[:2]) for number, message in enumerate(messages)]

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 
 from perfsim.calibrate.condense import condense, thin, write_condensed
 from perfsim.calibrate.sources import read_clusters, read_sources
-from perfsim.catalog import shipped
-from perfsim.cluster.curves_file import COLUMNS, SCHEMA, read_curves, write_curves
-from perfsim.cluster.measured import Curve
+from perfsim.data.catalog import shipped
+from perfsim.data.tables import read_table
 from perfsim.errors import DataError
-from perfsim.table import read_table
+from perfsim.network.measured import (
+    CURVES_COLUMNS,
+    CURVES_SCHEMA,
+    CollectiveCurve,
+    read_curves,
+    write_curves,
+)
 
 NETWORKS = shipped() / "networks"
 CURVES = sorted(NETWORKS.glob("*.curves.csv"))
@@ -41,8 +46,8 @@ def curve(
     size_bytes: tuple[float, ...] = (1024.0, 4096.0),
     seconds: tuple[float, ...] = (1e-5, 2.5e-5),
     spread: float | None = 0.012,
-) -> Curve:
-    return Curve(
+) -> CollectiveCurve:
+    return CollectiveCurve(
         collective="all_reduce",
         ranks=8,
         nodes=2,
@@ -66,7 +71,7 @@ def test_every_curve_that_ships_has_a_permissive_source() -> None:
     assert CURVES
     for path in CURVES:
         cluster = clusters[path.name.removesuffix(".curves.csv")]
-        ids = {cells["source_id"] for _, cells in read_table(path, SCHEMA, COLUMNS)}
+        ids = {cells["source_id"] for _, cells in read_table(path, CURVES_SCHEMA, CURVES_COLUMNS)}
         assert ids == {cluster.source_id}
         assert sources[cluster.source_id].permissive, path.name
         assert f"# licence: {sources[cluster.source_id].licence}\n" in path.read_text()

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from perfsim import __version__
 from perfsim.errors import PerfsimError, RequestError
-from perfsim.planning import spread
-from perfsim.planning.grid import Grid, axes_of
-from perfsim.planning.spread import Spread, predicted
+from perfsim.planning import dask as spread
+from perfsim.planning.dask import Spread, predicted
+from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, serial
 
 ADDRESS = "tcp://10.0.0.1:8786"
@@ -38,8 +38,8 @@ def test_parts_are_the_chunks_in_order_small_enough_for_every_thread(
 
 
 def test_a_worker_gives_the_rows_of_one_process_whatever_sweep_it_had_before() -> None:
-    one = Sweep(Grid({"model": "alexnet"}, axes_of({"gpus": "2..16:2", "net": "10gbe"})))
-    other = Sweep(Grid({"model": "alexnet"}, axes_of({"gpus": "2..16:2", "net": "1gbe"})))
+    one = Sweep(SweepGrid({"model": "alexnet"}, axes_of({"gpus": "2..16:2", "net": "10gbe"})))
+    other = Sweep(SweepGrid({"model": "alexnet"}, axes_of({"gpus": "2..16:2", "net": "1gbe"})))
     want = {id(asked): next(iter(serial(asked, [(0, 8)]))) for asked in (one, other)}
     assert want[id(one)] != want[id(other)]
     for asked in (one, other, one):

@@ -11,9 +11,9 @@ from strategies import graphs
 
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.run import run
+from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
-from perfsim.simulate.event import simulate_events
+from perfsim.simulate.events import simulate_events
 from perfsim.simulate.priority import simulate_priority
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from perfsim.cli.main import code
 from perfsim.errors import PerfsimError
-from perfsim.planning.grid import Grid, axes_of
-from perfsim.planning.spread import Spread
+from perfsim.planning.dask import Spread
+from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, serial
 
 Client = pytest.importorskip("distributed", reason="a cluster needs perfsim[dask]").Client
@@ -66,7 +66,7 @@ def test_a_lost_worker_costs_only_its_tasks_and_a_lost_scheduler_is_told(
     cluster: tuple[str, list[subprocess.Popen[bytes]]],
 ) -> None:
     address, (scheduler, *workers) = cluster
-    asked = Sweep(Grid({"model": "resnet50"}, axes_of(GRID)), objects=True)
+    asked = Sweep(SweepGrid({"model": "resnet50"}, axes_of(GRID)), objects=True)
     parts = Spread(address=address)(asked, asked.chunks())
     found = next(parts)
     workers[0].send_signal(signal.SIGKILL)

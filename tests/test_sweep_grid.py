@@ -9,8 +9,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.planning.grid import Axis, Grid, axes_of, given
-from perfsim.planning.ranges import expand, values_of
+from perfsim.planning.grid import Axis, SweepGrid, axes_of, expand, given, values_of
 from perfsim.units import parse_bytes, parse_rate
 
 
@@ -116,7 +115,7 @@ def test_rows_are_every_combination_once_in_order(sizes: list[int]) -> None:
     axes = tuple(
         Axis(name, tuple(range(1, size + 1))) for name, size in zip(names, sizes, strict=False)
     )
-    grid = Grid({}, axes)
+    grid = SweepGrid({}, axes)
     rows = [grid.values(row) for row in range(len(grid))]
     assert rows == sorted(set(rows))
     assert len(rows) == len(grid)
@@ -124,7 +123,7 @@ def test_rows_are_every_combination_once_in_order(sizes: list[int]) -> None:
 
 def test_a_files_options_are_for_its_own_method() -> None:
     base = {"method": "dgc", "options": {"density": 0.01, "rank": 4}}
-    grid = Grid(base, axes_of({"method": "dgc,powersgd"}), own=("density",))
+    grid = SweepGrid(base, axes_of({"method": "dgc,powersgd"}), own=("density",))
     assert grid.fields(0)["options"] == {"density": 0.01, "rank": 4}
     assert grid.fields(1)["options"] == {"rank": 4}
     assert base["options"] == {"density": 0.01, "rank": 4}
@@ -132,4 +131,4 @@ def test_a_files_options_are_for_its_own_method() -> None:
 
 def test_a_grid_that_nobody_waits_for_is_refused() -> None:
     with pytest.raises(RequestError, match="rows; at most"):
-        Grid({}, axes_of({"gpus": "1..3000:1", "batch": "1..1000:1"}))
+        SweepGrid({}, axes_of({"gpus": "1..3000:1", "batch": "1..1000:1"}))

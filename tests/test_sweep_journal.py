@@ -11,21 +11,20 @@ import pytest
 
 from perfsim.cli.main import code
 from perfsim.errors import RequestError
-from perfsim.planning.grid import Grid, axes_of
-from perfsim.planning.sweep import Rows, Sweep
-from perfsim.planning.sweep_journal import resumed
+from perfsim.planning.grid import SweepGrid, axes_of
+from perfsim.planning.sweep import Sweep, SweepRows, resumed
 
 
 def test_an_interrupted_run_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfsim.planning.sweep.APART", 16)
-    asked = Sweep(Grid({"model": "resnet50"}, axes_of({"gpus": "1..40:1"})))
+    asked = Sweep(SweepGrid({"model": "resnet50"}, axes_of({"gpus": "1..40:1"})))
     out = tmp_path / "rows.csv"
     seen: list[int] = []
 
     def broken(one: Sweep, chunks: Any) -> Any:
-        yield Rows(one).chunk(*chunks[0])
+        yield SweepRows(one).chunk(*chunks[0])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -36,11 +35,11 @@ def test_an_interrupted_run_goes_on_where_it_was(
 
     def rest(one: Sweep, chunks: Any) -> Any:
         assert chunks[0][0] == seen[-1] > 0
-        return (Rows(one).chunk(*chunk) for chunk in chunks)
+        return (SweepRows(one).chunk(*chunk) for chunk in chunks)
 
     table = resumed(asked, rest, out, seen.append)
-    assert table.rows == Rows(asked).chunk(0, 40)
-    other = Sweep(Grid({"model": "vgg16"}, asked.grid.axes))
+    assert table.rows == SweepRows(asked).chunk(0, 40)
+    other = Sweep(SweepGrid({"model": "vgg16"}, asked.grid.axes))
     said = "begun with scenario model=resnet50, now it is model=vgg16; --fresh begins anew"
     with pytest.raises(RequestError, match=said):
         resumed(other, rest, out, seen.append)
@@ -52,14 +51,14 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
     monkeypatch.setattr("perfsim.planning.sweep.APART", 16)
     asked = ["sweep", "--model", "resnet50", "--vary", "gpus=1..40:1"]
     out = tmp_path / "rows.csv"
-    whole = Rows.chunk
+    whole = SweepRows.chunk
 
-    def pressed(self: Rows, start: int, stop: int) -> Any:
+    def pressed(self: SweepRows, start: int, stop: int) -> Any:
         if start:
             raise KeyboardInterrupt
         return whole(self, start, stop)
 
-    monkeypatch.setattr(Rows, "chunk", pressed)
+    monkeypatch.setattr(SweepRows, "chunk", pressed)
     assert code([*asked, "--out", str(out)]) == 1
     said = capsys.readouterr().err
     assert said == (
@@ -70,11 +69,11 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
     assert capsys.readouterr().err.startswith("perfsim: stopped; with --out, ")
     begun: list[int] = []
 
-    def counted(self: Rows, start: int, stop: int) -> Any:
+    def counted(self: SweepRows, start: int, stop: int) -> Any:
         begun.append(start)
         return whole(self, start, stop)
 
-    monkeypatch.setattr(Rows, "chunk", counted)
+    monkeypatch.setattr(SweepRows, "chunk", counted)
     assert code([*asked, "--out", str(out)]) == 0
     assert begun == [16, 32]
     assert len(out.read_text().splitlines()) == 41

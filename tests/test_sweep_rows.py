@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.planning.grid import Grid, axes_of
-from perfsim.planning.lane import EscapedError, Trace
-from perfsim.planning.lanes import Lanes
-from perfsim.planning.sweep import Rows, Sweep, sweep
+from perfsim.planning.grid import SweepGrid, axes_of
+from perfsim.planning.sweep import Sweep, SweepRows, sweep
+from perfsim.planning.vectorise import BranchTrace, Lanes, NotVectorisable
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
@@ -23,9 +22,9 @@ from perfsim.session import Session
 BASE = {"model": "resnet50", "gpus": 16}
 
 
-def rows(base: dict[str, Any], vary: dict[str, Any]) -> tuple[Grid, list[list[Any]]]:
-    asked = Sweep(Grid(base, axes_of(vary)))
-    return asked.grid, Rows(asked).chunk(0, len(asked.grid))
+def rows(base: dict[str, Any], vary: dict[str, Any]) -> tuple[SweepGrid, list[list[Any]]]:
+    asked = Sweep(SweepGrid(base, axes_of(vary)))
+    return asked.grid, SweepRows(asked).chunk(0, len(asked.grid))
 
 
 def test_rows_are_the_predictions_to_the_last_bit() -> None:
@@ -100,7 +99,7 @@ LINKS = {"net": "1Gbit/s..100Gbit/s:log6,5us..100us:log4"}
 def test_rows_taken_together_are_those_taken_one_by_one(
     base: dict[str, Any], vary: dict[str, Any]
 ) -> None:
-    grid = Grid(base, axes_of(vary))
+    grid = SweepGrid(base, axes_of(vary))
     together = 0
     session = Session()
     for places, columns in Lanes(grid, session).columns(0, len(grid)):
@@ -120,7 +119,7 @@ def test_a_pass_holds_where_comparisons_agree(first: list[float], second: list[f
     def made(a: Any, b: Any) -> Any:
         return max(a, b) * 2.0 - min(a, 3.0) / 7.0 + sum(sorted({a, b, 0.0})[:2])
 
-    trace = Trace(len(first), len(first) // 2)
+    trace = BranchTrace(len(first), len(first) // 2)
     found = made(trace.lane(np.array(first)), trace.lane(np.array(second[: len(first)])))
     agreed = trace.agreed()
     assert agreed[len(first) // 2]
@@ -132,9 +131,9 @@ def test_a_pass_holds_where_comparisons_agree(first: list[float], second: list[f
 def test_what_arrays_cannot_follow_is_refused() -> None:
     import math
 
-    lane = Trace(2).lane(np.array([1.5, 2.5]))
+    lane = BranchTrace(2).lane(np.array([1.5, 2.5]))
     for asked in (math.log, int, float, round, math.ceil):
-        with pytest.raises(EscapedError):
+        with pytest.raises(NotVectorisable):
             asked(lane)
 
 

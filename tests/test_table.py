@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.cli.main import code
-from perfsim.report.table import table_lines
+from perfsim.report.terminal import table_lines
 
 WORD = st.text("abcdefgh", min_size=1, max_size=9)
 TEXT = st.lists(WORD, max_size=14).map(" ".join)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from fuzz.parsers import PARSERS, SEEDS, seeds
 
-from perfsim.calibrate import trace_file
-from perfsim.calibrate.kineto import recording
+from perfsim.calibrate.traces import chrome_json as trace_file
+from perfsim.calibrate.traces import kineto_recording as recording
 from perfsim.calibrate.traces import read_trace
 from perfsim.cli.main import code
+from perfsim.data.files import LARGEST, named_file, write_bytes
 from perfsim.errors import DataError, PerfsimError
-from perfsim.files import LARGEST, named_file, write_bytes
 
 PACKAGE = Path(__file__).resolve().parents[1] / "perfsim"
 NODES = [
@@ -221,7 +221,7 @@ def test_a_trace_of_more_spans_than_fit_in_memory_is_refused(
 def test_a_file_larger_than_any_is_refused(
     parser: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfsim.files.LARGEST", 100)
+    monkeypatch.setattr("perfsim.data.files.LARGEST", 100)
     assert LARGEST >= 32 << 20
     [seed, *_] = seeds(parser)
     path = tmp_path / seed.name

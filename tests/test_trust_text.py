@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from fuzz.parsers import SEEDS
 
-from perfsim.catalog import shipped
 from perfsim.cli.main import code
-from perfsim.planning.around import around
+from perfsim.data.catalog import shipped
+from perfsim.data.tables import csv_text
+from perfsim.planning.neighbours import around
 from perfsim.prediction import predict
-from perfsim.records import csv_text
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 
@@ -84,7 +84,7 @@ def test_no_text_of_a_file_becomes_an_element_of_a_predictions_page(
 ) -> None:
     offline = pytest.importorskip("plotly.offline")
     monkeypatch.setattr(offline, "get_plotlyjs", str)  # its 5 MB are not ours to check
-    from perfsim.report.page.prediction_page import prediction_page
+    from perfsim.report.html.pages import prediction_page
 
     hostile(tmp_path, HOSTILE)
     catalog = Session(str(tmp_path))

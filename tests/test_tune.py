@@ -10,12 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from what_ships import SHIPPED
 
-from perfsim.planning.knob import KNOBS
-from perfsim.planning.search import Curve, edge, log_grid, refine
-from perfsim.planning.tune import Tuning, tune
-from perfsim.planning.tuned import FLAT
+from perfsim.planning.tune import FLAT, KNOBS, SearchCurve, Tuning, edge, log_grid, refine, tune
 from perfsim.prediction import predict
-from perfsim.report.tune import sentences
+from perfsim.report.planning import sentences
 from perfsim.scenario import Scenario, make_scenario
 
 
@@ -34,7 +31,7 @@ def test_golden_section_finds_the_dip(place: float) -> None:
     def value(x: float) -> float:
         return x + place**2 / x  # least at place: latency that falls, waiting that grows
 
-    curve: Curve = {x: value(x) for x in log_grid(1.0, 1000.0, 2.0)}
+    curve: SearchCurve = {x: value(x) for x in log_grid(1.0, 1000.0, 2.0)}
     refine(curve, value, 16)
     least = min(curve, key=lambda x: curve[x] or 0.0)
     assert least == pytest.approx(place, rel=0.01)
@@ -42,7 +39,7 @@ def test_golden_section_finds_the_dip(place: float) -> None:
 
 @given(st.integers(1, 256))
 def test_whole_numbers_are_tried_whole(place: int) -> None:
-    curve: Curve = {x: (x - place) ** 2 for x in log_grid(1.0, 256.0, 2.0)}
+    curve: SearchCurve = {x: (x - place) ** 2 for x in log_grid(1.0, 256.0, 2.0)}
     refine(curve, lambda x: (x - place) ** 2, 24, whole=True)
     assert all(x == round(x) for x in curve)
     assert min(curve, key=lambda x: curve[x] or 0.0) == pytest.approx(place, abs=1)
@@ -53,7 +50,7 @@ def test_the_edge_of_what_is_good_enough(place: float, rising: bool) -> None:
     def value(x: float) -> float:
         return max(1.0, x / place) if rising else max(1.0, place / x)
 
-    curve: Curve = {x: value(x) for x in log_grid(1.0, 1000.0, 2.0)}
+    curve: SearchCurve = {x: value(x) for x in log_grid(1.0, 1000.0, 2.0)}
     found = edge(curve, value, 1.0, rising=rising, steps=30)
     assert found == pytest.approx(place, rel=1e-4)
 
@@ -186,9 +183,8 @@ def test_wrong_input_is_one_sentence(
 def test_every_flag_taken_over_from_predict_is_a_field_of_a_scenario() -> None:
     import inspect
 
-    from perfsim.cli.explaining import explain_command
-    from perfsim.cli.like_predict import NOT_SHARED, SHARED
-    from perfsim.cli.predicting import predict_command
+    from perfsim.cli.explain import explain_command
+    from perfsim.cli.predict import NOT_SHARED, SHARED, predict_command
 
     taken = inspect.signature(explain_command).parameters
     files = {"html", "trace", "png"}

@@ -11,18 +11,18 @@ import pytest
 from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
+from perfsim.interval import FILE, GRADES, NO_METHOD, PARTS, Uncertainty, of_ratio, uncertainties
 from perfsim.methods import load_method
-from perfsim.plan import Charge, Plan
 from perfsim.prediction import predict
 from perfsim.quantity import Grade
 from perfsim.scenario import make_scenario
-from perfsim.schedule import schedule
+from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.schedule import schedule
 from perfsim.simulate.graph import TaskGraph
-from perfsim.uncertainty import FILE, GRADES, NONE, PARTS, Uncertainty, of_ratio, uncertainties
 from perfsim.validate.measurements.uncertainty import text_of
-from perfsim.whatif import bottleneck, moves, steady_s
+from perfsim.what_if import bottleneck, moves, steady_s
 
 SIZES = {"compute_given": 0.03, "network_modelled": 0.2, "other": 0.04}
 KNOWN = Uncertainty("none", 9, 3, SIZES)
@@ -66,17 +66,19 @@ def test_computation_moves_one_gpus_iteration_as_well() -> None:
 # What moves an iteration
 
 
-def one_send(grade: Grade = "modelled") -> Plan:
+def one_send(grade: Grade = "modelled") -> CostedGraph:
     """Return 10 ms of compute, then an exposed message of 6 ms, by hand."""
     graph = TaskGraph()
     backward = graph.add("backward", "compute", "backward", 0.010)
     send = graph.add("send", "communication", "communicate", 0.006, [backward])
     graph.add("update", "compute", "update", 0.0, [send])
-    return Plan(graph, [Charge("compute"), Charge("network", grade=grade), Charge("compute")])
+    return CostedGraph(
+        graph, [TaskCost("compute"), TaskCost("network", grade=grade), TaskCost("compute")]
+    )
 
 
 def moved(
-    plans: list[Plan], compute: Grade = "given", hidden_s: float = 0.0
+    plans: list[CostedGraph], compute: Grade = "given", hidden_s: float = 0.0
 ) -> dict[str, tuple[float, float]]:
     """Return what moves plans."""
     iteration_s = steady_s(plans)
@@ -146,7 +148,7 @@ def test_every_charge_has_a_grade_that_its_part_knows() -> None:
 def test_a_damaged_record_is_one_sentence(
     tmp_path: Path, change: tuple[str, str], words: str
 ) -> None:
-    record = {NONE: Uncertainty(NONE, 9, 3, dict.fromkeys(PARTS, 0.05))}
+    record = {NO_METHOD: Uncertainty(NO_METHOD, 9, 3, dict.fromkeys(PARTS, 0.05))}
     (tmp_path / "measurements").mkdir()
     text = text_of(record, "2000-01-01").replace(*change)
     (tmp_path / "measurements" / FILE).write_text(text)
@@ -156,7 +158,7 @@ def test_a_damaged_record_is_one_sentence(
 
 def test_the_shipped_record_leaves_out_every_source_that_ships() -> None:
     known = uncertainties(Catalog())
-    assert known[NONE].sources >= 10
+    assert known[NO_METHOD].sources >= 10
     for path in Catalog().files("measurements").values():
         with path.open() as file:
             lines = [line for line in file if not line.startswith("#")]
@@ -175,13 +177,13 @@ def test_the_shipped_record_leaves_out_every_source_that_ships() -> None:
 
 def test_a_prediction_has_the_records_interval_and_says_so() -> None:
     found = predict(make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe"}))
-    known = uncertainties(Catalog())[NONE]
+    known = uncertainties(Catalog())[NO_METHOD]
     assert found.iteration_s_interval == known.interval(found.moves, found.iteration_s)
     assert known.words() in found.notes
 
 
 def test_without_a_record_costs_scatter_as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfsim.uncertainty.FILE", "nowhere.csv")
+    monkeypatch.setattr("perfsim.interval.FILE", "nowhere.csv")
     found = predict(make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe"}))
     low, high = found.iteration_s_interval
     assert low < found.iteration_s < high

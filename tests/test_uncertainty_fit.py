@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.uncertainty import FILE, NONE, PARTS, Uncertainty, uncertainties
+from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.measurements.case import COLUMNS as CASE_COLUMNS
 from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.report import Row, figures
+from perfsim.validate.measurements.report import ComparedCase, figures
 from perfsim.validate.measurements.residuals import Residual, read_residuals, residuals_of
 from perfsim.validate.measurements.residuals import text_of as residuals_text
-from perfsim.validate.measurements.scales import Table, fit, left_out, multiple
+from perfsim.validate.measurements.scales import ScaleTable, fit, left_out, multiple
 from perfsim.validate.measurements.uncertainty import held_out, text_of
 
 # The fit
@@ -37,13 +37,13 @@ def made(sources: int, rows: int, seed: int = 0) -> list[Residual]:
 
 
 def test_the_fit_finds_what_made_the_residuals() -> None:
-    sizes = np.sqrt(fit(Table.of(made(200, 10))))
+    sizes = np.sqrt(fit(ScaleTable.of(made(200, 10))))
     ratio = sizes[PARTS.index("network_modelled")] / sizes[PARTS.index("compute_given")]
     assert ratio == pytest.approx(6.0, rel=0.2)
 
 
 def test_ninety_per_cent_of_new_sources_rows_are_inside() -> None:
-    known = left_out(made(20, 20))[NONE]
+    known = left_out(made(20, 20))[NO_METHOD]
     fresh = made(200, 5, seed=1)
     held = [
         low <= exp(one.log) <= high
@@ -64,7 +64,10 @@ def test_the_multiple_by_hand() -> None:
 
 def test_every_source_weighs_the_same_however_many_rows() -> None:
     rows = made(3, 4)
-    once, often = Table.of(rows), Table.of(rows + [one for one in rows if one.source == "s1"] * 9)
+    once, often = (
+        ScaleTable.of(rows),
+        ScaleTable.of(rows + [one for one in rows if one.source == "s1"] * 9),
+    )
     assert np.allclose(fit(once), fit(often))
 
 
@@ -73,7 +76,7 @@ def test_what_no_source_shows_is_as_far_off_as_all_rows() -> None:
         Residual(f"s{n}-1", f"s{n}", sign * 0.2, {"other": (1.0, 1.0)})
         for n, sign in enumerate((1, -1) * 4)
     ]
-    sizes = np.sqrt(fit(Table.of(rows)))
+    sizes = np.sqrt(fit(ScaleTable.of(rows)))
     assert sizes[PARTS.index("kernels_measured")] == pytest.approx(0.2, rel=0.01)
     assert sizes[PARTS.index("kernels_modelled")] == pytest.approx(0.2, rel=0.01)
 
@@ -89,12 +92,12 @@ def test_a_source_has_no_part_in_its_own_row() -> None:
     ]
     after = left_out([one for one in altered if one.id != "s3-0"])
     assert after["s3"] == before["s3"]
-    assert after["s1"] != before["s1"] and after[NONE] != before[NONE]
+    assert after["s1"] != before["s1"] and after[NO_METHOD] != before[NO_METHOD]
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
     rows = made(4, 5)
-    one, other = left_out(rows)[NONE], left_out(rows[::-1])[NONE]
+    one, other = left_out(rows)[NO_METHOD], left_out(rows[::-1])[NO_METHOD]
     assert one.sizes == pytest.approx(other.sizes)
 
 
@@ -106,7 +109,7 @@ def test_weaker_evidence_is_never_taken_for_the_surer() -> None:
         for n in range(12)
         for part, size in (("compute_given", 0.2), ("compute_carried", 0.05))
     ]
-    sizes = left_out(rows)[NONE].sizes
+    sizes = left_out(rows)[NO_METHOD].sizes
     assert sizes["compute_carried"] >= sizes["compute_measured"] >= sizes["compute_given"]
 
 
@@ -130,7 +133,7 @@ def case(name: str, source: str, provenance: str = "") -> Case:
 def test_origins_of_one_citation_or_owner_are_one_source() -> None:
     cases = [case("a-x-1", "A"), case("a-y-1", "B"), case("b-1", "B"), case("c-1", "C")]
     cases += [case("d-1", "D", "Owner/one@12ab:x"), case("e-1", "E", "owner/other branch y@3:z")]
-    rows = [Row(one, "ssgd", ("", ""), 0.5, (0.4, 0.7), -0.5) for one in cases]
+    rows = [ComparedCase(one, "ssgd", ("", ""), 0.5, (0.4, 0.7), -0.5) for one in cases]
     found = residuals_of(rows)
     assert [one.source for one in found] == ["a b", "a b", "a b", "c", "d e", "d e"]
     # Predicted half of what was measured.
@@ -149,7 +152,7 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
     record = left_out(rows)
     (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
     found = uncertainties(Catalog(tmp_path))
-    assert set(found) == {NONE, "s0", "s1", "s2", "s3"}
+    assert set(found) == {NO_METHOD, "s0", "s1", "s2", "s3"}
     assert found["s2"].sizes == pytest.approx(record["s2"].sizes, abs=1e-4)
     assert [line["source"] for line in held_out(rows, record)][2:] == ["s0", "s1", "s2", "s3"]
 
@@ -160,7 +163,7 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
 def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None:
     record = {
         name: Uncertainty(name, 9, 3, dict.fromkeys(PARTS, 0.0) | {"other": size})
-        for name, size in ((NONE, 0.5), ("t", 0.1))
+        for name, size in ((NO_METHOD, 0.5), ("t", 0.1))
     }
     (tmp_path / "measurements").mkdir()
     (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
@@ -174,9 +177,9 @@ def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None
 
 def test_coverage_and_half_width_are_those_of_rows_with_an_interval() -> None:
     rows = [
-        Row(case("a-1", "A"), "ssgd", ("", ""), 2.0, (0.9, 2.9), 1.0),
-        Row(case("a-2", "A"), "ssgd", ("", ""), 2.0, (1.5, 2.1), 1.0),
-        Row(case("a-3", "A"), "ssgd", ("", ""), 2.0, (2.0, 2.0), 1.0),
+        ComparedCase(case("a-1", "A"), "ssgd", ("", ""), 2.0, (0.9, 2.9), 1.0),
+        ComparedCase(case("a-2", "A"), "ssgd", ("", ""), 2.0, (1.5, 2.1), 1.0),
+        ComparedCase(case("a-3", "A"), "ssgd", ("", ""), 2.0, (2.0, 2.0), 1.0),
     ]
     found = figures(rows)
     assert found["coverage"] == 0.5

@@ -10,8 +10,8 @@ import pytest
 from collected import COLLECTED, needs_data
 from typer.testing import CliRunner
 
-from perfsim.catalog import Catalog
 from perfsim.cli.main import app
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario

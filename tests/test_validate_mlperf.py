@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 from what_ships import SHIPPED
 
 from perfsim import fusion
-from perfsim.catalog import shipped
 from perfsim.cli.main import app
+from perfsim.compute.profile import Gradient
+from perfsim.data.catalog import shipped
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import FusionContext
 from perfsim.prediction import Prediction, predict
-from perfsim.profile import Gradient
 from perfsim.scenario import make_scenario
-from perfsim.validate.measurements import Report, validate_measurements
-from perfsim.validate.measurements.ask import Asked, ask
+from perfsim.validate.measurements import MeasurementsReport, validate_measurements
+from perfsim.validate.measurements.ask import AskedCase, ask
 from perfsim.validate.measurements.case import COLUMNS, read_cases, read_header
 from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.single import Singles
@@ -36,12 +36,12 @@ FIELDS = {"model": "resnet50", "gpu": "v100-pcie", "method": "ssgd", "net": "10g
 
 
 @cache
-def report() -> Report:
+def report() -> MeasurementsReport:
     """Return what is predicted of the table that ships."""
     return validate_measurements(TABLE)
 
 
-def asked(tmp_path: Path, *rows: str) -> list[Asked]:
+def asked(tmp_path: Path, *rows: str) -> list[AskedCase]:
     """Return the scenarios of the rows of a table."""
     path = tmp_path / "cases.csv"
     path.write_text("\n".join((HEAD, *rows)) + "\n")
@@ -50,7 +50,7 @@ def asked(tmp_path: Path, *rows: str) -> list[Asked]:
     return [ask(case, RULES, singles, SHIPPED) for case in cases]
 
 
-def single_s(one: Asked) -> float:
+def single_s(one: AskedCase) -> float:
     """Return the single-GPU iteration that a scenario is given [s]."""
     assert one.scenario is not None and one.scenario.single_gpu is not None, one.reason
     return float(one.scenario.single_gpu.removesuffix("s"))

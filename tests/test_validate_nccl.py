@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from ring_curves import SIZES, curve, of
 
-from perfsim.catalog import Catalog, shipped
 from perfsim.cli.main import code
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.report.validation import print_validation
-from perfsim.validate.nccl import Report, Row, in_range, scale, validate_nccl
+from perfsim.validate.nccl import NcclReport, NcclRow, in_range, scale, validate_nccl
 from perfsim.validate.nccl.record import growth_table
 from perfsim.validate.nccl.report import ORDER, questions
 from perfsim.validate.nccl.source import from_folder, shipped_curves
@@ -28,17 +28,17 @@ needs_curves = pytest.mark.skipif(
 
 
 def test_misses_are_what_lies_outside_a_limit() -> None:
-    def rows(question: str, *errors: float, size: float = 8.0) -> list[Row]:
-        return [Row(question, "c", "w", size, 1.0, 1.0 + one, 2.0) for one in errors]
+    def rows(question: str, *errors: float, size: float = 8.0) -> list[NcclRow]:
+        return [NcclRow(question, "c", "w", size, 1.0, 1.0 + one, 2.0) for one in errors]
 
     large = rows("in_range", 0.06, 0.06) + rows("scale_2x", 0.12, size=8e6)
-    assert Report((), tuple(rows("in_range", 0.06, 0.06))).misses() == []
-    found = Report((), tuple(rows("in_range", 0.061, 0.061))).misses()
+    assert NcclReport((), tuple(rows("in_range", 0.06, 0.06))).misses() == []
+    found = NcclReport((), tuple(rows("in_range", 0.061, 0.061))).misses()
     assert found == ["in_range: median is 6.1%, the target is at most 6%"]
-    found = Report((), tuple(large)).misses()
+    found = NcclReport((), tuple(large)).misses()
     assert found == ["scale_2x: median above is 12.0%, the target is at most 8%"]
-    assert Report((), tuple(rows("scale_2x", 0.12))).misses() == []  # no row above 4 MiB
-    assert Report((), ()).misses() == []
+    assert NcclReport((), tuple(rows("scale_2x", 0.12))).misses() == []  # no row above 4 MiB
+    assert NcclReport((), ()).misses() == []
 
 
 def test_curve_and_model_worse_than_log_interpolation_is_a_miss() -> None:
@@ -46,7 +46,9 @@ def test_curve_and_model_worse_than_log_interpolation_is_a_miss() -> None:
 
     def asked(model: float, logs: float) -> list[str]:
         others = {"curve and model": 1.0 + model, "log interpolation": 1.0 + logs}
-        return Report((), (Row("in_range", "c", "w", 8.0, 1.0, 1.0, 1.0, others),) * 2).misses()
+        return NcclReport(
+            (), (NcclRow("in_range", "c", "w", 8.0, 1.0, 1.0, 1.0, others),) * 2
+        ).misses()
 
     assert asked(0.02, 0.01) == [
         f"in_range: curve and model / log interpolation, {part} is 200.0%,"
@@ -178,12 +180,12 @@ def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
 
 
 @cache
-def collected() -> Report:
+def collected() -> NcclReport:
     return validate_nccl(from_folder(COLLECTED)[0])
 
 
 @cache
-def carried() -> Report:
+def carried() -> NcclReport:
     return validate_nccl(shipped_curves(Catalog(shipped())))
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ring_curves import SIZES, curve, of
 
-from perfsim.cluster.growth.sibling import sibling
-from perfsim.cluster.measured import Curve
-from perfsim.validate.nccl import Row, in_range, other_collective, scale, validate_nccl
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.scaling_laws import sibling
+from perfsim.validate.nccl import NcclRow, in_range, other_collective, scale, validate_nccl
 from perfsim.validate.nccl import choice as choosing
 from perfsim.validate.nccl.plain import PlainRing
 from perfsim.validate.score import Score, score
@@ -37,11 +37,11 @@ def test_score_is_numpys_percentile(errors: list[float]) -> None:
 
 def test_bands_of_a_row() -> None:
     bands = [
-        Row("x", "c", "w", size, 1.0, 1.0).band
+        NcclRow("x", "c", "w", size, 1.0, 1.0).band
         for size in (8.0, 65536.0, 65537.0, 4194304.0, 4194305.0)
     ]
     assert bands == ["up to 64 KiB", "up to 64 KiB", "to 4 MiB", "to 4 MiB", "above"]
-    assert Row("x", "c", "w", 8.0, 2.0, 1.0).error == 0.5
+    assert NcclRow("x", "c", "w", 8.0, 2.0, 1.0).error == 0.5
 
 
 # The baseline
@@ -57,7 +57,7 @@ def test_plain_ring_finds_the_ring_that_made_the_curves(
         return 2 * (count - 1) * (alpha_s + size / count * beta)
 
     seconds = tuple(exact(ranks, size) for size in SIZES)
-    made = Curve("all_reduce", ranks, ranks, 1, SIZES, seconds, "measured", "made up")
+    made = CollectiveCurve("all_reduce", ranks, ranks, 1, SIZES, seconds, "measured", "made up")
     plain = PlainRing([made])
     for size in (8.0, 1e6, 1e8):
         told = plain.seconds("all_reduce", 64, size)
@@ -71,7 +71,7 @@ def test_plain_ring_finds_the_ring_that_made_the_curves(
 def test_in_range_predicts_what_it_has_not_seen() -> None:
     """Sizes 1, 3, 5 of five fit; 2 and 4 are asked. One of them is twice what its sides say."""
     sizes, seconds = (1e3, 1e4, 1e5, 1e6, 1e7), (1e-4, 1e-4, 1e-4, 2e-3, 1e-2)
-    made = Curve("broadcast", 2, 2, 1, sizes, seconds, "measured", "made up")
+    made = CollectiveCurve("broadcast", 2, 2, 1, sizes, seconds, "measured", "made up")
     rows = in_range.rows(of("c", made))
     assert [(row.size_bytes, row.measured_s) for row in rows] == [(1e4, 1e-4), (1e6, 2e-3)]
     assert rows[0].error == pytest.approx(0.0)
@@ -158,11 +158,11 @@ def test_other_collective_needs_the_same_ranks_of_the_same_cluster() -> None:
     assert other_collective.rows([("c", curve(4, gpus=2)), ("c", gather)]) == []
 
 
-def held(algorithm: str, times_ms: tuple[float, ...], **more) -> Curve:
+def held(algorithm: str, times_ms: tuple[float, ...], **more) -> CollectiveCurve:
     sizes = tuple(2.0**20 * 2**place for place in range(len(times_ms)))
     seconds = tuple(one * 1e-3 for one in times_ms)
     words = {"algorithm": algorithm, "version": "2.18.3", "gpu": "A100"} | more
-    return Curve("all_reduce", 8, 8, 1, sizes, seconds, "measured", "made up", **words)
+    return CollectiveCurve("all_reduce", 8, 8, 1, sizes, seconds, "measured", "made up", **words)
 
 
 def test_choice_counts_only_differences_above_a_tenth() -> None:

@@ -7,20 +7,24 @@ from builders import hand_device, profile, ring_cluster
 
 from perfsim import fusion
 from perfsim.methods import load_method
-from perfsim.plan import Charge, Plan
-from perfsim.schedule import schedule
+from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.schedule import schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import Shared, TaskGraph
-from perfsim.whatif import bottleneck, changed, halved, interval, steady_s
+from perfsim.what_if import bottleneck, changed, halved, interval, steady_s
 
 
-def one_send(compute_s: float, send_s: float, latency_s: float, spread: float | None) -> Plan:
+def one_send(
+    compute_s: float, send_s: float, latency_s: float, spread: float | None
+) -> CostedGraph:
     """Return compute, then one exposed message, by hand."""
     graph = TaskGraph()
     backward = graph.add("backward", "compute", "backward", compute_s)
     send = graph.add("send", "communication", "communicate", send_s, [backward])
     graph.add("update", "compute", "update", 0.0, [send])
-    return Plan(graph, [Charge("compute"), Charge("network", latency_s, spread), Charge("compute")])
+    return CostedGraph(
+        graph, [TaskCost("compute"), TaskCost("network", latency_s, spread), TaskCost("compute")]
+    )
 
 
 def test_halving_a_cause_halves_its_part_only() -> None:
@@ -57,8 +61,8 @@ def test_halving_latency_leaves_the_bytes_on_a_shared_link() -> None:
         for stream in ("one", "two")
     ]
     graph.add("update", "compute", "update", 0.0, sends)
-    network = Charge("network", 2.0, spread=0.5)
-    plan = Plan(graph, [Charge("compute"), network, network, Charge("compute")])
+    network = TaskCost("network", 2.0, spread=0.5)
+    plan = CostedGraph(graph, [TaskCost("compute"), network, network, TaskCost("compute")])
     assert steady_s([plan]) == pytest.approx(11.0)
     assert steady_s([plan], halved("latency")) == pytest.approx(10.0)
     assert steady_s([plan], halved("bandwidth")) == pytest.approx(7.0)
@@ -89,7 +93,7 @@ def test_hidden_communication_widens_nothing_until_it_shows() -> None:
     )
     # Two messages of 1 MB and 1 ms: the first is hidden, only the last one counts.
     made.charges = [
-        Charge(c.cause, c.latency_s, 0.5 if c.cause == "network" else None) for c in made.charges
+        TaskCost(c.cause, c.latency_s, 0.5 if c.cause == "network" else None) for c in made.charges
     ]
     base = float(simulate(made.graph).iteration_s)
     low, high = interval([made], base, None)

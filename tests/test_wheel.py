@@ -42,7 +42,7 @@ def test_the_wheel_carries_all_code_and_data_and_nothing_else(wheel: Path) -> No
 
 def test_the_installed_package_finds_its_own_data(installed: Path, tmp_path: Path) -> None:
     code = (
-        "import perfsim.catalog as c; print(c.__file__);"
+        "import perfsim.data.catalog as c; print(c.__file__);"
         " print(c.shipped()); print(c.shipped('scenarios')); print(*c.Catalog().files('models'))"
     )
     module, profiles, scenarios, models = run(

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from perfsim.errors import RequestError
 from perfsim.fusion import policies
 from perfsim.methods import method_names
-from perfsim.plans import plans_of
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
-from perfsim.run import run
 from perfsim.scenario import make_scenario
+from perfsim.schedule.plans import plans_of
+from perfsim.schedule.run import run
 from perfsim.session import Session
 from perfsim.simulate.array import simulate
-from perfsim.simulate.event import simulate_events
+from perfsim.simulate.events import simulate_events
 from perfsim.simulate.timeline import Timeline
 
 CATALOG = Session()

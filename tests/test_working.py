@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from perfsim.cli.main import code
-from perfsim.cli.working import working
+from perfsim.cli.options import progress
 
 
 class Terminal(io.StringIO):
@@ -31,7 +31,7 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_a_bar_tells_how_many_and_what(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = at_terminal(monkeypatch)
-    with working("rows") as tell:
+    with progress("rows") as tell:
         tell(0, 40, "[first]")
         tell(40, 40, "last")
     assert "40/40" in terminal.getvalue() and "[first]" in terminal.getvalue()
@@ -40,14 +40,14 @@ def test_a_bar_tells_how_many_and_what(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_shown_before_the_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = at_terminal(monkeypatch)
-    with working():
+    with progress():
         pass
     assert not terminal.getvalue()
 
 
 def test_a_bar_is_gone_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = at_terminal(monkeypatch)
-    with pytest.raises(KeyboardInterrupt), working() as tell:
+    with pytest.raises(KeyboardInterrupt), progress() as tell:
         tell(1, 2)
         raise KeyboardInterrupt
     assert terminal.getvalue().endswith("\x1b[2K")
@@ -56,10 +56,10 @@ def test_a_bar_is_gone_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> N
 def test_elsewhere_there_are_lines_where_they_are_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with working() as tell:
+    with progress() as tell:
         tell(1, 1)
     assert capsys.readouterr().err == ""
-    with working(every=2) as tell:
+    with progress(every=2) as tell:
         for done, what in ((0, "a"), (1, "b"), (2, "c"), (2, "d"), (3, "e")):
             tell(done, 3, what)
     assert capsys.readouterr().err == "perfsim: 2 of 3: c\nperfsim: 3 of 3: e\n"

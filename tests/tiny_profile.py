@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.profile import Profile
-from perfsim.profile_file import read_profile
+from perfsim.compute.profile import Profile, read_profile
 
 __all__ = ["FIRST_ROW", "GOOD", "HEADER", "ROWS", "Read", "read"]
 

@@ -11,9 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.importing_traces import import_trace
-from perfsim.profile import Profile
-from perfsim.profile_file import read_profile
+from perfsim.calibrate.traces.to_profile import import_trace
+from perfsim.compute.profile import Profile, read_profile
 
 __all__ = [
     "BACK",

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.calibrate.condense import cluster_curves, write_condensed
-from perfsim.calibrate.inside import inside_link
+from perfsim.calibrate.fit import Unidentified
+from perfsim.calibrate.link_fit import inside_link
 from perfsim.calibrate.network_fit import fit_network
-from perfsim.calibrate.network_toml import network_toml
-from perfsim.calibrate.robust import Unidentified
-from perfsim.calibrate.sources import Cluster, Source, read_clusters, read_sources
-from perfsim.catalog import Catalog
-from perfsim.cluster.measured import merge
-from perfsim.files import named_file, write_text
+from perfsim.calibrate.network_report import network_toml
+from perfsim.calibrate.sources import Source, SourceCluster, read_clusters, read_sources
+from perfsim.data.catalog import Catalog
+from perfsim.data.files import named_file, write_text
+from perfsim.network.measured import merge
 
 __all__ = ["assemble"]
 
@@ -53,7 +53,7 @@ def assemble(data: Path, out: Path) -> tuple[list[Path], dict[str, str]]:
     return written, refused
 
 
-def _head(cluster: Cluster, source: Source, across: bool) -> dict[str, Any]:
+def _head(cluster: SourceCluster, source: Source, across: bool) -> dict[str, Any]:
     notes = [cluster.notes] if cluster.notes else []
     nics = cluster.nics_per_node
     if nics and nics > 1:

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perfsim.calibrate.reading import read_file
-from perfsim.calibrate.sources import Cluster, Source, read_clusters, read_sources
-from perfsim.cluster.curves_file import write_curves
-from perfsim.cluster.measured import Curve, merge
-from perfsim.errors import DataError
-from perfsim.files import named_file
-from perfsim.limits import shown
+from perfsim.calibrate.formats import read_file
+from perfsim.calibrate.sources import Source, SourceCluster, read_clusters, read_sources
+from perfsim.data.files import named_file
+from perfsim.errors import DataError, shown
+from perfsim.network.measured import CollectiveCurve, merge, write_curves
 
 __all__ = ["cluster_curves", "condense", "thin", "write_condensed"]
 
@@ -44,14 +42,14 @@ def thin(sizes: Sequence[float]) -> list[float]:
     return sorted({*nearest.values(), sizes[0], sizes[-1]})
 
 
-def condense(curves: Sequence[Curve]) -> list[Curve]:
+def condense(curves: Sequence[CollectiveCurve]) -> list[CollectiveCurve]:
     """Return one thinned curve a measurement: repeats as their median, sizes as `thin` keeps them.
 
     In place and out of place, several runs and several files of one setting are repeats.
 
     Examples
     --------
-    >>> runs = [Curve("reduce", 2, 2, 1, (8.0,), (t,), "measured", "here") for t in (1.0, 2.0)]
+    >>> runs = [CollectiveCurve("reduce", 2, 2, 1, (8.0,), (t,), "measured", "here") for t in (1.0, 2.0)]
     >>> condense(runs)[0].seconds
     (1.5,)
     """
@@ -67,7 +65,7 @@ def condense(curves: Sequence[Curve]) -> list[Curve]:
     return sorted(found, key=lambda curve: tuple(getattr(curve, name) for name in order))
 
 
-def cluster_curves(data: Path, cluster: Cluster, source: Source) -> list[Curve]:
+def cluster_curves(data: Path, cluster: SourceCluster, source: Source) -> list[CollectiveCurve]:
     """Return the curves of a cluster's collected files, as its row describes them.
 
     Raises

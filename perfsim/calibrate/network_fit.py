@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perfsim.calibrate.curve_fit import CurveFit, fit_curve
+from perfsim.calibrate.fit import Unidentified
+from perfsim.calibrate.knots import CurveFit, fit_curve
 from perfsim.calibrate.link_fit import LinkFit, fit_link
-from perfsim.calibrate.robust import Unidentified
-from perfsim.cluster.growth.choice import TunedChoice, tune
-from perfsim.cluster.growth.communicator import communicator
-from perfsim.cluster.link import Link
-from perfsim.cluster.measured import Curve
+from perfsim.network.link import Link
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.tuner_fit import TunedChoice, communicator, tune
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["NetworkFit", "fit_network", "inside_preset", "order"]
@@ -32,7 +31,7 @@ class NetworkFit:
     number that the data cannot tell.
     """
 
-    curves: tuple[Curve, ...]
+    curves: tuple[CollectiveCurve, ...]
     fits: tuple[CurveFit, ...]
     links: dict[str, LinkFit]
     tuner: TunedChoice | None
@@ -65,12 +64,12 @@ class NetworkFit:
         return found
 
 
-def inside_preset(curve: Curve) -> str:
+def inside_preset(curve: CollectiveCurve) -> str:
     """Return the preset of a node's own links, by GPU generation and slot.
 
     Examples
     --------
-    >>> inside_preset(Curve("reduce", 8, 2, 4, (8.0,), (1e-5,), "measured", "x", gpu="A100-SXM4"))
+    >>> inside_preset(CollectiveCurve("reduce", 8, 2, 4, (8.0,), (1e-5,), "measured", "x", gpu="A100-SXM4"))
     'nvlink-a100'
     """
     of = communicator(curve)
@@ -83,7 +82,7 @@ def inside_preset(curve: Curve) -> str:
 
 
 def fit_network(
-    curves: Sequence[Curve],
+    curves: Sequence[CollectiveCurve],
     nics_per_node: int,
     load_inside: Callable[[str], Link | None],
 ) -> NetworkFit:
@@ -129,7 +128,7 @@ def fit_network(
     return NetworkFit(tuple(curves), fits, links, tuner, inside_name, tuple(refused))
 
 
-def order(curve: Curve) -> tuple[object, ...]:
+def order(curve: CollectiveCurve) -> tuple[object, ...]:
     """Return a key that no two curves share, so that the order of files changes nothing."""
     held = (curve.algorithm, curve.protocol)
     shape = (curve.collective, curve.nodes, curve.ranks, curve.gpus_per_node)
@@ -137,9 +136,9 @@ def order(curve: Curve) -> tuple[object, ...]:
     return (*shape, *held, *about, curve.size_bytes, curve.seconds)
 
 
-def _tuner(across: Sequence[Curve]) -> TunedChoice | None:
+def _tuner(across: Sequence[CollectiveCurve]) -> TunedChoice | None:
     """Return NCCL's tuner as the largest group of its own all-reduces between nodes shows it."""
-    groups: dict[int, list[Curve]] = {}
+    groups: dict[int, list[CollectiveCurve]] = {}
     for curve in across:
         own = not curve.algorithm and not curve.protocol
         if curve.collective == "all_reduce" and curve.library == "nccl" and own:

@@ -2,17 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from perfsim.calibrate.fit_report import fit_report
-from perfsim.calibrate.link_fit import LinkFit
+from perfsim.calibrate.fit import FitResult, Parameter, Unidentified, both_shapes
+from perfsim.calibrate.link_fit import MIDDLE_BYTES, LinkFit
 from perfsim.calibrate.network_fit import NetworkFit
-from perfsim.calibrate.robust import FitResult
-from perfsim.calibrate.shape import Shape, shape_of
+from perfsim.errors import SPREAD
+from perfsim.network.link import Latency
+from perfsim.network.measured import CollectiveCurve
 from perfsim.quantity import Quantity
 from perfsim.units import format_bytes, format_seconds
 
-__all__ = ["network_report"]
+__all__ = ["FitShape", "fit_report", "network_report", "network_toml", "shape_of"]
+
+WORTH = 0.1
+"""Correlations below this say nothing and are left out."""
+
+
+def fit_report(result: FitResult) -> str:
+    """Return the report of a fit: every value with its unit, standard error, and limits.
+
+    Examples
+    --------
+    >>> from perfsim.calibrate.fit import fit_line
+    >>> size = [1e3, 1e4, 1e5, 1e6, 1e7]
+    >>> print(fit_report(fit_line(size, [2e-5 + 1e-9 * one for one in size])).splitlines()[0])
+    [[Fit Statistics]]
+    """
+    free = [one for one in result.parameters if not one.fixed]
+    range_ = "not stated"
+    if result.low is not None and result.high is not None:
+        range_ = f"{result.low:.6g} to {result.high:.6g}"
+        if result.unit == "B":
+            range_ = f"{format_bytes(result.low)} to {format_bytes(result.high)}"
+    statistics = {
+        "model": result.title,
+        "points": str(len(result.residuals)),
+        "range of data": range_,
+        "free parameters": str(len(free)),
+        "loss": f"{result.loss}, {result.rounds} rounds of weights",
+        "error, median": f"{result.median:.2%}",
+        "error, p90": f"{result.p90:.2%}",
+        "error, worst": f"{result.worst:.2%}",
+        "AICc": f"{result.aicc:.4g}",
+    }
+    width = max(len(name) for name in statistics)
+    lines = ["[[Fit Statistics]]"]
+    lines += [f"    {name:<{width}}  {told}" for name, told in statistics.items()]
+    lines.append("[[Variables]]")
+    names = max((len(one.name) for one in result.parameters), default=0)
+    lines += [f"    {one.name:<{names}}  {_variable(one)}" for one in result.parameters]
+    told = [
+        f"    C({one}, {other}) = {value:+.3f}"
+        for (one, other), value in sorted(result.correlation.items(), key=lambda i: -abs(i[1]))
+        if abs(value) >= WORTH
+    ]
+    lines.append(f"[[Correlations]] (below {WORTH} left out)")
+    return "\n".join(lines + (told or ["    none"]))
+
+
+def _variable(one: Parameter) -> str:
+    value = str(Quantity(one.value, one.unit, "fitted", "fit")) if one.unit == "s" else ""
+    shown = f"{one.value:.6g} {one.unit}".strip() + (f" ({value})" if value else "")
+    if one.fixed or one.stderr is None:
+        return f"{shown}  held"
+    share = f" ({one.stderr / abs(one.value):.1%})" if one.value else ""
+    limits = [
+        f"at least {one.low:g}" if math.isfinite(one.low) else "",
+        f"at most {one.high:g}" if math.isfinite(one.high) else "",
+    ]
+    within = ", ".join(limit for limit in limits if limit)
+    return f"{shown}  +/- {one.stderr:.2g}{share}{f'  [{within}]' if within else ''}"
+
+
+@dataclass(frozen=True)
+class FitShape:
+    """What AICc calls for, with the fit of it, or why neither is told.
+
+    ``lead`` is how much lower the AICc of the chosen one is; None where only one was possible.
+    """
+
+    verdict: str
+    fit: FitResult | None
+    lead: float | None = None
+    why: str = ""
+
+
+def shape_of(curve: CollectiveCurve) -> FitShape:
+    """Return line or hinge, max(a, c + b m), through a curve's points up to 4 MiB.
+
+    Examples
+    --------
+    >>> sizes = tuple(2.0**power for power in range(3, 24))
+    >>> times = tuple(max(2e-5, -1e-4 + 1e-9 * size) for size in sizes)
+    >>> shape_of(CollectiveCurve("all_reduce", 2, 2, 1, sizes, times, "measured", "made up")).verdict
+    'hinge'
+    """
+    points = [
+        point
+        for point in zip(curve.size_bytes, curve.seconds, strict=True)
+        if point[0] <= MIDDLE_BYTES
+    ]
+    if len(points) <= 2:
+        return FitShape("", None, why=f"{len(points)} sizes up to 4 MiB; at least 3")
+    try:
+        line, bent, chosen = both_shapes(*zip(*points, strict=True))
+    except Unidentified as error:
+        return FitShape("", None, why=str(error))
+    lead = None if bent is None else abs(line.aicc - bent.aicc)
+    return FitShape("hinge" if chosen is bent else "line", chosen, lead)
+
 
 PLACES = {"inter": "between nodes", "intra": "between the GPUs of a node"}
 
@@ -58,7 +160,7 @@ def network_report(fit: NetworkFit, name: str, *, full: bool = False) -> str:
     return "\n".join([f"network {name}", *lines])
 
 
-def _fits(fit: NetworkFit, shapes: list[tuple[str, Shape]]) -> Iterator[tuple[str, FitResult]]:
+def _fits(fit: NetworkFit, shapes: list[tuple[str, FitShape]]) -> Iterator[tuple[str, FitResult]]:
     for link in fit.links.values():
         yield f"rate of the link {PLACES[link.of]}", link.rate_fit
         for protocol, held in link.protocol_fits.items():
@@ -68,7 +170,7 @@ def _fits(fit: NetworkFit, shapes: list[tuple[str, Shape]]) -> Iterator[tuple[st
             yield f"{shape.verdict}, {of}", shape.fit
 
 
-def _shape(shape: Shape) -> str:
+def _shape(shape: FitShape) -> str:
     if shape.fit is None:
         return f"not told: {shape.why}"
     units = {"a": ("us", 1e6), "c": ("us", 1e6), "b": ("ns/kB", 1e12)}
@@ -118,3 +220,129 @@ def _value(quantity: Quantity, error: float | None = None) -> str:
     if quantity.low is not None and quantity.high is not None:
         told += f"  {format_bytes(quantity.low)} to {format_bytes(quantity.high)}"
     return f"{told}  [{quantity.kind}]"
+
+
+def network_toml(fit: NetworkFit, head: Mapping[str, Any], *, knots: bool) -> str:
+    """Return the network file of a fit.
+
+    Parameters
+    ----------
+    fit : links, knots, tuner
+    head : name, title, transport and, where known, gpus_per_node, nics_per_node, notes
+    knots : write the knots of every curve; False where measured curves stand in a file beside
+    """
+    import tomli_w
+
+    data: dict[str, Any] = {"schema": "perfsim/network/1"}
+    data |= {name: value for name, value in head.items() if value not in (None, "", [])}
+    library = fit.curves[0].library
+    if library != "nccl":
+        data["library"] = library
+    if fit.inside:
+        data["inside"] = fit.inside
+    if fit.tuner is not None:
+        tuner = fit.tuner
+        data["tuner"] = {
+            "version": tuner.of.version,
+            "architecture": tuner.of.architecture,
+            "intra": tuner.of.intra,
+            "bus_bandwidth": f"{tuner.bus_bandwidth:.4g}GB/s",
+            "two_nodes": tuner.two_nodes,
+            "plain_tree": tuner.plain_tree,
+            "near_nic": tuner.near_nic,
+            "kind": "fitted",
+            "source": "the settings under which NCCL's tuner switches where the curves step",
+        }
+    data["link"] = [_link_toml(link) for link in fit.links.values()]
+    if knots:
+        data["curve"] = [_curve(one.curve) for one in fit.fits]
+    return str(tomli_w.dumps(data))
+
+
+def _link_toml(fit: LinkFit) -> dict[str, Any]:
+    link, errors = fit.link, fit.errors
+    found: dict[str, Any] = {"class": fit.of}
+    if link.ranks:
+        found["ranks"] = list(link.ranks)
+    found["rate"] = _rate(link.rate, errors.get("rate"))
+    found["tree_rate"] = _rate(link.tree_rate, errors.get("tree_rate"))
+    found["gamma"] = _quantity(link.gamma, 1.0, "s/B", errors.get("gamma"))
+    found["segments"] = [
+        {
+            "algorithm": name,
+            **_error(curve.alpha_s[0], errors.get(name), 1e6, "us"),
+            **_origin(curve),
+            "knots": _knots(curve),
+        }
+        for name, curve in (("ring", link.ring), ("tree", link.tree))
+    ]
+    if link.protocols:
+        found["protocol"] = [_held(name, fit) for name in link.protocols]
+    return found
+
+
+def _held(name: str, fit: LinkFit) -> dict[str, Any]:
+    held, values = fit.link.protocols[name], fit.protocol_fits[name]
+    beta = values.stderr("beta")
+    return {
+        "protocol": name,
+        "rate": _rate(held.rate, None if beta is None else beta * held.rate.value**2),
+        "alpha": _quantity(held.alpha, 1e6, "us", values.stderr("alpha")),
+    }
+
+
+def _rate(rate: Quantity, error: float | None) -> dict[str, Any]:
+    return _quantity(rate, 1e-9, "GB/s", error)
+
+
+def _quantity(
+    quantity: Quantity, scale: float, unit: str, error: float | None = None
+) -> dict[str, Any]:
+    value = {"value": f"{quantity.value * scale:.4g}{unit}"}
+    return value | _error(quantity.value, error, scale, unit) | _origin(quantity)
+
+
+def _error(value: float, error: float | None, scale: float, unit: str) -> dict[str, str]:
+    """Return a standard error, none where it is of no use: not told, or far above the value."""
+    if error is None or not error <= SPREAD.most * value:
+        return {}
+    return {"error": f"{error * scale:.2g}{unit}"}
+
+
+def _origin(one: Quantity | Latency | CollectiveCurve) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if isinstance(one, Quantity | Latency) and one.low is not None and one.high is not None:
+        found["range"] = [_size(one.low), _size(one.high)]
+    if one.spread is not None:
+        found["residual"] = f"{min(one.spread, 3.0):.2%}"
+    return found | {"kind": one.kind, "source": one.source}
+
+
+def _knots(curve: Latency) -> list[dict[str, str]]:
+    return [
+        {"size": _size(size), "alpha": f"{alpha * 1e6:.4g}us"}
+        for size, alpha in zip(curve.size_bytes, curve.alpha_s, strict=True)
+    ]
+
+
+def _curve(curve: CollectiveCurve) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "collective": curve.collective,
+        "ranks": curve.ranks,
+        "nodes": curve.nodes,
+        "gpus_per_node": curve.gpus_per_node,
+    }
+    for name in ("algorithm", "protocol", "library", "version", "gpu", "fabric"):
+        value = getattr(curve, name)
+        if value and not (name == "library" and value == "nccl"):
+            found[name] = value
+    found |= _origin(curve)
+    found["knots"] = [
+        {"size": _size(size), "time": f"{seconds * 1e6:.4g}us"}
+        for size, seconds in zip(curve.size_bytes, curve.seconds, strict=True)
+    ]
+    return found
+
+
+def _size(size_bytes: float) -> str:
+    return f"{size_bytes:.12g}B"

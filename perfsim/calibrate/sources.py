@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.cluster.measured import LIBRARIES
-from perfsim.errors import DataError
-from perfsim.limits import COUNT, shown
-from perfsim.table import check_word, number, read_table
+from perfsim.data.tables import check_word, number, read_table
+from perfsim.errors import COUNT, DataError, shown
+from perfsim.network.measured import LIBRARIES
 
-__all__ = ["Cluster", "Source", "read_clusters", "read_sources"]
+__all__ = ["SourceCluster", "Source", "read_clusters", "read_sources"]
 
 SHIPS = {"yes": "condensed curve", "no": "fitted parameters only"}
 """What ships of a source whose licence is permissive, and of one whose licence is not."""
@@ -61,7 +60,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SourceCluster:
     """One measured network: what it is, and the stems of the data files that were run on it.
 
     ``nics_per_node`` is None where no page states it; ``version`` is empty where not stated.
@@ -111,7 +110,7 @@ def read_sources(path: Path) -> dict[str, Source]:
     return found
 
 
-def read_clusters(path: Path) -> dict[str, Cluster]:
+def read_clusters(path: Path) -> dict[str, SourceCluster]:
     """Read ``clusters.csv``: a cluster by the name of its network.
 
     Raises
@@ -119,7 +118,7 @@ def read_clusters(path: Path) -> dict[str, Cluster]:
     DataError
         If the file breaks its form, or a network or a data file stands twice.
     """
-    found: dict[str, Cluster] = {}
+    found: dict[str, SourceCluster] = {}
     taken: dict[str, str] = {}
     for row, cells in read_table(path, "perfsim/clusters/1", CLUSTER_COLUMNS):
         name = cells["network"]
@@ -142,7 +141,7 @@ def read_clusters(path: Path) -> dict[str, Cluster]:
         if bool(cells["nics_source"]) != bool(cells["nics_per_node"]):
             told = "stands with nics_per_node or not at all"
             raise DataError(told, path=path, row=row, column="nics_source")
-        found[name] = Cluster(
+        found[name] = SourceCluster(
             **{text: cells[text] for text in CLUSTER_TEXTS},
             data_files=stems,
             gpus_per_node=counts["gpus_per_node"],

@@ -2,52 +2,161 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import typer
 
-from perfsim.errors import RequestError
-from perfsim.limits import shown
+from perfsim.errors import RequestError, shown
 
 if TYPE_CHECKING:
-    from perfsim.catalog import Catalog
+    from perfsim.data.catalog import Catalog
     from perfsim.ranking import Ranking
     from perfsim.scenario import Scenario
 
 __all__ = [
-    "Chakra",
-    "Html",
-    "Json",
-    "Out",
-    "Png",
-    "Profiles",
-    "Timeline",
-    "Trace",
+    "BackgroundFlag",
+    "BesideFlag",
+    "ChakraFlag",
+    "HtmlFlag",
+    "JitterFlag",
+    "JsonFlag",
+    "OutFlag",
+    "PngFlag",
+    "ProfilesFlag",
+    "ReportProgress",
+    "SeedFlag",
+    "StragglerFlag",
+    "TimelineFlag",
+    "TraceFlag",
     "answer",
+    "complete_fusions",
+    "complete_gpus",
+    "complete_methods",
+    "complete_models",
+    "complete_networks",
+    "complete_scenarios",
+    "complete_things",
     "naming",
+    "progress",
     "ranking_of",
     "scenario_fields",
     "settings",
 ]
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Profiles: TypeAlias = Annotated[
+
+def _starting(names: list[str], incomplete: str) -> list[str]:
+    return [name for name in sorted(names) if name.startswith(incomplete)]
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """Complete a model's name."""
+    from perfsim.data.catalog import Catalog
+
+    return _starting(list({stem.split(".")[0] for stem in Catalog().files("models")}), incomplete)
+
+
+def complete_gpus(incomplete: str) -> list[str]:
+    """Complete a GPU's name."""
+    from perfsim.data.catalog import Catalog
+
+    return _starting(list(Catalog().files("devices")), incomplete)
+
+
+def complete_networks(incomplete: str) -> list[str]:
+    """Complete a network's name."""
+    from perfsim.data.catalog import Catalog
+
+    return _starting(list(Catalog().files("networks")), incomplete)
+
+
+def complete_methods(incomplete: str) -> list[str]:
+    """Complete a method's name."""
+    from perfsim.methods import method_names
+
+    return _starting(method_names(), incomplete)
+
+
+def complete_fusions(incomplete: str) -> list[str]:
+    """Complete a fusion policy's name."""
+    from perfsim import fusion
+
+    return _starting(list(fusion.policies()), incomplete)
+
+
+def complete_scenarios(incomplete: str) -> list[str]:
+    """Complete a shipped scenario's name."""
+    from perfsim.data.catalog import Catalog
+
+    return _starting(list(Catalog().scenarios()), incomplete)
+
+
+def complete_things(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of what ``perfsim show`` is asked for."""
+    kinds = {
+        "model": complete_models,
+        "gpu": complete_gpus,
+        "net": complete_networks,
+        "method": complete_methods,
+        "scenario": complete_scenarios,
+    }
+    complete = kinds.get(context.params.get("kind") or "")
+    return complete(incomplete) if complete else []
+
+
+StragglerFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="GPUS:FACTOR",
+        help="So many GPUs that compute this many times slower: 1:1.5. May be repeated.",
+    ),
+]
+JitterFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Standard deviation of each GPU's computation from iteration to iteration, relative:"
+        " 5%.",
+    ),
+]
+BackgroundFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE", help="Share of the network between nodes that other traffic takes: 30%."
+    ),
+]
+BesideFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SCENARIO",
+        help="Another job that sends over the same links between nodes: its scenario file, or a"
+        " shipped one. Says how much each slows down: bert.toml. May be repeated.",
+        autocompletion=complete_scenarios,
+    ),
+]
+SeedFlag: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="N", help="Of the draws of --jitter.", show_default="0")
+]
+
+
+JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+ProfilesFlag: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--profiles", metavar="DIR", help="Folder of your own profiles, looked into first."
     ),
 ]
-Out: TypeAlias = Annotated[
+OutFlag: TypeAlias = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Also write the JSON object here.")
 ]
-Html: TypeAlias = Annotated[
+HtmlFlag: TypeAlias = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Also write a page that opens in any browser."),
 ]
-Trace: TypeAlias = Annotated[
+TraceFlag: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--trace",
@@ -56,7 +165,7 @@ Trace: TypeAlias = Annotated[
         " chrome://tracing.",
     ),
 ]
-Chakra: TypeAlias = Annotated[
+ChakraFlag: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--chakra",
@@ -65,7 +174,7 @@ Chakra: TypeAlias = Annotated[
         " tasks with what each waits for.",
     ),
 ]
-Png: TypeAlias = Annotated[
+PngFlag: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--png",
@@ -73,7 +182,7 @@ Png: TypeAlias = Annotated[
         help="Also draw the timeline as a PNG (needs 'perfsim[png]' and Chrome or Chromium).",
     ),
 ]
-Timeline: TypeAlias = Annotated[
+TimelineFlag: TypeAlias = Annotated[
     bool,
     typer.Option("--timeline", help="Also print the timeline as text: a line a stream."),
 ]
@@ -82,11 +191,11 @@ Timeline: TypeAlias = Annotated[
 def answer(result: dict[str, Any], out: Path | None, json: bool, show: Callable[[], None]) -> None:
     """Write a result to ``out`` if that is given, then print it as JSON or as ``show`` does."""
     if out is not None:
-        from perfsim.report.files import write_json
+        from perfsim.report.terminal import write_json
 
         write_json(out, result)
     if json:
-        from perfsim.report.files import json_text
+        from perfsim.report.terminal import json_text
 
         typer.echo(json_text(result))
     else:
@@ -128,7 +237,7 @@ def scenario_fields(
     ``scenario`` is a path or the name of a shipped scenario. A file's options are for its own
     method: a flag that names another leaves them out.
     """
-    from perfsim.scenario_file import read_file
+    from perfsim.scenario import read_file
 
     fields: dict[str, Any] = {}
     notes = []
@@ -136,7 +245,7 @@ def scenario_fields(
         path = catalog.scenario(scenario)
         fields = dict(read_file(path)["scenario"])
         if "beside" in fields:
-            from perfsim.conditions.job_names import found_from
+            from perfsim.conditions.spec import found_from
 
             fields["beside"] = found_from(path, fields["beside"])
         own = fields.get("method", "ssgd")
@@ -176,8 +285,89 @@ def ranking_of(asked: Scenario, catalog: Catalog) -> Ranking | None:
 
     if asked.method.lower() != AUTO:
         return None
-    from perfsim.cli.working import working
     from perfsim.ranking import rank
 
-    with working() as tell:
+    with progress() as tell:
         return rank(asked, catalog, tell)
+
+
+class ReportProgress(Protocol):
+    """What is told how many are done, of how many, and what is next or was found."""
+
+    def __call__(self, done: int, total: int, what: str = "", /) -> None:
+        """Show it."""
+
+
+@contextmanager
+def progress(unit: str = "", *, every: int = 0) -> Iterator[ReportProgress]:
+    """Give what is told of progress: a bar with rate and time left, from the first word on.
+
+    Parameters
+    ----------
+    unit : what is counted, for the rate: "rows"
+    every : where standard error is no terminal, a line of text each so many; 0 is none, for what
+        takes minutes at most
+    """
+    if not sys.stderr.isatty():
+        yield _lines(every)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column
+
+    bar = Progress(
+        BarColumn(16),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+    )
+    task = bar.add_task("", total=None, rate="")
+
+    def tell(done: int, total: int, what: str = "", /) -> None:
+        bar.update(task, completed=done, total=total, description=what)
+        bar.update(task, rate=_rate(bar.tasks[0].speed, unit))
+        bar.start()
+
+    try:
+        yield tell
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+def _rate(per_s: float | None, unit: str) -> str:
+    """Return a rate in words; a slow one as the time of each.
+
+    Examples
+    --------
+    >>> _rate(1234.5, "rows"), _rate(2.5, ""), _rate(0.05, "points"), _rate(None, "rows")
+    ('1,234 rows/s', '2.5/s', '20 s each', '')
+    """
+    if not per_s:
+        return ""
+    if per_s < 1.0:
+        return f"{1.0 / per_s:.3g} s each"
+    number = f"{per_s:,.0f}" if per_s >= 10.0 else f"{per_s:.2g}"
+    return f"{number}{' ' if unit else ''}{unit}/s"
+
+
+def _lines(every: int) -> Callable[..., None]:
+    last = 0
+
+    def tell(done: int, total: int, what: str = "", /) -> None:
+        nonlocal last
+        if every and done != last and (done % every == 0 or done == total):
+            sys.stderr.write(f"perfsim: {done} of {total}: {what}\n")
+        last = done
+
+    return tell

@@ -4,7 +4,7 @@ A new file in this folder is a new algorithm; nothing else lists it. It holds a 
 own name, ``sent_bytes`` with the same arguments, and ``LATENCY``, the curve of a link ("ring" or
 "tree") that its hops follow. ``AUTOMATIC = False`` keeps it out of the automatic choice;
 ``FLOWS`` says which flows it sends between nodes at once ("ring" where it is not there; else
-another of `perfsim.cluster.flows.PATTERNS`), for fabrics that they share;
+another of `perfsim.network.routing.PATTERNS`), for fabrics that they share;
 ``NEEDS`` says what a cluster must have for it that a link does not tell;
 ``BLOCKS = True`` says that each of its steps carries one rank's share of the message, n / P;
 ``refusal`` says why ranks placed in some way cannot use it.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfsim.conditions.job_names import label
+from perfsim.conditions.spec import label
 from perfsim.errors import PerfsimError, RequestError
-from perfsim.gpu_names import parse_types
+from perfsim.scenario import parse_types
 
 if TYPE_CHECKING:
-    from perfsim.catalog import Catalog
+    from perfsim.data.catalog import Catalog
     from perfsim.scenario import Scenario
 
 __all__ = ["NETWORK", "other_job"]
@@ -30,8 +30,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         If its file is damaged.
     """
     from perfsim.methods import AUTO
-    from perfsim.scenario import Scenario, make_scenario
-    from perfsim.scenario_file import read_file
+    from perfsim.scenario import Scenario, make_scenario, read_file
 
     try:
         path = catalog.scenario(name)

@@ -4,17 +4,113 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import hypot, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.conditions import Conditions, parse_straggler
-from perfsim.conditions.job_names import label
-from perfsim.conditions.running import OTHER_RANK, sample
-from perfsim.plan import Plan
-from perfsim.simulate.draws import meets_all
+from perfsim.conditions.ranks import OTHER_RANK, sample
+from perfsim.conditions.spec import Conditions, label, parse_straggler
+from perfsim.schedule.plan import CostedGraph
+from perfsim.simulate.array import meets_all
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_seconds
 
-__all__ = ["condition_notes", "named"]
+if TYPE_CHECKING:
+    from perfsim.resolve import Setup
+    from perfsim.schedule.run import ContentionResult, JobSlowdown
+
+__all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "named"]
+
+SAME = 1e-9
+"""Relative difference that counts as none."""
+
+
+def meeting_block(scenario: Mapping[str, Any], met: ContentionResult) -> dict[str, Any]:
+    """Return how the jobs fare as plain data."""
+    pairs = zip(scenario["beside"], met.others, strict=True)
+    return {
+        **met.own.to_dict(),
+        "starts": met.starts,
+        "iterations": met.iterations,
+        "jobs": [{"scenario": name, **other.to_dict()} for name, other in pairs],
+    }
+
+
+def meeting_lines(scenario: Mapping[str, Any], met: ContentionResult) -> list[str]:
+    """Return how much each job is slowed down, a line a job."""
+    lines = [f"beside other jobs    {_fares(met.own)}"]
+    for name, other in zip(scenario["beside"], met.others, strict=True):
+        lines.append(f"  {label(name):18} {_fares(other)}")
+    return lines
+
+
+def _fares(job: JobSlowdown) -> str:
+    return (
+        f"{job.slowdown:.2f}x as long as alone   ({format_seconds(job.iteration_s)}, alone"
+        f" {format_seconds(job.alone_s)})"
+    )
+
+
+def meeting_notes(
+    resolved: Setup, plans: Sequence[CostedGraph], met: ContentionResult
+) -> list[str]:
+    """Return what was assumed of the other jobs, and how far chance decides."""
+    names = [label(name) for name in resolved.scenario.beside]
+    others = plans[0].beside
+    if not any(plan.crossings for plan in plans):
+        return ["--beside has no effect: this job sends nothing between nodes."]
+    quiet = [name for name, other in zip(names, others, strict=True) if not other.crossings]
+    notes = [f"{name} sends nothing between nodes, and is in nobody's way." for name in quiet]
+    if len(quiet) == len(names):
+        return notes
+    notes += [_sharing_note(names, met), _start_note(met)]
+    for name, other, one in zip(names, others, resolved.beside, strict=True):
+        if len(one.method.rounds()) > 1 and other.iterations < _period(one):
+            notes.append(
+                f"Not all iterations of {name} are alike: it is held in those that it runs most of."
+            )
+    notes.append(
+        "Not modelled beside other jobs: unfair shares (other round-trip times or numbers of"
+        " connections), bursts that overflow a switch (incast), and jobs that share only some of"
+        " the links: all of each job's traffic between nodes is on the links that are shared."
+        " What-ifs and the interval leave each message the part of the link that it got."
+    )
+    return notes
+
+
+def _period(resolved: Setup) -> float:
+    return sum(one.count * len(one.iterations) for one in resolved.method.rounds())
+
+
+def _sharing_note(names: Sequence[str], met: ContentionResult) -> str:
+    own, others = met.own, zip(names, met.others, strict=True)
+    slowed = "; ".join(
+        f"{name} takes {format_seconds(other.iteration_s)} an iteration, {other.slowdown:.2f} times"
+        f" as long as alone ({format_seconds(other.alone_s)})"
+        for name, other in others
+    )
+    return (
+        f"Beside {' and '.join(names)} this job takes {own.slowdown:.2f} times as long as alone"
+        f" ({format_seconds(own.alone_s)}); {slowed}. Messages that are between nodes at once get"
+        " equal parts of the link, job by job, none more than it needs (max-min fair, as TCP flows"
+        " of one round-trip time come near: Bertsekas & Gallager 1992, 6.5.2; Velho et al. 2013);"
+        " latency is not shared. The S-SGD that it is held against runs beside the same jobs."
+    )
+
+
+def _start_note(met: ContentionResult) -> str:
+    own = met.own
+    many = f"{met.starts} starts of the jobs" if met.starts > 1 else "one start of the jobs"
+    found = (
+        f"The mean over {many}, spread evenly over the longest iteration, and {met.iterations}"
+        " iterations of each."
+    )
+    if own.high_s - own.low_s <= SAME * own.high_s:
+        return f"{found} Every start gives the same."
+    return (
+        f"{found} It depends on who began when: {format_seconds(own.low_s)} with the luckiest"
+        f" start, {format_seconds(own.high_s)} with the unluckiest. Under fair sharing equal jobs"
+        " stay as they began; that unfair shares part jobs that collide is shown by Rajasekaran et"
+        " al. (HotNets 2022; CASSINI, NSDI 2024)."
+    )
 
 
 def named(scenario: Mapping[str, Any]) -> str:
@@ -41,7 +137,7 @@ def condition_notes(
     background: float,
     seed: int,
     nodes: int,
-    plans: Sequence[Plan],
+    plans: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
 ) -> list[str]:
     """Return what was assumed of the conditions of a prediction."""
@@ -74,7 +170,7 @@ def condition_notes(
     return notes
 
 
-def _straggler_notes(conditions: Conditions, plans: Sequence[Plan]) -> list[str]:
+def _straggler_notes(conditions: Conditions, plans: Sequence[CostedGraph]) -> list[str]:
     if not conditions.stragglers:
         return []
     slow = " and ".join(
@@ -90,7 +186,7 @@ def _straggler_notes(conditions: Conditions, plans: Sequence[Plan]) -> list[str]
 
 
 def _jitter_notes(
-    conditions: Conditions, plans: Sequence[Plan], timelines: Sequence[Timeline]
+    conditions: Conditions, plans: Sequence[CostedGraph], timelines: Sequence[Timeline]
 ) -> list[str]:
     if not conditions.varies:
         return ["--jitter has no effect on the mean iteration of one GPU."]
@@ -118,7 +214,7 @@ def _jitter_notes(
     return notes
 
 
-def _error_s(plans: Sequence[Plan], timelines: Sequence[Timeline]) -> float:
+def _error_s(plans: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:
     """Return the standard error of the mean iteration over draws [s]."""
     import numpy as np
 

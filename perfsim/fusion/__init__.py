@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Protocol, cast
 
+from perfsim.compute.profile import Gradient
 from perfsim.errors import unknown
 from perfsim.fusion.bucket import Bucket, FusionContext
-from perfsim.profile import Gradient
 
 __all__ = ["Policy", "load", "policies"]
 

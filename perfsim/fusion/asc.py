@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket, FusionContext
 from perfsim.fusion.mgwfbp import OPTIONS as MERGE_OPTIONS
 from perfsim.fusion.mgwfbp import merge_cost
-from perfsim.profile import Gradient
 
 __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 

@@ -18,8 +18,8 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket, FusionContext
-from perfsim.profile import Gradient
 
 __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "block", "fuse"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from perfsim.profile import Gradient
+from perfsim.compute.profile import Gradient
 
 __all__ = ["Bucket", "FusionContext", "FusionPolicy", "fill"]
 

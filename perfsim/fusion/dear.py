@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket, FusionContext
-from perfsim.profile import Gradient
 
 __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 

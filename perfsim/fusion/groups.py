@@ -22,10 +22,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from perfsim.errors import RequestError
+from perfsim.compute.profile import Gradient
+from perfsim.errors import RequestError, shown
 from perfsim.fusion.bucket import Bucket, FusionContext
-from perfsim.limits import shown
-from perfsim.profile import Gradient
 from perfsim.units import parse_seconds
 
 __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]

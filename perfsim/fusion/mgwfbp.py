@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext
-from perfsim.profile import Gradient
 from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
 
 __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse", "merge_cost"]

@@ -38,10 +38,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from perfsim.errors import RequestError
+from perfsim.compute.profile import Gradient
+from perfsim.errors import NumberLimit, RequestError, shown
 from perfsim.fusion.bucket import Bucket, FusionContext, fill
-from perfsim.limits import Limit, shown
-from perfsim.profile import Gradient
 from perfsim.units import parse_seconds
 
 __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
@@ -55,7 +54,7 @@ OPTIONS: Mapping[str, str] = {
 
 LIMIT_BYTES = 128 * 2.0**20
 CYCLE = "1ms"
-CYCLES = Limit(1e-6, 100.0, "1us to 100s, or 0s for no cycle")
+CYCLES = NumberLimit(1e-6, 100.0, "1us to 100s, or 0s for no cycle")
 HOOK = "0.2ms"
 ROUNDING = 1e-9
 """A hook that runs within this part of a cycle after its start still makes that cycle."""

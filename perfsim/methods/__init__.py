@@ -10,14 +10,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perfsim.errors import RequestError, rule, unknown, unknown_option
-from perfsim.limits import shown
-from perfsim.method import Method
+from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
+from perfsim.methods.base import Method
 
 __all__ = ["AUTO", "load_method", "method_class", "method_name", "method_names"]
 
 AUTO = "auto"
 """What ``predict --method`` takes to rank all methods."""
+
+NO_METHODS = ("base", "building", "describe")
+"""Modules of this folder that hold no method."""
 
 
 def method_names() -> list[str]:
@@ -27,7 +29,8 @@ def method_names() -> list[str]:
 
 @cache
 def _found(folders: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(folders)))
+    names = (module.name for module in pkgutil.iter_modules(folders))
+    return tuple(sorted(name for name in names if name not in NO_METHODS))
 
 
 def method_class(name: str) -> type[Method]:

@@ -7,11 +7,20 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.lowrank import Orthogonaliser, factor_rank, factored
-from perfsim.method import Compute, Job, Method, Point, Round, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import (
+    Compute,
+    Job,
+    JobStage,
+    Method,
+    MethodContext,
+    PassPoint,
+    Round,
+    Send,
+)
+from perfsim.methods.building.low_rank import Orthogonaliser, factor_rank, factored
 
 
 class Acpsgd(Method):
@@ -42,7 +51,7 @@ class Acpsgd(Method):
     rank: int = Field(4, ge=1, description="rank of the factors")
     orthogonalisation: Orthogonaliser = Field("qr", description="the authors' code calls QR")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return what the hooks of a bucket's gradients run, and its all-reduce."""
         matrices = factored(_matrices(bucket.gradients), self.rank, together=False)
         vectors = len(bucket.gradients) - len(matrices)
@@ -60,7 +69,7 @@ class Acpsgd(Method):
         sent = sum(self.message_bytes(gradient, iteration) for gradient in bucket.gradients)
         return [Compute(tuple(compress), "compress"), Send("all_reduce", sent)]
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the buckets' jobs, and the rebuilding, which waits for all of them."""
         jobs = super().jobs(buckets, world, iteration)
         gradients = [gradient for bucket in buckets for gradient in bucket.gradients]
@@ -70,7 +79,7 @@ class Acpsgd(Method):
         finish = elementwise(sum(one.elements for one in gradients), 4, 2 * len(gradients))
         rebuild = Compute((*products, finish), "decompress", earliest="backward")
         needs = tuple(job.name for job in jobs)
-        return [*jobs, Job("rebuild", (rebuild,), Point("backward"), needs=needs)]
+        return [*jobs, Job("rebuild", (rebuild,), PassPoint("backward"), needs=needs)]
 
     def rounds(self) -> list[Round]:
         """Return an iteration that sends P and one that sends Q."""

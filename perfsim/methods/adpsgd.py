@@ -7,10 +7,19 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from perfsim.averaging import averages, by_schedule, merged, periodic
+from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Job, Method, OnlyWith, Point, Round, Send, World
+from perfsim.methods.base import (
+    Compute,
+    Job,
+    Method,
+    MethodContext,
+    OnlyWith,
+    PassPoint,
+    Round,
+    Send,
+)
+from perfsim.methods.building.averaging import averages, by_schedule, merged, periodic
 
 
 class Adpsgd(Method):
@@ -48,7 +57,7 @@ class Adpsgd(Method):
             by_schedule(schedule)
         return schedule
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging after the update, and the variance of the models."""
         parts = averages(buckets)
         distance = (elementwise(merged(buckets).elements, 4, 2),)
@@ -58,8 +67,8 @@ class Adpsgd(Method):
                 Compute(distance, "decompress", earliest="update"),
                 Send("all_reduce", float(FLOAT), earliest="update"),
             ),
-            Point("backward"),
-            Point("next"),
+            PassPoint("backward"),
+            PassPoint("next"),
             needs=tuple(part.name for part in parts),
         )
         return [*parts, variance]

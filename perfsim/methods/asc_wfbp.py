@@ -8,9 +8,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Job, Point, Send, World
+from perfsim.methods.base import Job, MethodContext, PassPoint, Send, Shared
 from perfsim.methods.ssgd import Ssgd
-from perfsim.stage import Shared
 
 
 class AscWfbp(Ssgd):
@@ -48,7 +47,7 @@ class AscWfbp(Ssgd):
         1.0, ge=1, le=8, description="what several carry together, in units of one alone"
     )
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return one all-reduce a bucket, on the streams in turn."""
         network = Shared("network", self.capacity)
         return [
@@ -62,7 +61,7 @@ class AscWfbp(Ssgd):
                         shares=network,
                     ),
                 ),
-                Point("backward", bucket.ready_s),
+                PassPoint("backward", bucket.ready_s),
             )
             for number, bucket in enumerate(buckets)
         ]

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Compute, Method, Send, Stage, World
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.host import packed, written_back
 
 
 class Bsp(Method):
@@ -43,7 +43,7 @@ class Bsp(Method):
         False, description="the buffer is filled after the backward pass and copied back"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the one all-reduce, or what is done to its buffer before and after it."""
         send = Send("all_reduce", bucket.size_bytes, earliest="backward")
         if not self.write_back:

@@ -8,13 +8,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.host import busiest_server, cpu_sum, received, to_gpu, to_host
-from perfsim.kernel import FLOAT
-from perfsim.layers import Places, update_shares
-from perfsim.method import Compute, Job, Method, Point, Send, Stage, World
-from perfsim.parts import PUSH_PULL
-from perfsim.profile import Gradient
+from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
+from perfsim.methods.building.host import busiest_server, cpu_sum, received, to_gpu, to_host
+from perfsim.methods.building.layerwise import PUSH_PULL, Places, update_shares
 
 PAGE_BYTES = 4096
 
@@ -35,7 +34,7 @@ class Byteps(Method):
     ``van``: by RDMA messages land where they belong; over TCP ("zmq") one thread of each server,
     and one of each worker, takes them off ZeroMQ, whatever the number of connections.
 
-    Kernels: the copies, the servers' sums and what is received, see ``perfsim.host``; ``switch``:
+    Kernels: the copies, the servers' sums and what is received, see ``perfsim.methods.building.host``; ``switch``:
     GPUs that copy over one link to the host at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a
     parameter, down to 4 with P servers more. Memory: none more on the GPU. Left out: that a part
     goes to one server, chosen by hash, not to all of them; NICs and NCCL on the PCIe links that
@@ -68,7 +67,7 @@ class Byteps(Method):
         False, description="layers of the next forward pass wait for their own tensors only"
     )
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a part of a tensor."""
         if world.ranks == 1:  # nothing is sent
             return []
@@ -84,14 +83,14 @@ class Byteps(Method):
                     Job(
                         f"{number}.{part}",
                         tuple(self.way(size_bytes, world)),
-                        Point("backward", bucket.ready_s),
+                        PassPoint("backward", bucket.ready_s),
                         places.needed(bucket) if self.cross_barrier else None,
                         updates=share / parts if self.cross_barrier else 0.0,
                     )
                 )
         return jobs
 
-    def way(self, size_bytes: float, world: World) -> list[Stage]:
+    def way(self, size_bytes: float, world: MethodContext) -> list[JobStage]:
         """Return the way of one part there and back."""
         inside = world.gpus_per_node
         if world.nodes == 1:
@@ -112,10 +111,12 @@ class Byteps(Method):
             Compute((received(count),), "decompress", stream=f"received by {who}")
             for count, who in ((pushed, "servers"), (elements, "worker"))
         )
-        between: list[Stage] = [out, push, at_server, at_servers, pull, at_worker, back]
+        between: list[JobStage] = [out, push, at_server, at_servers, pull, at_worker, back]
         return self.in_node(size_bytes, world, between)
 
-    def in_node(self, size_bytes: float, world: World, between: list[Stage]) -> list[Stage]:
+    def in_node(
+        self, size_bytes: float, world: MethodContext, between: list[JobStage]
+    ) -> list[JobStage]:
         """Return what lies between the sum inside each node and the gather there."""
         if world.gpus_per_node == 1:
             return between

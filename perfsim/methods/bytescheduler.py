@@ -7,11 +7,16 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT
-from perfsim.layers import crossing
-from perfsim.method import Job, Method, Send, World
-from perfsim.parts import PUSH_PULL, push_pull, split_evenly, too_many
+from perfsim.methods.base import Job, Method, MethodContext, Send
+from perfsim.methods.building.layerwise import (
+    PUSH_PULL,
+    crossing,
+    push_pull,
+    split_evenly,
+    too_many,
+)
 
 
 class Bytescheduler(Method):
@@ -25,7 +30,7 @@ class Bytescheduler(Method):
     workers' nodes or, with ``servers``, on machines of their own too.
 
     Parts are handed to the library while those under way hold fewer than ``credit`` parameters, and
-    what has been handed over cannot be overtaken (``perfsim.stage.Send``); 0 is one part at a time.
+    what has been handed over cannot be overtaken (``perfsim.methods.base.Send``); 0 is one part at a time.
 
     The code cuts at 1 million parameters; its notes advise 8 million for all-reduces (DeAR's
     authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter, down
@@ -56,14 +61,14 @@ class Bytescheduler(Method):
     )
     servers: int = Field(0, ge=0, le=10**5, description="ps: server machines without GPUs")
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that there are no servers, or that parts are too small to be simulated."""
         if self.servers and self.transport == "all_reduce":
             return "has no servers where transport is all_reduce; set transport=ps, or no servers"
         elements = world.profile.elements if world.profile else 0
         return too_many(elements, self.partition, "partition")
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a tensor: its parts, and the layer that waits for them."""
         return crossing(buckets, world, self.sends)
 

@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim import compressed
-from perfsim.compressed import Codec, Fused, Separate, largest_message
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT
-from perfsim.method import Method, OnlyWith, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building import compressed_collectives as compressed
+from perfsim.methods.building.compressed_collectives import Codec, Fused, Separate, largest_message
 
 RECIPES = {
     "two_shot": compressed.two_shot,
@@ -73,7 +73,7 @@ class Coccl(Method):
     )
     threshold: int = Field(8 * 2**20, ge=0, description="bytes from which messages are compressed")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return coding, sends and merges of the recipe, or a dense all-reduce."""
         n = bucket.elements
         if FLOAT * n < self.threshold:
@@ -91,7 +91,7 @@ class Coccl(Method):
             return Fused(self.bits, self.group)
         return Separate("dietgpu", (24 + self.exponent_bits) / 32, extra_passes=1.0, framed=True)
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return why levels of nodes cannot be told apart, or ""."""
         if self.recipe == "triple_shot" and uneven(world):
             return "needs as many GPUs on every node (recipe=triple_shot)"
@@ -104,6 +104,6 @@ class Coccl(Method):
         return messages * ranks * self.compressor().packed_bytes(chunk)
 
 
-def uneven(world: World) -> bool:
+def uneven(world: MethodContext) -> bool:
     """Tell whether nodes differ in their GPUs."""
     return world.ranks != world.nodes * world.gpus_per_node

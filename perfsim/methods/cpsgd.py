@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from perfsim.averaging import averages, periodic
-from perfsim.flat import packed, written_back
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Compute, Job, Method, OnlyWith, Round, Stage, World
+from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, OnlyWith, Round
 from perfsim.methods.bsp import Bsp
+from perfsim.methods.building.averaging import averages, periodic
+from perfsim.methods.building.host import packed, written_back
 from perfsim.methods.qsgd import Qsgd
 from perfsim.methods.randk import Randk
 from perfsim.methods.randk_maxnorm import RandkMaxnorm
@@ -72,13 +72,13 @@ class Cpsgd(Method):
             raise ValueError(f"compress={self.compress} is for gradients: set exchange=gradients")
         return self
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging after the update, or the exchange of gradients before it."""
         if self.exchange == "parameters":
             return averages(buckets)
         return super().jobs(buckets, world, iteration)
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return packing, the exchange of gradients, and unpacking."""
         if self.compress == "none":
             return Bsp.model_validate({"write_back": True}).stages(bucket, world, iteration)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from perfsim.kfac.averaged import Averaged
-from perfsim.kfac.kernels import inverted
-from perfsim.kfac.pipeline import Product
-from perfsim.method import Compute, Job, Point, World
+from perfsim.methods.base import Compute, Job, MethodContext, PassPoint
+from perfsim.methods.building.kfac_factors import inverted
+from perfsim.methods.building.kfac_schedule import Averaged, Product
 
 
 class DKfac(Averaged):
@@ -35,7 +34,7 @@ class DKfac(Averaged):
     )
 
     def inverses(
-        self, factors: list[Product], world: World, needs: tuple[str, ...], end: Point
+        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
     ) -> list[Job]:
         """Return all inverses on every rank."""
         kernels = tuple(kernel for factor in factors for kernel in inverted(factor.side))

@@ -7,11 +7,20 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Point, Round, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.stage import LOCAL
+from perfsim.methods.base import (
+    LOCAL,
+    Compute,
+    Job,
+    JobStage,
+    Method,
+    MethodContext,
+    PassPoint,
+    Round,
+    Send,
+)
 
 
 class Dasgd(Method):
@@ -54,18 +63,18 @@ class Dasgd(Method):
         """Iterations that an averaging overlaps."""
         return self.late or self.interval
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging that begins with the forward pass, and the merging."""
         if iteration == LOCAL:
             return []
-        merges = Point("update", later=self.overlapped - 1)
+        merges = PassPoint("update", later=self.overlapped - 1)
         found = []
         for number, bucket in enumerate(buckets):
             pack = Compute((elementwise(bucket.elements, 4, 2),), "compress")
             merge = elementwise(bucket.elements, 5, 2 * len(bucket.gradients))
-            stages: tuple[Stage, ...] = (pack, Send("all_reduce", bucket.size_bytes))
+            stages: tuple[JobStage, ...] = (pack, Send("all_reduce", bucket.size_bytes))
             after = (Compute((merge,), "decompress"),)
-            found.append(Job(f"{number}", stages, Point("forward"), merges, after=after))
+            found.append(Job(f"{number}", stages, PassPoint("forward"), merges, after=after))
         return found
 
     def rounds(self) -> list[Round]:

@@ -7,12 +7,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, elementwise
-from perfsim.merging import Selection, exact, served
-from perfsim.method import Compute, Method, Round, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import above, gathered, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Round
+from perfsim.methods.building.sparsify import Selection, above, exact, gathered, kept, served
 
 
 class Dct(Method):
@@ -58,7 +57,7 @@ class Dct(Method):
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
     kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return threshold (if due), masking, and the way to the servers and back."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         due = (exact(n, self.kernel),) if iteration % self.lifespan == 0 else ()

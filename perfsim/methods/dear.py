@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.layers import crossing
-from perfsim.method import Job, Method, Send, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import Job, Method, MethodContext, Send
+from perfsim.methods.building.layerwise import crossing
 
 
 class Dear(Method):
@@ -40,7 +40,7 @@ class Dear(Method):
     lossy: ClassVar[bool] = False
     first_needed_first: ClassVar[bool] = True
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a group: its two halves, and the layer that waits for them."""
         return crossing(buckets, world, self.halves)
 

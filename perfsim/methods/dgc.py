@@ -7,11 +7,21 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import SET, SGD_LAUNCHES, Compute, Method, OnlyWith, Round, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import (
+from perfsim.methods.base import (
+    SET,
+    SGD_LAUNCHES,
+    Compute,
+    JobStage,
+    Method,
+    MethodContext,
+    OnlyWith,
+    Round,
+    Send,
+)
+from perfsim.methods.building.sparsify import (
     Decoding,
     SparseSum,
     above,
@@ -54,7 +64,7 @@ class Dgc(Method):
     behind its speed-ups (there a worker is a node of 4 GPUs): pairs are added up on the way,
     their number doubling at every step, no place being shared; "all_reduce_union" expects as many
     places as independent draws cover (derived, not the paper's). ``decoding`` and both sums: see
-    ``perfsim.sparse``.
+    ``perfsim.methods.building.sparsify``.
     """
 
     summary: ClassVar[str] = "sampled-threshold sparsification with momentum correction (DGC)"
@@ -99,11 +109,11 @@ class Dgc(Method):
         0, ge=0, description="mean over so many epochs; 0: only the one"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return accumulate and select, the exchanges, and the scatter-add."""
         matrices = [one.elements for one in bucket.gradients if self._selects(one)]
         vectors = bucket.elements - sum(matrices)
-        stages: list[Stage] = []
+        stages: list[JobStage] = []
         if matrices:
             # Fallback: sample, compare, compact and clear read or write the data four times.
             name = "dgc_encode" if self.bounds == "loose" else "dgc_tight_encode"

@@ -7,13 +7,20 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.kernel import FLOAT
-from perfsim.kfac.factors import Factored, factor_sides, factored
-from perfsim.kfac.kernels import HKBU_LATER, Inversion, local, rescaled
-from perfsim.kfac.placement import busiest, round_robin
-from perfsim.kfac.preconditioner import Preconditioner
-from perfsim.method import Compute, Job, Point, Send, Stage, World
-from perfsim.profile import Gradient, Profile
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.profile import Gradient, Profile
+from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint, Send
+from perfsim.methods.building.kfac_factors import (
+    HKBU_LATER,
+    Inversion,
+    KfacLayer,
+    factor_sides,
+    factored,
+    local,
+    rescaled,
+)
+from perfsim.methods.building.kfac_placement import busiest, round_robin
+from perfsim.methods.building.kfac_schedule import Preconditioner
 
 
 class DpKfac(Preconditioner):
@@ -45,12 +52,12 @@ class DpKfac(Preconditioner):
         "eigen", description="the code's default; cholesky inverts, as d_kfac and its kin do"
     )
 
-    def layers(self, profile: Profile) -> list[Factored]:
+    def layers(self, profile: Profile) -> list[KfacLayer]:
         """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""
         return factored(profile, mean_over_tokens=True)
 
     def steps(
-        self, layers: list[Factored], world: World, factors: bool, inverses: bool
+        self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
     ) -> tuple[list[Job], list[Job]]:
         """Return the busiest rank's own layers, all broadcasts, and the new gradients."""
         assert world.profile is not None
@@ -60,12 +67,12 @@ class DpKfac(Preconditioner):
         mine = [
             one for owner, own in zip(owners, work, strict=True) if owner == rank for one in own
         ]
-        stages: tuple[Stage, ...] = (
+        stages: tuple[JobStage, ...] = (
             Compute(tuple(mine), "second_order"),
             *(Send("broadcast", float(FLOAT * layer.elements)) for layer in layers),
             Compute(tuple(rescaled(layer) for layer in layers), "second_order"),
         )
-        end = Point("backward", world.profile.backward_s)
+        end = PassPoint("backward", world.profile.backward_s)
         return [], [Job("own layers", stages, end, needs=("averaged",))]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:

@@ -7,10 +7,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.averaging import from_first_ranks, merged, periodic, with_neighbours
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket, fill
-from perfsim.method import SGD_LAUNCHES, Job, Method, OnlyWith, Point, Round, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import (
+    SGD_LAUNCHES,
+    Job,
+    Method,
+    MethodContext,
+    OnlyWith,
+    PassPoint,
+    Round,
+)
+from perfsim.methods.building.averaging import from_first_ranks, merged, periodic, with_neighbours
 
 
 class Dpsgd(Method):
@@ -61,10 +69,12 @@ class Dpsgd(Method):
         """Return the launches of the update behind Bluefog's wait; Bagua's host does not wait."""
         return 0 if self.topology == "all" else self.update_launches
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return one job a fused buffer."""
         if self.topology == "all":
-            return [Job("model", tuple(from_first_ranks(merged(buckets), world)), Point("forward"))]
+            return [
+                Job("model", tuple(from_first_ranks(merged(buckets), world)), PassPoint("forward"))
+            ]
         peers = min(2, world.ranks - 1) if self.topology == "ring" else 1
         hierarchical = self.topology == "hierarchical"
 
@@ -80,7 +90,7 @@ class Dpsgd(Method):
             Job(
                 f"{number}",
                 tuple(with_neighbours(part, world, peers, hierarchical=hierarchical)),
-                Point("backward"),
+                PassPoint("backward"),
             )
             for number, part in enumerate(parts)
         ]
@@ -89,7 +99,7 @@ class Dpsgd(Method):
         """Return the local iterations, if any, and the one that exchanges."""
         return periodic(self.interval)
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return where Bluefog's patterns are not defined."""
         if self.topology == "hierarchical" and (world.nodes == 1 or world.gpus_per_node == 1):
             return "with topology=hierarchical needs several nodes of several GPUs"

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
-from perfsim.method import Compute, Method, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import decoded, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.sparsify import decoded, kept
 
 SMALL = 2**17
 """Elements up to which the code keeps one value in a hundred, whatever the density."""
@@ -60,11 +60,11 @@ class Dragonn(Method):
         "momentum", description="error feedback"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return encodes, the dense message, the gathers and the decoding."""
         sparse = [g.elements for g in bucket.gradients if self._compresses(g.elements, world)]
         dense = bucket.elements - sum(sparse)
-        stages: list[Stage] = []
+        stages: list[JobStage] = []
         if sparse:
             encode = tuple(kernel for n in sparse for kernel in self._encoded(n))
             stages.append(Compute(encode, "compress"))
@@ -100,7 +100,7 @@ class Dragonn(Method):
             return decoded([elements], self._count(elements), ranks, "one_by_one")
         return elementwise(elements, 1), scatter_add(self._count(elements) * ranks)
 
-    def _compresses(self, elements: int, world: World) -> bool:
+    def _compresses(self, elements: int, world: MethodContext) -> bool:
         """Tell whether a tensor is compressed."""
         if self.choose == "size":
             return elements > self.compress_above

@@ -7,7 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.bits import (
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.profile import Gradient
+from perfsim.fusion.bucket import Bucket
+from perfsim.methods.base import SGD_LAUNCHES, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.building.quantise import (
     SIGN_WIRE,
     Packing,
     between_nodes,
@@ -17,13 +21,9 @@ from perfsim.bits import (
     sign_decode,
     sign_encode,
     sign_fusion,
+    summed,
     two_step,
 )
-from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import SGD_LAUNCHES, Method, OnlyWith, Stage, World
-from perfsim.profile import Gradient
-from perfsim.queued import summed
 
 FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays
@@ -39,7 +39,7 @@ class Efsignsgd(Method):
     messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P.
     Kernels: ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor
     sum; a message behind the first costs its launches, not the measured floor once more (see
-    ``perfsim.queued``).
+    ``perfsim.methods.building.quantise``).
     ``exchange`` "two_step" is the compressed all-reduce of 1-bit Adam, after the backward pass:
     all-to-all, each rank unpacks all pieces by one kernel, adds them up and encodes 1/P of the
     values with a residual of its own, then all-gather; decoding does not grow with P.
@@ -79,7 +79,7 @@ class Efsignsgd(Method):
     )
     packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return encode with error feedback, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
         encode, decode = self.encode(n), self.decode(n)
@@ -114,7 +114,7 @@ class Efsignsgd(Method):
         """Return a message a tensor, or one message in two steps."""
         return sign_fusion(self.exchange)
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return why it cannot compress between nodes, where that is asked for."""
         return one_node(world) if self.exchange == "between_nodes" else ""
 

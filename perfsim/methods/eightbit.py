@@ -6,12 +6,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from perfsim.bits import STREAM, Exchange, gathered_from_all
+from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.stage import Group
+from perfsim.methods.base import Compute, Group, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building.quantise import STREAM, QuantisedExchange, gathered_from_all
 
 HEADER = 32
 """Bytes before each piece of Bagua's message: its least and largest value, aligned."""
@@ -45,7 +44,9 @@ class Eightbit(Method):
         "(P - 1) * (n + 4) if exchange == 'all_gather' else 2 * (P - 1) / P * n + 64 * (P - 1)"
     )
 
-    exchange: Exchange = Field("all_gather", description="Dettmers' ring, or Bagua's ByteGrad")
+    exchange: QuantisedExchange = Field(
+        "all_gather", description="Dettmers' ring, or Bagua's ByteGrad"
+    )
     hierarchical: Annotated[bool, OnlyWith(exchange="two_step")] = Field(
         True, description="two_step: between nodes only, fp32 inside"
     )
@@ -54,7 +55,7 @@ class Eightbit(Method):
         """Return one message a tensor for Dettmers' form, buckets for Bagua's."""
         return "none" if self.exchange == "all_gather" else "size"
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the encoding, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
         if self.exchange == "all_gather":
@@ -70,7 +71,7 @@ class Eightbit(Method):
         between = self.pieces(n, world.nodes, "leaders") if world.nodes > 1 else []
         return [inside, *between, back]
 
-    def pieces(self, elements: int, ranks: int, group: Group) -> list[Stage]:
+    def pieces(self, elements: int, ranks: int, group: Group) -> list[JobStage]:
         """Return ByteGrad's steps among ``ranks``, one piece each."""
         piece = -(-elements // ranks)
         size = float(elements + HEADER * ranks)

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import Kernel, elementwise
-from perfsim.method import SGD_LAUNCHES, Compute, Method, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, Send
 
 HALF = 2
 """Bytes of an fp16 element."""
@@ -47,7 +47,7 @@ class Fp16(Method):
         "ddp", description="who casts: the hook a bucket, or the optimizer a tensor"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return cast, all-reduce and cast back."""
         send = Send("all_reduce", float(HALF * bucket.elements))
         if self.library == "ddp":

@@ -8,10 +8,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.layers import Places
-from perfsim.method import Job, Method, Point, World
-from perfsim.sharding import Prefetch, backward_gathers, forward_gathers, scattered
-from perfsim.stage import Group
+from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
+from perfsim.methods.building.layerwise import (
+    Places,
+    Prefetch,
+    backward_gathers,
+    forward_gathers,
+    scattered,
+)
 
 
 class Fsdp(Method):
@@ -64,7 +68,7 @@ class Fsdp(Method):
         0, ge=0, le=10**6, description="ranks that share one copy (hybrid sharding); 0: all"
     )
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that a copy cannot be shared by so many ranks."""
         if self.shards == 0 or (self.shards > 1 and world.ranks % self.shards == 0):
             return ""
@@ -74,7 +78,7 @@ class Fsdp(Method):
         """Return S, the ranks that share one copy of the model."""
         return min(self.shards, ranks) or ranks
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the gathers of the forward pass, then what each unit does in the backward one."""
         places, shards = Places.of(world), self.ranks_a_copy(world.ranks)
         group: Group = "all" if shards == world.ranks else shards
@@ -82,7 +86,7 @@ class Fsdp(Method):
             Job(
                 f"sum {number}",
                 scattered(unit, shards, world.ranks),
-                Point("backward", unit.ready_s),
+                PassPoint("backward", unit.ready_s),
             )
             for number, unit in enumerate(buckets)
         ]

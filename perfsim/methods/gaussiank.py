@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, elementwise
-from perfsim.method import Compute, Method, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import above, gathered, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext
+from perfsim.methods.building.sparsify import above, gathered, kept
 
 SURPLUS = 4 / 3
 """Largest count that ends the search for a threshold, in units of k (code, compression.py)."""
@@ -48,7 +48,7 @@ class Gaussiank(Method):
         2, ge=0, le=2, description="threshold corrections made (the code counts 3 times at most)"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return estimate and select, the two all-gathers and the scatter-add."""
         n = bucket.elements
         count = min(n, ceil(SURPLUS * kept(n, self.density)))

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, elementwise
-from perfsim.merging import Selection, exact, merged_pairs
-from perfsim.method import Compute, Method, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import decoded, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.sparsify import Selection, decoded, exact, kept, merged_pairs
 
 
 class Gtopk(Method):
@@ -22,7 +21,7 @@ class Gtopk(Method):
     the k largest selected exactly, a mask is set (1), the residual is cleared (1), then made of
     the rest (3), which is subtracted (3). Then, log2 P times, half of the ranks that are left send
     their k values and places (8 bytes) to a neighbour, which keeps the k largest of the sum (see
-    ``perfsim.merging.merged_pairs``): a binomial broadcast run backwards, neighbours in a node
+    ``perfsim.methods.building.sparsify.merged_pairs``): a binomial broadcast run backwards, neighbours in a node
     first, its merges counted together at the end. The root broadcasts k pairs in log2 P rounds.
     After the backward pass the gradient is zeroed and filled and the mean taken (3 passes), and
     what was sent in vain goes back to the residual. One buffer for the whole model, hence no
@@ -47,7 +46,7 @@ class Gtopk(Method):
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
     kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return select, the way up the tree, the way down, and the scatter."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         rounds = world.ranks.bit_length() - 1
@@ -62,7 +61,7 @@ class Gtopk(Method):
             Compute((*decoded([n], k, 1), elementwise(k, 4, 3)), "decompress", earliest="backward"),
         ]
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that ranks must pair up in every round, if they do not."""
         if world.ranks & (world.ranks - 1) == 0:
             return ""

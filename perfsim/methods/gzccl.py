@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.collectives.hops import floor_log2
-from perfsim.compressed import Separate, largest_message, run
+from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Method, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import JobStage, Method, MethodContext, Send
+from perfsim.methods.building.compressed_collectives import Separate, largest_message, run
 
 
 class Gzccl(Method):
@@ -49,7 +49,7 @@ class Gzccl(Method):
         4.42, ge=1.0, description="bytes before over after compression; depends on the data"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return compress, exchange, decompress and add of each step."""
         ranks, codec = world.ranks, self.codec()
         n = bucket.elements if self.exchange == "doubling" else -(-bucket.elements // ranks)
@@ -59,10 +59,10 @@ class Gzccl(Method):
         if self.exchange == "doubling":
             near = floor_log2(world.gpus_per_node)
             far = floor_log2(ranks) - near
-            inside: list[Stage] = [compress, Send("send_recv", sent, group="node"), add]
-            across: list[Stage] = [compress, Send("send_recv", sent, group="across"), add]
+            inside: list[JobStage] = [compress, Send("send_recv", sent, group="node"), add]
+            across: list[JobStage] = [compress, Send("send_recv", sent, group="across"), add]
             return inside * near + across * far
-        hop: list[Stage] = [compress, Send("send_recv", sent), add]
+        hop: list[JobStage] = [compress, Send("send_recv", sent), add]
         return [
             *(hop * (ranks - 1)),
             compress,
@@ -74,7 +74,7 @@ class Gzccl(Method):
         """Return cuSZp at the ratio asked for."""
         return Separate("cuszp", 1 / self.ratio)
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return why partners cannot be paired off, or ""."""
         even = world.ranks == world.nodes * world.gpus_per_node
         powers = world.ranks & (world.ranks - 1) == 0

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.levels import in_rows_and_columns, uneven
-from perfsim.method import Stage, World
+from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.averaging import in_rows_and_columns, uneven
 from perfsim.methods.ssgd import Ssgd
 
 
@@ -39,12 +39,12 @@ class Hierarchical(Ssgd):
         "all_reduce", description="between nodes: one call, or a reduce-scatter and an all-gather"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the calls."""
         return in_rows_and_columns(
             self.dense_bytes(bucket), world.gpus_per_node, world.nodes, split=self.across == "split"
         )
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that uneven nodes are refused."""
         return uneven(world)

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.agreement import MESSAGE_US, agreement_s
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import SGD_LAUNCHES, Compute, Send, Stage, World
+from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.host import MESSAGE_US, agreement_s
 from perfsim.methods.ssgd import SHARE, Ssgd
 
 COPIED = 160
@@ -43,7 +43,7 @@ class Horovod(Ssgd):
     and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow), or an
     engine that takes the reductions among its own operations (MXNet): 0.
 
-    ``message_us`` and the coordinator's work: `perfsim.agreement`.
+    ``message_us`` and the coordinator's work: `perfsim.methods.building.host`.
     """
 
     summary: ClassVar[str] = "all-reduce of what is ready each cycle, fused (Horovod)"
@@ -69,12 +69,12 @@ class Horovod(Ssgd):
         """Return the kernels a tensor that the optimizer launches after ``synchronize``."""
         return self.update_launches
 
-    def agreement_s(self, tensors: int, world: World) -> float:
+    def agreement_s(self, tensors: int, world: MethodContext) -> float:
         """Return how long a cycle takes to agree on its tensors [s]."""
         message_s = 1e-6 * self.message_us
         return agreement_s(tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s)
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the all-reduce, between copies where it is of several gradients."""
         send = Send("all_reduce", self.dense_bytes(bucket))
         tensors = len(bucket.gradients)

@@ -7,13 +7,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.kernel import FLOAT
-from perfsim.kfac.factors import Factored, factor_sides
-from perfsim.kfac.grid import Grid, grid_jobs
-from perfsim.kfac.phased import phased_jobs
-from perfsim.kfac.preconditioner import Preconditioner
-from perfsim.method import Job, World
-from perfsim.profile import Gradient
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.profile import Gradient
+from perfsim.methods.base import Job, MethodContext
+from perfsim.methods.building.kfac_factors import KfacLayer, factor_sides
+from perfsim.methods.building.kfac_schedule import KfacGrid, Preconditioner, grid_jobs, phased_jobs
 
 
 class Kaisa(Preconditioner):
@@ -53,17 +51,17 @@ class Kaisa(Preconditioner):
         "0.4", description="0.4 sends each result at once; 0.3 one phase after the other"
     )
 
-    def grid(self, world: World) -> Grid:
+    def grid(self, world: MethodContext) -> KfacGrid:
         """Return the grid of ranks."""
         workers = max(1, round(world.ranks * self.fraction))
-        return Grid(world.ranks, workers, neighbours=self.release == "0.3")
+        return KfacGrid(world.ranks, workers, neighbours=self.release == "0.3")
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that positions lack, or that the ranks do not split."""
         return super().refusal(world) or self.grid(world).refusal()
 
     def steps(
-        self, layers: list[Factored], world: World, factors: bool, inverses: bool
+        self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
     ) -> tuple[list[Job], list[Job]]:
         """Return products and buckets in the hooks; decompositions and gradients after them."""
         grid, limit_bytes = self.grid(world), 1e6 * self.bucket_mb

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Point, Send, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 
 SWAP_PASSES, SWAP_LAUNCHES = 8, 4
 """A tensor's division by P, clone, and two copies."""
@@ -35,9 +35,11 @@ class Lbsgd(Method):
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n"
     fusion: ClassVar[str] = "whole"
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return each buffer's swap at the end of the backward pass, and its all-reduce."""
-        end = Point("backward", world.profile.backward_s if world.profile else buckets[-1].ready_s)
+        end = PassPoint(
+            "backward", world.profile.backward_s if world.profile else buckets[-1].ready_s
+        )
         found: list[Job] = []
         for number, bucket in enumerate(buckets):
             swap = elementwise(bucket.elements, SWAP_PASSES, SWAP_LAUNCHES * len(bucket.gradients))

@@ -7,10 +7,19 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.averaging import periodic
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Point, Round, Send, Stage, World
+from perfsim.methods.base import (
+    Compute,
+    Job,
+    JobStage,
+    Method,
+    MethodContext,
+    PassPoint,
+    Round,
+    Send,
+)
+from perfsim.methods.building.averaging import periodic
 
 
 class Localsgd(Method):
@@ -36,9 +45,9 @@ class Localsgd(Method):
 
     interval: int = Field(8, ge=1, le=10**6, description="iterations between two averagings")
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging after the update."""
-        stages: list[Stage] = []
+        stages: list[JobStage] = []
         for bucket in buckets:
             kernels = (elementwise(bucket.elements, 2),)
             stages += [
@@ -46,7 +55,7 @@ class Localsgd(Method):
                 Send("all_reduce", bucket.size_bytes, earliest="update"),
                 Compute(kernels, "decompress", earliest="update"),
             ]
-        return [Job("average", tuple(stages), Point("backward"), Point("next"))]
+        return [Job("average", tuple(stages), PassPoint("backward"), PassPoint("next"))]
 
     def rounds(self) -> list[Round]:
         """Return the local iterations and the one that averages."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from perfsim.kernel import Kernel, elementwise
-from perfsim.kfac.averaged import Averaged
-from perfsim.kfac.kernels import inverted
-from perfsim.kfac.pipeline import Product, packing
-from perfsim.kfac.placement import busiest, round_robin
-from perfsim.method import Compute, Job, Point, Send, World
+from perfsim.compute.kernel import Kernel, elementwise
+from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
+from perfsim.methods.building.kfac_factors import inverted
+from perfsim.methods.building.kfac_placement import busiest, round_robin
+from perfsim.methods.building.kfac_schedule import Averaged, Product, packing
 
 
 class MpdKfac(Averaged):
@@ -37,7 +36,7 @@ class MpdKfac(Averaged):
     )
 
     def inverses(
-        self, factors: list[Product], world: World, needs: tuple[str, ...], end: Point
+        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
     ) -> list[Job]:
         """Return the busiest rank's inverses, then all broadcasts."""
         layers = len(factors) // 2
@@ -56,6 +55,6 @@ class MpdKfac(Averaged):
             Job("broadcasts", (*packing(factors), *sends), end, needs=("inverses",)),
         ]
 
-    def unpacked_inverses(self, factors: list[Product], world: World) -> tuple[Kernel, ...]:
+    def unpacked_inverses(self, factors: list[Product], world: MethodContext) -> tuple[Kernel, ...]:
         """Return the unpacking of every inverse."""
         return tuple(kernel for factor in factors for kernel in factor.unpacked())

@@ -8,11 +8,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
-from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import ABOVE_LAUNCHES, ABOVE_PASSES, gathered, hierarchical, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building.sparsify import (
+    ABOVE_LAUNCHES,
+    ABOVE_PASSES,
+    gathered,
+    hierarchical,
+    kept,
+)
 
 SAMPLE_LAUNCHES = 7
 """Of one threshold: its value (subtract, multiply, add), compare, count, two tests of the count."""
@@ -62,7 +68,7 @@ class Mstopk(Method):
     select: Literal["mstopk", "dgc", "randk"] = Field("mstopk", description="what picks the k")
     dense_below: int = Field(0, ge=0, description="elements of a bucket below which it goes dense")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the two layers with the selection between them, or selection and gathers."""
         n = bucket.elements
         if n < self.dense_below:
@@ -74,7 +80,7 @@ class Mstopk(Method):
         k = kept(share, self.density)
         return hierarchical(n, k, world, self._picked(share), self.inside)
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that nodes must be alike, if they are not."""
         if self.exchange == "all_gather" or world.ranks == world.nodes * world.gpus_per_node:
             return ""

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.bits import Exchange, gathered_from_all, two_step
+from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Method, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import JobStage, Method, MethodContext
+from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
 ENCODE = {"cupy": (26.75, 13), "cuda": (3.25, 2)}
 """Passes and launches. cupy: sign, exponent and mantissa by masks (6), draw (1), compare (2.25),
@@ -46,10 +46,12 @@ class Natural(Method):
     wire: ClassVar[str] = "(P - 1) * n if exchange == 'all_gather' else 2 * (P - 1) / P * n"
     fusion: ClassVar[str] = "none"
 
-    exchange: Exchange = Field("all_gather", description="every rank decodes all, or its share")
+    exchange: QuantisedExchange = Field(
+        "all_gather", description="every rank decodes all, or its share"
+    )
     kernel: Literal["cupy", "cuda"] = Field("cupy", description="operation by operation, or fused")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return draw and pack, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
         encode, decode = ENCODE[self.kernel], DECODE[self.kernel]

@@ -8,12 +8,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, elementwise, scatter_add
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, elementwise, scatter_add
-from perfsim.merging import Selection, exact
-from perfsim.method import Compute, Method, Round, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import ABOVE_LAUNCHES, ABOVE_PASSES, above, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Round, Send
+from perfsim.methods.building.sparsify import (
+    ABOVE_LAUNCHES,
+    ABOVE_PASSES,
+    Selection,
+    above,
+    exact,
+    kept,
+)
 
 PAIR = FLOAT + INDEX
 
@@ -60,7 +66,7 @@ class Oktopk(Method):
     region_interval: int = Field(64, ge=1, le=10**6, description="iterations regions hold")
     kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return selection, split and reduce, second selection, gather and scatter."""
         n, k, ranks = bucket.elements, kept(bucket.elements, self.density), world.ranks
         exactly = iteration % self.threshold_interval == 0
@@ -75,7 +81,7 @@ class Oktopk(Method):
         found = [*([] if exactly else [elementwise(region, 2)]), above(region), elementwise(k, 2)]
         chosen = [exact(count, self.kernel), elementwise(k, 2)] if exactly else []
         fill = [elementwise(n, 1), elementwise(k, 2), scatter_add(k), elementwise(k, 2)]
-        stages: list[Stage] = []
+        stages: list[JobStage] = []
         if divided:
             borders = Compute((elementwise(n, 2), above(n)), "compress")
             stages = [borders, Send("all_reduce", float(INDEX * (ranks - 1)))]

@@ -7,19 +7,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
-from perfsim.merging import Selection, exact, merged
-from perfsim.method import Compute, Job, Method, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import gathered, kept
+from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext
+from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged
 
 
 class Omgs(Method):
     """Merges neighbouring tensors, and selects and gathers the Top-k of each merged one.
 
     A tensor is merged into the next one of the backward pass where that saves more latency than
-    it costs in waiting and selecting (see ``perfsim.merging.merged``), by what selection and
+    it costs in waiting and selecting (see ``perfsim.methods.building.sparsify.merged``), by what selection and
     all-gathers cost on this GPU and network. When the last tensor of a group is ready: the
     residual is added (3 passes), magnitudes are taken (2), the k largest selected exactly, and
     the residual copied with what is sent cleared (2), all in the hook on the compute stream, so
@@ -56,7 +55,7 @@ class Omgs(Method):
     kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
     merge: bool = Field(True, description="merge tensors by the rule, or send each alone")
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job for each merged group of buckets."""
         if self.merge:
 
@@ -73,7 +72,7 @@ class Omgs(Method):
             buckets = merged(buckets, select_s, gather_s)
         return super().jobs(buckets, world, iteration)
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return select, the two all-gathers and the scatter-add."""
         n = bucket.elements
         return [

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, elementwise
-from perfsim.merging import served
-from perfsim.method import Compute, Method, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.sparsify import served
 
 BUFFER_BYTES = 1024 * 2.0**20
 """What the NIC reads and writes on the GPU (buffer_size, in MB)."""
@@ -74,7 +74,7 @@ class Omnireduce(Method):
         "colocated", description="on the nodes, or on as many machines without GPUs"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the marking of blocks, and the way to the aggregators and back."""
         blocks = ceil(bucket.elements / self.block_size)
         full_bytes = float(blocks * (FLOAT * self.block_size + INDEX))
@@ -87,7 +87,7 @@ class Omnireduce(Method):
         copy = elementwise(bucket.elements, passes=2, launches=THREADS)
         marks = elementwise(bucket.elements, 2 - sent)
         # The code's threads are through with one tensor before they take the next.
-        there: list[Stage] = [
+        there: list[JobStage] = [
             Compute((marks,), "compress", stream="marking"),
             Compute((copy,), "compress", stream="threads"),
         ]

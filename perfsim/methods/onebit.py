@@ -7,12 +7,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.bits import SIGN_WIRE, between_nodes, gathered_from_all, one_node, sign_bytes
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import SGD_LAUNCHES, Method, OnlyWith, Stage, World
-from perfsim.profile import Gradient
-from perfsim.queued import summed
+from perfsim.methods.base import SGD_LAUNCHES, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.building.quantise import (
+    SIGN_WIRE,
+    between_nodes,
+    gathered_from_all,
+    one_node,
+    sign_bytes,
+    summed,
+)
 
 ENCODE = (10.0, 18)
 """Passes and launches but for the packing: compare (1.25); for each sign the places of its mask
@@ -30,7 +36,7 @@ class Onebit(Method):
     All-gathers of signs and means; after the backward pass a loop decodes the P messages, then
     these are summed and divided (3 P + 1 passes, P + 1 launches), so decoding grows with P.
     Kernels: ``onebit_encode`` and ``onebit_decode`` as measured (V100, packed); a message behind
-    the first costs its launches, not the measured floor once more (see ``perfsim.queued``).
+    the first costs its launches, not the measured floor once more (see ``perfsim.methods.building.quantise``).
     ``exchange`` "between_nodes" is how Espresso runs HiPress: see efsignsgd.
     Bytes a rank: (P-1) (n/8 + 8). Memory: the residual.
 
@@ -66,7 +72,7 @@ class Onebit(Method):
         "bits", description="how signs travel: packed, or a byte each"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return encode with error feedback, the all-gathers, and P decodes."""
         n = bucket.elements
         if self.exchange == "between_nodes":
@@ -95,7 +101,7 @@ class Onebit(Method):
             return _measured("onebit_decode", elements, DECODE)
         return elementwise(elements, *DECODE)
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return why it cannot compress between nodes, where that is asked for."""
         return one_node(world) if self.exchange == "between_nodes" else ""
 

@@ -8,9 +8,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from perfsim.fusion.bucket import Bucket
-from perfsim.layers import crossing
-from perfsim.method import Job, Method, Send, World
-from perfsim.parts import PUSH_PULL, push_pull, split_whole, too_many
+from perfsim.methods.base import Job, Method, MethodContext, Send
+from perfsim.methods.building.layerwise import PUSH_PULL, crossing, push_pull, split_whole, too_many
 
 
 class P3(Method):
@@ -43,12 +42,12 @@ class P3(Method):
     slice: int = Field(40_000, ge=1, description="most parameters in a slice")
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that parts are too small to be simulated one by one."""
         elements = world.profile.elements if world.profile else 0
         return too_many(elements, self.slice, "slice")
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a gradient: its slices, and the layer that waits for them."""
         return crossing(buckets, world, self.sends)
 

@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.averaging import averages, merged
+from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Point, Round, Send, World
-from perfsim.stage import Group
+from perfsim.methods.base import Compute, Group, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.methods.building.averaging import averages, merged
 
 DENSE, APART, AVERAGED = 0, 1, 2
 """Iterations: gradients reduced by all; not; not, and models averaged after the update."""
@@ -48,7 +47,7 @@ class Postlocalsgd(Method):
         True, description="gradients are reduced inside the node in the second phase"
     )
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the buckets' all-reduces, among all or in the node, and the averaging."""
         groups: tuple[Group, ...] = ("all",)
         if iteration != DENSE:
@@ -60,7 +59,7 @@ class Postlocalsgd(Method):
                     Compute((elementwise(bucket.elements, 2),), "compress"),
                     Send("all_reduce", bucket.size_bytes, group=group),
                 ),
-                Point("backward", bucket.ready_s),
+                PassPoint("backward", bucket.ready_s),
             )
             for number, bucket in enumerate(buckets)
             for group in groups

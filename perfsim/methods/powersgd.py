@@ -8,12 +8,19 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT
-from perfsim.lowrank import Orthogonaliser, factor_rank, factored
-from perfsim.method import Method, Round, Stage, World
-from perfsim.poweriteration import hook, papers_code, papers_package, square
-from perfsim.profile import Gradient
+from perfsim.methods.base import JobStage, Method, MethodContext, Round
+from perfsim.methods.building.low_rank import (
+    Orthogonaliser,
+    factor_rank,
+    factored,
+    hook,
+    papers_code,
+    papers_package,
+    square,
+)
 
 HOOKS = ("hook", "batched_hook")
 
@@ -29,7 +36,7 @@ class Powersgd(Method):
     """Sends P = M Q, then Q = M^T P, of every matrix; what is not compressed goes dense.
 
     Residual added, P = M Q; all-reduce of all P; P orthonormalised, Q = M^T P; all-reduce of all Q;
-    P Q^T rebuilt, the difference kept. ``perfsim.poweriteration`` counts each variant's kernels.
+    P Q^T rebuilt, the difference kept. ``perfsim.methods.building.low_rank`` counts each variant's kernels.
 
     ``variant`` "hook" is PyTorch's DDP hook, bucket by bucket: what is not compressed goes before
     P, Q of the last iteration is orthonormalised before P = M Q, and a matrix is compressed only
@@ -103,7 +110,7 @@ class Powersgd(Method):
         sent_share = 0.5 if self.variant == "package" else 1.0
         return self.min_compression_rate * sent_share * sent < gradient.elements
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the exchanges of the factors and of the rest around their products."""
         kernel = self.orthogonalisation
         if self.variant == "batched_hook":

@@ -8,12 +8,20 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.bits import gathered_from_all, summed_levels, two_step
-from perfsim.flat import packed, written_back
+from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import SGD_LAUNCHES, Compute, Method, OnlyWith, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import (
+    SGD_LAUNCHES,
+    Compute,
+    JobStage,
+    Method,
+    MethodContext,
+    OnlyWith,
+    Send,
+)
+from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.quantise import gathered_from_all, summed_levels, two_step
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
@@ -92,7 +100,7 @@ class Qsgd(Method):
         """Return a message a tensor for GRACE's forms, one message for Gradient-Compression's."""
         return "whole" if self.exchange == "all_reduce" else "none"
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return quantise, the exchange, and the unpacking."""
         n = bucket.elements
         share = self.bits / 8 / FLOAT
@@ -121,7 +129,7 @@ class Qsgd(Method):
         """Return the residual, where there is one: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients) if self.feedback else 0.0
 
-    def _summed(self, bucket: Bucket, world: World) -> list[Stage]:
+    def _summed(self, bucket: Bucket, world: MethodContext) -> list[JobStage]:
         n, tensors = bucket.elements, len(bucket.gradients)
         levels = elementwise(n, LEVEL_PASSES, LEVEL_LAUNCHES)
         width = self.sum_bytes(world.ranks)

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
-from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import Decoding, exchanged, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building.sparsify import Decoding, exchanged, kept
 
 
 class Randk(Method):
@@ -56,7 +56,7 @@ class Randk(Method):
         "together", description="all ranks' pairs, or a tensor a rank"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return draw and gather, the exchange, and the scatter."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         encode = Compute(self._encoded(n, k), "compress")

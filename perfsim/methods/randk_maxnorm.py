@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from perfsim.flat import packed, written_back
+from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Method, OnlyWith, Send, Stage, World
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building.host import packed, written_back
 from perfsim.methods.qsgd import LEVEL_LAUNCHES, LEVEL_PASSES
-from perfsim.profile import Gradient
 
 INDEX_PASSES = 4
 """Gathering by 8-byte indices: index, value read and written."""
@@ -54,13 +54,13 @@ class RandkMaxnorm(Method):
     )
     two_scale: bool = Field(False, description="two scales and a mask that says which")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return pack and gather, the norms, rounding, the sum, and writing back."""
         n, k, tensors = bucket.elements, min(self.values, bucket.elements), len(bucket.gradients)
         pick = (*packed(n, tensors), elementwise(k, INDEX_PASSES + 3, 3))
         levels = elementwise(k, LEVEL_PASSES, LEVEL_LAUNCHES)
         back = (elementwise(k, INDEX_PASSES), *written_back(n, tensors, world))
-        norms: list[Stage] = [
+        norms: list[JobStage] = [
             Compute(pick, "compress", earliest="backward"),
             Send("all_gather", float(FLOAT * world.ranks)),
         ]

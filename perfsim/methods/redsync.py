@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, elementwise
-from perfsim.method import Compute, Method, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import above, gathered, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext
+from perfsim.methods.building.sparsify import above, gathered, kept
 
 COUNTS = {"binary": 3, "trimmed": 6}
 """Counts made at most: halving 1 until it is no more than 0.2; 0.8 (twice), 0.6, ... 0 (code)."""
@@ -51,7 +51,7 @@ class Redsync(Method):
     counts: int = Field(0, ge=0, le=6, description="ratios tried; 0: the most that search tries")
     surplus: float = Field(2.0, ge=0.5, le=1000, description="values found, in units of k")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return search and select, the two all-gathers and the scatter-add."""
         n = bucket.elements
         count = min(n, ceil(self.surplus * kept(n, self.density)))

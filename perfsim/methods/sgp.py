@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.averaging import merged, neighbours
+from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Job, Method, Point, Send, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
+from perfsim.methods.building.averaging import merged, neighbours
 
 
 class Sgp(Method):
@@ -41,7 +41,7 @@ class Sgp(Method):
 
     overlapped: bool = Field(False, description="overlap the exchange with an iteration (OSGP)")
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the exchange, and what keeps a node's ranks together."""
         whole = merged(buckets)
         n, tensors, size = whole.elements, len(whole.gradients), whole.size_bytes
@@ -49,24 +49,24 @@ class Sgp(Method):
         if world.gpus_per_node > 1:
             grads = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="backward")
             reduce = Send("all_reduce", size, earliest="backward", group="node")
-            found.append(Job("gradients", (grads, reduce), Point("backward")))
+            found.append(Job("gradients", (grads, reduce), PassPoint("backward")))
             flat = Compute((elementwise(n, 2),), "compress")
             spread = (flat, Send("broadcast", size, group="node"))
-            found.append(Job("spread", spread, Point("forward"), Point("forward")))
+            found.append(Job("spread", spread, PassPoint("forward"), PassPoint("forward")))
         if self.overlapped:
             send = neighbours(size, world, nodes=True)._replace(stream="gossip")
             turn = Compute((elementwise(n, 9, 4 * tensors),), "compress")
             pack = Compute((elementwise(n, 2),), "compress", stream="gossip")
             out = Compute((elementwise(n, 2, tensors),), "decompress", stream="gossip")
             bias = Compute((elementwise(n, 2, tensors),), "decompress", earliest="backward")
-            push = Job("push", (turn, pack, send, out), Point("forward"), Point("next"))
-            return [push, *found, Job("bias", (bias,), Point("backward"))]
+            push = Job("push", (turn, pack, send, out), PassPoint("forward"), PassPoint("next"))
+            return [push, *found, Job("bias", (bias,), PassPoint("backward"))]
         copy = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="update")
         late = neighbours(size, world, nodes=True)._replace(earliest="update")
         add = Compute((elementwise(n, 7, 3 * tensors),), "decompress", earliest="update")
-        return [*found, Job("push", (copy, late, add), Point("backward"), Point("next"))]
+        return [*found, Job("push", (copy, late, add), PassPoint("backward"), PassPoint("next"))]
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that one node has no peer."""
         return "needs several nodes: each is one peer" if world.nodes == 1 else ""
 

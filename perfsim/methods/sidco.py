@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
-from perfsim.method import Compute, Method, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import above, gathered, kept
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext
+from perfsim.methods.building.sparsify import above, gathered, kept
 
 FIRST = 0.25
 """Share that the first of several stages keeps (code, settings.py, FIRST_RATIO)."""
@@ -54,7 +54,7 @@ class Sidco(Method):
     )
     fits: int = Field(1, ge=1, le=10, description="stages: fits, each on what the last one kept")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return fits and select, the two all-gathers and the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         # Add, norm, magnitudes over it, their copy; the residual's two products and sum.

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from perfsim.bits import SIGN_WIRE, sign_bytes, sign_decode, sign_encode
+from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT
-from perfsim.method import Compute, Send, Stage, World
-from perfsim.queued import in_turn, summed
-from perfsim.voting import Voting
+from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.quantise import (
+    SIGN_WIRE,
+    Voting,
+    in_turn,
+    sign_bytes,
+    sign_decode,
+    sign_encode,
+    summed,
+)
 
 
 class Signsgd(Voting):
@@ -49,7 +55,7 @@ class Signsgd(Voting):
         f" else (2 if exchange == 'two_step' else P + 1) * (P - 1) / P * {SIGN_WIRE}"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return pack, the exchange, and the counting of votes."""
         n = bucket.elements
         encode = sign_encode(n, self.packing)
@@ -57,7 +63,7 @@ class Signsgd(Voting):
             return self.voted(n, world.ranks, [encode])
         sent, decode = float(sign_bytes(n, self.packing)), sign_decode(n, self.packing)
         inside, votes = world.gpus_per_node, world.nodes
-        stages: list[Stage] = []
+        stages: list[JobStage] = []
         if inside > 1:
             stages = [Send("all_reduce", float(FLOAT * n), earliest="backward", group="node")]
         if votes > 1:

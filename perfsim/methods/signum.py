@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.bits import SIGN_WIRE, Exchange, sign_encode
+from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Stage, World
-from perfsim.profile import Gradient
-from perfsim.voting import Voting
+from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.quantise import SIGN_WIRE, QuantisedExchange, Voting, sign_encode
 
 
 class Signum(Voting):
@@ -43,9 +42,11 @@ class Signum(Voting):
         f"(P - 1) * {SIGN_WIRE} if exchange == 'all_gather' else 2 * (P - 1) / P * {SIGN_WIRE}"
     )
 
-    exchange: Exchange = Field("all_gather", description="every rank counts all votes, or a share")
+    exchange: QuantisedExchange = Field(
+        "all_gather", description="every rank counts all votes, or a share"
+    )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return momentum and pack, the exchange, and the counting of votes."""
         n = bucket.elements
         encode = [elementwise(n, 7, 3), sign_encode(n, self.packing)]

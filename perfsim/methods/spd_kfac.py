@@ -6,12 +6,11 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from perfsim.kernel import Kernel
-from perfsim.kfac.averaged import Averaged
-from perfsim.kfac.balanced import balanced
-from perfsim.kfac.kernels import inverted
-from perfsim.kfac.pipeline import FactorFusion, Product
-from perfsim.method import Job, Point, World
+from perfsim.compute.kernel import Kernel
+from perfsim.methods.base import Job, MethodContext, PassPoint
+from perfsim.methods.building.kfac_factors import inverted
+from perfsim.methods.building.kfac_placement import balanced
+from perfsim.methods.building.kfac_schedule import Averaged, FactorFusion, Product
 
 
 class SpdKfac(Averaged):
@@ -57,7 +56,7 @@ class SpdKfac(Averaged):
     def _none(cls, value: object) -> object:
         return None if value == "none" else value
 
-    def everywhere(self, factor: Product, world: World) -> bool:
+    def everywhere(self, factor: Product, world: MethodContext) -> bool:
         """Tell whether every rank inverts a factor for itself."""
         if self.everywhere_below is not None:
             return factor.side < self.everywhere_below
@@ -65,13 +64,13 @@ class SpdKfac(Averaged):
         return inverse_s < world.collective_s("broadcast", 4.0 * factor.values, "all")
 
     def inverses(
-        self, factors: list[Product], world: World, needs: tuple[str, ...], end: Point
+        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
     ) -> list[Job]:
         """Return each broadcast after its owner's inverse; small factors on every rank."""
         sent = {factor.name for factor in factors if not self.everywhere(factor, world)}
         return balanced(factors, sent, world, needs, end)
 
-    def unpacked_inverses(self, factors: list[Product], world: World) -> tuple[Kernel, ...]:
+    def unpacked_inverses(self, factors: list[Product], world: MethodContext) -> tuple[Kernel, ...]:
         """Return the unpacking of the inverses that were sent."""
         sent = (factor for factor in factors if not self.everywhere(factor, world))
         return tuple(kernel for factor in sent for kernel in factor.unpacked())

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.method import Method, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import JobStage, Method, MethodContext, Send
 
 SHARE = {"fp32": 1.0, "fp16": 0.5}
 """Bytes of a gradient of each type, of those in fp32."""
@@ -46,7 +46,7 @@ class Ssgd(Method):
         """Return the bytes of a bucket's gradients."""
         return SHARE[self.gradients] * bucket.size_bytes
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the one all-reduce."""
         return [Send("all_reduce", self.dense_bytes(bucket))]
 

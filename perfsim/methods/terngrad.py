@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.bits import Exchange, gathered_from_all, two_step
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, Kernel, elementwise
-from perfsim.method import Method, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import JobStage, Method, MethodContext
+from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
 CLIP = (8.0, 6)
 """Passes and launches: mean (1), difference (2), square (2), mean (1), its root, clamp (2)."""
@@ -56,11 +56,13 @@ class Terngrad(Method):
     )
     fusion: ClassVar[str] = "none"
 
-    exchange: Exchange = Field("all_gather", description="every rank decodes all, or its share")
+    exchange: QuantisedExchange = Field(
+        "all_gather", description="every rank decodes all, or its share"
+    )
     packing: Literal["bytes", "two_bits"] = Field("bytes", description="a byte a value, or packed")
     clip: bool = Field(True, description="clip at 2.5 standard deviations first")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return clip and draw, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
         sent, encode, add = self.packed_bytes(n), self.drawn(n), self.added(n)

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, INDEX, Kernel, elementwise
-from perfsim.method import SGD_LAUNCHES, Compute, Method, OnlyWith, Stage, World
-from perfsim.profile import Gradient
-from perfsim.sparse import Decoding, Exchange, exchanged, kept, worst_case
+from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.building.sparsify import Decoding, SparseExchange, exchanged, kept, worst_case
 
 
 class Topk(Method):
@@ -28,7 +28,7 @@ class Topk(Method):
     ``kernel``: the PyTorch kernel that selects; "old" is the single-block one before 1.11 (about
     9 ns an element on V100), "new" the multi-block one (derived: 7 passes over the data, from one
     published fp16 time on another GPU; no fp32 time is known). ``exchange`` and ``decoding``: see
-    ``perfsim.sparse``; HKBU's codes add all pairs into one gradient, GRACE makes a dense one a
+    ``perfsim.methods.building.sparsify``; HKBU's codes add all pairs into one gradient, GRACE makes a dense one a
     rank. ``--fusion none`` selects tensor by tensor (GRACE), ``whole`` from one buffer (HKBU).
     """
 
@@ -42,12 +42,12 @@ class Topk(Method):
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
     kernel: Literal["old", "new"] = Field("new", description="PyTorch's top-k before/since 1.11")
-    exchange: Exchange = Field("all_gather", description="or all_reduce, density doubling")
+    exchange: SparseExchange = Field("all_gather", description="or all_reduce, density doubling")
     decoding: Annotated[Decoding, OnlyWith(exchange="all_gather")] = Field(
         "together", description="all ranks' pairs, or a tensor a rank"
     )
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return select, the exchange and the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         # 5 passes over fp16 keys of two 8-bit digits (pytorch issue 167462, L20); fp32 has four.

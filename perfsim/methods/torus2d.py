@@ -8,8 +8,8 @@ from pydantic import Field
 
 from perfsim.collectives.all_reduce_torus2d import grid
 from perfsim.fusion.bucket import Bucket
-from perfsim.levels import in_rows_and_columns, uneven
-from perfsim.method import Stage, World
+from perfsim.methods.base import JobStage, MethodContext
+from perfsim.methods.building.averaging import in_rows_and_columns, uneven
 from perfsim.methods.ssgd import Ssgd
 
 
@@ -43,13 +43,13 @@ class Torus2d(Ssgd):
 
     grid: Literal["square", "node"] = Field("square", description="ranks in a row")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the calls."""
         row, column = world.gpus_per_node, world.nodes
         if self.grid == "square":
             row, column = grid(world.nodes, world.gpus_per_node)
         return in_rows_and_columns(self.dense_bytes(bucket), row, column, algorithm="ring")
 
-    def refusal(self, world: World) -> str:
+    def refusal(self, world: MethodContext) -> str:
         """Return that uneven nodes are refused."""
         return uneven(world)

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from perfsim.compute.kernel import FLOAT, elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import FLOAT, elementwise
-from perfsim.method import Compute, Job, Method, Point, Send, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 
 REDUCE_BUCKET = 500_000_000
 """Values in DeepSpeed's buffer of gradients (reduce_bucket_size)."""
@@ -53,7 +53,7 @@ class Zero(Method):
         "all_reduce", description="DeepSpeed's all-reduce or its reduces; the paper's"
     )
 
-    def jobs(self, buckets: Sequence[Bucket], world: World, iteration: int) -> list[Job]:
+    def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a bucket of gradients, and the one that gathers the parameters."""
         size_bytes = sum(bucket.size_bytes for bucket in buckets)
         gather = Send("all_gather", size_bytes, earliest="update")
@@ -61,9 +61,9 @@ class Zero(Method):
         if not self.overlap_comm:
             # All on one stream: a bucket's kernels stand behind the reduction before them.
             jobs[1:] = [replace(job, needs=(last.name,)) for last, job in pairwise(jobs)]
-        return [*jobs, Job("parameters", (gather,), Point("backward"), Point("next"))]
+        return [*jobs, Job("parameters", (gather,), PassPoint("backward"), PassPoint("next"))]
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Compute | Send]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[Compute | Send]:
         """Return copies and reduction of one bucket."""
         n, own = bucket.elements, -(-bucket.elements // world.ranks)
         into = elementwise(n, passes=2, launches=len(bucket.gradients))

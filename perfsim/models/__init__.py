@@ -16,12 +16,12 @@ from perfsim.models.layer import ModelLayer
 
 __all__ = ["ModelLayer", "build", "names"]
 
-Builder = Callable[[], tuple[ModelLayer, ...]]
+ModelBuilder = Callable[[], tuple[ModelLayer, ...]]
 
 
 @cache
-def _builders() -> dict[str, Builder]:
-    found: dict[str, Builder] = {}
+def _builders() -> dict[str, ModelBuilder]:
+    found: dict[str, ModelBuilder] = {}
     for module in iter_modules(__path__):
         if not module.ispkg:
             family = import_module(f"{__name__}.{module.name}")

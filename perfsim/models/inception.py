@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from perfsim.models.layer import ModelLayer, batchnorm, conv, linear
 
-__all__ = ["MODELS", "Step", "inception_v4", "unit"]
+__all__ = ["MODELS", "InceptionStep", "inception_v4", "unit"]
 
-Kernel = int | tuple[int, int]
-Step = tuple[str, int, int, Kernel]
+KernelSize = int | tuple[int, int]
+InceptionStep = tuple[str, int, int, KernelSize]
 """Name inside the module, input maps, output maps, kernel."""
 
-Placed = tuple[str, int, int, Kernel, int]
+Placed = tuple[str, int, int, KernelSize, int]
 """The same, with the width of what it writes."""
 
 ACROSS, DOWN = (1, 7), (7, 1)
 SHORT_ACROSS, SHORT_DOWN = (1, 3), (3, 1)
 
 
-def unit(name: str, inputs: int, outputs: int, kernel: Kernel, width: int) -> list[ModelLayer]:
+def unit(name: str, inputs: int, outputs: int, kernel: KernelSize, width: int) -> list[ModelLayer]:
     """Return a convolution without bias and its batch normalisation."""
     return [
         conv(f"{name}.conv", inputs, outputs, kernel, width),
@@ -25,7 +25,7 @@ def unit(name: str, inputs: int, outputs: int, kernel: Kernel, width: int) -> li
     ]
 
 
-A: tuple[Step, ...] = (
+A: tuple[InceptionStep, ...] = (
     ("branch0", 384, 96, 1),
     ("branch1.0", 384, 64, 1),
     ("branch1.1", 64, 96, 3),
@@ -34,7 +34,7 @@ A: tuple[Step, ...] = (
     ("branch2.2", 96, 96, 3),
     ("branch3.1", 384, 96, 1),
 )
-B: tuple[Step, ...] = (
+B: tuple[InceptionStep, ...] = (
     ("branch0", 1024, 384, 1),
     ("branch1.0", 1024, 192, 1),
     ("branch1.1", 192, 224, ACROSS),
@@ -46,7 +46,7 @@ B: tuple[Step, ...] = (
     ("branch2.4", 224, 256, ACROSS),
     ("branch3.1", 1024, 128, 1),
 )
-C: tuple[Step, ...] = (
+C: tuple[InceptionStep, ...] = (
     ("branch0", 1536, 256, 1),
     ("branch1_0", 1536, 384, 1),
     ("branch1_1a", 384, 256, SHORT_ACROSS),
@@ -106,7 +106,7 @@ def _reductions() -> tuple[list[ModelLayer], list[ModelLayer]]:
     )
 
 
-def _modules(places: range, steps: tuple[Step, ...], width: int) -> list[ModelLayer]:
+def _modules(places: range, steps: tuple[InceptionStep, ...], width: int) -> list[ModelLayer]:
     return [
         layer
         for place in places

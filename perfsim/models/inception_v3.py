@@ -5,13 +5,13 @@ Szegedy et al., arXiv 1512.00567.
 
 from __future__ import annotations
 
-from perfsim.models.inception import ACROSS, DOWN, SHORT_ACROSS, SHORT_DOWN, Step, unit
+from perfsim.models.inception import ACROSS, DOWN, SHORT_ACROSS, SHORT_DOWN, InceptionStep, unit
 from perfsim.models.layer import ModelLayer, linear
 
 __all__ = ["MODELS", "inception_v3"]
 
 
-def _module(name: str, width: int, steps: tuple[Step, ...]) -> list[ModelLayer]:
+def _module(name: str, width: int, steps: tuple[InceptionStep, ...]) -> list[ModelLayer]:
     return [
         layer
         for part, inputs, outputs, kernel in steps

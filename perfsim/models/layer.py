@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "ModelLayer",
-    "Shape",
+    "LayerShape",
     "batchnorm",
     "conv",
     "embedding",
@@ -18,7 +18,7 @@ __all__ = [
     "pooled",
 ]
 
-Shape = tuple[int, ...]
+LayerShape = tuple[int, ...]
 FLOAT_BYTES = 4
 
 
@@ -39,7 +39,7 @@ class ModelLayer:
 
     name: str
     kind: str
-    tensors: tuple[tuple[str, Shape], ...]
+    tensors: tuple[tuple[str, LayerShape], ...]
     flops: float
     activation_bytes: float
 
@@ -79,7 +79,7 @@ def conv(
     """
     high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
     points = math.prod((width, width) if isinstance(width, int) else width)
-    tensors: list[tuple[str, Shape]] = [(f"{name}.weight", (outputs, inputs, high, wide))]
+    tensors: list[tuple[str, LayerShape]] = [(f"{name}.weight", (outputs, inputs, high, wide))]
     if bias:
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * high * wide * outputs * points
@@ -119,7 +119,7 @@ def linear(
     2049000
     """
     shape = (inputs, outputs) if transposed else (outputs, inputs)
-    tensors: list[tuple[str, Shape]] = [(f"{name}.weight", shape)]
+    tensors: list[tuple[str, LayerShape]] = [(f"{name}.weight", shape)]
     if bias:
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * outputs * rows
@@ -134,7 +134,7 @@ def embedding(name: str, entries: int, features: int, rows: int) -> ModelLayer:
 
 def lstm(prefix: str, suffix: str, inputs: int, hidden: int, steps: int) -> ModelLayer:
     """Return one LSTM layer in PyTorch's names: four gates, two weights, two biases."""
-    tensors: tuple[tuple[str, Shape], ...] = (
+    tensors: tuple[tuple[str, LayerShape], ...] = (
         (f"{prefix}.weight_ih_{suffix}", (4 * hidden, inputs)),
         (f"{prefix}.weight_hh_{suffix}", (4 * hidden, hidden)),
         (f"{prefix}.bias_ih_{suffix}", (4 * hidden,)),

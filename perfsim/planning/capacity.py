@@ -2,54 +2,345 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from perfsim.catalog import Catalog
-from perfsim.device import load_device
-from perfsim.errors import RequestError
-from perfsim.gpu_names import parse_types
-from perfsim.planning.choice import HOUR_S, Choice
-from perfsim.planning.prices import Prices
-from perfsim.planning.target import Target
+from perfsim.compute.device import load_device
+from perfsim.data.catalog import Catalog
+from perfsim.data.toml import TomlTable, read_toml
+from perfsim.errors import DataError, RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import Scenario
+from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
 
-__all__ = ["Choice", "Plan", "plan"]
+__all__ = [
+    "ClusterPlan",
+    "DATASETS",
+    "HOUR_S",
+    "ParetoChoice",
+    "Price",
+    "Prices",
+    "Target",
+    "find_prices",
+    "parse_budget",
+    "parse_epochs",
+    "parse_power",
+    "parse_samples",
+    "plan",
+    "read_prices",
+]
 
-SCHEMA = "perfsim/plan/1"
+DATASETS = {
+    "imagenet": (1_281_167, "ILSVRC2012 training set, Russakovsky et al. 2015, arXiv 1409.0575"),
+    "cifar10": (50_000, "Krizhevsky 2009, Learning Multiple Layers of Features, section 3"),
+    "cifar100": (50_000, "Krizhevsky 2009, Learning Multiple Layers of Features, section 3"),
+    "squad": (87_599, "SQuAD 1.1 training questions, Rajpurkar et al. 2016, arXiv 1606.05250"),
+}
+"""Samples of a training set, and where the number stands."""
+
+_SAMPLES = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*samples\s*")
+_POWER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(kW|W)\s*")
+_MONEY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]{3})\s*")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Target:
+    """A run of so many epochs over so many samples, and its limits (None: none).
+
+    ``epochs`` hold for every method that ``epochs_of`` does not name. ``gpu_power_w`` is what one
+    GPU takes while it trains [W].
+    """
+
+    samples: int
+    epochs: float
+    epochs_of: Mapping[str, float] = field(default_factory=dict)
+    deadline_s: float | None = None
+    budget: float | None = None
+    currency: str = ""
+    gpu_power_w: float | None = None
+
+    def samples_of(self, method: str) -> float:
+        """Return how many samples a method trains on, over all epochs."""
+        return self.samples * self.epochs_of.get(method, self.epochs)
+
+
+def parse_samples(text: str) -> int:
+    """Return the samples of a data set: a name, or a number with its unit.
+
+    Raises
+    ------
+    RequestError
+        If it is neither.
+
+    Examples
+    --------
+    >>> parse_samples("imagenet"), parse_samples("3e6 samples")
+    (1281167, 3000000)
+    """
+    if text.lower() in DATASETS:
+        return DATASETS[text.lower()][0]
+    match = _SAMPLES.fullmatch(text)
+    if match is None or float(match[1]) < 1:
+        near = nearest(text, DATASETS)
+        hint = f"; did you mean {near!r}?" if near else ";"
+        raise RequestError(
+            f"--dataset: no {shown(text)}{hint} allowed: {', '.join(DATASETS)}, or a number of"
+            " samples such as '1281167samples'."
+        )
+    return int(float(match[1]))
+
+
+def parse_epochs(text: str, of: Sequence[str] = ()) -> tuple[float, dict[str, float]]:
+    """Return the epochs of every method, and those of single ones (``METHOD=EPOCHS``).
+
+    Raises
+    ------
+    RequestError
+        If one is no number above zero.
+
+    Examples
+    --------
+    >>> parse_epochs("90", ["topk=100"])
+    (90.0, {'topk': 100.0})
+    """
+    single = {}
+    for pair in of:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
+            raise RequestError(
+                f"--epochs-of: {shown(pair)} is not METHOD=EPOCHS, such as topk=100."
+            )
+        single[name] = _epochs(value, "--epochs-of")
+    return _epochs(text, "--epochs"), single
+
+
+def _epochs(text: str, flag: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise RequestError(f"{flag}: {shown(text)} is not a number of epochs above zero.")
+    return value
+
+
+def parse_budget(text: str) -> tuple[float, str]:
+    """Return an amount and its currency, in three letters.
+
+    Raises
+    ------
+    RequestError
+        If it is no amount with a currency: a bare number has no unit.
+
+    Examples
+    --------
+    >>> parse_budget("500usd")
+    (500.0, 'usd')
+    """
+    match = _MONEY.fullmatch(text)
+    if match is None or float(match[1]) <= 0:
+        raise RequestError(
+            f"--budget: {shown(text)} is not an amount with its currency, as 500usd."
+        )
+    return float(match[1]), match[2].lower()
+
+
+def parse_power(text: str) -> float:
+    """Return a power [W].
+
+    Raises
+    ------
+    RequestError
+        If it is no power above zero with its unit.
+
+    Examples
+    --------
+    >>> parse_power("250W"), parse_power("0.7 kW")
+    (250.0, 700.0)
+    """
+    match = _POWER.fullmatch(text)
+    if match is None or float(match[1]) <= 0:
+        raise RequestError(f"--gpu-power: {shown(text)} is not a power with its unit, as 250W.")
+    return float(match[1]) * (1000.0 if match[2] == "kW" else 1.0)
+
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class ParetoChoice:
+    """One cluster and method: how long the run takes, and what it costs where that is known."""
+
+    prediction: Prediction
+    seconds: float
+    interval_s: tuple[float, float]
+    cost: float | None
+    power_w: float | None = None
+
+    @property
+    def energy_kwh(self) -> float | None:
+        """What the GPUs take in all, None where no power was given [kWh]."""
+        return None if self.power_w is None else self.gpu_hours * self.power_w / 1000.0
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """What was predicted."""
+        return self.prediction.scenario
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs times hours."""
+        return int(self.scenario["gpus"]) * self.seconds / HOUR_S
+
+    @property
+    def spent(self) -> float:
+        """What is paid for it: money where prices are known, else GPU hours."""
+        return self.gpu_hours if self.cost is None else self.cost
+
+    @property
+    def words(self) -> str:
+        """Return cluster and method in words."""
+        told = self.scenario
+        where = "in one node" if told["nodes"] == 1 else f"over {told['net']}"
+        return f"{told['method']} on {told['gpus']} {told['gpu']} {where}"
+
+    def excess(self, target: Target) -> float:
+        """Return how many times over its limits it is, the worse of the two; up to 1 meets them."""
+        late = self.seconds / target.deadline_s if target.deadline_s else 0.0
+        dear = self.cost / target.budget if target.budget and self.cost is not None else 0.0
+        return max(late, dear)
+
+    def row(self, target: Target) -> dict[str, Any]:
+        """Return it as a row of the plan, units in the names."""
+        low, high = self.interval_s
+        told = self.scenario
+        return {
+            "gpu": told["gpu"],
+            "gpus": told["gpus"],
+            "net": told["net"],
+            "method": told["method"],
+            "hours": self.seconds / HOUR_S,
+            "hours_low": low / HOUR_S,
+            "hours_high": high / HOUR_S,
+            "gpu_hours": self.gpu_hours,
+            "cost": self.cost,
+            "energy_kwh": self.energy_kwh,
+            "epochs": target.epochs_of.get(str(told["method"]), target.epochs),
+            "iteration_s": self.prediction.iteration_s,
+            "scaling_efficiency": self.prediction.scaling_efficiency,
+            "meets": self.excess(target) <= 1.0,
+            "surely_in_time": target.deadline_s is None or high <= target.deadline_s,
+        }
+
+
+PRICES_SCHEMA = "perfsim/prices/1"
+FILE = "prices.toml"
+KEYS = ("gpu", "net", "per_gpu_hour", "source", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One GPU for one hour, on one network between nodes or on any ("")."""
+
+    gpu: str
+    net: str
+    per_gpu_hour: float
+    source: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A price table: its currency, its prices and the file."""
+
+    currency: str
+    prices: tuple[Price, ...]
+    path: Path
+
+    def of(self, gpu: str, net: str) -> Price | None:
+        """Return what a GPU costs on a network: its own price there, else that for any network."""
+        fitting = [one for one in self.prices if one.gpu == gpu and one.net in (net, "")]
+        return max(fitting, key=lambda one: bool(one.net), default=None)
+
+
+def find_prices(catalog: Catalog, path: Path | None) -> Prices:
+    """Return the prices of a file, or of the first prices.toml in the folders of profiles.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    if path is None:
+        path = catalog.beside("", "", FILE)
+    return Prices("", (), Path(FILE)) if path is None else read_prices(path)
+
+
+def read_prices(path: Path) -> Prices:
+    """Return the prices of a file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, a key is unknown or lacks, or a price is not above zero.
+    """
+    table = read_toml(path)
+    table.only(("schema", "currency", "price"))
+    table.check_schema(PRICES_SCHEMA)
+    found = tuple(_price(one) for one in table.tables("price")) if "price" in table.values else ()
+    seen = [(one.gpu, one.net) for one in found]
+    for one in seen:
+        if seen.count(one) > 1:
+            told = f"{' on '.join(filter(None, one))} stands twice"
+            raise DataError(f"price: {told}", path=path)
+    return Prices(table.text("currency").lower(), found, path)
+
+
+def _price(table: TomlTable) -> Price:
+    table.only(KEYS)
+    value = table.get("per_gpu_hour")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise table.wrong(
+            "per_gpu_hour", f"found {shown(value)}, allowed is a number above zero, below 1e6"
+        )
+    net = table.text("net") if "net" in table.values else ""
+    return Price(table.text("gpu"), net, float(value), table.text("source"), table.text("date"))
+
+
+PLAN_SCHEMA = "perfsim/plan/1"
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
     """All clusters and methods asked for, and what cannot be used with the reason."""
 
     target: Target
-    choices: list[Choice]
+    choices: list[ParetoChoice]
     left_out: dict[str, str]
     prices: Prices
 
     @property
-    def meeting(self) -> list[Choice]:
+    def meeting(self) -> list[ParetoChoice]:
         """Those that keep the deadline and the budget."""
         return [one for one in self.choices if one.excess(self.target) <= 1.0]
 
     @property
-    def fastest(self) -> Choice:
+    def fastest(self) -> ParetoChoice:
         """The fastest of those that meet the target."""
         return min(self.meeting, key=lambda one: (one.seconds, one.spent))
 
     @property
-    def cheapest(self) -> Choice:
+    def cheapest(self) -> ParetoChoice:
         """The one that costs least of those that meet the target; without prices, GPU hours."""
         return min(self.meeting, key=lambda one: (one.spent, one.seconds))
 
     @property
-    def front(self) -> list[Choice]:
+    def front(self) -> list[ParetoChoice]:
         """The Pareto front: nothing else is both faster and cheaper; fastest first."""
-        found: list[Choice] = []
+        found: list[ParetoChoice] = []
         for one in sorted(self.choices, key=lambda one: (one.seconds, one.spent)):
             if not found or one.spent < found[-1].spent:
                 found.append(one)
@@ -78,7 +369,7 @@ class Plan:
             told += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
         return told
 
-    def _price(self, one: Choice) -> tuple[str, str, str]:
+    def _price(self, one: ParetoChoice) -> tuple[str, str, str]:
         price = self.prices.of(str(one.scenario["gpu"]), str(one.scenario["net"]))
         assert price is not None
         return price.gpu, price.source, price.date
@@ -87,7 +378,7 @@ class Plan:
         """Return the plan as ``--json`` prints it."""
         target = self.target
         return {
-            "schema": SCHEMA,
+            "schema": PLAN_SCHEMA,
             "target": {
                 "samples": target.samples,
                 "epochs": target.epochs,
@@ -112,7 +403,7 @@ def plan(
     prices: Prices,
     catalog: Catalog,
     tell: Callable[[int, int], None] | None = None,
-) -> Plan:
+) -> ClusterPlan:
     """Predict every cluster and method, and weigh them against a target.
 
     Parameters
@@ -146,7 +437,7 @@ def plan(
         choices = [one for one in choices if one.cost is not None]
     if not choices:
         raise RequestError(f"plan: nothing can be chosen: {'; '.join(sorted(set(left.values())))}.")
-    made = Plan(target, choices, left, prices)
+    made = ClusterPlan(target, choices, left, prices)
     if not made.meeting:
         raise RequestError(_nothing_meets(made))
     return made
@@ -203,14 +494,14 @@ def _predicted(
         yield found
 
 
-def _choice(found: Prediction, target: Target, prices: Prices) -> Choice:
+def _choice(found: Prediction, target: Target, prices: Prices) -> ParetoChoice:
     samples = target.samples_of(str(found.scenario["method"]))
     iterations = samples / (found.samples_per_s * found.iteration_s)
     seconds = iterations * found.iteration_s
     low, high = (iterations * end for end in found.iteration_s_interval)
     price = prices.of(str(found.scenario["gpu"]), str(found.scenario["net"]))
     hours = int(found.scenario["gpus"]) * seconds / HOUR_S
-    return Choice(
+    return ParetoChoice(
         found,
         seconds,
         (low, high),
@@ -219,7 +510,7 @@ def _choice(found: Prediction, target: Target, prices: Prices) -> Choice:
     )
 
 
-def _nothing_meets(made: Plan) -> str:
+def _nothing_meets(made: ClusterPlan) -> str:
     target = made.target
     limits = []
     if target.deadline_s is not None:

@@ -10,17 +10,38 @@ from pathlib import Path
 from typing import Any
 
 from perfsim import __version__
-from perfsim.catalog import SUFFIXES, Catalog
+from perfsim.data.catalog import SUFFIXES, Catalog
+from perfsim.data.journal import Journal
 from perfsim.errors import RequestError
-from perfsim.pause import uncollected
-from perfsim.planning.grid import MOST_ROWS, Grid, axes_of
-from perfsim.planning.light import COLUMNS, Row, light_row
-from perfsim.planning.row import FULL, Object, flat, light_object, whole_object
-from perfsim.session import Session
+from perfsim.planning.grid import MOST_ROWS, Axis, SweepGrid, axes_of
+from perfsim.planning.rows import (
+    COLUMNS,
+    FULL,
+    Object,
+    SweepRow,
+    flat,
+    light_object,
+    light_row,
+    whole_object,
+)
+from perfsim.session import Session, uncollected
 
-__all__ = ["SCHEMA", "Chunk", "Engine", "Rows", "Sweep", "Table", "serial", "sweep"]
+__all__ = [
+    "Chunk",
+    "Engine",
+    "SUFFIX",
+    "SWEEP_JOURNAL_SCHEMA",
+    "SWEEP_SCHEMA",
+    "Sweep",
+    "SweepRows",
+    "SweepTable",
+    "finished",
+    "resumed",
+    "serial",
+    "sweep",
+]
 
-SCHEMA = "perfsim/sweep/1"
+SWEEP_SCHEMA = "perfsim/sweep/1"
 
 Chunk = tuple[int, int]
 """Rows from the first number up to the second."""
@@ -48,7 +69,7 @@ class Sweep:
         If there are more rows than are kept as objects.
     """
 
-    grid: Grid
+    grid: SweepGrid
     profiles: str | None = None
     full: bool = False
     objects: bool = False
@@ -70,7 +91,7 @@ class Sweep:
 
     def chunks(self, start: int = 0) -> list[Chunk]:
         """Return the rows from ``start`` in parts, each of which is predicted at one go."""
-        from perfsim.planning.lanes import Lanes
+        from perfsim.planning.vectorise import Lanes
 
         together = not (self.full or self.objects) and Lanes(self.grid, Session(self.profiles)).any
         size, count = TOGETHER if together else APART, len(self.grid)
@@ -91,13 +112,13 @@ class Sweep:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Rows:
+class SweepRows:
     """Predicts chunks of a sweep, keeping what they share.
 
     Examples
     --------
-    >>> grid = Grid({"model": "resnet50", "gpus": 16}, axes_of({"net": "10gbe,1gbe,10Tbe"}))
-    >>> [row[-1][:20] for row in Rows(Sweep(grid)).chunk(0, 3)]
+    >>> grid = SweepGrid({"model": "resnet50", "gpus": 16}, axes_of({"net": "10gbe,1gbe,10Tbe"}))
+    >>> [row[-1][:20] for row in SweepRows(Sweep(grid)).chunk(0, 3)]
     ['', '', "--net: no '10Tbe'; d"]
     """
 
@@ -119,9 +140,9 @@ class Rows:
         make = whole_object if self.sweep.full else light_object
         return (make(self.sweep.grid.fields(row), self.session) for row in rows)
 
-    def _columns(self, start: int, stop: int) -> list[Row]:
+    def _columns(self, start: int, stop: int) -> list[SweepRow]:
         grid = self.sweep.grid
-        found: list[Row | None] = [None] * (stop - start)
+        found: list[SweepRow | None] = [None] * (stop - start)
         for rows, columns in self.lanes.columns(start, stop):
             values = zip(*(column.tolist() for column in columns), strict=True)
             for row, figures in zip(rows.tolist(), values, strict=True):
@@ -134,7 +155,7 @@ class Rows:
     @property
     def lanes(self) -> Any:
         """Rows that differ in numbers only."""
-        from perfsim.planning.lanes import Lanes
+        from perfsim.planning.vectorise import Lanes
 
         if self._lanes is None:
             self._lanes = Lanes(self.sweep.grid, self.session)
@@ -147,13 +168,13 @@ Engine = Callable[[Sweep, list[Chunk]], Iterator[list[Any]]]
 
 def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
     """Predict chunk after chunk in this process."""
-    rows = Rows(sweep)
+    rows = SweepRows(sweep)
     for start, stop in chunks:
         yield rows.chunk(start, stop)
 
 
 @dataclass(frozen=True)
-class Table:
+class SweepTable:
     """A sweep's rows in the order of its grid: the predicted columns of each, or its object."""
 
     sweep: Sweep
@@ -187,7 +208,7 @@ class Table:
         """
         if self.sweep.objects:
             return iter(self.rows)
-        return Rows(self.sweep).objects(range(len(self.rows)))
+        return SweepRows(self.sweep).objects(range(len(self.rows)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain data, by the contract perfsim/sweep/1.
@@ -197,7 +218,7 @@ class Table:
         """
         grid = self.sweep.grid
         return {
-            "schema": SCHEMA,
+            "schema": SWEEP_SCHEMA,
             "scenario": dict(grid.base),
             "vary": {axis.field: list(axis.values) for axis in grid.axes},
             "rows": list(self.objects()),
@@ -211,7 +232,7 @@ class Table:
         PerfsimError
             If pandas is not installed.
         """
-        from perfsim.records import as_numbers, to_frame
+        from perfsim.data.tables import as_numbers, to_frame
 
         frame = to_frame(list(self.records()))
         for axis in self.sweep.grid.axes:
@@ -243,7 +264,7 @@ def sweep(
     full: bool = False,
     objects: bool = False,
     engine: Engine = serial,
-) -> Table:
+) -> SweepTable:
     """Predict every combination of the values that fields of a scenario take.
 
     Parameters
@@ -252,7 +273,7 @@ def sweep(
     vary : field to values: a text as ``--vary`` takes it, or a list
     full : rows as whole predictions, with interval, breakdown and bottleneck (slower)
     objects : keep rows as prediction objects, for ``to_dict`` (slower where only numbers vary)
-    engine : what does the work; ``perfsim.planning.spread.Spread`` is a Dask cluster
+    engine : what does the work; ``perfsim.planning.dask.Spread`` is a Dask cluster
 
     Raises
     ------
@@ -269,9 +290,87 @@ def sweep(
     [1, 1, 1]
     """
     where = None if profiles is None else str(profiles)
-    asked = Sweep(Grid(dict(base), axes_of(vary)), where, full, objects)
+    asked = Sweep(SweepGrid(dict(base), axes_of(vary)), where, full, objects)
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
-    table = Table(asked, rows)
+    table = SweepTable(asked, rows)
     if table.refusal():
         raise RequestError(table.refusal())
     return table
+
+
+SWEEP_JOURNAL_SCHEMA = "perfsim/sweep-journal/1"
+SUFFIX = ".journal"
+"""What follows the name of the output."""
+
+MOST_NAMED = 8
+"""Values of a field that a refusal names."""
+
+ReportRows = Callable[[int], None]
+"""What is told of progress: how many rows there are now."""
+
+
+def resumed(
+    sweep: Sweep, engine: Engine, out: Path | None, tell: ReportRows, *, fresh: bool = False
+) -> SweepTable:
+    """Return the table of a sweep; with ``out``, each chunk is kept as soon as it is there.
+
+    The journal, beside ``out``, is for whoever has written ``out`` to remove (``finished``).
+
+    Raises
+    ------
+    RequestError
+        If a journal is there that another grid, or other data, began.
+    """
+    rows: list[Any] = []
+    record = _record(out, sweep) if out is not None else None
+    if record is not None:
+        record.open(lambda line: _take(rows, line), fresh=fresh)
+    tell(len(rows))
+    for part in _parts(sweep, engine, len(rows)):
+        if record is not None:
+            record.add({"start": len(rows), "rows": part})
+        rows += part
+        tell(len(rows))
+    return SweepTable(sweep, rows)
+
+
+def finished(out: Path) -> None:
+    """Remove the journal of an output that is written."""
+    out.with_name(out.name + SUFFIX).unlink(missing_ok=True)
+
+
+def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
+    chunks = sweep.chunks(done)
+    return engine(sweep, chunks) if chunks else iter(())
+
+
+def _record(out: Path, sweep: Sweep) -> Journal:
+    path = out.with_name(out.name + SUFFIX)
+    return Journal(
+        path, SWEEP_JOURNAL_SCHEMA, _setting(sweep), what="a sweep", anew="--fresh begins anew"
+    )
+
+
+def _setting(sweep: Sweep) -> dict[str, Any]:
+    """Return what must agree for rows to belong together: in words, then by a hash of it all."""
+    whole = "whole predictions" if sweep.full else "iterations"
+    return {
+        "version": __version__,
+        "scenario": " ".join(f"{name}={value}" for name, value in sweep.grid.base.items()),
+        "vary": " ".join(_span(axis) for axis in sweep.grid.axes),
+        "rows": f"{len(sweep.grid):,} {whole} as {'objects' if sweep.objects else 'columns'}",
+        "grid and data": sweep.digest(),
+    }
+
+
+def _span(axis: Axis) -> str:
+    values = list(map(str, axis.values))
+    if len(values) > MOST_NAMED:
+        values = [*values[: MOST_NAMED - 1], "...", values[-1]]
+    return f"{axis.field}={','.join(values)}"
+
+
+def _take(rows: list[Any], line: Mapping[str, Any]) -> None:
+    if line["start"] != len(rows):
+        raise ValueError("rows are missing")
+    rows += line["rows"]

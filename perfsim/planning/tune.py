@@ -2,38 +2,413 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from perfsim import fusion
-from perfsim.catalog import Catalog
-from perfsim.errors import RequestError
-from perfsim.methods import method_class
-from perfsim.planning.knob import (
-    KNOBS,
-    Knob,
-    Value,
-    choices,
-    current,
-    first_bucket,
-    knobs,
-    refuse,
-    with_value,
-)
-from perfsim.planning.search import Curve, edge, log_grid, refine
-from perfsim.planning.tuned import FLAT, Tuned
-from perfsim.plans import plans_of
+from perfsim.data.catalog import Catalog
+from perfsim.errors import RequestError, unknown
+from perfsim.fusion.size import FIRST_LIMIT_BYTES
+from perfsim.libraries import AUTO
+from perfsim.libraries import library as find_library
+from perfsim.methods import load_method, method_class, method_name
 from perfsim.prediction import Prediction, predict
-from perfsim.resolve import Resolved, resolve
+from perfsim.resolve import Setup, resolve
 from perfsim.scenario import Scenario
-from perfsim.session import standing
-from perfsim.whatif import steady_s
+from perfsim.schedule.plans import plans_of
+from perfsim.session import default_session
+from perfsim.what_if import steady_s
 
-__all__ = ["FLAT", "SCHEMA", "Tuned", "Tuning", "tune", "with_best"]
+__all__ = [
+    "FLAT",
+    "KNOBS",
+    "SearchCurve",
+    "TUNE_SCHEMA",
+    "Tunable",
+    "TunableValue",
+    "Tuned",
+    "Tuning",
+    "choices",
+    "current",
+    "edge",
+    "first_bucket",
+    "knobs",
+    "log_grid",
+    "refine",
+    "refuse",
+    "tune",
+    "with_best",
+    "with_value",
+]
 
-SCHEMA = "perfsim/tune/1"
+TunableValue = float | str
+"""Bytes of a bucket, a share, a whole number (as a float), or an algorithm's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """Something that can be set, and where to look for its best value.
+
+    Parameters
+    ----------
+    name : bucket, density, rank, interval or algorithm
+    unit : of its values, for column names ("bytes"; "" for numbers and names)
+    low, high : the range looked at; both 0 for names
+    factor : from one place of the coarse grid to the next
+    whole : whether only whole numbers are allowed
+    gentle : which end changes learning least, "high" or "low"; "" where it changes nothing
+    why : what it does to learning, as a sentence
+    """
+
+    name: str
+    unit: str = ""
+    low: float = 0.0
+    high: float = 0.0
+    factor: float = 2.0
+    whole: bool = False
+    gentle: str = ""
+    why: str = ""
+
+
+KNOBS: dict[str, Tunable] = {
+    "bucket": Tunable("bucket", "bytes", 2.0**16, 2.0**40),
+    "density": Tunable(
+        "density",
+        low=1e-4,
+        high=1.0,
+        factor=10.0**0.5,
+        gentle="high",
+        why="A lower density sends less of each gradient and changes convergence: time alone"
+        " cannot say which density is best.",
+    ),
+    "rank": Tunable(
+        "rank",
+        low=1.0,
+        high=256.0,
+        whole=True,
+        gentle="high",
+        why="A lower rank keeps less of each gradient and changes convergence: time alone cannot"
+        " say which rank is best.",
+    ),
+    "interval": Tunable(
+        "interval",
+        low=1.0,
+        high=256.0,
+        whole=True,
+        gentle="low",
+        why="A longer interval lets the models drift apart and changes convergence: time alone"
+        " cannot say which interval is best.",
+    ),
+    "algorithm": Tunable("algorithm"),
+}
+"""In the order in which they are shown."""
+
+
+def knobs(resolved: Setup) -> list[Tunable]:
+    """Return what can be tuned in a scenario."""
+    options = method_class(resolved.scenario.method).model_fields
+    found = []
+    for name, knob in KNOBS.items():
+        if name == "bucket":
+            if resolved.policy.LIMIT_BYTES is not None:
+                # Beyond the whole model all sizes are one bucket.
+                whole = resolved.profile.size_bytes
+                found.append(replace(knob, high=min(knob.high, max(whole, 2.0 * knob.low))))
+        elif name == "algorithm" or name in options:
+            found.append(knob)
+    return found
+
+
+def current(resolved: Setup, knob: Tunable) -> TunableValue:
+    """Return the value that the scenario has."""
+    if knob.name == "bucket":
+        return resolved.limit_bytes or resolved.policy.LIMIT_BYTES or 0.0
+    if knob.name == "algorithm":
+        return resolved.scenario.algorithm
+    return float(getattr(resolved.method, knob.name))
+
+
+def choices(resolved: Setup) -> dict[str, str]:
+    """Return auto and the algorithms of all-reduce that the library has, with what each needs.
+
+    "" for those that the library takes by itself.
+    """
+    library = find_library(resolved.cluster.library)
+    own = library.considered("all_reduce")
+    names = library.names("all_reduce")
+    needs = {name: library.algorithm("all_reduce", name).needs for name in names}
+    return {AUTO: ""} | {name: "" if name in own else needs[name] for name in names}
+
+
+def first_bucket(resolved: Setup) -> float | None:
+    """Return DDP's first bucket where its default holds, which a size for all would change [B]."""
+    if resolved.policy_name != "size" or resolved.limit_bytes is not None:
+        return None
+    return None if "first_bucket" in resolved.scenario.fusion_options else FIRST_LIMIT_BYTES
+
+
+def with_value(resolved: Setup, knob: Tunable, value: TunableValue) -> Setup:
+    """Return the question with a knob at a value.
+
+    Raises
+    ------
+    RequestError
+        If the method does not take it.
+    """
+    scenario = resolved.scenario
+    if knob.name == "bucket":
+        first = first_bucket(resolved)
+        if first is not None:
+            sizes = {**scenario.fusion_options, "first_bucket": f"{min(first, float(value)):.0f}B"}
+            scenario = scenario.model_copy(update={"fusion_options": sizes})
+        return replace(resolved, scenario=scenario, limit_bytes=float(value))
+    if knob.name == "algorithm":
+        changed = scenario.model_copy(update={"algorithm": str(value)})
+        return replace(resolved, scenario=changed)
+    given = str(int(value)) if knob.whole else value
+    options = {**scenario.options, knob.name: given}
+    method = load_method(method_name(scenario.method), options)
+    changed = scenario.model_copy(update={"options": options})
+    return replace(resolved, scenario=changed, method=method)
+
+
+def refuse(knob: str, resolved: Setup) -> RequestError:
+    """Return the error for something that this scenario cannot be tuned over."""
+    found = [one.name for one in knobs(resolved)]
+    method = method_name(resolved.scenario.method)
+    if knob not in KNOBS:
+        return unknown("--over", knob, KNOBS)
+    if knob == "bucket":
+        return RequestError(
+            f"--over: 'bucket' has no meaning with fusion {resolved.policy_name!r}, which sets its"
+            f" own sizes; here: {', '.join(found)}."
+        )
+    return RequestError(f"--over: {method!r} has no {knob}; it has {', '.join(found)}.")
+
+
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+SearchCurve = dict[float, float | None]
+"""Place to value; None where the function has none."""
+
+
+def log_grid(low: float, high: float, factor: float) -> list[float]:
+    """Return ``low`` and every ``factor`` times the one before, up to ``high``, which is the last.
+
+    Examples
+    --------
+    >>> log_grid(1.0, 10.0, 2.0)
+    [1.0, 2.0, 4.0, 8.0, 10.0]
+    """
+    steps = math.ceil(math.log(high / low) / math.log(factor) - 1e-9)
+    return [float(f"{low * factor**step:.12g}") for step in range(steps)] + [high]
+
+
+def refine(
+    curve: SearchCurve,
+    value_at: Callable[[float], float | None],
+    steps: int,
+    *,
+    whole: bool = False,
+) -> None:
+    """Look for a smaller value between the neighbours of the least one, by golden section.
+
+    Asks ``value_at`` at most ``steps`` times more and adds what it says to ``curve``. In the
+    logarithm of the place; at whole numbers only if asked. Of a function with one dip the place is
+    found to the neighbours' distance times 0.618 a step; of another, what was on the curve already
+    is never lost.
+
+    Examples
+    --------
+    >>> curve = {1.0: 9.0, 10.0: 4.0, 100.0: 8.0}
+    >>> refine(curve, lambda place: (place - 20.0) ** 2, 25)
+    >>> round(min(curve, key=curve.get), 1)
+    20.0
+    """
+
+    def at(log_place: float) -> float:
+        place = math.exp(log_place)
+        place = float(round(place)) if whole else place
+        if place not in curve:
+            curve[place] = value_at(place)
+        found = curve[place]
+        return math.inf if found is None else found
+
+    held = [place for place in sorted(curve) if curve[place] is not None]
+    if len(held) < 2:
+        return
+    middle = held.index(_least(curve))
+    low = math.log(held[max(0, middle - 1)])
+    high = math.log(held[min(len(held) - 1, middle + 1)])
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    before, after = at(left), at(right)
+    for _ in range(max(0, steps - 2)):
+        if before <= after:
+            high, right, after = right, left, before
+            left = high - GOLDEN * (high - low)
+            before = at(left)
+        else:
+            low, left, before = left, right, after
+            right = low + GOLDEN * (high - low)
+            after = at(right)
+
+
+def edge(
+    curve: SearchCurve,
+    value_at: Callable[[float], float | None],
+    limit: float,
+    *,
+    rising: bool,
+    steps: int,
+    whole: bool = False,
+) -> float:
+    """Return the farthest place from the least on that side whose value is within ``limit``.
+
+    Goes from the least along the curve (up if ``rising``) as long as values are within the limit,
+    then halves the last gap ``steps`` times, in the logarithm.
+
+    Examples
+    --------
+    >>> places = {1.0: 1.0, 10.0: 1.0, 100.0: 10.0}
+    >>> found = edge(places, lambda place: place / 10.0, 2.0, rising=True, steps=30)
+    >>> round(found, 3)
+    20.0
+    """
+
+    def within(place: float) -> bool:
+        found = curve[place]
+        return found is not None and found <= limit
+
+    order: Sequence[float] = sorted(curve, reverse=not rising)
+    near = _least(curve)
+    beyond = None
+    for place in order[order.index(near) + 1 :]:
+        if not within(place):
+            beyond = place
+            break
+        near = place
+    for _ in range(steps if beyond is not None else 0):
+        assert beyond is not None
+        middle = math.sqrt(near * beyond)
+        middle = float(round(middle)) if whole else middle
+        if middle in (near, beyond):
+            break
+        curve[middle] = curve[middle] if middle in curve else value_at(middle)
+        if within(middle):
+            near = middle
+        else:
+            beyond = middle
+    return near
+
+
+def _least(curve: SearchCurve) -> float:
+    return min(
+        (place for place in curve if curve[place] is not None),
+        key=lambda place: (curve[place], place),
+    )
+
+
+FLAT = 0.01
+"""Times within this share of the least are as good."""
+
+NOTHING = 1e-9
+"""Times nearer than this share are the same."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One thing tuned, all else as asked.
+
+    Parameters
+    ----------
+    knob : what it is
+    asked, asked_s : its value in the scenario, and the iteration then [s]
+    curve : (value, iteration [s]), by value; names fastest first
+    fastest, fastest_s : the value with the shortest iteration, of names those that need nothing
+    advised, advised_s : the same; where the value changes convergence, the gentlest value whose
+        iteration is within 1 % of the shortest
+    low, high : ends of the range around the fastest that is within 1 %; None for names
+    beside : fusion policies that size buckets themselves, with their iterations [s]
+    refused : names that cannot be used here, and why
+    needs : names that the library does not take by itself, and what each needs; never advised
+    """
+
+    knob: Tunable
+    asked: TunableValue
+    asked_s: float
+    curve: list[tuple[TunableValue, float]]
+    fastest: TunableValue
+    fastest_s: float
+    advised: TunableValue
+    advised_s: float
+    low: float | None
+    high: float | None
+    beside: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    needs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def flat(self) -> bool:
+        """Whether the optimum is flat: a factor of two in the value, or several names, tell 1 %."""
+        if self.low is not None and self.high is not None:
+            return self.high >= 2.0 * self.low
+        return len(self.as_good) > 1
+
+    @property
+    def as_good(self) -> list[TunableValue]:
+        """The values at hand whose iteration is within 1 % of the shortest."""
+        limit_s = self.fastest_s * (1.0 + FLAT)
+        return [
+            value
+            for value, seconds in self.curve
+            if seconds <= limit_s and str(value) not in self.needs
+        ]
+
+    @property
+    def faster_elsewhere(self) -> list[tuple[TunableValue, float]]:
+        """The values that would be faster, had the cluster or the program what they need."""
+        return [one for one in self.curve if str(one[0]) in self.needs and one[1] < self.fastest_s]
+
+    @property
+    def idle(self) -> bool:
+        """Whether it makes no difference at all."""
+        times = [seconds for _, seconds in self.curve]
+        return max(times) <= min(times) * (1.0 + NOTHING)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the fastest is an end of what was looked at."""
+        ends = (self.curve[0][0], self.curve[-1][0])
+        return self.low is not None and self.fastest in ends
+
+    @property
+    def gain(self) -> float:
+        """Share of the iteration that the advised value saves over the one asked for."""
+        return 1.0 - self.advised_s / self.asked_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data; ``value_unit`` is that of every value."""
+        return {
+            "name": self.knob.name,
+            "value_unit": self.knob.unit,
+            "asked": {"value": self.asked, "iteration_s": self.asked_s},
+            "fastest": {"value": self.fastest, "iteration_s": self.fastest_s},
+            "advised": {"value": self.advised, "iteration_s": self.advised_s},
+            "flat": self.flat,
+            "within_1_percent": None if self.low is None else [self.low, self.high],
+            "changes_convergence": bool(self.knob.gentle),
+            "caution": self.knob.why,
+            "curve": [{"value": value, "iteration_s": seconds} for value, seconds in self.curve],
+            "beside": [{"fusion": name, "iteration_s": one} for name, one in self.beside.items()],
+            "refused": self.refused,
+            "needs": self.needs,
+        }
+
+
+TUNE_SCHEMA = "perfsim/tune/1"
 
 STEPS = 16
 """Places that are tried between those of the coarse grid."""
@@ -58,7 +433,7 @@ class Tuning:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tuning as plain data, by the contract perfsim/tune/1."""
-        return {"schema": SCHEMA, **asdict(replace(self, tuned=[]))} | {
+        return {"schema": TUNE_SCHEMA, **asdict(replace(self, tuned=[]))} | {
             "tuned": [one.to_dict() for one in self.tuned]
         }
 
@@ -83,7 +458,7 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
     >>> found.fastest_s <= min(seconds for _, seconds in found.curve)
     True
     """
-    resolved = resolve(scenario, catalog or standing())
+    resolved = resolve(scenario, catalog or default_session())
     has = {knob.name: knob for knob in knobs(resolved)}
     for name in over:
         if name not in has:
@@ -122,17 +497,17 @@ def with_best(scenario: Scenario, found: Tuning, catalog: Catalog | None = None)
     return predict(changed if value != found.best.asked else scenario, catalog)
 
 
-def _iteration_s(resolved: Resolved) -> float:
+def _iteration_s(resolved: Setup) -> float:
     return steady_s(plans_of(resolved))
 
 
-def _tuned(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
+def _tuned(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
     return (_names if knob.name == "algorithm" else _numbers)(resolved, knob, asked_s)
 
 
-def _names(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
+def _names(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
     """Return the algorithms, fastest first."""
-    curve: list[tuple[Value, float]] = []
+    curve: list[tuple[TunableValue, float]] = []
     refused: dict[str, str] = {}
     needs = {name: why for name, why in choices(resolved).items() if why}
     for name in choices(resolved):
@@ -153,7 +528,7 @@ def _names(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
     )
 
 
-def _numbers(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
+def _numbers(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
     """Return the curve over numbers, its least value and the range within 1 % of it."""
     why: list[RequestError] = []
 
@@ -165,7 +540,7 @@ def _numbers(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
             return None
 
     asked = float(current(resolved, knob))
-    curve: Curve = {}
+    curve: SearchCurve = {}
     for place in (*log_grid(knob.low, knob.high, knob.factor), asked):
         one = float(round(place)) if knob.whole else place
         if one not in curve:
@@ -197,7 +572,7 @@ def _numbers(resolved: Resolved, knob: Knob, asked_s: float) -> Tuned:
     )
 
 
-def _beside(resolved: Resolved) -> dict[str, float]:
+def _beside(resolved: Setup) -> dict[str, float]:
     """Return the iteration with fusion policies that size buckets by themselves [s]."""
     found = {}
     for name in BESIDE:
@@ -216,7 +591,7 @@ def _beside(resolved: Resolved) -> dict[str, float]:
     return found
 
 
-def _notes(resolved: Resolved, tuned: Sequence[Tuned]) -> list[str]:
+def _notes(resolved: Setup, tuned: Sequence[Tuned]) -> list[str]:
     notes = ["Each is tuned alone, all else as asked."] if len(tuned) > 1 else []
     if any(one.knob.name == "bucket" for one in tuned) and first_bucket(resolved) is not None:
         notes.append(

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from perfsim.prediction import Prediction
     from perfsim.simulate.graph import Task
 
-__all__ = ["SCHEMA", "chakra_of", "chakra_text"]
+__all__ = ["CHAKRA_SCHEMA", "chakra_of", "chakra_text"]
 
-SCHEMA = "perfsim/chakra/1"
+CHAKRA_SCHEMA = "perfsim/chakra/1"
 
 COLLECTIVES = {
     "all_reduce": "ALL_REDUCE",
@@ -93,7 +93,11 @@ def chakra_of(prediction: Prediction) -> dict[str, Any]:
     iterations = sum(
         c * one.timeline.graph.iterations for c, one in zip(times, rounds, strict=True)
     )
-    return {"schema": SCHEMA, "metadata": _metadata(prediction, iterations, rounds), "nodes": nodes}
+    return {
+        "schema": CHAKRA_SCHEMA,
+        "metadata": _metadata(prediction, iterations, rounds),
+        "nodes": nodes,
+    }
 
 
 def chakra_text(prediction: Prediction) -> str:

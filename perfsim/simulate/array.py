@@ -6,25 +6,24 @@ every scenario, draw and rank at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perfsim.simulate.graph import TaskGraph, Value, checked_durations
-from perfsim.simulate.meeting import Meeting
-from perfsim.simulate.steady import until_steady
-from perfsim.simulate.timeline import Timeline
+import numpy as np
+
+from perfsim.simulate.graph import Duration, SyncScope, TaskGraph, checked_durations, joins_all
+from perfsim.simulate.timeline import LONGEST_CYCLE, Timeline, until_steady
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Run", "simulate"]
+__all__ = ["ArrayRun", "UNCHANGED", "meets_all", "settled_periods", "simulate", "simulate_draws"]
 
 
 def simulate(
     graph: TaskGraph,
-    durations: Sequence[Value] | None = None,
+    durations: Sequence[Duration] | None = None,
     *,
     ranks: bool = False,
     periods: int | None = None,
@@ -67,7 +66,7 @@ def simulate(
     """
     if graph.contended:
         raise ValueError("several streams share a link: take simulate_events")
-    run = Run(graph, checked_durations(graph, durations), ranks)
+    run = ArrayRun(graph, checked_durations(graph, durations), ranks)
     closes, cycle = until_steady(
         graph,
         lambda _: run.step(),
@@ -94,13 +93,13 @@ def simulate(
     )
 
 
-class Run:
+class ArrayRun:
     """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` places back."""
 
-    def __init__(self, graph: TaskGraph, durations: list[Value], ranks: bool) -> None:
+    def __init__(self, graph: TaskGraph, durations: list[Duration], ranks: bool) -> None:
         self._order = order = graph.order()
-        self.starts: list[list[Value]] = []
-        self.ends: list[list[Value]] = []
+        self.starts: list[list[Duration]] = []
+        self.ends: list[list[Duration]] = []
         self.shape: tuple[int, ...] = ()
         self.ranks = False
         self._width = len(durations)
@@ -114,7 +113,7 @@ class Run:
         self._ends: list[Any] = [0.0] * (self._width * order.depth)
         self._durations = durations
 
-    def _as_arrays(self, durations: list[Value]) -> list[Value]:
+    def _as_arrays(self, durations: list[Duration]) -> list[Duration]:
         import numpy as np
 
         arrays = [
@@ -131,7 +130,7 @@ class Run:
             )
         ]
 
-    def step(self, durations: Sequence[Value] | None = None) -> Value:
+    def step(self, durations: Sequence[Duration] | None = None) -> Duration:
         """Run one more period and return when it closed; with other durations in it if given."""
         if self._floats and durations is None:
             self._step_floats()
@@ -140,7 +139,7 @@ class Run:
         self.periods += 1
         row = self._ends[-self._width :]
         self.ends.append(row)
-        close: Value = row[self._closing]
+        close: Duration = row[self._closing]
         return close.max(axis=-1) if self.ranks and not isinstance(close, float) else close
 
     def _step_floats(self) -> None:
@@ -154,7 +153,7 @@ class Run:
                     start = end
             ended(start + duration)
 
-    def begun(self) -> list[list[Value]]:
+    def begun(self) -> list[list[Duration]]:
         """Return when tasks started, period by period: floats are only looked for when asked."""
         if self.starts:
             return self.starts
@@ -176,11 +175,11 @@ class Run:
         self.ends.clear()
         del self._ends[: -self._width * self._order.depth]
 
-    def _step_arrays(self, durations: Sequence[Value] | None) -> list[Value]:
+    def _step_arrays(self, durations: Sequence[Duration] | None) -> list[Duration]:
         import numpy as np
 
         ends = self._ends
-        starts: list[Value] = []
+        starts: list[Duration] = []
         order = self._order
         for (first, others), duration, together, meeting in zip(
             order.reaches,
@@ -207,7 +206,7 @@ class Run:
             [value if isinstance(value, (float, int)) else value.any() for value in self._durations]
         )
 
-    def passed(self, moment: Value) -> bool:
+    def passed(self, moment: Duration) -> bool:
         """Return whether no task of a later period can start before ``moment``."""
         # The last task of every stream with work to do: when they have ended, a period is over.
         row = self.ends[-1]
@@ -221,14 +220,14 @@ class Run:
         return True
 
 
-def _together(seconds: NDArray[np.float64], meeting: Meeting | None) -> NDArray[np.float64]:
+def _together(seconds: NDArray[np.float64], meeting: SyncScope | None) -> NDArray[np.float64]:
     """Return how long a collective takes on each rank: as long as on the slowest that it meets."""
     if meeting is None:
         return seconds.max(axis=-1, keepdims=True)  # type: ignore[no-any-return]
     return meeting.together(seconds) if seconds.shape[-1] > 1 else seconds
 
 
-def _all_there(moments: Sequence[Value]) -> Value:
+def _all_there(moments: Sequence[Duration]) -> Duration:
     """Return when the last of all ranks is there: each moment's last one, then the last of these.
 
     It is that of the moments' maximum, rank by rank, for less work.
@@ -246,8 +245,230 @@ def _all_there(moments: Sequence[Value]) -> Value:
     return last
 
 
-def _met(start: NDArray[np.float64], meeting: Meeting, period: int) -> NDArray[np.float64]:
+def _met(start: NDArray[np.float64], meeting: SyncScope, period: int) -> NDArray[np.float64]:
     """Return when a collective starts on each rank: when the last one that it meets is there."""
     if start.shape[-1] == 1:  # all ranks are there at once
         return start
     return meeting.meet(start, period)
+
+
+UNCHANGED = -1
+"""In place of a factor's number: the task takes as long on every rank in every period."""
+
+
+def meets_all(graph: TaskGraph, ranks: int) -> bool:
+    """Return whether all ranks wait for each other in every period."""
+    if ranks == 1:
+        return True
+    meetings = {
+        graph.tasks[index].meeting for index in graph.ancestors() if graph.tasks[index].collective
+    }
+    return None in meetings or joins_all(frozenset(one for one in meetings if one), ranks)
+
+
+def simulate_draws(
+    graph: TaskGraph,
+    durations: Sequence[float],
+    which: Sequence[int],
+    factors: Callable[[int], Sequence[NDArray[np.float64]]],
+    *,
+    warm_up: int,
+    counted: int,
+    brief: bool = False,
+) -> Timeline:
+    """Run the graph with durations drawn anew in every period, and return when tasks ran.
+
+    Parameters
+    ----------
+    durations : seconds, one a task
+    which : by which of the factors each task is multiplied; ``UNCHANGED`` for none
+    factors : period to factors, each over (draw, rank)
+    warm_up : periods before those that count
+    counted : periods over which means are taken
+    brief : leave out when tasks ran, so that only the length of periods can be asked
+
+    Returns
+    -------
+    Timeline
+        With the axis of draws. In each period it shows the rank that works longest, the one that
+        others wait for, and a period ends with the last rank. Where not all ranks wait
+        for each other (see ``meets_all``) it shows the first rank, and a period ends when it does
+        so in the mean over ranks: all advance alike in the long run, and the last one's lead over
+        the mean grows only at first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> graph = TaskGraph()
+    >>> backward = graph.add("backward", "compute", "backward", 3.0)
+    >>> reduce = graph.add("reduce", "wire", "communicate", 1.0, [backward], collective=True)
+    >>> _ = graph.add("update", "compute", "update", 0.0, [reduce])
+    >>> slower = np.array([[1.0, 2.0], [1.5, 1.0]])  # two draws of two ranks
+    >>> run = simulate_draws(graph, [3.0, 1.0, 0.0], [0, UNCHANGED, UNCHANGED],
+    ...                      lambda period: [slower], warm_up=1, counted=2)
+    >>> run.iteration_s.tolist()
+    [7.0, 5.5]
+    """
+    import numpy as np
+
+    if warm_up < 1 or counted < 1:
+        raise ValueError(f"warm_up = {warm_up}, counted = {counted}; each at least 1")
+    run = ArrayRun(graph, checked_durations(graph, list(durations)), ranks=True)
+    run.ranks = True
+    everyone = False
+    work_s = [
+        sum(second for second, one in zip(durations, which, strict=True) if one == number)
+        for number in range(1 + max(which))
+    ]
+    starts: list[list[Duration]] = []
+    ends: list[list[Duration]] = []
+    closes: list[Duration] = []
+    draws = 0
+    for period in range(warm_up + counted + (0 if brief else graph.depth + 1)):
+        drawn = factors(period)
+        shape = drawn[0].shape
+        draws = shape[0]
+        everyone = everyone or (period == 0 and meets_all(graph, shape[-1]))
+        run.step(_multiplied(durations, which, drawn))
+        last = np.broadcast_to(run.ends[-1][graph.closing], shape)
+        if period < warm_up + counted:
+            closes.append(last.max(axis=-1) if everyone else last.mean(axis=-1))
+        if not brief:
+            busy = [work * factor for work, factor in zip(work_s, drawn, strict=False)]
+            shown = np.sum(busy, axis=0).argmax(axis=-1) if everyone else np.zeros(draws, int)
+            starts.append([_of_rank(value, shape, shown) for value in run.starts[-1]])
+            ends.append([_of_rank(value, shape, shown) for value in run.ends[-1]])
+        run.forget()
+    return Timeline(
+        graph=graph,
+        starts=starts,
+        ends=ends,
+        closes=closes,
+        averaged=counted,
+        steady=True,
+        shape=(draws,),
+    )
+
+
+def _multiplied(
+    durations: Sequence[float], which: Sequence[int], factors: Sequence[NDArray[np.float64]]
+) -> list[Duration]:
+    """Return how long each task takes in a period."""
+    return [
+        second if one == UNCHANGED else second * factors[one]
+        for second, one in zip(durations, which, strict=True)
+    ]
+
+
+def _of_rank(value: Duration, shape: tuple[int, ...], ranks: NDArray[np.intp]) -> Duration:
+    """Return a moment of one rank in each draw."""
+    import numpy as np
+
+    if isinstance(value, float):
+        return value
+    moments: NDArray[np.float64]
+    if value.shape == (shape[0], 1):
+        moments = value[:, 0]
+    else:
+        moments = np.broadcast_to(value, shape)[np.arange(shape[0]), ranks]
+    return moments
+
+
+RunArray = Any
+
+
+def settled_periods(
+    graph: TaskGraph,
+    durations: Sequence[float | RunArray],
+    *,
+    max_periods: int = 64,
+    tolerance: float = 1e-9,
+) -> RunArray:
+    """Return the mean length of a period [s] of each scenario.
+
+    Parameters
+    ----------
+    durations : seconds, one a task: floats, or arrays of one value a scenario
+    max_periods, tolerance : as ``simulate``'s
+
+    Examples
+    --------
+    >>> graph = TaskGraph()
+    >>> backward = graph.add("backward", "compute", "backward", 3.0)
+    >>> reduce = graph.add("all_reduce", "communication", "communicate", 2.0, after=[backward])
+    >>> _ = graph.add("update", "compute", "update", 1.0, after=[reduce])
+    >>> settled_periods(graph, [3.0, np.array([2.0, 0.5]), 1.0])
+    array([6. , 4.5])
+    """
+    return _Runs(graph, durations, tolerance).means(max_periods)
+
+
+class _Runs:
+    """The pass of ``simulate`` and what has closed so far, an array over scenarios each."""
+
+    def __init__(
+        self, graph: TaskGraph, durations: Sequence[float | RunArray], tolerance: float
+    ) -> None:
+        self.graph, self.tolerance, self.depth = graph, tolerance, graph.depth
+        self.run = ArrayRun(graph, list(durations), ranks=False)
+        self.shape = self.run.shape
+        self.rows: list[list[RunArray]] = []
+        self.closes: list[RunArray] = []
+        self.watched = sorted(graph.ancestors())
+
+    def step(self) -> None:
+        """Run one more period."""
+        close = self.run.step()
+        self.rows.append(self.run.ends[-1])
+        self.run.forget()
+        self.closes.append(np.broadcast_to(close, self.shape))
+        if len(self.rows) > LONGEST_CYCLE + self.depth:
+            self.rows[-LONGEST_CYCLE - self.depth - 1] = []
+
+    def means(self, max_periods: int) -> RunArray:
+        """Return each scenario's mean period, over the cycle in which it settles [s]."""
+        found = np.zeros(self.shape)
+        left = np.ones(self.shape, bool)
+        for _ in range(max_periods):
+            self.step()
+            for cycle in range(1, LONGEST_CYCLE + 1):
+                comparisons = max(self.depth + 1, cycle)
+                if len(self.closes) < max(comparisons + cycle, self.depth + 2):
+                    break
+                settled = left & self.repeats(cycle, comparisons)
+                if settled.any():
+                    found[settled] = self.mean(cycle)[settled]
+                    left &= ~settled
+            if not left.any():
+                return found
+        found[left] = self.mean(max(1, len(self.closes) // 2))[left]
+        return found
+
+    def close(self, period: int) -> RunArray:
+        return self.closes[period] if period >= 0 else 0.0
+
+    def mean(self, averaged: int) -> RunArray:
+        before = len(self.closes) - averaged - 1
+        return (self.closes[-1] - self.close(before)) / averaged
+
+    def repeats(self, cycle: int, comparisons: int) -> RunArray:
+        """Return which scenarios repeat every ``cycle`` periods, as ``cycle_length`` tells."""
+        last = len(self.closes) - 1
+        same = np.ones(self.shape, bool)
+        for period in range(last, last - comparisons, -1):
+            length = self.close(period) - self.close(period - 1)
+            before = self.close(period - cycle) - self.close(period - cycle - 1)
+            limit = self.tolerance * length + 4e-15 * self.closes[period]
+            change = length - before
+            same &= ~((change - limit > 0.0) | (-change - limit > 0.0))
+        if not same.any():
+            return same
+        for period in range(last, last - self.depth, -1):
+            if period < cycle:
+                return np.zeros(self.shape, bool)
+            moved = self.closes[period] - self.closes[period - cycle]
+            limit = moved * (1.0 + self.tolerance) + 4e-15 * self.closes[period]
+            for index in self.watched:
+                end, earlier = self.rows[period][index], self.rows[period - cycle][index]
+                same &= ~(end - earlier - limit > 0.0)
+        return same

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from perfsim.simulate.graph import TaskGraph, Value, checked_durations
+from perfsim.simulate.graph import Duration, TaskGraph, checked_durations
 
 __all__ = ["busiest_stream_s", "makespan_bounds_s", "steady_period_s", "wait_free_chain"]
 
@@ -42,7 +42,7 @@ def wait_free_chain(ready_s: Sequence[float], durations_s: Sequence[float]) -> f
 
 
 def makespan_bounds_s(
-    graph: TaskGraph, periods: int, durations: Sequence[Value] | None = None
+    graph: TaskGraph, periods: int, durations: Sequence[Duration] | None = None
 ) -> tuple[float, float]:
     """Return a lower and an upper bound on the end of the last of ``periods`` periods [s].
 
@@ -79,7 +79,7 @@ def makespan_bounds_s(
     return max(*ends, periods * load), periods * sum(spent)
 
 
-def busiest_stream_s(graph: TaskGraph, durations: Sequence[Value] | None = None) -> float:
+def busiest_stream_s(graph: TaskGraph, durations: Sequence[Duration] | None = None) -> float:
     """Return the work a period of the busiest stream that can delay a period's end [s].
 
     No steady period is shorter. One worker, durations as floats.
@@ -100,7 +100,7 @@ def busiest_stream_s(graph: TaskGraph, durations: Sequence[Value] | None = None)
     return max(loads.values())
 
 
-def steady_period_s(graph: TaskGraph, durations: Sequence[Value] | None = None) -> float:
+def steady_period_s(graph: TaskGraph, durations: Sequence[Duration] | None = None) -> float:
     """Return the exact mean length of a period in the long run, in issue order [s].
 
     The largest, over all cycles of what tasks wait for (dependencies and stream order), of the
@@ -184,5 +184,5 @@ def _better_cycle(graph: TaskGraph, spent: list[float], ratio: float) -> list[tu
     return cycle
 
 
-def _floats(graph: TaskGraph, durations: Sequence[Value] | None) -> list[float]:
+def _floats(graph: TaskGraph, durations: Sequence[Duration] | None) -> list[float]:
     return [float(cast(float, value)) for value in checked_durations(graph, durations)]

@@ -9,23 +9,414 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
-from perfsim.simulate.meeting import Meeting
-from perfsim.simulate.order import Order
-from perfsim.simulate.task import COMPUTE, TASK_KINDS, Credit, Shared, Task, TaskKind, Value
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Moments: TypeAlias = NDArray[np.float64]
 
 __all__ = [
+    "Blocks",
     "COMPUTE",
-    "TASK_KINDS",
     "Credit",
+    "Duration",
+    "Groups",
+    "Kinds",
+    "Neighbours",
+    "ServiceOrder",
     "Shared",
+    "SyncGroups",
+    "SyncScope",
+    "TASK_KINDS",
     "Task",
     "TaskGraph",
     "TaskKind",
-    "Value",
+    "by_kind",
     "checked_durations",
+    "joins_all",
 ]
+
+
+class SyncGroups:
+    """Ranks in groups, each of which meets by itself: what `Groups` and `Blocks` share."""
+
+    __slots__ = ()
+
+    def labels(self, ranks: int) -> Sequence[int]:
+        """Return the group of each rank."""
+        raise NotImplementedError
+
+    def partners(self, rank: int, ranks: int, period: int) -> list[int]:
+        """Return the ranks that one waits for, itself among them."""
+        return _members(self, rank, ranks)
+
+    def meet(self, moments: Moments, period: int) -> Moments:
+        """Return for each rank (the last axis) the latest moment of its group."""
+        return _latest(self, moments)
+
+    def together(self, seconds: Moments) -> Moments:
+        """Return how long a collective takes: as long as the slowest rank of its group."""
+        return _latest(self, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups(SyncGroups):
+    """The ranks of a node among themselves, or those of one place on every node.
+
+    Parameters
+    ----------
+    placement : ranks on each node
+    which : "node", or "across": the ranks that have the same place on their nodes
+    """
+
+    placement: tuple[int, ...]
+    which: Literal["node", "across"] = "node"
+
+    def labels(self, ranks: int) -> Sequence[int]:
+        """Return the group of each rank."""
+        if self.which == "node":
+            return [node for node, count in enumerate(self.placement) for _ in range(count)]
+        return [place for count in self.placement for place in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks(SyncGroups):
+    """``count`` ranks that stand ``stride`` apart, all such groups at once.
+
+    Examples
+    --------
+    >>> Blocks(2, 2).labels(8)
+    [0, 1, 0, 1, 4, 5, 4, 5]
+    """
+
+    count: int
+    stride: int = 1
+
+    def labels(self, ranks: int) -> Sequence[int]:
+        """Return the group of each rank."""
+        block = self.count * self.stride
+        return [rank // block * block + rank % self.stride for rank in range(ranks)]
+
+
+class Neighbours(NamedTuple):
+    """Ranks, or whole nodes, at some distances on either side, counted in a circle.
+
+    A rank waits for those it sends to and those it receives from, and for no other: each ends
+    when its own exchange has.
+
+    Parameters
+    ----------
+    distances : how far away the partners are
+    by_turns : one distance a period, in turn; else all of them at once
+    placement : ranks on each node where nodes exchange, by their first ranks; () for ranks
+
+    Examples
+    --------
+    >>> Neighbours((1,)).partners(0, 8, period=5), Neighbours((1, 2, 4), by_turns=True).partners(0, 8, 5)
+    ([0, 1, 7], [0, 4])
+    """
+
+    distances: tuple[int, ...]
+    by_turns: bool = False
+    placement: tuple[int, ...] = ()
+
+    def _now(self, period: int) -> tuple[int, ...]:
+        if not self.by_turns:
+            return self.distances
+        return (self.distances[period % len(self.distances)],)
+
+    def partners(self, rank: int, ranks: int, period: int) -> list[int]:
+        """Return the ranks that one waits for, itself among them."""
+        places = _first_ranks(self.placement) or tuple(range(ranks))
+        own = sum(first <= rank for first in places) - 1
+        sides = [side * one for one in self._now(period) for side in (0, 1, -1)]
+        return sorted({rank, *(places[(own + side) % len(places)] for side in sides)})
+
+    def meet(self, moments: Moments, period: int) -> Moments:
+        """Return for each rank (the last axis) the latest moment of its own and its peers'."""
+        import numpy as np
+
+        firsts = list(_first_ranks(self.placement))
+        heads = moments[..., firsts] if firsts else moments
+        latest = heads
+        for distance in self._now(period):
+            for side in (distance, -distance):
+                latest = np.maximum(latest, np.roll(heads, side, axis=-1))
+        if not firsts:
+            return latest
+        return np.maximum(moments, np.repeat(latest, self.placement, axis=-1))
+
+    def together(self, seconds: Moments) -> Moments:
+        """Return how long an exchange takes: each rank its own."""
+        return seconds
+
+
+SyncScope: TypeAlias = SyncGroups | Neighbours
+
+
+@cache
+def joins_all(meetings: frozenset[SyncScope], ranks: int) -> bool:
+    """Return whether groups, taken one after the other, make all ranks wait for each other.
+
+    Peers do not: a delay goes from neighbour to neighbour.
+
+    Examples
+    --------
+    >>> node, across = Groups((2, 2)), Groups((2, 2), "across")
+    >>> joins_all(frozenset([node]), 4), joins_all(frozenset([node, across]), 4)
+    (False, True)
+    """
+    joined = list(range(ranks))
+
+    def head(rank: int) -> int:
+        while joined[rank] != rank:
+            joined[rank] = joined[joined[rank]]
+            rank = joined[rank]
+        return rank
+
+    for one in meetings:
+        if isinstance(one, SyncGroups):
+            for first, *others in _all_members(one, ranks).values():
+                for other in others:
+                    joined[head(other)] = head(first)
+    return len({head(rank) for rank in range(ranks)}) == 1
+
+
+@cache
+def _first_ranks(placement: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(accumulate(placement[:-1], initial=0)) if placement else ()
+
+
+@cache
+def _all_members(groups: SyncGroups, ranks: int) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for rank, label in enumerate(groups.labels(ranks)):
+        found.setdefault(label, []).append(rank)
+    return found
+
+
+def _members(groups: SyncGroups, rank: int, ranks: int) -> list[int]:
+    return _all_members(groups, ranks)[groups.labels(ranks)[rank]]
+
+
+@cache
+def _sorted(groups: SyncGroups, ranks: int) -> tuple[NDArray[np.intp], ...]:
+    """Return the ranks in the order of their groups, where groups begin, and each rank's group."""
+    import numpy as np
+
+    labels = np.asarray(groups.labels(ranks))
+    order = np.argsort(labels, kind="stable")
+    _, begins, group = np.unique(labels[order], return_index=True, return_inverse=True)
+    back = np.empty(ranks, dtype=np.intp)
+    back[order] = group
+    return order, begins, back
+
+
+def _latest(groups: SyncGroups, moments: Moments) -> Moments:
+    import numpy as np
+
+    order, begins, group = _sorted(groups, moments.shape[-1])
+    latest: Moments = np.maximum.reduceat(moments[..., order], begins, axis=-1)
+    return latest[..., group]
+
+
+TaskKind = Literal[
+    "forward",
+    "backward",
+    "compress",
+    "decompress",
+    "communicate",
+    "update",
+    "second_order",
+    "other",
+]
+TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+
+COMPUTE = "compute"
+"""The stream of forward, backward and update: time on it is never exposed communication."""
+
+Duration: TypeAlias = "float | NDArray[np.float64]"
+"""Seconds: one number, or an array that broadcasts over the axes (scenario, draw, rank)."""
+
+
+class Shared(NamedTuple):
+    """A link on which the tasks of several streams are under way at once.
+
+    Parameters
+    ----------
+    name : tasks that name the same one share it
+    capacity : how many tasks it carries at full speed; n of them advance at min(1, capacity / n)
+    """
+
+    name: str
+    capacity: float = 1.0
+
+
+class Credit(NamedTuple):
+    """How much of a task its stream may be handed while others are under way.
+
+    In priority order a stream is handed what is ready, the most urgent first, as long as the sizes
+    of what it was handed and has not ended sum to less than ``limit``, or there is none; it runs
+    them in the order in which they were handed over, so that they cannot be overtaken.
+    """
+
+    size: float
+    limit: float
+
+
+class Task(NamedTuple):
+    """One piece of work on one stream of a worker.
+
+    Parameters
+    ----------
+    name : what a timeline shows
+    stream : the stream that runs it, one task at a time
+    kind : what its time counts as
+    duration_s : seconds; a float or an array over (scenario, draw, rank)
+    after : pairs (index of a task in the template, periods back): 0 = this period, 1 = the one
+        before; a dependency on a period before the first is void
+    collective : starts when its last rank has arrived and ends for all ranks together
+    priority : which ready task a free stream takes first, where an engine is asked to look
+    shares : the link that it has to itself only while no other task is on it; ``duration_s`` is
+        what it takes alone
+    credit : how far ahead its stream is handed tasks, where an engine looks at priorities; None:
+        one at a time, when the stream is free
+    latency_s : the part of ``duration_s``, at its start, in which it does not need that link
+    meeting : for a collective, the ranks that one waits for; None: all of them
+    size_bytes, group : what it sends, and who takes part (a ``Group``), for reports; nothing is
+        timed by them
+    """
+
+    name: str
+    stream: str
+    kind: TaskKind
+    duration_s: Duration
+    after: tuple[tuple[int, int], ...] = ()
+    collective: bool = False
+    priority: int = 0
+    shares: Shared | None = None
+    latency_s: float = 0.0
+    credit: Credit | None = None
+    meeting: SyncScope | None = None
+    size_bytes: float = 0.0
+    group: str | int | tuple[int, int] = "all"
+
+
+NEVER = (-(10**9), -1)
+"""Before any task of any period."""
+
+
+@dataclass(frozen=True)
+class ServiceOrder:
+    """What does not depend on how long tasks take.
+
+    Parameters
+    ----------
+    tasks : of one period, as they stood when it was worked out
+    """
+
+    tasks: tuple[Task, ...]
+
+    @cached_property
+    def depth(self) -> int:
+        """Largest number of periods that a dependency points back (at least 1: stream order)."""
+        return max((back for task in self.tasks for _, back in task.after), default=1) or 1
+
+    @cached_property
+    def streams(self) -> list[str]:
+        """The stream of each task."""
+        return [task.stream for task in self.tasks]
+
+    @cached_property
+    def final(self) -> dict[str, int]:
+        """The last task of each stream."""
+        return {stream: index for index, stream in enumerate(self.streams)}
+
+    @cached_property
+    def collective(self) -> list[bool]:
+        """Whether each task is a collective."""
+        return [task.collective for task in self.tasks]
+
+    @cached_property
+    def meeting(self) -> list[SyncScope | None]:
+        """Whom each task waits for on other ranks."""
+        return [task.meeting for task in self.tasks]
+
+    @cached_property
+    def contended(self) -> bool:
+        """Whether tasks of several streams share a link."""
+        streams: dict[str, str] = {}
+        return any(
+            streams.setdefault(task.shares.name, task.stream) != task.stream
+            for task in self.tasks
+            if task.shares
+        )
+
+    @cached_property
+    def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Pairs (task, periods back) that each task waits for: its stream's last one first.
+
+        What stands earlier on the same stream, and what that has waited for, has ended when the
+        stream is free.
+        """
+        streams = self.streams
+        before = {stream: (index, 1) for stream, index in self.final.items()}
+        # By stream: the latest task of each other stream that it has waited for in this period.
+        passed: dict[str, dict[str, tuple[int, int]]] = {stream: {} for stream in before}
+        found = []
+        for index, task in enumerate(self.tasks):
+            own = streams[index]
+            ended = passed[own]
+            pairs = [before[own]]
+            for pair in reversed(task.after):  # the latest first: it stands for those before
+                other, back = pair
+                place = streams[other]
+                if place != own and (-back, other) > ended.get(place, NEVER):
+                    ended[place] = (-back, other)
+                    pairs.append(pair)
+            before[own] = (index, 0)
+            found.append(tuple(pairs))
+        return tuple(found)
+
+    @cached_property
+    def reaches(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The same as places back in a list of all ends so far: the stream's, and the others."""
+        width = len(self.tasks)
+        found = []
+        for index, ((own, back), *others) in enumerate(self.waits):
+            far = [other - index - behind * width for other, behind in others]
+            found.append((own - index - back * width, tuple(far)))
+        return found
+
+    @cached_property
+    def _heads(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def ancestors(self, closing: int) -> frozenset[int]:
+        """Return the tasks that can delay one, in its period or a later one, and that one."""
+        known = self._heads.get(closing)
+        return self._heads.setdefault(closing, self._before(closing)) if known is None else known
+
+    def _before(self, closing: int) -> frozenset[int]:
+        seen, todo = {closing}, [closing]
+        while todo:
+            for other, _ in self.waits[todo.pop()]:
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return frozenset(seen)
+
+    def working(self, works: Sequence[object]) -> list[int]:
+        """Return the last task of every stream that has a task with work to do."""
+        return [
+            self.final[stream]
+            for stream in {stream for stream, one in zip(self.streams, works, strict=True) if one}
+        ]
 
 
 @dataclass
@@ -50,7 +441,7 @@ class TaskGraph:
     iterations: int = 1
     last: int | None = None
     tasks: list[Task] = field(default_factory=list)
-    _order: Order | None = field(default=None, init=False, repr=False, compare=False)
+    _order: ServiceOrder | None = field(default=None, init=False, repr=False, compare=False)
     _ordered: list[Task] | None = field(default=None, init=False, repr=False, compare=False)
 
     def add(
@@ -58,7 +449,7 @@ class TaskGraph:
         name: str,
         stream: str,
         kind: TaskKind,
-        duration_s: Value,
+        duration_s: Duration,
         after: Iterable[int | tuple[int, int]] = (),
         *,
         collective: bool = False,
@@ -66,7 +457,7 @@ class TaskGraph:
         shares: Shared | None = None,
         latency_s: float = 0.0,
         credit: Credit | None = None,
-        meeting: Meeting | None = None,
+        meeting: SyncScope | None = None,
         size_bytes: float = 0.0,
         group: str | int | tuple[int, int] = "all",
     ) -> int:
@@ -187,7 +578,7 @@ class TaskGraph:
                         f" there are {count}"
                     )
 
-    def order(self) -> Order:
+    def order(self) -> ServiceOrder:
         """Return the order of the tasks, checked and worked out once for all runs.
 
         Tasks that were replaced since may take another time, but wait for the same ones.
@@ -195,7 +586,7 @@ class TaskGraph:
         known = self._order if self._ordered is self.tasks else None
         if known is None or len(known.tasks) != len(self.tasks):
             self.check()
-            known = self._order = Order(tuple(self.tasks))
+            known = self._order = ServiceOrder(tuple(self.tasks))
             self._ordered = self.tasks
         return known
 
@@ -212,19 +603,19 @@ class TaskGraph:
         return self.order().ancestors(self.closing)
 
 
-def _holds(duration_s: Value) -> bool:
+def _holds(duration_s: Duration) -> bool:
     if isinstance(duration_s, (float, int)):  # a union takes three times as long to look at
         return 0.0 <= duration_s < math.inf
     return bool(((duration_s >= 0.0) & (duration_s < math.inf)).all())
 
 
-def _all_hold(durations: Sequence[Value]) -> bool:
+def _all_hold(durations: Sequence[Duration]) -> bool:
     if {float, int}.issuperset(map(type, durations)):
         return all(map(math.isfinite, durations)) and bool(min(durations) >= 0.0)
     return all(map(_holds, durations))
 
 
-def checked_durations(graph: TaskGraph, durations: Sequence[Value] | None) -> list[Value]:
+def checked_durations(graph: TaskGraph, durations: Sequence[Duration] | None) -> list[Duration]:
     """Return one duration a task: the given ones, or the tasks' own.
 
     Raises
@@ -243,3 +634,55 @@ def checked_durations(graph: TaskGraph, durations: Sequence[Value] | None) -> li
             " finite"
         )
     return list(durations)
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds(SyncGroups):
+    """Kinds of ranks that meet, by group; one row stands for each kind."""
+
+    groups: tuple[int, ...]
+
+    def labels(self, ranks: int) -> Sequence[int]:
+        """Return the group of each kind."""
+        return self.groups
+
+
+def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
+    """Return the graph for one row a kind of rank.
+
+    Parameters
+    ----------
+    kinds : the kind of each rank, 0 and up
+
+    Examples
+    --------
+    >>> from perfsim.simulate.graph import Groups
+    >>> graph = TaskGraph()
+    >>> for name, which in (("in", "node"), ("out", "across")):
+    ...     _ = graph.add(name, "wire", "communicate", 1.0, collective=True,
+    ...                   meeting=Groups((2, 2), which))
+    >>> [task.meeting for task in by_kind(graph, [0, 0, 1, 1]).tasks]
+    [Kinds(groups=(0, 1)), None]
+    """
+    met: dict[SyncScope, Kinds | None] = {}
+    for task in graph.tasks:
+        if task.meeting is not None and task.meeting not in met:
+            met[task.meeting] = _among(task.meeting, kinds)
+    tasks = [
+        task if task.meeting is None else task._replace(meeting=met[task.meeting])
+        for task in graph.tasks
+    ]
+    return replace(graph, tasks=tasks)
+
+
+def _among(meeting: SyncScope, kinds: Sequence[int]) -> Kinds | None:
+    """Return which kinds meet; None where all do."""
+    count = max(kinds) + 1
+    groups = list(range(count))
+    if isinstance(meeting, Neighbours):
+        return None
+    first: dict[int, int] = {}
+    for rank, label in enumerate(meeting.labels(len(kinds))):
+        one, other = groups[first.setdefault(label, kinds[rank])], groups[kinds[rank]]
+        groups = [min(one, other) if group in (one, other) else group for group in groups]
+    return None if len(set(groups)) == 1 else Kinds(tuple(groups))

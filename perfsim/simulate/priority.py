@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from perfsim.simulate.graph import TaskGraph, Value, checked_durations
-from perfsim.simulate.steady import until_steady
-from perfsim.simulate.timeline import Timeline
+from perfsim.simulate.graph import Duration, TaskGraph, checked_durations
+from perfsim.simulate.timeline import Timeline, until_steady
 
 __all__ = ["simulate_priority"]
 
 
 def simulate_priority(
     graph: TaskGraph,
-    durations: Sequence[Value] | None = None,
+    durations: Sequence[Duration] | None = None,
     *,
     periods: int | None = None,
     max_periods: int = 64,
@@ -55,11 +54,11 @@ def simulate_priority(
         spent.append(float(value))
     run = _Run(graph, spent, horizon=(periods or max_periods) + max_periods)
 
-    def step(period: int) -> Value:
+    def step(period: int) -> Duration:
         run.complete(period)
         return run.ends[period][graph.closing]
 
-    def rows(periods: int) -> list[list[Value]]:
+    def rows(periods: int) -> list[list[Duration]]:
         return run.ends[:periods]
 
     closes, cycle = until_steady(graph, step, rows, periods, max_periods, tolerance)
@@ -79,8 +78,8 @@ class _Run:
 
     def __init__(self, graph: TaskGraph, spent: list[float], horizon: int) -> None:
         self.spent, self.horizon = spent, horizon
-        self.starts: list[list[Value]] = []
-        self.ends: list[list[Value]] = []
+        self.starts: list[list[Duration]] = []
+        self.ends: list[list[Duration]] = []
         self._left: list[int] = []
         self._missing: list[list[int]] = []
         names = {name: place for place, name in enumerate(graph.streams)}

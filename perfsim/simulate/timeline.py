@@ -2,15 +2,260 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from perfsim.simulate.attribution import attribute, communication_s
-from perfsim.simulate.graph import COMPUTE, TaskGraph, Value
+from perfsim.simulate.graph import COMPUTE, Duration, TaskGraph
 
-__all__ = ["Timeline"]
+__all__ = [
+    "LONGEST_CYCLE",
+    "PARTS",
+    "Timeline",
+    "attribute",
+    "communication_s",
+    "cycle_length",
+    "until_steady",
+]
+
+PARTS = (
+    "forward",
+    "backward",
+    "compression",
+    "second_order",
+    "communication_exposed",
+    "update",
+    "other",
+)
+"""The parts of an iteration, as a prediction shows them."""
+
+PART_OF = {
+    "forward": "forward",
+    "backward": "backward",
+    "compress": "compression",
+    "decompress": "compression",
+    "second_order": "second_order",
+    "communicate": "communication_exposed",
+    "update": "update",
+    "other": "other",
+}
+
+ELSEWHERE = ("compression", "second_order", "communication_exposed")
+"""What counts on streams other than compute while that one is idle, first match first."""
+
+Interval = tuple[bool, str, float, float]
+"""(on the compute stream, kind, start, end), clipped to the window."""
+
+
+def attribute(intervals: Iterable[Interval], window_s: float) -> dict[str, float]:
+    """Return the seconds of each part in a window of ``window_s``; they sum to it.
+
+    Examples
+    --------
+    >>> runs = [(True, "backward", 0.0, 2.0), (False, "communicate", 1.0, 5.0)]
+    >>> parts = attribute(runs, 6.0)
+    >>> parts["backward"], parts["communication_exposed"], parts["other"]
+    (2.0, 3.0, 1.0)
+    """
+    marks: list[tuple[float, int, int]] = []
+    order = [(True, part) for part in PARTS] + [(False, part) for part in ELSEWHERE]
+    level_of = {key: level for level, key in enumerate(order)}
+    for on_compute, kind, start, end in intervals:
+        level = level_of.get((on_compute, PART_OF[kind]))
+        if level is not None and end > start:
+            marks.append((start, level, 1))
+            marks.append((end, level, -1))
+    marks.sort()
+    spent: dict[str, list[float]] = {part: [] for part in PARTS}
+    running = [0] * len(order)
+    before = 0.0
+    for moment, level, change in marks:
+        if moment > before:
+            for place, active in enumerate(running):
+                if active:
+                    spent[order[place][1]].append(moment - before)
+                    break
+        before = moment
+        running[level] += change
+    parts = {part: math.fsum(seconds) for part, seconds in spent.items()}
+    # What nothing claims is the rest, so that the parts sum to the window to the last digit.
+    parts["other"] = 0.0
+    parts["other"] = max(0.0, window_s - math.fsum(parts.values()))
+    return parts
+
+
+def communication_s(intervals: Iterable[Interval]) -> tuple[float, float]:
+    """Return seconds with any communication, and those of them beside work on compute.
+
+    Communication on the compute stream itself is busy, and hidden by nothing.
+
+    Examples
+    --------
+    >>> communication_s([(True, "backward", 0.0, 2.0), (False, "communicate", 1.0, 5.0)])
+    (4.0, 1.0)
+    """
+    marks: list[tuple[float, bool, int]] = []
+    for on_compute, kind, start, end in intervals:
+        communicates = kind == "communicate"
+        if (communicates or on_compute) and end > start:
+            marks.append((start, communicates, 1))
+            marks.append((end, communicates, -1))
+    marks.sort()
+    busy: list[float] = []
+    hidden: list[float] = []
+    communicating = computing = 0
+    before = 0.0
+    for moment, communicates, change in marks:
+        if communicating and moment > before:
+            busy.append(moment - before)
+            if computing:
+                hidden.append(moment - before)
+        before = moment
+        if communicates:
+            communicating += change
+        else:
+            computing += change
+    return math.fsum(busy), math.fsum(hidden)
+
+
+LONGEST_CYCLE = 4
+"""Periods in the longest limit cycle that is looked for."""
+
+
+def until_steady(
+    graph: TaskGraph,
+    step: Callable[[int], Duration],
+    rows: Callable[[int], Sequence[Sequence[Duration]]],
+    periods: int | None,
+    max_periods: int,
+    tolerance: float,
+    ranks: bool = False,
+) -> tuple[list[Duration], int]:
+    """Run periods until they repeat, and return when each closed and the cycle they settled in.
+
+    Parameters
+    ----------
+    step : runs the period of a number, from 0 on, and returns when it closed [s]
+    rows : ends of the tasks in the first so many periods [s]
+    periods : exactly so many, settled or not; None for at most ``max_periods``
+
+    Raises
+    ------
+    ValueError
+        If ``periods`` is below 1.
+    """
+    if periods is not None and periods < 1:
+        raise ValueError(f"periods = {periods}; at least 1")
+    closes: list[Duration] = []
+    cycle = 0
+    for count in range(1, (periods or max_periods) + 1):
+        closes.append(step(count - 1))
+        if periods is None or count == periods:
+            cycle = cycle_length(graph, closes, rows(count), tolerance, ranks)
+        if cycle and periods is None:
+            break
+    return closes, cycle
+
+
+def cycle_length(
+    graph: TaskGraph,
+    closes: Sequence[Duration],
+    rows: Sequence[Sequence[Duration]],
+    tolerance: float,
+    ranks: bool = False,
+) -> int:
+    """Return the number of periods after which the run repeats, or 0 if it has not settled.
+
+    A run repeats every q periods when (a) the lengths of the last q periods equal those of the q
+    before, over ``depth + 1`` comparisons in a row, and (b) no task that can delay a closing falls
+    behind: over q periods its end moves by no more than the closings do, in as many periods as
+    dependencies point back. By (b) no later period can be longer in issue order, as ends are then
+    maxima and sums of earlier ends (monotone and homogeneous). Where streams choose by priority or
+    share a link, an end may come earlier because another came later: there (a) and (b) tell what
+    has been seen, not what must follow.
+
+    Parameters
+    ----------
+    graph : the template
+    closes : end of each complete period [s]
+    rows : ends of the tasks [s], a row a period
+    tolerance : relative difference that counts as none
+    ranks : the last axis of the ends is ranks (and is gone from ``closes``)
+
+    References
+    ----------
+    Baccelli, Cohen, Olsder & Quadrat, Synchronization and Linearity, 1992, chapter 3.
+    """
+    count, depth = len(closes), graph.depth
+    if count < depth + 2:
+        return 0
+    for cycle in range(1, LONGEST_CYCLE + 1):
+        comparisons = max(depth + 1, cycle)
+        if count < comparisons + cycle:
+            return 0
+        if all(
+            _equal(closes, count - 1 - step, cycle, tolerance) for step in range(comparisons)
+        ) and _keeps_up(graph, closes, rows, cycle, tolerance, ranks):
+            return cycle
+    return 0
+
+
+def _close(closes: Sequence[Duration], period: int) -> Duration:
+    return closes[period] if period >= 0 else 0.0
+
+
+def _equal(closes: Sequence[Duration], period: int, cycle: int, tolerance: float) -> bool:
+    length = closes[period] - _close(closes, period - 1)
+    before = closes[period - cycle] - _close(closes, period - cycle - 1)
+    limit = tolerance * length + _rounding(closes[period])
+    change = length - before
+    return not (_anywhere(change - limit) or _anywhere(-change - limit))
+
+
+def _anywhere(excess: Duration) -> bool:
+    return excess > 0.0 if isinstance(excess, float) else bool((excess > 0.0).any())
+
+
+def _rounding(moment: Duration) -> Duration:
+    return 4e-15 * moment
+
+
+def _keeps_up(
+    graph: TaskGraph,
+    closes: Sequence[Duration],
+    rows: Sequence[Sequence[Duration]],
+    cycle: int,
+    tolerance: float,
+    ranks: bool,
+) -> bool:
+    count = len(rows)
+    for period in range(count - 1, count - 1 - graph.depth, -1):
+        if period < cycle:
+            return False
+        moved = closes[period] - closes[period - cycle]
+        limit = moved * (1.0 + tolerance) + _rounding(closes[period])
+        pairs = zip(rows[period], rows[period - cycle], strict=True)
+        if {float}.issuperset(map(type, (limit, *rows[period]))):
+            behind = [
+                index for index, (end, before) in enumerate(pairs) if end - before - limit > 0.0
+            ]
+        else:
+            behind = [
+                index
+                for index, (end, before) in enumerate(pairs)
+                if _anywhere(_last_rank(end - before, ranks) - limit)
+            ]
+        if behind and not graph.ancestors().isdisjoint(behind):
+            return False
+    return True
+
+
+def _last_rank(value: Duration, ranks: bool) -> Duration:
+    if not ranks or isinstance(value, float):
+        return value
+    return value.max(axis=-1)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -30,9 +275,9 @@ class Timeline:
     """
 
     graph: TaskGraph
-    starts: list[list[Value]]
-    ends: list[list[Value]]
-    closes: list[Value]
+    starts: list[list[Duration]]
+    ends: list[list[Duration]]
+    closes: list[Duration]
     averaged: int
     steady: bool
     shape: tuple[int, ...] = ()
@@ -44,13 +289,13 @@ class Timeline:
         return len(self.closes)
 
     @property
-    def window(self) -> tuple[Value, Value]:
+    def window(self) -> tuple[Duration, Duration]:
         """Start and end of the periods over which means are taken [s]."""
         before = self.periods - self.averaged - 1
         return self.closes[before] if before >= 0 else 0.0, self.closes[-1]
 
     @property
-    def period_s(self) -> Value:
+    def period_s(self) -> Duration:
         """Mean length of a period [s]."""
         start, end = self.window
         return (end - start) / self.averaged
@@ -62,7 +307,7 @@ class Timeline:
         return float(length) if isinstance(length, float | int) else float(length.mean())
 
     @property
-    def iteration_s(self) -> Value:
+    def iteration_s(self) -> Duration:
         """Mean time of a training iteration [s]."""
         return self.period_s / self.graph.iterations
 
@@ -84,7 +329,7 @@ class Timeline:
         place = (index,) if isinstance(index, int) else tuple(index)
         if len(place) != len(self.shape):
             raise ValueError(f"select takes {len(self.shape)} indexes (axes {self.shape})")
-        closes: list[Value] = [_element(value, self.shape, place) for value in self.closes]
+        closes: list[Duration] = [_element(value, self.shape, place) for value in self.closes]
         shape = self.shape
         if self.ranks:
             count = max(_last_axis(value) for row in self.ends for value in row)

@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
+from perfsim.data.toml import TomlTable
 from perfsim.errors import DataError, RequestError
 from perfsim.methods import load_method
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_file
-from perfsim.toml_file import Table
+from perfsim.scenario import make_scenario, read_file
 
 __all__ = ["Claim", "claims_of"]
 
@@ -82,7 +81,7 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
         raise DataError("claim is not a list of tables ([[claim]])", path=path)
     for values in listed:
-        table = Table(values, path, "claim: ")
+        table = TomlTable(values, path, "claim: ")
         table.only(KEYS)
         rivals = table.values.get("against", {})
         against = tuple(rivals) if isinstance(rivals, list) else (rivals,)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_file
+from perfsim.scenario import make_scenario, read_file
 from perfsim.session import Session
 from perfsim.validate.claim import Claim, claims_of
 

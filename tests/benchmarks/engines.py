@@ -9,14 +9,13 @@ import numpy as np
 import simpy
 from row import Row, least_cpu_s
 
-from perfsim.catalog import Catalog
-from perfsim.plan import Plan
-from perfsim.plans import plans_of
+from perfsim.data.catalog import Catalog
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.simulate.array import simulate
-from perfsim.simulate.event import simulate_events
-from perfsim.simulate.settle import settled_periods
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.plans import plans_of
+from perfsim.simulate.array import settled_periods, simulate
+from perfsim.simulate.events import simulate_events
 
 DRAWS, RANKS, EVENT_RANKS = 10_000, 1024, 16
 SPREAD = 0.1
@@ -61,7 +60,7 @@ def rows() -> Iterator[Row]:
     yield Row("    raw SimPy over the event engine", raw / engine, "times", OVERHEAD)
 
 
-def _by_rank(plan: Plan, ranks: int, chance: np.random.Generator) -> list[Any]:
+def _by_rank(plan: CostedGraph, ranks: int, chance: np.random.Generator) -> list[Any]:
     slower = 1.0 + SPREAD * chance.random(ranks)
     return [
         float(task.duration_s) * (slower if charge.cause == "compute" else np.ones(ranks))

@@ -11,13 +11,13 @@ from typing import Any
 
 from row import Row, least_cpu_s
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.fusion.bucket import Bucket
 from perfsim.prediction import predict
-from perfsim.resolve import Resolved, resolve
+from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule import schedule
-from perfsim.whatif import steady_s
+from perfsim.schedule.schedule import schedule
+from perfsim.what_if import steady_s
 
 GPUS = (8, 16, 64, 256, 1024, 4096, 16384)
 COPIES = (1, 2, 4, 8, 16)
@@ -62,7 +62,7 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _longer(resolved: Resolved, copies: int) -> Resolved:
+def _longer(resolved: Setup, copies: int) -> Setup:
     """Return the scenario with a model whose layers stand there several times."""
     profile = resolved.profile
     length_s, width = profile.backward_s, len(profile.layers)
@@ -86,7 +86,7 @@ def _longer(resolved: Resolved, copies: int) -> Resolved:
     return replace(resolved, carried=resolved.carried._replace(profile=longer))
 
 
-def _evaluated(resolved: Resolved) -> float:
+def _evaluated(resolved: Setup) -> float:
     """Return the iteration of ssgd, a bucket a tensor [s]."""
     plans = schedule(
         resolved.profile,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from row import Row, cpu_s
 from sweep_rate import PLAIN, QUESTIONS
 
-from perfsim.catalog import Catalog
-from perfsim.planning.grid import Grid, axes_of
+from perfsim.data.catalog import Catalog
+from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, serial
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -26,7 +26,7 @@ TIMES = 3
 def rows() -> Iterator[Row]:
     """Yield the best rate of some runs, each question beside a plain loop."""
     for name, (base, vary) in QUESTIONS.items():
-        sweep = Sweep(Grid(base, axes_of(vary)))
+        sweep = Sweep(SweepGrid(base, axes_of(vary)))
         found: list[list[object]] = []
 
         def run(sweep: Sweep = sweep, found: list[list[object]] = found) -> None:

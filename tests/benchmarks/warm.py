@@ -12,7 +12,7 @@ from typing import Any
 
 from row import Row, cpu_s, least_cpu_s
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 

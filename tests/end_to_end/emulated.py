@@ -10,7 +10,7 @@ from pathlib import Path
 from hosts import Hosts
 from trainings import MODELS, SCHEMES, Scheme, Setting
 
-from perfsim.catalog import Catalog, shipped
+from perfsim.data.catalog import Catalog, shipped
 
 __all__ = ["Bench"]
 
@@ -86,7 +86,7 @@ class Bench:
             with Hosts(count, rate, self.work) as hosts:
                 self._do(hosts, ["ring_sweep.py", *asked, "--force", "--fresh"], "resnet50", part)
             logs.append(str(self.work / f"{part}.curves.csv"))
-        from perfsim.calibrate.importing import import_files
+        from perfsim.calibrate.import_logs import import_files
 
         import_files(
             [Path(log) for log in logs], name, folder=self.profiles / "networks", transport="tcp"

@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 from hosts import Hosts, why_not
 from mpirun import ALGORITHMS, mpirun, no_mpi
 
-from perfsim.calibrate.making import make_network
-from perfsim.catalog import Catalog
-from perfsim.cluster import load_network, make_cluster, read_network
-from perfsim.cluster.measured import Curve
+from perfsim.calibrate.write_network import make_network
+from perfsim.data.catalog import Catalog
+from perfsim.network.cluster import load_network, make_cluster, read_network
+from perfsim.network.measured import CollectiveCurve
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["Beside", "beside", "measure", "table"]
@@ -50,7 +50,7 @@ class Beside:
 
 def measure(
     hosts: Hosts, algorithm: str, most: str = MOST, budget: str = "40s"
-) -> dict[int, Curve]:
+) -> dict[int, CollectiveCurve]:
     """Return the all-reduce's curve of each number of hosts, as ``calibrate network`` measures."""
     out = f"{algorithm.replace('_', '-')}.toml"
     asked = ["calibrate", "network", "--backend", "mpi", "--out", out, "--max-size", most]
@@ -64,7 +64,9 @@ def measure(
     return {curve.ranks: curve for curve in known.curves if curve.algorithm == algorithm}
 
 
-def beside(fitted: Sequence[Curve], held_out: Curve, work: Path) -> list[Beside]:
+def beside(
+    fitted: Sequence[CollectiveCurve], held_out: CollectiveCurve, work: Path
+) -> list[Beside]:
     """Predict a curve's points by a network fitted to other curves."""
     made = make_network(list(fitted), "held", folder=work, transport="tcp", force=True)
     network = load_network(str(made.network), Catalog(), "--net")

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from engine import ring_reduce_scatter
 
-from perfsim.calibrate.sweep import torch_wire
-from perfsim.calibrate.sweep.groups import Group
-from perfsim.calibrate.sweep.torch_calls import FLOAT_BYTES, make_call
+from perfsim.calibrate.measure import torch_wire
+from perfsim.calibrate.measure.repeats import RankGroup
+from perfsim.calibrate.measure.torch_wire import FLOAT_BYTES, make_call
 from perfsim.cli.main import run
 
 
@@ -25,7 +25,7 @@ class RingWire(torch_wire.TorchWire):
 
 
 def ring_call(
-    collective: str, group: Group, of: Any, rank: int, size_bytes: int, device: str
+    collective: str, group: RankGroup, of: Any, rank: int, size_bytes: int, device: str
 ) -> Callable[[], Any]:
     """Return what runs a collective once, as `make_call`; a reduce-scatter is the schemes' own."""
     if collective != "reduce_scatter":

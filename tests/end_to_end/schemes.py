@@ -12,8 +12,8 @@ from engine import Engine, ring_reduce_scatter
 from select_time import select_s
 from torch.nn.parallel import DistributedDataParallel
 
+from perfsim.compute.profile import Gradient, Profile
 from perfsim.fusion.bucket import Bucket, fill
-from perfsim.profile import Gradient, Profile
 
 __all__ = ["SCHEMES"]
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from perfsim.profile import Gradient, Profile
-from perfsim.profile_file import read_profile
+from perfsim.compute.profile import Gradient, Profile, read_profile
 
 __all__ = ["Sleeping", "asked_profile", "model"]
 

@@ -10,7 +10,7 @@ from hosts import Hosts
 from mpi import beside, measure
 from mpirun import mpirun, no_mpi
 
-from perfsim.cluster import read_network
+from perfsim.network.cluster import read_network
 
 pytestmark = [
     pytest.mark.root,

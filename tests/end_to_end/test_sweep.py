@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from hosts import Hosts, Job
 
-from perfsim.cluster import read_network
+from perfsim.network.cluster import read_network
 
 pytestmark = [pytest.mark.root, pytest.mark.torch]
 

@@ -14,29 +14,24 @@ from typing import Any
 
 import tomli_w
 
-from perfsim.anchor_table import read_anchors
-from perfsim.calibrate.importing_traces import import_trace
-from perfsim.calibrate.reading import read_file as read_measured
-from perfsim.calibrate.writing import write_csv
-from perfsim.catalog import Catalog
+from perfsim.calibrate.formats import read_file as read_measured
+from perfsim.calibrate.traces.to_profile import import_trace
+from perfsim.calibrate.write_network import write_csv
 from perfsim.cli.options import settings
-from perfsim.cluster.curves_file import HEADER, read_curves, write_curves
-from perfsim.cluster.fabric import graph
-from perfsim.cluster.make import make_cluster
-from perfsim.cluster.measured import merge
-from perfsim.cluster.network import load_network, read_network
-from perfsim.curve import read_kernels
-from perfsim.device import read_device
+from perfsim.compute.anchors import read_anchors
+from perfsim.compute.device import read_device, read_kernels
+from perfsim.compute.profile import read_positions, read_profile
+from perfsim.data.catalog import Catalog
 from perfsim.errors import PerfsimError
-from perfsim.pipeline.answer import figures
-from perfsim.pipeline.file import read_pipeline
+from perfsim.network.cluster import make_cluster
+from perfsim.network.fabrics import graph
+from perfsim.network.measured import HEADER, merge, read_curves, write_curves
+from perfsim.network.network_file import load_network, read_network
+from perfsim.pipeline import figures, read_pipeline
+from perfsim.planning.capacity import read_prices
 from perfsim.planning.grid import axes_of, given
-from perfsim.planning.prices import read_prices
-from perfsim.positions import read_positions
 from perfsim.prediction import predict
-from perfsim.profile_file import read_profile
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import SCHEMA, read_file
+from perfsim.scenario import SCENARIO_SCHEMA, make_scenario, read_file
 from perfsim.session import Session
 from perfsim.validate.claims import claims_of
 from perfsim.validate.measurements.case import read_cases
@@ -102,7 +97,7 @@ def _scenario(path: Path) -> None:
     sound(asked.model_dump())
     told = {name: value for name, value in asked.model_dump().items() if value is not None}
     back = path.with_name("back.toml")
-    back.write_text(tomli_w.dumps({"schema": SCHEMA, "scenario": told}), encoding="utf-8")
+    back.write_text(tomli_w.dumps({"schema": SCENARIO_SCHEMA, "scenario": told}), encoding="utf-8")
     _same(asked, make_scenario(read_file(back)["scenario"]), "a scenario")
     vary = data.get("sweep", {})
     sound([axis.values for axis in axes_of(vary)] if isinstance(vary, dict) else [])

@@ -6,9 +6,9 @@ from typing import Any
 
 from gallery_found import against, bits, listed, measured, methods, ratio, seconds, time
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.report.terminal import interval_words
-from perfsim.scenario_file import read_file
+from perfsim.scenario import read_file
 from perfsim.units import format_seconds
 
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from perfsim.compute.kernel import elementwise
+from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import Bucket
-from perfsim.kernel import elementwise
-from perfsim.method import Compute, Method, Send, Stage, World
-from perfsim.profile import Gradient
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 
 
 class Mymethod(Method):
@@ -27,7 +27,7 @@ class Mymethod(Method):
 
     bits: int = Field(16, ge=1, le=32, description="bits that a value takes on the wire")
 
-    def stages(self, bucket: Bucket, world: World, iteration: int) -> list[Stage]:
+    def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return pack, all-reduce and unpack; each waits for the one before it."""
         kernel = (elementwise(bucket.elements, passes=2),)
         return [

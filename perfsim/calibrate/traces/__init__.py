@@ -7,14 +7,13 @@ docstring whose first line names the format.
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from perfsim.calibrate.trace_file import head
-from perfsim.calibrate.traced import Traced
+from perfsim.calibrate.traces.chrome_json import head
+from perfsim.calibrate.traces.traced import Traced
 from perfsim.errors import DataError
 
 __all__ = ["formats", "read_trace"]
@@ -29,8 +28,7 @@ def formats() -> dict[str, ModuleType]:
     >>> list(formats())
     ['horovod', 'kineto']
     """
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    return {name: import_module(f"{__name__}.{name}") for name in sorted(names)}
+    return {name: import_module(f"{__name__}.{name}") for name in ("horovod", "kineto")}
 
 
 def read_trace(path: Path | str) -> Traced:

@@ -16,12 +16,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from perfsim.calibrate.call_words import bytes_of, called
-from perfsim.calibrate.trace_file import EVENTS, entries, microseconds
-from perfsim.calibrate.traced import Seen, Traced
-from perfsim.errors import DataError
-from perfsim.letters import printable
-from perfsim.limits import MESSAGE
+from perfsim.calibrate.traces.chrome_json import EVENTS, entries, microseconds
+from perfsim.calibrate.traces.traced import Seen, Traced, bytes_of, called
+from perfsim.data.files import printable
+from perfsim.errors import MESSAGE, DataError
 
 __all__ = ["matches", "read"]
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.kineto.calls import MOST, calls
-from perfsim.calibrate.kineto.recording import Recording, record
-from perfsim.calibrate.kineto.step import median_step
-from perfsim.calibrate.traced import Seen, Traced
-from perfsim.letters import printable
+from perfsim.calibrate.traces.kineto_recording import Recording, record
+from perfsim.calibrate.traces.kineto_step import MOST, calls, median_step
+from perfsim.calibrate.traces.traced import Seen, Traced
+from perfsim.data.files import printable
 
 __all__ = ["matches", "read"]
 

@@ -7,18 +7,18 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from perfsim.compute.profile import BESIDE
+from perfsim.data.files import write_text
 from perfsim.errors import PerfsimError
-from perfsim.files import write_text
-from perfsim.models.assemble.anchors import Anchor, read_anchors, read_bandwidths
+from perfsim.models.assemble.anchors import AnchorRow, read_anchors, read_bandwidths
 from perfsim.models.assemble.files import profile_text
 from perfsim.models.assemble.positions import positions_text
 from perfsim.models.assemble.times import Times, times
-from perfsim.positions import BESIDE
 
 __all__ = ["assemble", "main", "positions"]
 
 
-def assemble(data: Path, anchors: Sequence[Anchor] | None = None) -> dict[str, str]:
+def assemble(data: Path, anchors: Sequence[AnchorRow] | None = None) -> dict[str, str]:
     """Return file name -> text of every profile of the table, built from ``data``."""
     bandwidths = read_bandwidths()
     done: dict[str, Times] = {}

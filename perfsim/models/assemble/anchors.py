@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.catalog import Catalog
-from perfsim.device import load_device
+from perfsim.compute.device import load_device
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 from perfsim.models.assemble.tables import read_table
 
-__all__ = ["OPTIMIZER_PASSES", "Anchor", "read_anchors", "read_bandwidths"]
+__all__ = ["OPTIMIZER_PASSES", "AnchorRow", "read_anchors", "read_bandwidths"]
 
 HERE = Path(__file__).parent
 OPTIMIZER_PASSES = {"sgd": 5, "adam": 7, "adamw-by-operation": 18}
@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class AnchorRow:
     """One profile to build: what was measured of the whole model, and where its shape is from.
 
     Times in ms, None where not given. ``covers`` says what ``figure_ms`` is: the iteration, or
@@ -81,7 +81,7 @@ def _pair(text: str) -> tuple[str, str]:
     return kind, name
 
 
-def read_anchors(path: Path | None = None) -> list[Anchor]:
+def read_anchors(path: Path | None = None) -> list[AnchorRow]:
     """Return the rows of the table; one that another takes its ``split`` from stands before it.
 
     Raises
@@ -101,7 +101,7 @@ def read_anchors(path: Path | None = None) -> list[Anchor]:
             for column in ("figure_ms", "forward_ms", "backward_ms")
         )
         anchors.append(
-            Anchor(
+            AnchorRow(
                 row["model"],
                 row["gpu"],
                 row["precision"],

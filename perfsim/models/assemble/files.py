@@ -1,4 +1,4 @@
-"""Writes a profile as text in the format that ``perfsim.profile`` reads."""
+"""Writes a profile as text in the format that ``perfsim.compute.profile`` reads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import io
 import math
 from itertools import accumulate
 
-from perfsim.models.assemble.anchors import OPTIMIZER_PASSES, Anchor
+from perfsim.compute.profile import PROFILE_COLUMNS, PROFILE_SCHEMA
+from perfsim.models.assemble.anchors import OPTIMIZER_PASSES, AnchorRow
 from perfsim.models.assemble.shapes import CALIBRATED_ON
 from perfsim.models.assemble.times import Times
-from perfsim.profile_file import COLUMNS, SCHEMA
 
 __all__ = ["profile_text"]
 
@@ -36,21 +36,21 @@ def _layer_source(shape: tuple[str, str]) -> str:
     return (TRACE if source.startswith("espresso") else MODULES).format(source=source)
 
 
-def _sources(anchor: Anchor) -> str:
+def _sources(anchor: AnchorRow) -> str:
     parts = [f"total: {anchor.source}", f"layers: {_layer_source(anchor.shape)}"]
     if anchor.forward_shape and anchor.forward_shape[1] != anchor.shape[1]:
         parts.append(f"forward shape: {_layer_source(anchor.forward_shape)}")
     return "; ".join(parts)
 
 
-def _licences(anchor: Anchor) -> str:
+def _licences(anchor: AnchorRow) -> str:
     layers = "Apache-2.0" if anchor.shape[1].startswith("espresso") else "MIT"
     if anchor.forward_shape and anchor.forward_shape[1].startswith("pipedream"):
         layers = f"{layers}, MIT"
     return f"total: {anchor.licence}; layers: {layers}"
 
 
-def _split(anchor: Anchor) -> str:
+def _split(anchor: AnchorRow) -> str:
     if anchor.shape[0] == "modules" and not anchor.split:
         return ""
     if anchor.forward_ms is not None:
@@ -63,7 +63,7 @@ def _split(anchor: Anchor) -> str:
     return "the forward total is the iteration less backward and optimizer"
 
 
-def _notes(anchor: Anchor, times: Times) -> str:
+def _notes(anchor: AnchorRow, times: Times) -> str:
     kind, source = anchor.shape
     network = CALIBRATED_ON.get(source, "")
     parts = [SHAPES[kind].format(source=source, start=times.start_ms, network=network)]
@@ -96,7 +96,7 @@ def _backward(times: Times) -> list[str]:
     return cells[::-1]
 
 
-def profile_text(anchor: Anchor, times: Times) -> str:
+def profile_text(anchor: AnchorRow, times: Times) -> str:
     """Return the text of one profile file."""
     forward, backward = _running(times.forward_ms), _backward(times)
     optimizer = math.floor(times.optimizer_ms * 10**DIGITS) / 10**DIGITS
@@ -104,7 +104,7 @@ def profile_text(anchor: Anchor, times: Times) -> str:
     figure = times.kinds["iteration_ms"] == "published"
     iteration = max(times.iteration_ms, parts) if figure else parts
     header = {
-        "schema": SCHEMA,
+        "schema": PROFILE_SCHEMA,
         "model": anchor.model,
         "gpu": anchor.gpu,
         "precision": anchor.precision,
@@ -124,7 +124,7 @@ def profile_text(anchor: Anchor, times: Times) -> str:
         if value:
             out.write(f"# {key}: {value}\n")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(PROFILE_COLUMNS)
     for group, ahead, back in zip(times.model, forward, backward, strict=True):
         for place, (tensor, shape) in enumerate(group.tensors):
             own = (ahead, back) if not place else ("", "")

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 
 from perfsim.models import build
-from perfsim.models.layer import ModelLayer, Shape
+from perfsim.models.layer import LayerShape, ModelLayer
 
-__all__ = ["Group", "groups"]
+__all__ = ["LayerGroup", "groups"]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LayerGroup:
     """A layer with parameters and the layers without that follow it."""
 
     parts: tuple[ModelLayer, ...]
@@ -28,7 +28,7 @@ class Group:
         return self.parts[0].kind
 
     @property
-    def tensors(self) -> tuple[tuple[str, Shape], ...]:
+    def tensors(self) -> tuple[tuple[str, LayerShape], ...]:
         """Its parameters."""
         return self.parts[0].tensors
 
@@ -38,7 +38,7 @@ class Group:
         return sum(math.prod(shape) for _, shape in self.tensors)
 
 
-def groups(model: str) -> tuple[Group, ...]:
+def groups(model: str) -> tuple[LayerGroup, ...]:
     """Return the groups of one network in forward order.
 
     Examples
@@ -52,4 +52,4 @@ def groups(model: str) -> tuple[Group, ...]:
             found.append([layer])
         else:
             found[-1].append(layer)
-    return tuple(Group(tuple(parts)) for parts in found)
+    return tuple(LayerGroup(tuple(parts)) for parts in found)

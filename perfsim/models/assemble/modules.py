@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfsim.errors import DataError
-from perfsim.models.assemble.group import Group
+from perfsim.models.assemble.group import LayerGroup
 from perfsim.models.assemble.tables import read_table
 
 __all__ = ["read_modules"]
 
 
-def read_modules(path: Path, model: tuple[Group, ...]) -> tuple[list[float], list[float]]:
+def read_modules(path: Path, model: tuple[LayerGroup, ...]) -> tuple[list[float], list[float]]:
     """Return forward and backward milliseconds of each group, in forward order.
 
     Modules without parameters count to the one before them. The first forward time is held to

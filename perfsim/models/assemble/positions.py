@@ -6,9 +6,9 @@ import csv
 import io
 import math
 
+from perfsim.compute.profile import POSITIONS_COLUMNS, POSITIONS_SCHEMA
 from perfsim.models import build
 from perfsim.models.layer import ModelLayer
-from perfsim.positions import COLUMNS, SCHEMA
 
 __all__ = ["positions_of", "positions_text"]
 
@@ -35,10 +35,10 @@ def positions_text(model: str) -> str:
     if model in NOT_REGISTERED:
         return ""
     out = io.StringIO()
-    out.write(f"# schema: {SCHEMA}\n# model: {model}\n")
+    out.write(f"# schema: {POSITIONS_SCHEMA}\n# model: {model}\n")
     out.write("# source: the public network definition (perfsim.models), by arithmetic\n")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(POSITIONS_COLUMNS)
     for layer in build(model):
         if layer.kind in KINDS and layer.tensors:
             writer.writerow((layer.name, positions_of(layer)))

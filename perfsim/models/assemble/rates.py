@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from perfsim.errors import DataError
-from perfsim.models.assemble.group import Group
+from perfsim.models.assemble.group import LayerGroup
 from perfsim.models.layer import ModelLayer
 
 __all__ = ["calibrate", "spread", "work_class"]
@@ -34,7 +34,7 @@ def _work(layer: ModelLayer) -> float:
 
 
 def calibrate(
-    model: Sequence[Group], layer_ms: Sequence[float], leave_out: tuple[str, ...] = ()
+    model: Sequence[LayerGroup], layer_ms: Sequence[float], leave_out: tuple[str, ...] = ()
 ) -> dict[str, float]:
     """Return milliseconds a unit of work, by class.
 
@@ -78,7 +78,7 @@ def _layer_ms(layer: ModelLayer, rates: Mapping[str, float]) -> float:
 
 
 def spread(
-    model: Sequence[Group], rates: Mapping[str, float], backward: bool = True
+    model: Sequence[LayerGroup], rates: Mapping[str, float], backward: bool = True
 ) -> list[float]:
     """Return the relative time of each group: its work times the rate [ms a unit] of its class."""
     times = [sum(_layer_ms(layer, rates) for layer in group.parts) for group in model]

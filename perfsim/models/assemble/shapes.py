@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfsim.errors import DataError
-from perfsim.models.assemble.group import Group, groups
+from perfsim.models.assemble.group import LayerGroup, groups
 from perfsim.models.assemble.modules import read_modules
 from perfsim.models.assemble.rates import calibrate, spread
-from perfsim.models.assemble.traces import Trace, read_trace
+from perfsim.models.assemble.traces import LayerTrace, read_trace
 
 __all__ = ["CALIBRATED_ON", "FORWARD_TO_BACKWARD", "source_path", "start_ms", "weights"]
 
@@ -50,7 +50,7 @@ def _rates(data: Path, source: str) -> tuple[dict[str, float], dict[str, float]]
 
 
 def weights(
-    data: Path, shape: tuple[str, str] | None, model: tuple[Group, ...]
+    data: Path, shape: tuple[str, str] | None, model: tuple[LayerGroup, ...]
 ) -> tuple[list[float], list[float]]:
     """Return relative forward and backward times of the groups, from modules or from work.
 
@@ -68,12 +68,14 @@ def weights(
     return spread(model, forward, backward=False), spread(model, backward)
 
 
-def start_ms(trace: Trace, model: tuple[Group, ...], batch: int, bytes_per_s: float) -> float:
+def start_ms(
+    trace: LayerTrace, model: tuple[LayerGroup, ...], batch: int, bytes_per_s: float
+) -> float:
     """Return what the backward pass does before a trace's first gradient [ms].
 
     The output layer's products at the trace's own rate (its gradients come out of one
     operation, the first of them at its end), and the passes of the loss over the logits.
     """
     head = model[-1].parts[-1]
-    products = spread([Group((head,))], calibrate(model, trace.layer_ms), backward=False)[0]
+    products = spread([LayerGroup((head,))], calibrate(model, trace.layer_ms), backward=False)[0]
     return products + LOSS_PASSES * head.activation_bytes * batch / bytes_per_s * 1e3

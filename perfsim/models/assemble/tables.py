@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.table import read_lines, rows
+from perfsim.data.tables import read_lines, rows
 
 __all__ = ["read_table"]
 

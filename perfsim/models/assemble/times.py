@@ -8,8 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from perfsim.errors import DataError
-from perfsim.models.assemble.anchors import OPTIMIZER_PASSES, Anchor
-from perfsim.models.assemble.group import Group, groups
+from perfsim.models.assemble.anchors import OPTIMIZER_PASSES, AnchorRow
+from perfsim.models.assemble.group import LayerGroup, groups
 from perfsim.models.assemble.shapes import FORWARD_TO_BACKWARD, source_path, start_ms, weights
 from perfsim.models.assemble.traces import read_trace
 from perfsim.quantity import Kind
@@ -29,7 +29,7 @@ class Times:
     moments are the source's own.
     """
 
-    model: tuple[Group, ...]
+    model: tuple[LayerGroup, ...]
     forward_ms: list[float]
     ready_ms: dict[str, float]
     iteration_ms: float
@@ -61,7 +61,7 @@ def _scaled(shape: list[float], total: float, even_share: float = 0.0) -> list[f
     return [even + weight * (1 - even_share) * total / sum(shape) for weight in shape]
 
 
-def _ready(model: tuple[Group, ...], backward_ms: list[float]) -> dict[str, float]:
+def _ready(model: tuple[LayerGroup, ...], backward_ms: list[float]) -> dict[str, float]:
     ends = list(accumulate(reversed(backward_ms)))[::-1]
     return {
         tensor: end for group, end in zip(model, ends, strict=True) for tensor, _ in group.tensors
@@ -69,9 +69,9 @@ def _ready(model: tuple[Group, ...], backward_ms: list[float]) -> dict[str, floa
 
 
 def _from_trace(
-    anchor: Anchor,
+    anchor: AnchorRow,
     data: Path,
-    model: tuple[Group, ...],
+    model: tuple[LayerGroup, ...],
     bytes_per_s: float,
     both: float | None,
     share: float,
@@ -97,7 +97,7 @@ def _from_trace(
 
 
 def _from_weights(
-    anchor: Anchor, data: Path, model: tuple[Group, ...], both: float, share: float
+    anchor: AnchorRow, data: Path, model: tuple[LayerGroup, ...], both: float, share: float
 ) -> _Parts:
     ahead, back = weights(data, anchor.shape, model)
     if anchor.forward_ms is not None and anchor.backward_ms is not None:
@@ -110,7 +110,7 @@ def _from_weights(
 
 
 def times(
-    anchor: Anchor, data: Path, bandwidths: Mapping[str, float], done: Mapping[str, Times]
+    anchor: AnchorRow, data: Path, bandwidths: Mapping[str, float], done: Mapping[str, Times]
 ) -> Times:
     """Return the times of one profile; ``done`` holds the profiles built before it.
 

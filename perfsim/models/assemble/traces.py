@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsim.errors import DataError
-from perfsim.models.assemble.group import Group
+from perfsim.models.assemble.group import LayerGroup
 from perfsim.models.assemble.tables import read_table
 
-__all__ = ["Trace", "read_trace"]
+__all__ = ["LayerTrace", "read_trace"]
 
 RENAMED = {"dense_act.": "dense."}
 """The fused dense layer of NVIDIA's BERT, under the name that transformers gives it."""
@@ -19,7 +19,7 @@ PADDED_ROWS = {30528: 30522}
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class LayerTrace:
     """When each gradient became ready, from the first ready gradient on.
 
     ``ready_ms`` maps tensor to moment; ``layer_ms`` is the time that each group took, the last
@@ -36,7 +36,7 @@ def _size(name: str, elements: int, width: int) -> int:
     return PADDED_ROWS.get(rows, rows) * width if unpadded else elements
 
 
-def read_trace(path: Path, model: tuple[Group, ...]) -> Trace:
+def read_trace(path: Path, model: tuple[LayerGroup, ...]) -> LayerTrace:
     """Read one trace and hold it against a network's tensors.
 
     Raises
@@ -65,4 +65,4 @@ def read_trace(path: Path, model: tuple[Group, ...]) -> Trace:
     missing = sorted(set(shapes) - set(ready_ms))
     if missing:
         raise DataError(f"lacks {missing[0]!r}", path=path)
-    return Trace(ready_ms, tuple(layer_ms))
+    return LayerTrace(ready_ms, tuple(layer_ms))

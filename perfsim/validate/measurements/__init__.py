@@ -7,6 +7,6 @@ prediction, ``report`` counts the errors.
 
 from __future__ import annotations
 
-from perfsim.validate.measurements.report import Report, validate_measurements
+from perfsim.validate.measurements.report import MeasurementsReport, validate_measurements
 
-__all__ = ["Report", "validate_measurements"]
+__all__ = ["MeasurementsReport", "validate_measurements"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
@@ -13,10 +13,10 @@ from perfsim.scenario import Scenario, make_scenario
 from perfsim.validate.measurements.answer import METRICS, answer
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.fields import nested, parse
-from perfsim.validate.measurements.rules import Rule
+from perfsim.validate.measurements.rules import MappingRule
 from perfsim.validate.measurements.single import ADDED, PHASES, Singles, is_single
 
-__all__ = ["Asked", "Told", "ask", "scenario_of", "singles_of", "told_of"]
+__all__ = ["AskedCase", "Told", "ask", "scenario_of", "singles_of", "told_of"]
 
 NEEDED = ("model", "gpu", "method")
 COMPUTATION = "calibrates computation"
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     fields: dict[str, Any]
 
 
-class Asked(NamedTuple):
+class AskedCase(NamedTuple):
     """The scenario of a case, or why there is none."""
 
     case: Case
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
         return (asked.net or "") if several else "", asked.intra_net or ""
 
 
-def told_of(case: Case, rules: Sequence[Rule]) -> Told:
+def told_of(case: Case, rules: Sequence[MappingRule]) -> Told:
     """Return what a case is for and its fields: as its row states, else as the rules have it."""
     if case.scenario:
         return Told(case.role or "test", case.reason, parse(case.scenario, case.id))
@@ -66,7 +66,7 @@ def told_of(case: Case, rules: Sequence[Rule]) -> Told:
     return Told("test", "", fields)
 
 
-def _ruled(case: Case, rules: Sequence[Rule]) -> tuple[dict[str, Any], str, str]:
+def _ruled(case: Case, rules: Sequence[MappingRule]) -> tuple[dict[str, Any], str, str]:
     """Return the fields that the rules have of a case, why to leave it out, what it calibrates."""
     fields: dict[str, Any] = {}
     exclude = calibrates = ""
@@ -78,30 +78,30 @@ def _ruled(case: Case, rules: Sequence[Rule]) -> tuple[dict[str, Any], str, str]
     return fields, exclude, calibrates
 
 
-def singles_of(cases: Sequence[Case], rules: Sequence[Rule]) -> Singles:
+def singles_of(cases: Sequence[Case], rules: Sequence[MappingRule]) -> Singles:
     """Return what the cases tell of computation, with those that their rows or the rules mark."""
     marked = {case.id for case in cases if _calibrates(case, rules)}
     return Singles(cases, marked)
 
 
-def _calibrates(case: Case, rules: Sequence[Rule]) -> bool:
+def _calibrates(case: Case, rules: Sequence[MappingRule]) -> bool:
     role = case.role if case.scenario else told_of(case, rules).role
     return role == "calibration"
 
 
-def ask(case: Case, rules: Sequence[Rule], singles: Singles, catalog: Catalog) -> Asked:
+def ask(case: Case, rules: Sequence[MappingRule], singles: Singles, catalog: Catalog) -> AskedCase:
     """Return the scenario that predicts a case."""
     try:
         told = told_of(case, rules)
         if told.role != "test":
-            return Asked(case, told.role, reason=told.reason)
-        return Asked(case, "test", scenario_of(case, told, rules, singles, catalog))
+            return AskedCase(case, told.role, reason=told.reason)
+        return AskedCase(case, "test", scenario_of(case, told, rules, singles, catalog))
     except RequestError as error:
-        return Asked(case, "excluded", reason=str(error))
+        return AskedCase(case, "excluded", reason=str(error))
 
 
 def scenario_of(
-    case: Case, told: Told, rules: Sequence[Rule], singles: Singles, catalog: Catalog
+    case: Case, told: Told, rules: Sequence[MappingRule], singles: Singles, catalog: Catalog
 ) -> Scenario:
     """Return the scenario of a case, whatever it is for.
 
@@ -146,7 +146,11 @@ _COLUMN = {"model": "model", "gpu": "gpu", "method": "system"}
 
 
 def _with_compute(
-    case: Case, fields: dict[str, Any], rules: Sequence[Rule], singles: Singles, catalog: Catalog
+    case: Case,
+    fields: dict[str, Any],
+    rules: Sequence[MappingRule],
+    singles: Singles,
+    catalog: Catalog,
 ) -> Scenario:
     scenario = make_scenario(fields, case.id)
     seconds = singles.iteration_s(case)
@@ -164,7 +168,7 @@ def _with_compute(
     return make_scenario(fields | given, case.id) if given else scenario
 
 
-def _ratio(case: Case, rules: Sequence[Rule], catalog: Catalog) -> float | None:
+def _ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalog) -> float | None:
     """Return measured over predicted time of a case that calibrates computation, else None.
 
     A rate of one GPU and a compute phase are held against the estimate of one GPU; a run of

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from perfsim.errors import DataError, newer
-from perfsim.limits import shown
-from perfsim.table import check_word, number, read_lines, rows
+from perfsim.data.tables import check_word, number, read_lines, rows
+from perfsim.errors import DataError, newer, shown
 
 __all__ = ["COLUMNS", "ROLES", "SCHEMA", "Case", "read_cases", "read_header"]
 

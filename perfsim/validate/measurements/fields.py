@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.scenario_file import read_file
+from perfsim.scenario import read_file
 
 __all__ = ["nested", "parse", "text_of"]
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
+from perfsim.data.files import named_file, write_text
 from perfsim.errors import RequestError
-from perfsim.files import named_file, write_text
 from perfsim.fusion.bucket import FusionContext
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
@@ -30,10 +30,10 @@ from perfsim.scenario import Scenario
 from perfsim.units import parse_rate
 from perfsim.validate.measurements.ask import scenario_of, singles_of, told_of
 from perfsim.validate.measurements.case import Case, read_cases
-from perfsim.validate.measurements.rules import Rule, read_rules
+from perfsim.validate.measurements.rules import MappingRule, read_rules
 from perfsim.validate.measurements.single import EXPOSED
 
-__all__ = ["Row", "fit", "least", "marked", "rows_of"]
+__all__ = ["FittedRow", "fit", "least", "marked", "rows_of"]
 
 MARK = "calibrates the network"
 LOW, HIGH, POINTS = 1e7, 1e12, 51
@@ -44,11 +44,11 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 OTHERS = ("curve", "tuner", "inside")
 """What a start holds that the fit does not speak of."""
 
-Table = dict[str, Any]
+FitTable = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FittedRow:
     """Exposed communication of one run [s], and the scenario that predicts it."""
 
     name: str
@@ -66,7 +66,7 @@ class Row:
         return self.scenario.model_copy(update={"net": str(path), "intra_net": None})
 
 
-def marked(cases: Sequence[Case], rules: Sequence[Rule], group: str) -> list[Case]:
+def marked(cases: Sequence[Case], rules: Sequence[MappingRule], group: str) -> list[Case]:
     """Return the cases of a source that calibrate its network."""
     return [
         case
@@ -78,8 +78,8 @@ def marked(cases: Sequence[Case], rules: Sequence[Rule], group: str) -> list[Cas
 
 
 def rows_of(
-    cases: Sequence[Case], rules: Sequence[Rule], group: str, catalog: Catalog
-) -> list[Row]:
+    cases: Sequence[Case], rules: Sequence[MappingRule], group: str, catalog: Catalog
+) -> list[FittedRow]:
     """Return what calibrates the network of a source.
 
     Raises
@@ -89,7 +89,9 @@ def rows_of(
     """
     singles = singles_of(cases, rules)
     found = [
-        Row(case.id, scenario_of(case, told_of(case, rules), rules, singles, catalog), case.value)
+        FittedRow(
+            case.id, scenario_of(case, told_of(case, rules), rules, singles, catalog), case.value
+        )
         for case in marked(cases, rules, group)
     ]
     if not found:
@@ -120,7 +122,7 @@ def least(error: Callable[[float], float], low: float = LOW, high: float = HIGH)
     return math.exp((low + high) / 2.0)
 
 
-def fit(start: Table, rows: Sequence[Row], source: str) -> Table:
+def fit(start: FitTable, rows: Sequence[FittedRow], source: str) -> FitTable:
     """Return the network of ``start`` with the rates that fit ``rows``.
 
     Parameters
@@ -139,7 +141,9 @@ def fit(start: Table, rows: Sequence[Row], source: str) -> Table:
     return found
 
 
-def _fitted(table: Table, of: str, rows: Sequence[Row], path: Path, source: str) -> Table:
+def _fitted(
+    table: FitTable, of: str, rows: Sequence[FittedRow], path: Path, source: str
+) -> FitTable:
     def error(rate: float) -> float:
         _write(_with_rate(table, of, rate), path)
         return sum(abs(_exposed_s(predict(row.at(path))) - row.measured_s) for row in rows)
@@ -171,12 +175,12 @@ def _exposed_s(prediction: Prediction) -> float:
     return prediction.breakdown_s["communication_exposed"]
 
 
-def _off(row: Row, prediction: Prediction) -> float:
+def _off(row: FittedRow, prediction: Prediction) -> float:
     """Return the error of a row over all of its communication, hidden or not."""
     return abs(_exposed_s(prediction) - row.measured_s) / prediction.communication["busy_s"]
 
 
-def _sizes(row: Row, path: Path) -> list[float]:
+def _sizes(row: FittedRow, path: Path) -> list[float]:
     """Return the sizes of the buckets that a row sends [B]."""
     resolved = resolve(row.at(path), Catalog())
     profile = resolved.profile
@@ -191,16 +195,16 @@ def _sizes(row: Row, path: Path) -> list[float]:
     return [bucket.size_bytes for bucket in buckets]
 
 
-def _with_rate(table: Table, of: str, rate: float) -> Table:
+def _with_rate(table: FitTable, of: str, rate: float) -> FitTable:
     """Return the network with another rate of one class of link, its tree's in proportion."""
     return table | {
         "link": [_at(link, rate) if link["class"] == of else link for link in table["link"]]
     }
 
 
-def _at(link: Table, rate: float) -> Table:
-    ring: Table = link["rate"]
-    tree: Table = link.get("tree_rate", ring)
+def _at(link: FitTable, rate: float) -> FitTable:
+    ring: FitTable = link["rate"]
+    tree: FitTable = link.get("tree_rate", ring)
     ratio = parse_rate(tree["value"], "tree_rate") / parse_rate(ring["value"], "rate")
     origin = {key: ring[key] for key in ("kind", "source")}
     return link | {
@@ -209,7 +213,7 @@ def _at(link: Table, rate: float) -> Table:
     }
 
 
-def _write(table: Table, path: Path) -> None:
+def _write(table: FitTable, path: Path) -> None:
     import tomli_w
 
     path.write_text(tomli_w.dumps(table), encoding="utf-8")

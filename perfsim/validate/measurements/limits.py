@@ -13,12 +13,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from perfsim.catalog import Catalog
-from perfsim.table import check_word, number, read_table
+from perfsim.data.catalog import Catalog
+from perfsim.data.tables import check_word, number, read_table
 from perfsim.validate.measurements.answer import PHASES
 from perfsim.validate.score import score
 
-__all__ = ["LIMITS", "Limit", "Miss", "limits_of", "misses", "read_limits"]
+__all__ = ["LIMITS", "GroupLimit", "Miss", "limits_of", "misses", "read_limits"]
 
 SCHEMA = "perfsim/limits/1"
 LIMITS = "limits.csv"
@@ -27,7 +27,7 @@ METRICS = ("whole", "phases", "any")
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class GroupLimit:
     """What the errors of a group of cases may be."""
 
     group: str
@@ -57,7 +57,7 @@ class Miss:
         return asdict(self)
 
 
-def read_limits(path: Path) -> list[Limit]:
+def read_limits(path: Path) -> list[GroupLimit]:
     """Return the limits of a file.
 
     Raises
@@ -69,17 +69,19 @@ def read_limits(path: Path) -> list[Limit]:
     for row, cells in read_table(path, SCHEMA, COLUMNS):
         check_word(cells["metrics"], METRICS, "metrics", path, row)
         most = [number(cells[name], name, path, row, positive=True) for name in ("median", "p90")]
-        found.append(Limit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *most))
+        found.append(
+            GroupLimit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *most)
+        )
     return found
 
 
-def limits_of(catalog: Catalog) -> list[Limit]:
+def limits_of(catalog: Catalog) -> list[GroupLimit]:
     """Return the limits that the catalog finds; none where there is no file."""
     path = catalog.beside("measurements", "", LIMITS)
     return [] if path is None else read_limits(path)
 
 
-def misses(limits: Sequence[Limit], errors: Iterable[tuple[str, str, float]]) -> list[Miss]:
+def misses(limits: Sequence[GroupLimit], errors: Iterable[tuple[str, str, float]]) -> list[Miss]:
     """Return what is outside its limit; ``errors`` are id, metric and absolute relative error."""
     rows = list(errors)
     found = []

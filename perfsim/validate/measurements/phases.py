@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-from perfsim.plan import Plan
-from perfsim.run import run
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
 from perfsim.simulate.graph import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 
@@ -81,4 +81,4 @@ def busy_s(timeline: Timeline, part: str) -> float:
 def _iteration_s(timeline: Timeline, parts: Set[str]) -> float:
     graph = timeline.graph
     durations = [float(task.duration_s) if part_of(task) in parts else 0.0 for task in graph.tasks]
-    return float(run(Plan(graph), durations).iteration_s)
+    return float(run(CostedGraph(graph), durations).iteration_s)

@@ -10,11 +10,11 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.files import write_text
-from perfsim.table import number, read_table
-from perfsim.validate.measurements.report import Report, figures, joined
+from perfsim.data.files import write_text
+from perfsim.data.tables import number, read_table
+from perfsim.validate.measurements.report import MeasurementsReport, figures, joined
 
-__all__ = ["COLUMNS", "RECORD", "Line", "read_record", "text_of"]
+__all__ = ["COLUMNS", "RECORD", "RecordLine", "read_record", "text_of"]
 
 SCHEMA = "perfsim/accuracy-record/1"
 RECORD = "accuracy.csv"
@@ -22,7 +22,7 @@ COLUMNS = ("method", "rows", "median_error", "p90_error", "sources")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RecordLine:
     """What is recorded of one method: rows tested, and their absolute errors as fractions."""
 
     method: str
@@ -39,7 +39,7 @@ class Line:
         )
 
 
-def read_record(path: Path) -> list[Line]:
+def read_record(path: Path) -> list[RecordLine]:
     """Return the lines of a record.
 
     Raises
@@ -48,7 +48,7 @@ def read_record(path: Path) -> list[Line]:
         If the file cannot be read or breaks the format.
     """
     return [
-        Line(
+        RecordLine(
             cells["method"],
             int(number(cells["rows"], "rows", path, row, positive=True, whole=True)),
             number(cells["median_error"], "median_error", path, row),
@@ -59,7 +59,7 @@ def read_record(path: Path) -> list[Line]:
     ]
 
 
-def text_of(report: Report, date: str) -> str:
+def text_of(report: MeasurementsReport, date: str) -> str:
     """Return the record of a report as the text of its file."""
     lines = [
         f"# schema: {SCHEMA}",

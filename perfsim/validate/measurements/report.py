@@ -10,21 +10,21 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
+from perfsim.interval import NO_METHOD, Moves, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario
 from perfsim.session import Session
-from perfsim.uncertainty import NONE, Moves, Uncertainty, of_ratio, uncertainties
 from perfsim.validate.measurements.answer import PHASES, RATIOS, answer
-from perfsim.validate.measurements.ask import Asked, ask, singles_of
+from perfsim.validate.measurements.ask import AskedCase, ask, singles_of
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.limits import Miss, limits_of, misses
 from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.source import cases_of
 from perfsim.validate.score import score
 
-__all__ = ["SCHEMA", "Report", "Row", "joined", "validate_measurements"]
+__all__ = ["SCHEMA", "MeasurementsReport", "ComparedCase", "joined", "validate_measurements"]
 
 SCHEMA = "perfsim/validation/1"
 MAP = "map.toml"
@@ -35,7 +35,7 @@ SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedCase:
     """One case with what is predicted for it; ``error`` is that of the time, signed.
 
     ``cluster`` names its networks: the one between nodes, the one inside a node; ``moves`` is how
@@ -63,15 +63,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class MeasurementsReport:
     """The rows predicted, and the cases that are not, with the reason."""
 
-    rows: list[Row]
-    left: list[Asked]
+    rows: list[ComparedCase]
+    left: list[AskedCase]
     missed: list[Miss] = field(default_factory=list)
 
     @property
-    def whole(self) -> list[Row]:
+    def whole(self) -> list[ComparedCase]:
         """The rows that are whole iterations, whatever the metric."""
         return [row for row in self.rows if row.case.metric not in PHASES]
 
@@ -82,9 +82,9 @@ class Report:
         told = sorted({(one.group, one.notice) for one in cases if one.notice})
         return [f"{group}: {notice}" for group, notice in told]
 
-    def groups(self) -> dict[str, dict[str, list[Row]]]:
+    def groups(self) -> dict[str, dict[str, list[ComparedCase]]]:
         """Return the rows by what they are grouped by, and by name; phases apart by metric."""
-        keys: dict[str, Callable[[Row], str]] = {
+        keys: dict[str, Callable[[ComparedCase], str]] = {
             "source": lambda row: row.case.group,
             "method": lambda row: row.method,
             "network": lambda row: row.case.network or "none stated",
@@ -149,7 +149,7 @@ class Report:
         return Counter(asked.reason for asked in self.left).most_common()
 
 
-def figures(rows: Sequence[Row]) -> dict[str, float | int | None]:
+def figures(rows: Sequence[ComparedCase]) -> dict[str, float | int | None]:
     """Return count, median, p90 and worst absolute error, signed bias, coverage and half-width.
 
     Coverage and the median half-width of the interval are those of rows that have one.
@@ -169,7 +169,7 @@ def validate_measurements(
     *,
     cluster: str | None = None,
     method: str | None = None,
-) -> Report:
+) -> MeasurementsReport:
     """Predict every case of a table, or of those that ship, and hold the errors to their limits.
 
     A limit is that of a whole group: where ``cluster`` or ``method`` leave some of it aside, it is
@@ -207,8 +207,8 @@ def validate_measurements(
         try:
             rows.append(_row(one.case, one.cluster, one.scenario, catalog, known))
         except RequestError as error:
-            left.append(Asked(one.case, "excluded", reason=str(error)))
-    report = Report(rows, left)
+            left.append(AskedCase(one.case, "excluded", reason=str(error)))
+    report = MeasurementsReport(rows, left)
     found = [(row.case.id, row.case.metric, abs(row.error)) for row in rows]
     kept = {one.case.id for one in asked}
     aside = [one.case for one in everything if one.case.id not in kept and one.scenario is not None]
@@ -228,19 +228,19 @@ def _row(
     scenario: Scenario,
     catalog: Catalog,
     known: Mapping[str, Uncertainty],
-) -> Row:
+) -> ComparedCase:
     """Return a case with its prediction, whose interval its own source had no part in."""
     prediction = predict(scenario, catalog)
     moves = of_ratio(prediction.moves) if case.metric in RATIOS else prediction.moves
-    own = known.get(case.origin, known.get(NONE))
+    own = known.get(case.origin, known.get(NO_METHOD))
     if own is not None:
         interval = own.interval(moves, prediction.iteration_s)
         prediction = replace(prediction, iteration_s_interval=interval)
     (value, low, high), off = answer(case.metric, case.value, prediction)
-    return Row(case, scenario.method, cluster, value, (low, high), off, moves)
+    return ComparedCase(case, scenario.method, cluster, value, (low, high), off, moves)
 
 
-def joined(paths: Sequence[Path | None]) -> Report:
+def joined(paths: Sequence[Path | None]) -> MeasurementsReport:
     """Return the report of several tables as one; None stands for what ships.
 
     Raises
@@ -250,10 +250,10 @@ def joined(paths: Sequence[Path | None]) -> Report:
     """
     reports = [validate_measurements(path) for path in paths]
     rows = [row for report in reports for row in report.rows]
-    return Report(rows, [asked for report in reports for asked in report.left])
+    return MeasurementsReport(rows, [asked for report in reports for asked in report.left])
 
 
-def only(asked: Sequence[Asked], cluster: str | None, method: str | None) -> list[Asked]:
+def only(asked: Sequence[AskedCase], cluster: str | None, method: str | None) -> list[AskedCase]:
     """Return the cases of a cluster and a method, where these are given.
 
     Raises
@@ -271,11 +271,11 @@ def only(asked: Sequence[Asked], cluster: str | None, method: str | None) -> lis
     return list(asked)
 
 
-def _clusters(asked: Asked) -> set[str]:
+def _clusters(asked: AskedCase) -> set[str]:
     return {*asked.cluster, asked.case.group}
 
 
-def _methods(asked: Asked) -> set[str]:
+def _methods(asked: AskedCase) -> set[str]:
     return {asked.scenario.method} if asked.scenario else set()
 
 
@@ -292,8 +292,10 @@ def _setting(case: Case) -> Iterable[str]:
     )
 
 
-def _grouped(rows: Sequence[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+def _grouped(
+    rows: Sequence[ComparedCase], key: Callable[[ComparedCase], str]
+) -> dict[str, list[ComparedCase]]:
+    found: dict[str, list[ComparedCase]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found

@@ -10,10 +10,10 @@ from math import log1p
 from pathlib import Path
 from typing import NamedTuple
 
-from perfsim.table import read_table
-from perfsim.uncertainty import PARTS, Moves
+from perfsim.data.tables import read_table
+from perfsim.interval import PARTS, Moves
 from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.report import Row
+from perfsim.validate.measurements.report import ComparedCase
 
 __all__ = ["Residual", "read_residuals", "residuals_of", "text_of"]
 
@@ -34,7 +34,7 @@ class Residual(NamedTuple):
     moves: Moves
 
 
-def residuals_of(rows: Iterable[Row]) -> list[Residual]:
+def residuals_of(rows: Iterable[ComparedCase]) -> list[Residual]:
     """Return the residuals of rows that are whole iterations."""
     rows = list(rows)
     names = _sources([row.case for row in rows])

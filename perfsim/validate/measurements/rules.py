@@ -18,21 +18,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from perfsim.errors import DataError, nearest
-from perfsim.field_names import is_field
-from perfsim.limits import LONGEST, shown
-from perfsim.scenario import FLAGS
-from perfsim.toml_file import Table, read_toml
+from perfsim.data.toml import TomlTable, read_toml
+from perfsim.errors import LONGEST, DataError, nearest, shown
+from perfsim.scenario import FLAGS, is_field
 from perfsim.validate.measurements.case import COLUMNS, Case
 
-__all__ = ["SCHEMA", "Rule", "read_rules"]
+__all__ = ["SCHEMA", "MappingRule", "read_rules"]
 
 SCHEMA = "perfsim/measurement-map/1"
 KEYS = ("when", "set", "number", "exclude", "calibrates")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MappingRule:
     """What holds for the cases that fit ``when``."""
 
     when: Mapping[str, str]
@@ -54,7 +52,7 @@ class Rule:
                 fields[field] = match[1]
 
 
-def read_rules(path: Path) -> list[Rule]:
+def read_rules(path: Path) -> list[MappingRule]:
     """Return the rules of a file.
 
     Raises
@@ -68,7 +66,7 @@ def read_rules(path: Path) -> list[Rule]:
     return [_rule(one) for one in table.tables("rule")]
 
 
-def _rule(table: Table) -> Rule:
+def _rule(table: TomlTable) -> MappingRule:
     table.only(KEYS)
     when = _texts(table, "when")
     for column in when:
@@ -87,10 +85,10 @@ def _rule(table: Table) -> Rule:
             raise table.wrong("number", f"{shown(told)} is not 'column: pattern with one group'")
         numbers[field] = (column, pattern)
     words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
-    return Rule(when, _fields(table, "set"), numbers, *words)
+    return MappingRule(when, _fields(table, "set"), numbers, *words)
 
 
-def _fields(table: Table, key: str) -> Mapping[str, Any]:
+def _fields(table: TomlTable, key: str) -> Mapping[str, Any]:
     """Return fields of a scenario with a value each, those of a group as ``group.name``."""
     found = _values(table, key)
     for name, value in found.items():
@@ -104,7 +102,7 @@ def _fields(table: Table, key: str) -> Mapping[str, Any]:
     return found
 
 
-def _values(table: Table, key: str) -> Mapping[str, Any]:
+def _values(table: TomlTable, key: str) -> Mapping[str, Any]:
     value = table.values.get(key, {})
     if not isinstance(value, Mapping):
         raise table.wrong(key, "is not a table")
@@ -114,7 +112,7 @@ def _values(table: Table, key: str) -> Mapping[str, Any]:
     return value
 
 
-def _texts(table: Table, key: str) -> Mapping[str, str]:
+def _texts(table: TomlTable, key: str) -> Mapping[str, str]:
     values = _values(table, key)
     for name, value in values.items():
         if not isinstance(value, str):

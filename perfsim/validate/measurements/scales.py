@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsim.errors import RequestError
-from perfsim.uncertainty import GRADES, NONE, PARTS, Uncertainty
+from perfsim.interval import GRADES, NO_METHOD, PARTS, Uncertainty
 from perfsim.validate.measurements.residuals import Residual
 
-__all__ = ["Table", "fit", "left_out", "multiple"]
+__all__ = ["ScaleTable", "fit", "left_out", "multiple"]
 
 Array = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ CAUSES = [[PARTS.index(f"{cause}_{grade}") for grade in grades] for cause, grade
 
 
 @dataclass(frozen=True)
-class Table:
+class ScaleTable:
     """Residuals as arrays; ``faster`` and ``slower`` have a squared move a row and part."""
 
     names: tuple[str, ...]
@@ -61,7 +61,7 @@ class Table:
     slower: Array
 
     @classmethod
-    def of(cls, residuals: Sequence[Residual]) -> Table:
+    def of(cls, residuals: Sequence[Residual]) -> ScaleTable:
         """Return residuals as a table."""
         moves = np.array(
             [[one.moves.get(part, (0.0, 0.0)) for part in PARTS] for one in residuals]
@@ -71,12 +71,12 @@ class Table:
         names = tuple(sorted(set(sources.tolist())))
         return cls(names, sources, logs, moves[:, :, 0] ** 2, moves[:, :, 1] ** 2)
 
-    def without(self, away: Collection[str]) -> Table:
+    def without(self, away: Collection[str]) -> ScaleTable:
         """Return the rows of all other sources."""
         names = tuple(name for name in self.names if name not in away)
         keep = np.isin(self.sources, names)
         faster, slower = self.faster[keep], self.slower[keep]
-        return Table(names, self.sources[keep], self.log[keep], faster, slower)
+        return ScaleTable(names, self.sources[keep], self.log[keep], faster, slower)
 
     @cached_property
     def weights(self) -> Array:
@@ -91,7 +91,7 @@ class Table:
         return np.abs(self.log) / np.sqrt(own)
 
 
-def fit(table: Table) -> Array:
+def fit(table: ScaleTable) -> Array:
     """Return the variance of each part that makes the residuals most likely."""
     faster, slower = _nested(table.faster), _nested(table.slower)
     above = table.log > 0
@@ -131,7 +131,7 @@ def left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
     RequestError
         If there are too few sources.
     """
-    table = Table.of(residuals)
+    table = ScaleTable.of(residuals)
     if len(table.names) < FEWEST:
         raise RequestError(
             f"{len(table.names)} sources of whole iterations; at least {FEWEST} are needed."
@@ -145,7 +145,7 @@ def left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
         return fits[key]
 
     found = {}
-    for name in (NONE, *table.names):
+    for name in (NO_METHOD, *table.names):
         others = table.without((name,))
         scores = np.empty(len(others.log))
         for other in others.names:

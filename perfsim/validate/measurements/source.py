@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.catalog import Catalog
+from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 from perfsim.validate.measurements.case import Case, read_cases
 

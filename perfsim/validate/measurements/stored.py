@@ -11,9 +11,9 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.files import write_text
-from perfsim.table import number, read_table
-from perfsim.validate.measurements.report import Report, figures, joined
+from perfsim.data.files import write_text
+from perfsim.data.tables import number, read_table
+from perfsim.validate.measurements.report import MeasurementsReport, figures, joined
 
 __all__ = ["RECORD", "Stored", "read_stored", "text_of", "worse"]
 
@@ -35,7 +35,7 @@ class Stored:
     p90: float
 
 
-def lines_of(report: Report) -> list[tuple[str, str, dict[str, float | int | None]]]:
+def lines_of(report: MeasurementsReport) -> list[tuple[str, str, dict[str, float | int | None]]]:
     """Return every group of a report: what it is grouped by, its name and figures."""
     groups = report.groups().items()
     return [
@@ -48,7 +48,7 @@ def lines_of(report: Report) -> list[tuple[str, str, dict[str, float | int | Non
     ]
 
 
-def text_of(report: Report, date: str) -> str:
+def text_of(report: MeasurementsReport, date: str) -> str:
     """Return the record of a report as the text of its file."""
     pairs, right = report.ranking()
     lines = [
@@ -85,7 +85,7 @@ def read_stored(path: Path) -> list[Stored]:
     return found
 
 
-def worse(report: Report, stored: list[Stored]) -> list[str]:
+def worse(report: MeasurementsReport, stored: list[Stored]) -> list[str]:
     """Return, in words, every group whose median or p90 is over a point above what was stored."""
     now = {(by, name): found for by, name, found in lines_of(report)}
     told = []

@@ -13,13 +13,13 @@ import io
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from perfsim.catalog import Catalog
-from perfsim.files import named_file, write_text
-from perfsim.table import read_table
+from perfsim.data.catalog import Catalog
+from perfsim.data.files import named_file, write_text
+from perfsim.data.tables import read_table
 from perfsim.validate.measurements.ask import ask, singles_of, told_of
 from perfsim.validate.measurements.case import COLUMNS, SCHEMA, Case, read_cases
 from perfsim.validate.measurements.fields import text_of
-from perfsim.validate.measurements.rules import Rule, read_rules
+from perfsim.validate.measurements.rules import MappingRule, read_rules
 
 __all__ = ["SOURCES", "SOURCE_COLUMNS", "SOURCE_SCHEMA", "table_of"]
 
@@ -30,7 +30,7 @@ HEADER = ("title", "source", "licence", "framework", "date", "notes")
 SHIPPED = ("id", "role", "reason", "scenario", "provenance", *COLUMNS[1:])
 
 
-def table_of(told: dict[str, str], cases: list[Case], rules: list[Rule]) -> str:
+def table_of(told: dict[str, str], cases: list[Case], rules: list[MappingRule]) -> str:
     """Return a table that ships, as text.
 
     Parameters

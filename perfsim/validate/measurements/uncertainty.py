@@ -23,8 +23,15 @@ from math import exp
 from pathlib import Path
 from statistics import mean, median
 
-from perfsim.files import write_text
-from perfsim.uncertainty import COLUMNS, NONE, PARTS, SCHEMA, SIZE, Uncertainty
+from perfsim.data.files import write_text
+from perfsim.interval import (
+    NO_METHOD,
+    PARTS,
+    SIZE,
+    UNCERTAINTY_COLUMNS,
+    UNCERTAINTY_SCHEMA,
+    Uncertainty,
+)
 from perfsim.validate.measurements.report import validate_measurements
 from perfsim.validate.measurements.residuals import (
     Residual,
@@ -39,10 +46,10 @@ __all__ = ["held_out", "text_of"]
 
 def text_of(found: Mapping[str, Uncertainty], date: str) -> str:
     """Return the record as the text of its file."""
-    every = found[NONE]
+    every = found[NO_METHOD]
     out = io.StringIO()
     out.write(
-        f"# schema: {SCHEMA}\n"
+        f"# schema: {UNCERTAINTY_SCHEMA}\n"
         "# title: How far measured iterations lie from predicted ones, by what moves these\n"
         "# unit: natural logarithm of measured over predicted time (0.1: about 10 %), half of the"
         " 90 % interval of an iteration that moves with that part alone\n"
@@ -51,7 +58,7 @@ def text_of(found: Mapping[str, Uncertainty], date: str) -> str:
         f"# date: {date}\n"
     )
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(UNCERTAINTY_COLUMNS)
     for name, one in found.items():
         sizes = [f"{one.sizes[part]:.4f}" for part in PARTS]
         writer.writerow([name, one.rows, one.sources, *sizes])

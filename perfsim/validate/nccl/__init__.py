@@ -7,8 +7,8 @@ A question is a file of this folder; nothing else lists it. It holds ``QUESTION`
 
 from __future__ import annotations
 
-from perfsim.validate.nccl.report import Report, validate_nccl
-from perfsim.validate.nccl.row import Row
+from perfsim.validate.nccl.report import NcclReport, validate_nccl
+from perfsim.validate.nccl.row import NcclRow
 from perfsim.validate.score import Score
 
-__all__ = ["Report", "Row", "Score", "validate_nccl"]
+__all__ = ["NcclReport", "NcclRow", "Score", "validate_nccl"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfsim.calibrate.curve_fit import fit_curve
-from perfsim.cluster.growth.communicator import communicator
-from perfsim.cluster.measured import Curve
-from perfsim.library.nccl_tuner import NcclTuner
-from perfsim.validate.nccl.row import Row
+from perfsim.calibrate.knots import fit_curve
+from perfsim.libraries.nccl_tuner import NcclTuner
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.tuner_fit import communicator
+from perfsim.validate.nccl.row import NcclRow
 
 __all__ = ["LIMITS", "QUESTION", "rows"]
 
@@ -25,13 +25,13 @@ DIFFER = 0.10
 BOTH = ("ring", "tree")
 
 
-def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
+def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
     """Return a row a size where ring and tree differ: measured is the better of the two.
 
     ``predicted_s`` is the measured time of the algorithm named, so its error is the regret;
     ``plain_s`` that of the ring, always; ``others`` that of what NCCL's own tuner takes.
     """
-    found: list[Row] = []
+    found: list[NcclRow] = []
     for cluster, ring, tree in _pairs(curves):
         fits = {of: fit_curve(_half(one)).curve for of, one in zip(BOTH, (ring, tree), strict=True)}
         tuner = _tuner(ring)
@@ -45,7 +45,7 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
             named = min(BOTH, key=lambda of: fits[of].at(size))
             taken = tuner.choose("all_reduce", size).algorithm
             found.append(
-                Row(
+                NcclRow(
                     "choice",
                     cluster,
                     ring.name,
@@ -59,11 +59,11 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
     return found
 
 
-def _half(curve: Curve) -> Curve:
+def _half(curve: CollectiveCurve) -> CollectiveCurve:
     return replace(curve, size_bytes=curve.size_bytes[::2], seconds=curve.seconds[::2])
 
 
-def _tuner(ring: Curve) -> NcclTuner:
+def _tuner(ring: CollectiveCurve) -> NcclTuner:
     of = communicator(ring)
     rate = 2.0 * (ring.ranks - 1) / ring.ranks * ring.size_bytes[-1] / ring.seconds[-1]
     return NcclTuner(
@@ -71,9 +71,11 @@ def _tuner(ring: Curve) -> NcclTuner:
     )
 
 
-def _pairs(curves: Sequence[tuple[str, Curve]]) -> Iterator[tuple[str, Curve, Curve]]:
+def _pairs(
+    curves: Sequence[tuple[str, CollectiveCurve]],
+) -> Iterator[tuple[str, CollectiveCurve, CollectiveCurve]]:
     """Return all-reduces of the same ranks, software and network, ring and tree held fixed."""
-    groups: dict[tuple[object, ...], dict[str, tuple[str, Curve]]] = {}
+    groups: dict[tuple[object, ...], dict[str, tuple[str, CollectiveCurve]]] = {}
     for cluster, curve in curves:
         if curve.collective == "all_reduce" and curve.algorithm in BOTH:
             key = (

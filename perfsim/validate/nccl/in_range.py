@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfsim.calibrate.curve_fit import fit_curve
-from perfsim.cluster.known import Known
-from perfsim.cluster.measured import Curve
-from perfsim.library import AUTO
+from perfsim.calibrate.knots import fit_curve
+from perfsim.libraries import AUTO
+from perfsim.network.known import MeasuredCollectives
+from perfsim.network.measured import CollectiveCurve
 from perfsim.validate.nccl.links import Links
 from perfsim.validate.nccl.plain import PlainRing
-from perfsim.validate.nccl.row import Row
+from perfsim.validate.nccl.row import NcclRow
 
 __all__ = ["LIMITS", "QUESTION", "rows"]
 
@@ -30,7 +30,7 @@ FEWEST = 5
 """Sizes that a curve must have, so that three are left to fit."""
 
 
-def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
+def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
     """Return every second size of every curve, predicted from the others' fit.
 
     ``others`` holds log interpolation between the fitted half; curve plus model: what a prediction
@@ -46,11 +46,13 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
     return [row for cluster, curve, half in halves for row in _rows(cluster, curve, half, links)]
 
 
-def _half(curve: Curve) -> Curve:
+def _half(curve: CollectiveCurve) -> CollectiveCurve:
     return replace(curve, size_bytes=curve.size_bytes[::2], seconds=curve.seconds[::2])
 
 
-def _rows(cluster: str, curve: Curve, half: Curve, links: Links) -> Iterator[Row]:
+def _rows(
+    cluster: str, curve: CollectiveCurve, half: CollectiveCurve, links: Links
+) -> Iterator[NcclRow]:
     fitted, plain = fit_curve(half).curve, PlainRing([half])
     for size, seconds in zip(curve.size_bytes[1::2], curve.seconds[1::2], strict=True):
         if not half.inside(size):
@@ -62,7 +64,7 @@ def _rows(cluster: str, curve: Curve, half: Curve, links: Links) -> Iterator[Row
         linked = links.seconds(cluster, curve, size)
         if linked is not None:
             others["links"] = linked
-        yield Row(
+        yield NcclRow(
             "in_range",
             cluster,
             curve.name,
@@ -75,11 +77,11 @@ def _rows(cluster: str, curve: Curve, half: Curve, links: Links) -> Iterator[Row
         )
 
 
-def _served(half: Curve, size_bytes: float) -> float | None:
+def _served(half: CollectiveCurve, size_bytes: float) -> float | None:
     """Return what a cluster with this curve takes for a size [s]; None where it is uneven."""
     placement = (half.gpus_per_node,) * half.nodes
     if sum(placement) != half.ranks:
         return None
     held = (half.library, (half.algorithm,), half.protocol or AUTO)
-    cost = Known((half,)).cost(half.collective, size_bytes, placement, *held)
+    cost = MeasuredCollectives((half,)).cost(half.collective, size_bytes, placement, *held)
     return None if cost is None else cost.seconds

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfsim.calibrate.inside import inside_link
-from perfsim.calibrate.link_hops import cluster_of
+from perfsim.calibrate.fit import Unidentified
+from perfsim.calibrate.link_fit import cluster_of, inside_link
 from perfsim.calibrate.network_fit import fit_network
-from perfsim.calibrate.parameter import Unidentified
-from perfsim.catalog import Catalog
-from perfsim.cluster.cluster import Cluster
-from perfsim.cluster.link import Link
-from perfsim.cluster.measured import Curve
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.library import AUTO
+from perfsim.libraries import AUTO
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import Link
+from perfsim.network.measured import CollectiveCurve
 
 __all__ = ["Links"]
 
@@ -25,14 +24,14 @@ class Links:
     nodes is a whole node's.
     """
 
-    def __init__(self, halves: Sequence[tuple[str, Curve]]) -> None:
-        groups: dict[tuple[str, str], list[Curve]] = {}
+    def __init__(self, halves: Sequence[tuple[str, CollectiveCurve]]) -> None:
+        groups: dict[tuple[str, str], list[CollectiveCurve]] = {}
         for cluster, half in halves:
             groups.setdefault((cluster, half.library), []).append(half)
         self.links = {key: _fitted(found) for key, found in groups.items()}
         self.clusters: dict[tuple[object, ...], Cluster | None] = {}
 
-    def seconds(self, cluster: str, curve: Curve, size_bytes: float) -> float | None:
+    def seconds(self, cluster: str, curve: CollectiveCurve, size_bytes: float) -> float | None:
         """Return the time of a message by the links' formulas [s]; None where they tell none."""
         key = (cluster, curve.library, curve.ranks, curve.nodes)
         if key not in self.clusters:
@@ -46,7 +45,7 @@ class Links:
         except RequestError:
             return None  # an algorithm, held when it was measured, that perfsim has no formula of
 
-    def _cluster(self, cluster: str, curve: Curve) -> Cluster | None:
+    def _cluster(self, cluster: str, curve: CollectiveCurve) -> Cluster | None:
         links = self.links[cluster, curve.library]
         inter, intra = links.get("inter"), links.get("intra")
         if curve.ranks < curve.nodes or curve.ranks < 2:
@@ -56,7 +55,7 @@ class Links:
         return cluster_of(curve, inter, intra)
 
 
-def _fitted(curves: Sequence[Curve]) -> Mapping[str, Link]:
+def _fitted(curves: Sequence[CollectiveCurve]) -> Mapping[str, Link]:
     preset = inside_link(Catalog())
     try:
         fit = fit_network(curves, 1, preset)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfsim.cluster.growth.grow import call_seconds, inside_share
-from perfsim.cluster.growth.sibling import (
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.scaling_laws import (
     HALVES,
     SMALL_BYTES,
+    call_seconds,
     floor,
     gathering_floor,
+    inside_share,
     sibling,
 )
-from perfsim.cluster.measured import Curve
 from perfsim.validate.nccl.plain import PlainRing
-from perfsim.validate.nccl.row import Row
+from perfsim.validate.nccl.row import NcclRow
 
 __all__ = ["LIMITS", "QUESTION", "rows"]
 
@@ -26,16 +27,16 @@ QUESTION = (
 LIMITS = {"other_collective": {"median": 0.15}}
 
 
-def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
+def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
     """Return every size but the smallest of each all_gather and reduce_scatter beside one.
 
     ``others`` holds what all_reduce alone gives, without the small message.
     """
-    groups: dict[tuple[object, ...], list[Curve]] = {}
+    groups: dict[tuple[object, ...], list[CollectiveCurve]] = {}
     for cluster, curve in curves:
         shape = (cluster, curve.ranks, curve.nodes, curve.gpus_per_node, curve.library)
         groups.setdefault(shape, []).append(curve)
-    found: list[Row] = []
+    found: list[NcclRow] = []
     for key, same in groups.items():
         whole = [curve for curve in same if curve.collective == "all_reduce"]
         if whole:
@@ -45,7 +46,7 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
     return found
 
 
-def _rows(cluster: str, whole: Curve, curve: Curve) -> list[Row]:
+def _rows(cluster: str, whole: CollectiveCurve, curve: CollectiveCurve) -> list[NcclRow]:
     plain = PlainRing([whole])
     latency_s = curve.seconds[0] if curve.size_bytes[0] <= SMALL_BYTES else None
     alone_s = gathering_floor(
@@ -53,7 +54,7 @@ def _rows(cluster: str, whole: Curve, curve: Curve) -> list[Row]:
     )
     first = 1 if latency_s is not None else 0
     return [
-        Row(
+        NcclRow(
             "other_collective",
             cluster,
             curve.name,

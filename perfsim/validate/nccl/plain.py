@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfsim.cluster.measured import Curve
+from perfsim.network.measured import CollectiveCurve
 
 __all__ = ["PlainRing"]
 
@@ -17,12 +17,12 @@ class PlainRing:
 
     Examples
     --------
-    >>> fit = PlainRing([Curve("send_recv", 2, 2, 1, (8.0, 1e6), (1e-5, 1e-3), "measured", "x")])
+    >>> fit = PlainRing([CollectiveCurve("send_recv", 2, 2, 1, (8.0, 1e6), (1e-5, 1e-3), "measured", "x")])
     >>> f"{fit.alpha_s * 1e6:.1f} us", f"{1e-9 / fit.beta_s_per_byte:.2f} GB/s"
     ('10.0 us', '1.01 GB/s')
     """
 
-    def __init__(self, curves: Sequence[Curve]) -> None:
+    def __init__(self, curves: Sequence[CollectiveCurve]) -> None:
         import numpy as np
 
         rows = []

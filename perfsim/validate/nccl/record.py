@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.cluster.carried import COLUMNS, SCHEMA
-from perfsim.files import write_text
-from perfsim.validate.nccl.report import Report
+from perfsim.data.files import write_text
+from perfsim.network.known import GROWTH_ERRORS_COLUMNS, GROWTH_ERRORS_SCHEMA
+from perfsim.validate.nccl.report import NcclReport
 
 __all__ = ["growth_table"]
 
@@ -24,17 +24,17 @@ RATIOS = (
 """Question and the largest ratio of ranks that its errors stand for; 0: between sizes."""
 
 
-def growth_table(report: Report, date: str) -> str:
+def growth_table(report: NcclReport, date: str) -> str:
     """Return the table of errors by ratio as text."""
     clusters = len({cluster for cluster, _ in report.curves})
     lines = [
-        f"# schema: {SCHEMA}",
+        f"# schema: {GROWTH_ERRORS_SCHEMA}",
         "# title: Relative errors of collectives carried to other ranks than were measured",
         f"# date: {date}",
         "# kind: measured (absolute relative errors against measured curves; fractions)",
         f"# source: perfsim validate nccl, {len(report.curves)} curves of {clusters} clusters;"
         " in_range is log interpolation; plain a two-parameter alpha-beta ring fit on these rows",
-        ",".join(COLUMNS),
+        ",".join(GROWTH_ERRORS_COLUMNS),
     ]
     for question, ratio in RATIOS:
         score = report.score(question)

@@ -12,11 +12,11 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
-from perfsim.cluster.measured import Curve
-from perfsim.validate.nccl.row import BANDS, Row
+from perfsim.network.measured import CollectiveCurve
+from perfsim.validate.nccl.row import BANDS, NcclRow
 from perfsim.validate.score import Score, score
 
-__all__ = ["ORDER", "SCHEMA", "Report", "asked", "questions", "validate_nccl"]
+__all__ = ["ORDER", "SCHEMA", "NcclReport", "asked", "questions", "validate_nccl"]
 
 SCHEMA = "perfsim/validation-nccl/1"
 
@@ -52,13 +52,13 @@ def asked() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Report:
+class NcclReport:
     """The rows of all questions on a set of curves."""
 
-    curves: tuple[tuple[str, Curve], ...]
-    rows: tuple[Row, ...]
+    curves: tuple[tuple[str, CollectiveCurve], ...]
+    rows: tuple[NcclRow, ...]
 
-    def of(self, question: str, band: str | None = None) -> list[Row]:
+    def of(self, question: str, band: str | None = None) -> list[NcclRow]:
         """Return the rows of one question, of one size band if named."""
         return [
             row
@@ -203,7 +203,7 @@ def _limits() -> dict[str, dict[str, float]]:
     return found
 
 
-def validate_nccl(curves: Sequence[tuple[str, Curve]]) -> Report:
+def validate_nccl(curves: Sequence[tuple[str, CollectiveCurve]]) -> NcclReport:
     """Ask every question of measured curves.
 
     Parameters
@@ -211,4 +211,4 @@ def validate_nccl(curves: Sequence[tuple[str, Curve]]) -> Report:
     curves : (cluster, curve): curves of several node counts share their cluster's name
     """
     rows = [row for module in questions().values() for row in module.rows(curves)]
-    return Report(tuple(curves), tuple(rows))
+    return NcclReport(tuple(curves), tuple(rows))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["BANDS", "Row"]
+__all__ = ["BANDS", "NcclRow"]
 
 BANDS = (("up to 64 KiB", 65536.0), ("to 4 MiB", 4194304.0), ("above", float("inf")))
 """Message sizes by their upper end [B]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NcclRow:
     """One time predicted and measured [s].
 
     Parameters

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from perfsim.calibrate.curve_fit import fit_curve
-from perfsim.cluster.growth import Growth
-from perfsim.cluster.growth.reach import reach
-from perfsim.cluster.measured import Curve
+from perfsim.calibrate.knots import fit_curve
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.scaling_laws import ScalingLaw, extrapolate
 from perfsim.validate.nccl.plain import PlainRing
-from perfsim.validate.nccl.row import Row
+from perfsim.validate.nccl.row import NcclRow
 
 __all__ = ["LIMITS", "QUESTION", "rows", "transfers"]
 
@@ -23,14 +22,14 @@ LIMITS = {
 
 
 def transfers(
-    curves: Sequence[tuple[str, Curve]],
-) -> Iterator[tuple[str, list[Curve], Curve, float]]:
+    curves: Sequence[tuple[str, CollectiveCurve]],
+) -> Iterator[tuple[str, list[CollectiveCurve], CollectiveCurve, float]]:
     """Return (cluster, curves of the nodes fitted, the curve to predict, ratio of nodes).
 
     Fitted are all curves of the cluster with at most C nodes, for every C measured below the
     target's number and at least 2: one node says nothing of the network.
     """
-    groups: dict[tuple[object, ...], list[Curve]] = {}
+    groups: dict[tuple[object, ...], list[CollectiveCurve]] = {}
     for cluster, curve in curves:
         if curve.nodes > 1:
             held = (curve.library, curve.algorithm, curve.protocol)
@@ -45,21 +44,21 @@ def transfers(
                     yield str(key[0]), fitted, target, target.nodes / most
 
 
-def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
+def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
     """Return every size of every larger node count, inside the sizes fitted.
 
     ``others`` holds the largest curve unchanged, and the same law on the fitted knots of the
     curves alone, which is what ships of a network whose source's licence keeps its points.
     """
-    found: list[Row] = []
-    knots: dict[int, Curve] = {}
+    found: list[NcclRow] = []
+    knots: dict[int, CollectiveCurve] = {}
     for cluster, fitted, target, ratio in transfers(curves):
-        growth, plain = Growth(fitted), PlainRing(fitted)
+        growth, plain = ScalingLaw(fitted), PlainRing(fitted)
         last = growth.last
         for curve in fitted:
             if id(curve) not in knots:
                 knots[id(curve)] = fit_curve(curve).curve
-        few = Growth([knots[id(curve)] for curve in fitted])
+        few = ScalingLaw([knots[id(curve)] for curve in fitted])
         question = "scale_2x" if ratio <= 2 else "scale_4x" if ratio <= 4 else "scale_beyond"
         low = min(curve.size_bytes[0] for curve in fitted)
         high = max(curve.size_bytes[-1] for curve in fitted)
@@ -67,7 +66,7 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
         for size, seconds in zip(target.size_bytes, target.seconds, strict=True):
             if low <= size <= high:
                 found.append(
-                    Row(
+                    NcclRow(
                         question,
                         cluster,
                         what,
@@ -76,7 +75,7 @@ def rows(curves: Sequence[tuple[str, Curve]]) -> list[Row]:
                         growth.seconds(target.ranks, target.nodes, size),
                         plain.seconds(target.collective, target.ranks, size),
                         {
-                            "unchanged": reach(last, size),
+                            "unchanged": extrapolate(last, size),
                             "from fitted knots": few.seconds(target.ranks, target.nodes, size),
                         },
                         target.collective,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.catalog import Catalog
-from perfsim.cluster.measured import Curve
+from perfsim.data.catalog import Catalog
+from perfsim.network.measured import CollectiveCurve
 
 __all__ = ["from_folder", "shipped_curves"]
 
 
 def from_folder(
     folder: Path, *, skip_bad: bool = False
-) -> tuple[list[tuple[str, Curve]], list[str]]:
+) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
     """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
 
     The cluster is the series that a file names, else the file itself. Left out are files of no
@@ -23,7 +23,7 @@ def from_folder(
     DataError
         If the folder holds none, or a line is damaged.
     """
-    from perfsim.calibrate.reading import SUFFIXES, read_folder
+    from perfsim.calibrate.formats import SUFFIXES, read_folder
 
     found = read_folder(folder, skip_bad=skip_bad)
     curves = [
@@ -41,15 +41,15 @@ def from_folder(
     return curves, left
 
 
-def shipped_curves(catalog: Catalog) -> list[tuple[str, Curve]]:
+def shipped_curves(catalog: Catalog) -> list[tuple[str, CollectiveCurve]]:
     """Return (network, curve) of all networks that ship or are the user's.
 
     Measured curves where a network has them, else the knots of the fitted ones: single measured
     points, few a curve, as fitting chose them.
     """
-    from perfsim.cluster.network import read_network
+    from perfsim.network.network_file import read_network
 
-    found: list[tuple[str, Curve]] = []
+    found: list[tuple[str, CollectiveCurve]] = []
     for name, path in catalog.files("networks").items():
         known = read_network(path).known
         if known is not None:

@@ -1,1 +1,0 @@
-"""Measuring a model's training step on one device, layer by layer."""

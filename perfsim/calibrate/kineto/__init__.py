@@ -1,1 +1,0 @@
-"""Parts of reading what torch.profiler writes: spans, steps, layers, clocks, collectives."""

@@ -1,1 +1,0 @@
-"""Measuring collectives between the ranks of a running job."""

@@ -1,0 +1,130 @@
+"""What a trace of training says, whoever wrote it: steps, layers, gradients, collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfsim.calibrate.formats.rows import collective_name
+
+__all__ = ["Seen", "Traced", "TracedLayer", "TracedStep", "bytes_of", "called"]
+
+BYTES = {
+    8: ("double", "long", "longint", "float64", "int64"),
+    4: ("float", "int", "float32", "int32"),
+    2: ("half", "bfloat16", "short", "float16", "int16", "uint16", "c10half", "c10bfloat16"),
+    1: ("byte", "char", "bool", "unsignedchar", "signedchar", "int8", "uint8"),
+}
+"""Bytes -> names of c10::ScalarType, C++ and Horovod's types, letters and digits only."""
+
+
+OTHER_NAMES = {
+    "allgatherbase": "all_gather",
+    "allgatherintotensor": "all_gather",
+    "allgathercoalesced": "all_gather",
+    "reducescatterbase": "reduce_scatter",
+    "reducescattertensor": "reduce_scatter",
+    "alltoallbase": "all_to_all",
+    "alltoallv": "all_to_all",
+    "send": "send_recv",
+    "recv": "send_recv",
+    "sendrecv": "send_recv",
+}
+
+
+def called(word: str) -> str:
+    """Return perfsim's name of a collective in a trace's words, '' where it knows none.
+
+    Examples
+    --------
+    >>> called("_allgather_base"), called("allreduce"), called("barrier")
+    ('all_gather', 'all_reduce', '')
+    """
+    plain = "".join(letter for letter in word.lower() if letter.isalpha())
+    return OTHER_NAMES.get(plain) or collective_name(plain)
+
+
+def bytes_of(word: object) -> int | None:
+    """Return the bytes of one element of a type, None where it is not known.
+
+    Examples
+    --------
+    >>> bytes_of("Float"), bytes_of("c10::Half"), bytes_of("long int"), bytes_of(None)
+    (4, 2, 8, None)
+    """
+    plain = "".join(letter for letter in str(word).lower() if letter.isalnum())
+    return next((size for size, names in BYTES.items() if plain in names), None)
+
+
+TensorShape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedLayer:
+    """A layer with parameters: its kind and its gradients' names and shapes (None: not said)."""
+
+    name: str
+    kind: str
+    gradients: tuple[tuple[str, TensorShape | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """Medians over the steps of a trace [s].
+
+    Parameters
+    ----------
+    layers : in the order that they begin
+    begun_s : layer -> beginning, from the start of the forward pass
+    ready_s : gradient -> moment, from the start of the backward pass
+    forward_s, backward_s, update_s : the passes and the optimizer
+    whole_s : the step as it ran
+    waiting_s : part of it in which a collective ran and no pass did
+    busy : share of the passes in which the device worked
+    count : steps
+    """
+
+    layers: tuple[TracedLayer, ...]
+    begun_s: Mapping[str, float]
+    ready_s: Mapping[str, float]
+    forward_s: float
+    backward_s: float
+    update_s: float
+    whole_s: float
+    waiting_s: float
+    busy: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One call of a collective: its perfsim name, bytes and ranks (None: not said), seconds."""
+
+    collective: str
+    size_bytes: int | None
+    ranks: int | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Traced:
+    """All that a trace says.
+
+    Parameters
+    ----------
+    step : None where the trace holds collectives only
+    seen : collectives
+    device : name of the GPU as its driver says it, "cpu", or "" where it is not said
+    library : that carried the collectives: nccl, gloo, mpi; "" where there were none
+    version : of it, "" where it is not said
+    world : ranks of the job, None where it is not said
+    ready_s : gradient -> seconds after the first, of traces that have no passes
+    """
+
+    step: TracedStep | None
+    seen: tuple[Seen, ...]
+    device: str = ""
+    library: str = ""
+    version: str = ""
+    world: int | None = None
+    ready_s: Mapping[str, float] = field(default_factory=dict)

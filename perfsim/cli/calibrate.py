@@ -1,0 +1,259 @@
+"""``perfsim calibrate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfsim.cli.main import OVERVIEW, examples
+from perfsim.cli.measure import compute, kernels, network
+from perfsim.cli.options import JsonFlag, ProfilesFlag, answer
+from perfsim.cli.output import print_network, written
+from perfsim.errors import RequestError
+
+if TYPE_CHECKING:
+    from perfsim.calibrate.traces.to_profile import Imported
+
+__all__ = ["calibrate", "import_one_trace"]
+
+REPORTS = ("short", "full")
+
+calibrate = typer.Typer(
+    help="Measure a cluster, or read what was measured, into files that predictions use.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@calibrate.callback()
+def _group() -> None:
+    """Measure a cluster, or read what was measured, into files that predictions use."""
+
+
+@calibrate.command(
+    "import",
+    short_help=OVERVIEW["calibrate import"],
+    epilog=examples("calibrate import"),
+)
+def import_measurements(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help=(
+                "nccl-tests output (text, JSON, CSV), PyTorch-style CSV, perfsim's own CSV; or a"
+                " trace of training: PyTorch profiler (JSON, .gz), Horovod timeline."
+            ),
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The network's name; needed but for a trace."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help=(
+                "Folder for NAME.toml and NAME.curves.csv; default: profiles/networks. Of a trace:"
+                " folder of profiles; default: profiles."
+            ),
+        ),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", help="One line on what the cluster is.")
+    ] = None,
+    transport: Annotated[
+        str, typer.Option("--transport", help="What carries the bytes: tcp, ib, efa, nvlink, ...")
+    ] = "unknown",
+    collective: Annotated[
+        str | None,
+        typer.Option("--collective", help="The collective, where a file does not say it."),
+    ] = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", help="GPUs, where a file does not say it.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", help="Nodes, where a file does not say it.")
+    ] = None,
+    gpus_per_node: Annotated[
+        int | None,
+        typer.Option("--gpus-per-node", help="GPUs a node, where a file does not say it."),
+    ] = None,
+    nics_per_node: Annotated[
+        int, typer.Option("--nics-per-node", help="NICs that the GPUs of a node share.")
+    ] = 1,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave damaged lines out and name them.")
+    ] = False,
+    report: Annotated[
+        str,
+        typer.Option("--report", metavar="WORD", help="short, or full: with each fit behind it."),
+    ] = "short",
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Of a trace: the model's name.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="Of a trace: samples a GPU.")] = None,
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision", metavar="WORD", help="Of a trace: fp32, tf32, amp-fp16, amp-bf16."
+        ),
+    ] = "fp32",
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="NAME", help="Of a trace: the GPU; default: as it says."),
+    ] = None,
+    sequence: Annotated[
+        int | None, typer.Option("--sequence", help="Of a trace: tokens a sample.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a network or profile of your own.")
+    ] = False,
+    profiles: ProfilesFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Fit a network file to measured collectives, or make a profile of a trace of training."""
+    from perfsim.calibrate.import_logs import import_files
+    from perfsim.calibrate.traces.chrome_json import is_trace
+
+    if any(is_trace(file) for file in files):
+        import_one_trace(
+            files,
+            model=model,
+            batch=batch,
+            precision=precision,
+            gpu=gpu,
+            sequence=sequence,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            out=out,
+            force=force,
+            json=json,
+        )
+        return
+    made = import_files(
+        files,
+        _named(name, report),
+        folder=out,
+        title=title,
+        transport=transport,
+        collective=collective,
+        ranks=ranks,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        nics_per_node=nics_per_node,
+        skip_bad=skip_bad,
+        full=report == "full",
+        force=force,
+        profiles=profiles,
+    )
+    for line in made.skipped:
+        typer.echo(f"perfsim: left out: {line}", err=True)
+    print_network(made, json)
+
+
+def _named(name: str | None, report: str) -> str:
+    """Return the name of the network, once it and the kind of report are checked."""
+    from perfsim.errors import RequestError, unknown
+
+    if name is None:
+        raise RequestError("--name: is needed, the name of the network.")
+    if report not in REPORTS:
+        raise unknown("--report", report, REPORTS)
+    return name
+
+
+for _name, _command in (("network", network), ("compute", compute), ("kernels", kernels)):
+    calibrate.command(
+        _name,
+        short_help=OVERVIEW[f"calibrate {_name}"],
+        epilog=examples(f"calibrate {_name}"),
+    )(_command)
+
+
+def import_one_trace(
+    files: list[Path],
+    *,
+    model: str | None,
+    batch: int | None,
+    precision: str,
+    gpu: str | None,
+    sequence: int | None,
+    nodes: int | None,
+    gpus_per_node: int | None,
+    out: Path | None,
+    force: bool,
+    json: bool,
+) -> None:
+    """Read a trace, write what it shows and print it.
+
+    Raises
+    ------
+    RequestError
+        If there are several files: each trace is a profile of its own.
+    """
+    from perfsim.calibrate.traces.to_profile import import_trace
+
+    if len(files) > 1:
+        raise RequestError("FILE: a trace is imported alone, each rank's is a profile of its own.")
+    made = import_trace(
+        files[0],
+        model=model,
+        batch=batch,
+        precision=precision,
+        gpu=gpu,
+        sequence=sequence,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        folder=out or Path("profiles"),
+        force=force,
+    )
+    answer(made.to_dict(), None, json, lambda: _print(made))
+
+
+def _print(made: Imported) -> None:
+    _print_step(made)
+    _print_calls(made)
+    if made.profile or made.collectives:
+        typer.echo(written(made.profile, made.collectives))
+
+
+def _print_step(made: Imported) -> None:
+    from perfsim.units import format_seconds
+
+    step = made.traced.step
+    if step is None:
+        last = max(made.traced.ready_s.values(), default=0.0)
+        typer.echo(
+            f"{len(made.traced.ready_s)} tensors, ready within {format_seconds(last)}; the trace"
+            " shows no forward or backward pass, so there is no profile"
+        )
+        return
+    typer.echo(
+        f"{step.count} steps, {len(step.layers)} layers, {len(step.ready_s)} gradients: forward"
+        f" {format_seconds(step.forward_s)}, backward {format_seconds(step.backward_s)}, optimizer"
+        f" {format_seconds(step.update_s)}, whole step {format_seconds(step.whole_s)}, of it only"
+        f" collectives {format_seconds(step.waiting_s)}; device busy in {step.busy:.0%} of the"
+        " passes"
+    )
+
+
+def _print_calls(made: Imported) -> None:
+    from perfsim.units import format_bytes, format_seconds
+
+    for row in made.by_size:
+        size = "size not said" if row["size_bytes"] is None else format_bytes(row["size_bytes"])
+        ranks = "ranks not said" if row["ranks"] is None else f"{row['ranks']} ranks"
+        typer.echo(
+            f"{row['collective']}, {ranks}, {size}: {row['calls']} calls, median"
+            f" {format_seconds(row['median_s'])}, least {format_seconds(row['least_s'])}"
+        )
+    if made.by_size and made.collectives is None:
+        typer.echo(
+            "with --nodes N the collectives are written too, as a table that calibrate import"
+            " --name NAME fits a network to; their times hold the wait for the slowest rank"
+        )

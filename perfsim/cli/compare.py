@@ -1,0 +1,146 @@
+"""``perfsim compare``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfsim.cli.options import answer, naming, progress, settings
+from perfsim.cli.output import Outputs
+from perfsim.cli.predict import ScenarioFlags, scenario_command
+
+if TYPE_CHECKING:
+    from perfsim.planning.compare import Comparison
+    from perfsim.session import Session
+
+__all__ = ["compare_command"]
+
+WORDS = {
+    "method": "The method that you have or have in mind: compared in any case, and its place told.",
+    "set_": "Option for all methods that have it, such as density=0.01; METHOD.NAME=VALUE for one"
+    " method; fusion.NAME=VALUE for fusion policies. May be repeated.",
+    "single_gpu_kernels": "What the kernels of --method add to it on one GPU, as you measured it:"
+    " 10ms.",
+    "scenario": "Scenario file (TOML) or shipped scenario; flags override it. Its options are for"
+    " its own method.",
+}
+
+
+@partial(scenario_command, words=WORDS)
+def compare_command(
+    asked: ScenarioFlags,
+    out: Path | None,
+    json: bool,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...",
+            help="Methods to compare, such as ssgd,topk,dgc (`perfsim list methods`).",
+            show_default="all that apply",
+        ),
+    ] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            help="Order of the rows: time, high (upper end of the interval), exposed"
+            " (communication), sent (bytes), memory or name; ranks stay those by time."
+        ),
+    ] = "time",
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv", metavar="FILE", help="Also write the rows here, units in the columns' names."
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: ranks with intervals, breakdown by"
+            " method, scaling.",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the timelines as a Chrome trace (JSON), each method a process of its"
+            " own.",
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw the ranks as a PNG (needs 'perfsim[png]' and Chrome or Chromium).",
+        ),
+    ] = None,
+) -> None:
+    """Compare methods side by side: who is fastest, how sure that is, and where the time goes."""
+    from perfsim.planning.compare import compare
+    from perfsim.scenario import make_scenario
+    from perfsim.session import Session
+
+    outputs = Outputs(out=out, csv=csv, html=html, trace=trace, png=png)
+    outputs.check()
+    options, fusion = settings(asked.pairs)
+    pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
+    fields, notes = replace(asked, pairs=pairs).fields()
+    session = Session(asked.profiles)
+    with naming(asked.scenario), progress() as tell:
+        found = compare(
+            make_scenario(fields),
+            methods,
+            options=options,
+            sort=sort,
+            catalog=session,
+            tell=tell,
+        )
+    found.notes[:0] = notes
+    _write(outputs, found, session)
+
+    def show() -> None:
+        from perfsim.report.planning import print_comparison
+
+        print_comparison(found)
+
+    answer(found.to_dict(), None, json, show)
+
+
+def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
+    def page() -> str:
+        from perfsim.planning.compare import scaling_of
+        from perfsim.report.html.pages import comparison_page
+
+        with progress() as tell:
+            curves = scaling_of(found, session, tell)
+        return comparison_page(found, curves)
+
+    def picture() -> bytes:
+        from perfsim.report.html.page import plain, png_of
+        from perfsim.report.html.prediction_figures import ranked
+
+        scenario = found.rows[0].scenario
+        words = f"{scenario['model']}, {scenario['gpus']} GPUs, {scenario['net']}"
+        return png_of(ranked(found), plain(words))
+
+    def traces() -> str:
+        from perfsim.report.chrome_trace import trace_of_all, trace_text
+
+        return trace_text(trace_of_all(found.ranking.predictions))
+
+    def rows() -> str:
+        from perfsim.data.tables import csv_text
+
+        return csv_text(found.records())
+
+    def out() -> str:
+        from perfsim.report.terminal import json_text
+
+        return json_text(found.to_dict()) + "\n"
+
+    outputs.write(out=out, csv=rows, html=page, trace=traces, png=picture)

@@ -1,0 +1,74 @@
+"""``perfsim explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfsim.cli import predict as reports
+from perfsim.cli.options import PngFlag, TraceFlag, answer, naming, ranking_of
+from perfsim.cli.output import Outputs
+from perfsim.cli.predict import ScenarioFlags, scenario_command
+
+__all__ = ["explain_command"]
+
+
+@scenario_command
+def explain_command(
+    asked: ScenarioFlags,
+    out: Path | None,
+    json: bool,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: critical path, exposed buckets, what"
+            " pays, break-even.",
+        ),
+    ] = None,
+    trace: TraceFlag = None,
+    png: PngFlag = None,
+) -> None:
+    """Explain one iteration: critical path, exposed buckets, what pays, break-even with S-SGD."""
+    from perfsim.planning.explain import explain
+    from perfsim.report.terminal import json_text
+    from perfsim.scenario import make_scenario
+    from perfsim.session import Session
+
+    outputs = Outputs(out=out, html=html, trace=trace, png=png)
+    outputs.check()
+    catalog = Session(asked.profiles)
+    fields, notes = asked.fields()
+    with naming(asked.scenario):
+        scenario = make_scenario(fields)
+        ranking = ranking_of(scenario, catalog)
+        if ranking is not None:
+            from perfsim.methods.describe import for_method
+
+            notes.append(
+                f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"
+            )
+            scenario = for_method(scenario, ranking.winner)[0]
+        found = explain(scenario, catalog)
+        found.notes[:0] = notes
+
+    def page() -> str:
+        from perfsim.report.html.pages import explanation_page
+
+        return explanation_page(found)
+
+    outputs.write(
+        out=lambda: json_text(found.to_dict()) + "\n",
+        html=page,
+        trace=lambda: reports.trace(found.prediction),
+        png=lambda: reports.timeline_png(found.prediction),
+    )
+
+    def show() -> None:
+        from perfsim.report.planning import print_explanation
+
+        print_explanation(found)
+
+    answer(found.to_dict(), None, json, show)

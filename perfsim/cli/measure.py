@@ -1,0 +1,303 @@
+"""``perfsim calibrate network`` and ``compute``: measuring, on the machines themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfsim.cli.options import JsonFlag, ProfilesFlag, ReportProgress, answer, progress
+from perfsim.cli.output import print_network, written
+
+if TYPE_CHECKING:
+    from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
+    from perfsim.calibrate.measure.network_sweep import SweepRequest
+    from perfsim.calibrate.measure.profile import Profiled
+    from perfsim.calibrate.measure.repeats import NetworkPoint
+
+__all__ = ["compute", "kernels", "network"]
+
+EVERY = 20
+"""Points between two lines, where standard error is no terminal."""
+
+
+def network(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The network file, NAME.toml.")
+    ],
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            "--backend", metavar="WORD", help="nccl, gloo, mpi; default: nccl where GPUs are."
+        ),
+    ] = None,
+    collectives: Annotated[
+        str | None,
+        typer.Option("--collectives", metavar="LIST", help="all_reduce,all_gather,...; all."),
+    ] = None,
+    most: Annotated[
+        str, typer.Option("--max-size", "--max", metavar="SIZE", help="Largest message.")
+    ] = "256MiB",
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="Time of the whole sweep, such as 10min."),
+    ] = None,
+    tolerance: Annotated[
+        str,
+        typer.Option("--tolerance", metavar="SHARE", help="Half a median's 90 % interval."),
+    ] = "2%",
+    patience: Annotated[
+        str,
+        typer.Option("--patience", metavar="TIME", help="A call that takes longer is an error."),
+    ] = "300s",
+    nics_per_node: Annotated[
+        int, typer.Option("--nics-per-node", help="NICs that the GPUs of a node share.")
+    ] = 1,
+    transport: Annotated[
+        str, typer.Option("--transport", help="What carries the bytes: tcp, ib, efa, nvlink, ...")
+    ] = "unknown",
+    title: Annotated[
+        str | None, typer.Option("--title", help="One line on what the cluster is.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do not go on from an interrupted run.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a network file that is there.")
+    ] = False,
+    profiles: ProfilesFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Measure the collectives of this job's ranks and fit a network file to them.
+
+    Every rank runs it: under torchrun, or srun, or mpirun. Rank 0 prints and writes.
+    """
+    from perfsim.calibrate.measure.network_sweep import NetworkRequest, measure_network
+    from perfsim.units import parse_bytes, parse_fraction, parse_seconds
+
+    wanted = NetworkRequest(
+        out=out,
+        backend=backend,
+        collectives=tuple(filter(None, (collectives or "").split(","))),
+        most_bytes=int(parse_bytes(most, "--max")),
+        budget_s=None if budget is None else parse_seconds(budget, "--budget"),
+        tolerance=parse_fraction(tolerance, "--tolerance"),
+        patience_s=parse_seconds(patience, "--patience"),
+        nics_per_node=nics_per_node,
+        transport=transport,
+        title=title,
+        fresh=fresh,
+        force=force,
+    )
+    with progress("points", every=EVERY) as tell:
+        made = measure_network(wanted, lambda points: _each(tell, len(points)), profiles=profiles)
+    if made is None:
+        return
+    print_network(made, json)
+
+
+def _each(tell: ReportProgress, total: int) -> Callable[[SweepRequest, NetworkPoint | None], None]:
+    """Return what is told of each point: before it is measured, and with what was found."""
+    from perfsim.units import format_bytes, format_seconds
+
+    done = 0
+
+    def told(asked: SweepRequest, point: NetworkPoint | None) -> None:
+        nonlocal done
+        done += point is not None
+        what = f"{asked.collective}, {asked.group.name}, {format_bytes(asked.size_bytes)}"
+        tell(done, total, f"{what}: {format_seconds(point.median_s)}" if point else what)
+
+    return told
+
+
+def compute(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="torchvision:resnet50, transformers:gpt2, timm:NAME, or module:factory.",
+        ),
+    ],
+    batch: Annotated[int, typer.Option("--batch", help="Samples a GPU.")],
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="WORD", help="fp32, tf32, amp-fp16, amp-bf16.")
+    ] = "fp32",
+    sequence: Annotated[
+        int | None, typer.Option("--sequence", help="Tokens a sample; language models: 128.")
+    ] = None,
+    optimizer: Annotated[
+        str, typer.Option("--optimizer", metavar="WORD", help="sgd, adam, adamw.")
+    ] = "sgd",
+    repeats: Annotated[int, typer.Option("--repeats", help="Steps of each kind measured.")] = 20,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="WORD", help="cuda or cpu; default: a GPU if any."),
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="NAME", help="The device's name in the file.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The model's name in the file.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of profiles.")] = Path(
+        "profiles"
+    ),
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a profile that is there.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Measure a model's training step on this machine, layer by layer, with fake data."""
+    from perfsim.calibrate.measure.profile import calibrate_compute
+
+    made = calibrate_compute(
+        model,
+        batch,
+        precision=precision,
+        sequence=sequence,
+        optimizer=optimizer,
+        repeats=repeats,
+        device=device,
+        gpu=gpu,
+        name=name,
+        folder=out,
+        force=force,
+    )
+    if made is None:
+        return
+    answer(made.to_dict(), None, json, lambda: _print(made, batch))
+
+
+def _print(made: Profiled, batch: int) -> None:
+    from perfsim.units import format_seconds
+
+    measured = made.measured
+    moments = measured.moments
+    typer.echo(
+        f"whole step {format_seconds(measured.iteration_s)} (+-{measured.spread:.1%}),"
+        f" {batch / measured.iteration_s:.4g} samples/s; with marks {measured.marked:.3f} times"
+        f" that: forward {format_seconds(moments.forward_s)}, backward"
+        f" {format_seconds(moments.backward_s)}, optimizer {format_seconds(moments.update_s)}"
+    )
+    if measured.unused:
+        typer.echo(f"left out, no gradient: {', '.join(measured.unused)}")
+    typer.echo(written(made.profile, made.positions))
+
+
+SHOWN = 5
+EVERY_KERNEL = 50
+"""Points between two lines, where standard error is no terminal."""
+
+
+def kernels(
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="Folder of profiles; files go to its devices/."),
+    ] = Path("profiles"),
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="NAME", help="The device's name in the files.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="WORD", help="cuda or cpu; default: a GPU if any."),
+    ] = None,
+    names: Annotated[
+        str | None, typer.Option("--kernels", metavar="LIST", help="topk_new,qr,...; all.")
+    ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            "--max", metavar="N", help="fp32 values of the largest input; GPU 2^28, CPU 2^24."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="TIME", help="Time of it all, such as 10min.")
+    ] = None,
+    kernel_budget: Annotated[
+        str, typer.Option("--kernel-budget", metavar="TIME", help="Time of one kernel.")
+    ] = "20s",
+    tolerance: Annotated[
+        str,
+        typer.Option("--tolerance", metavar="SHARE", help="Half a median's 90 % interval."),
+    ] = "2%",
+    title: Annotated[
+        str | None, typer.Option("--title", help="One line on what the device is.")
+    ] = None,
+    device_file: Annotated[
+        bool,
+        typer.Option("--device-file", help="Write NAME.toml too where the device is known."),
+    ] = False,
+    beside: Annotated[
+        bool,
+        typer.Option("--beside", help="Measure computation beside an all-reduce, under torchrun."),
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do not go on from an interrupted run.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace points of these kernels that are there.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Time the kernels that methods use on this machine, over sizes, into a device's files."""
+    from perfsim.calibrate.measure.kernel_runs import KernelRequest, TimingRule, calibrate_kernels
+    from perfsim.errors import RequestError
+    from perfsim.units import parse_fraction, parse_seconds
+
+    if beside:
+        _beside(device, json)
+        return
+    if most is not None and most < 1:
+        raise RequestError(f"--max: {most} is too few; at least 1 value is needed.")
+    rule = TimingRule(
+        tolerance=parse_fraction(tolerance, "--tolerance"),
+        kernel_s=parse_seconds(kernel_budget, "--kernel-budget"),
+        budget_s=None if budget is None else parse_seconds(budget, "--budget"),
+    )
+    chosen = tuple(filter(None, (names or "").split(",")))
+    wanted = KernelRequest(out, gpu, device, chosen, most, rule, device_file, title, fresh, force)
+    with progress("points", every=EVERY_KERNEL) as tell:
+        made = calibrate_kernels(wanted, tell)
+    answer(made.to_dict(), None, json, lambda: _print_kernels(made))
+
+
+def _print_kernels(made: MeasuredKernels) -> None:
+    from perfsim.calibrate.measure.kernel_runs import report
+    from perfsim.data.files import escaped
+    from perfsim.units import format_rate, format_seconds
+
+    typer.echo(report(made.table))
+    typer.echo("counted: by bytes, operations and launches, as where no point is known")
+    for name, (value, _, what) in made.figures.items():
+        told = {"memory_bandwidth": format_rate, "launch": format_seconds}.get(name, _flops)
+        typer.echo(f"{name}: {told(value)} ({what})")
+    if made.noisy:
+        more = f" and {len(made.noisy) - SHOWN} more" if len(made.noisy) > SHOWN else ""
+        typer.echo(f"noisy, is the machine idle? {'; '.join(made.noisy[:SHOWN])}{more}")
+    for line in made.stopped:
+        typer.echo(f"left out: {line}")
+    if made.cut:
+        typer.echo(f"out of time: {', '.join(made.cut)}; the same command goes on from here")
+    if made.missing:
+        lacks = ", ".join(made.missing)
+        typer.echo(f"no device file written: {lacks} must be measured too")
+    typer.echo(f"\n{written(made.points, made.device)}")
+    folder = made.points.parent.parent
+    typer.echo(escaped(f"use: perfsim predict --gpu {made.gpu} --profiles {folder} ..."))
+
+
+def _beside(device: str | None, json: bool) -> None:
+    from perfsim.calibrate.measure.overlap import measure_beside
+
+    found = measure_beside(device)
+    if found is None:
+        return
+    answer(found.to_dict(), None, json, lambda: typer.echo(found.report()))
+
+
+def _flops(rate: float) -> str:
+    return f"{rate / 1e12:.4g} TFLOP/s"

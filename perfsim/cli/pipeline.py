@@ -1,0 +1,36 @@
+"""``perfsim pipeline``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfsim.cli.options import JsonFlag, OutFlag, answer
+
+__all__ = ["pipeline_command"]
+
+
+def pipeline_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Pipeline file (TOML, schema perfsim/pipeline/1): stages, the links between them,"
+            " micro-batches.",
+        ),
+    ],
+    out: OutFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Predict an iteration of a pipeline over slow links, its messages dense or Top-k.
+
+    FILE holds schema = "perfsim/pipeline/1", micro_batches and reduction, a [[stage]] table a
+    stage (forward, backward) and a [[link]] table from each stage to the next (rate, latency,
+    activation), all with units.
+    """
+    from perfsim.pipeline import figures, read_pipeline, text
+
+    pipeline = read_pipeline(file)
+    answer(figures(pipeline), out, json, lambda: typer.echo(text(pipeline)))

@@ -1,0 +1,137 @@
+"""``perfsim plan``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfsim.cli.options import answer, progress
+from perfsim.cli.predict import ScenarioFlags, scenario_command
+
+if TYPE_CHECKING:
+    from perfsim.planning.capacity import ClusterPlan, Target
+
+__all__ = ["plan_command"]
+
+WORDS = {
+    "gpus": "GPUs in all: plan with so many only (--counts for several).",
+    "method": "Training method: plan with it only (--methods for several).",
+    "gpu": "GPU: plan with it only (--gpu-types for several).",
+    "net": "Network between nodes: plan with it only (--nets for several).",
+}
+COUNTS = "8..256"
+OVER = (("counts", "gpus"), ("gpu_types", "gpu"), ("nets", "net"), ("methods", "method"))
+"""Flag to the field that it varies."""
+
+Many = Annotated[
+    str | None,
+    typer.Option(metavar="A..B|A,B,...", show_default=f"{COUNTS} where --gpus is not given"),
+]
+Names = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", show_default="the one given")]
+
+
+@partial(scenario_command, words=WORDS)
+def plan_command(
+    asked: ScenarioFlags,
+    out: Path | None,
+    json: bool,
+    dataset: Annotated[
+        str,
+        typer.Option(help="Training set: imagenet, cifar10, squad, or its size: 1281167samples."),
+    ],
+    epochs: Annotated[str, typer.Option(metavar="N", help="Epochs of every method.")],
+    epochs_of: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METHOD=N", help="Epochs of one method. May be repeated."),
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Done within: 24h, 90min.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="At most: 500usd; needs prices.")
+    ] = None,
+    counts: Many = None,
+    gpu_types: Names = None,
+    nets: Names = None,
+    methods: Names = None,
+    gpu_power: Annotated[
+        str | None,
+        typer.Option(metavar="POWER", help="What one GPU takes in training: 250W; for the energy."),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your prices (copy of profiles/prices.toml)."),
+    ] = None,
+) -> None:
+    """Plan a training run: the cheapest and the fastest cluster and method that meet a target."""
+    from perfsim.planning.capacity import find_prices, plan
+    from perfsim.session import Session
+
+    target = _target(dataset, epochs, epochs_of or [], deadline, budget, gpu_power)
+    catalog = Session(asked.profiles)
+    given = {"counts": counts, "gpu_types": gpu_types, "nets": nets, "methods": methods}
+    if counts is None and asked.flags.get("gpus") is None:
+        given["counts"] = COUNTS
+    scenarios = _scenarios(asked, given)
+    with progress() as tell:
+        found = plan(scenarios, target, find_prices(catalog, prices), catalog, tell)
+    _answer(found, out, json)
+
+
+def _answer(found: ClusterPlan, out: Path | None, json: bool) -> None:
+    def show() -> None:
+        from perfsim.report.planning import print_plan
+
+        print_plan(found)
+
+    answer(found.to_dict(), out, json, show)
+
+
+def _target(
+    dataset: str,
+    epochs: str,
+    epochs_of: list[str],
+    deadline: str | None,
+    budget: str | None,
+    gpu_power: str | None,
+) -> Target:
+    from perfsim.planning.capacity import (
+        Target,
+        parse_budget,
+        parse_epochs,
+        parse_power,
+        parse_samples,
+    )
+    from perfsim.units import parse_seconds
+
+    every, single = parse_epochs(epochs, epochs_of)
+    amount, currency = parse_budget(budget) if budget else (None, "")
+    limit_s = parse_seconds(deadline, "--deadline") if deadline else None
+    power_w = parse_power(gpu_power) if gpu_power else None
+    return Target(parse_samples(dataset), every, single, limit_s, amount, currency, power_w)
+
+
+def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:
+    """Return a scenario for each choice of GPUs, GPU, network and method."""
+    from itertools import product
+
+    from perfsim.planning.capacity import check_one_type
+    from perfsim.planning.grid import values_of
+    from perfsim.scenario import make_scenario
+
+    varied = {
+        field: values_of(field, str(given[flag]), whole=field == "gpus" or None)
+        for flag, field in OVER
+        if given[flag] is not None
+    }
+    first = {field: values[0] for field, values in varied.items()}
+    fields, _ = asked.fields()
+    for gpu in (fields.get("gpu", ""), *varied.get("gpu", [])):
+        check_one_type(str(gpu))
+    return [
+        make_scenario(fields | first | dict(zip(varied, values, strict=True)))
+        for values in product(*varied.values())
+    ]

@@ -1,0 +1,230 @@
+"""``perfsim sweep``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from perfsim.cli.options import complete_scenarios, progress
+from perfsim.cli.output import Outputs
+from perfsim.cli.predict import ScenarioFlags, scenario_command
+
+if TYPE_CHECKING:
+    from perfsim.planning.grid import SweepGrid
+    from perfsim.planning.sweep import Engine, Sweep, SweepTable
+
+__all__ = ["sweep_command"]
+
+WORDS = {
+    "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
+    "out": "Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted run"
+    " goes on from FILE.journal.",
+    "json": "Print one JSON object. Its rows, as those of .jsonl, are the objects of `predict"
+    " --json`: without interval, bottleneck and notes, which take more runs (--full has them).",
+}
+
+
+@partial(scenario_command, words=WORDS)
+def sweep_command(
+    asked: ScenarioFlags,
+    out: Path | None,
+    json: bool,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCENARIO]",
+            help="Scenario file (TOML) or shipped scenario, with a table [sweep] of what varies"
+            " if it has one; flags override it.",
+            autocompletion=complete_scenarios,
+        ),
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=VALUES",
+            help="A field of the scenario (gpus, net, method, bucket, options.density,"
+            " fusion_options.NAME, ...) and its values: a list 8,16,64; 8..64 doubles; 8..64:8"
+            " adds 8; 1ms..1s:log5 and 1ms..1s:lin5 are five values; method=all. May be repeated:"
+            " every combination is a row, the last field fastest.",
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Also interval, breakdown, bottleneck and speedup over ssgd (slower)."
+        ),
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, whatever an interrupted run left.")
+    ] = False,
+    format_: Annotated[
+        Literal["table", "csv", "jsonl"] | None,
+        typer.Option(
+            "--format",
+            help="What standard output gets, without --out.",
+            show_default="table on a terminal, else csv",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, metavar="N", help="Spread over N processes here, by Dask."),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Spread over the Dask cluster of this scheduler."),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write a page that opens in any browser: the rows drawn over what varies.",
+        ),
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw iterations over what varies as a PNG (needs 'perfsim[png]' and Chrome"
+            " or Chromium).",
+        ),
+    ] = None,
+) -> None:
+    """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
+    from perfsim.errors import RequestError
+    from perfsim.planning.sweep import Sweep
+
+    if trace is not None:
+        raise RequestError(
+            "--trace: a sweep has no timeline, as its rows are many scenarios; `perfsim predict`"
+            " and `perfsim compare` write one."
+        )
+    outputs = Outputs(out=out, html=html, png=png)
+    outputs.check()
+    if file is not None and asked.scenario is not None:
+        raise RequestError("--scenario: a scenario file is given already, before the flags.")
+    asked = replace(asked, scenario=file or asked.scenario)
+    lines = out is not None and out.suffix.lower() == ".jsonl"
+    objects = json or lines or html is not None or (out is None and format_ == "jsonl")
+    what = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
+    if out is not None:
+        from perfsim.report.planning import check_format
+
+        check_format(out)
+    if html is not None or png is not None:
+        from perfsim.report.html.pages import check_rows
+
+        check_rows(len(what.grid), "--html" if html else "--png")
+    table = _table(what, _engine(workers, dask), out, fresh=fresh)
+    outputs.write(html=lambda: _page(table), png=lambda: _picture(table))
+    if out is not None:
+        _write(table, out)
+    _show(table, format_, json=json, written=out is not None)
+
+
+def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> SweepTable:
+    """Return the rows; an interrupted run says how to go on."""
+    from perfsim.errors import PerfsimError, RequestError
+    from perfsim.planning.sweep import SUFFIX, finished, resumed
+
+    count = len(what.grid)
+    try:
+        with progress("rows") as tell:
+            table = resumed(what, engine, out, lambda done: tell(done, count), fresh=fresh)
+    except KeyboardInterrupt:
+        if out is None:
+            raise PerfsimError("stopped; with --out, what is done would be kept.") from None
+        kept = f"what is done stands in {out}{SUFFIX}, and the same command goes on from there"
+        raise PerfsimError(f"stopped; {kept}.") from None
+    if table.refusal():
+        if out is not None:
+            finished(out)
+        raise RequestError(table.refusal())
+    return table
+
+
+def _write(table: SweepTable, out: Path) -> None:
+    """Write the rows, and drop the journal once they stand there."""
+    from perfsim.errors import RequestError
+    from perfsim.planning.sweep import SUFFIX, finished
+    from perfsim.report.planning import write_sweep
+
+    try:
+        write_sweep(table, out)
+    except RequestError as error:
+        kept = f"all rows stand in {out}{SUFFIX}, and the same command goes on from there"
+        raise RequestError(f"{str(error).rstrip('.')}; {kept}.") from None
+    finished(out)
+
+
+def _page(table: SweepTable) -> str:
+    from perfsim.report.html.pages import sweep_page
+
+    return sweep_page(table)
+
+
+def _picture(table: SweepTable) -> bytes:
+    from perfsim.report.html.page import plain, png_of
+    from perfsim.report.html.pages import sweep_figures
+
+    first = sweep_figures(table)[0]
+    return png_of(first, plain(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}"))
+
+
+def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
+    """Return the grid that file and flags describe."""
+    from perfsim.data.catalog import Catalog
+    from perfsim.errors import RequestError
+    from perfsim.planning.grid import SweepGrid, axes_of, given
+    from perfsim.scenario import read_file
+
+    fields, notes = asked.fields()
+    own: tuple[str, ...] = ()
+    table: dict[str, Any] = {}
+    scenario = asked.scenario
+    if scenario is not None:
+        stored = read_file(Catalog(asked.profiles).scenario(scenario))
+        table = stored.get("sweep", {})
+        set_here = {pair.partition("=")[0].strip() for pair in asked.pairs}
+        own = tuple(sorted(set(stored["scenario"].get("options", {})) - set_here))
+        if not isinstance(table, dict):
+            raise RequestError(f"{scenario}: [sweep] is not a table of fields and values.")
+    for note in notes:
+        typer.echo(f"perfsim: {note}", err=True)
+    axes = {axis.field: axis for axis in axes_of(table, f"{scenario}: [sweep] ")}
+    axes |= {axis.field: axis for axis in axes_of(given(vary))}
+    if not axes:
+        raise RequestError("--vary: nothing varies; give a field and values such as gpus=8..64.")
+    return SweepGrid(fields, tuple(axes.values()), own)
+
+
+def _engine(workers: int | None, dask: str | None) -> Engine:
+    from perfsim.errors import RequestError
+    from perfsim.planning.sweep import serial
+
+    if workers is not None and dask is not None:
+        raise RequestError("--workers: not beside --dask, whose cluster has its own.")
+    if workers is None and dask is None:
+        return serial
+    from perfsim.planning.dask import Spread
+
+    return Spread(workers, dask)
+
+
+def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) -> None:
+    from perfsim.report import planning as report
+    from perfsim.report.terminal import json_text
+
+    if json:
+        typer.echo(json_text(table.to_dict()))
+        return
+    chosen = format_ or ("table" if sys.stdout.isatty() else "csv")
+    if chosen == "table" or (written and format_ is None):
+        report.print_sweep(table, rows=not written or format_ is not None)
+    else:
+        sys.stdout.write(report.csv_text(table) if chosen == "csv" else report.jsonl_text(table))

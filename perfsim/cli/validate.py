@@ -1,0 +1,150 @@
+"""``perfsim validate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from perfsim.cli.main import OVERVIEW, examples
+from perfsim.cli.options import HtmlFlag, JsonFlag, OutFlag, ProfilesFlag, answer
+
+__all__ = ["validate"]
+
+OUTSIDE = 4
+"""Exit code where an error is outside its limit."""
+
+validate = typer.Typer(
+    help=(
+        "Hold predictions against what was measured.\n\n"
+        "Exit code 4 says that a group's error is outside its limit."
+    ),
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+Measurements: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--measurements",
+        metavar="FILE",
+        help="Table of measured runs (id, system, model, gpu, gpus, network, metric, value, ...);"
+        " default: what ships.",
+    ),
+]
+ClusterFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", metavar="NAME", help="Only what ran on this network, or of this source."
+    ),
+]
+MethodFlag: TypeAlias = Annotated[
+    str | None, typer.Option("--method", metavar="NAME", help="Only this method.")
+]
+
+
+@validate.callback()
+@validate.command(
+    "measurements",
+    short_help=OVERVIEW["validate measurements"],
+    epilog=examples("validate measurements"),
+)
+def validate_cases(
+    context: typer.Context,
+    measurements: Measurements = None,
+    cluster: ClusterFlag = None,
+    method: MethodFlag = None,
+    profiles: ProfilesFlag = None,
+    out: OutFlag = None,
+    html: HtmlFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Predict what others measured of whole training runs, and show the errors."""
+    if context.invoked_subcommand is not None:
+        return
+    from perfsim.session import Session
+    from perfsim.validate.measurements import validate_measurements
+
+    catalog = Session(profiles)
+    report = validate_measurements(measurements, catalog, cluster=cluster, method=method)
+
+    def show() -> None:
+        from perfsim.report.validation import print_measurements
+
+        print_measurements(report)
+
+    if html is not None:
+        from perfsim.report.terminal import write_text
+        from perfsim.report.validation import measurements_page
+
+        write_text(html, measurements_page(report), "--html")
+    answer(report.to_dict(), out, json, show)
+    if report.missed:
+        raise typer.Exit(OUTSIDE)
+
+
+@validate.command(
+    "nccl",
+    short_help=OVERVIEW["validate nccl"],
+    epilog=examples("validate nccl"),
+)
+def validate_collectives(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Folder of measured curves (nccl-tests output, JSON, CSV); default: what ships.",
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave damaged lines out and name them.")
+    ] = False,
+    profiles: ProfilesFlag = None,
+    out: OutFlag = None,
+    json: JsonFlag = False,
+) -> None:
+    """Predict measured collectives from the rest of what was measured, and show the errors."""
+    from perfsim.data.catalog import Catalog
+    from perfsim.validate.nccl import validate_nccl
+    from perfsim.validate.nccl.source import from_folder, shipped_curves
+
+    left: list[str] = []
+    if data is None:
+        curves = shipped_curves(Catalog(profiles))
+    else:
+        curves, left = from_folder(data, skip_bad=skip_bad)
+    for line in left:
+        typer.echo(f"perfsim: left out: {line}", err=True)
+    report = validate_nccl(curves)
+
+    def show() -> None:
+        from perfsim.report.validation import print_validation
+
+        print_validation(report)
+
+    answer(report.to_dict(), out, json, show)
+    if report.misses():
+        raise typer.Exit(OUTSIDE)
+
+
+@validate.command(
+    "claims", short_help=OVERVIEW["validate claims"], epilog=examples("validate claims")
+)
+def validate_headlines(
+    profiles: ProfilesFlag = None, out: OutFlag = None, json: JsonFlag = False
+) -> None:
+    """Show papers' headline claims beside what is predicted in the papers' own settings."""
+    from perfsim.session import Session
+    from perfsim.validate.claims import validate_claims
+
+    results = validate_claims(Session(profiles))
+
+    def show() -> None:
+        from perfsim.report.validation import print_claims
+
+        print_claims(results)
+
+    found = [result.to_dict() for result in results]
+    answer({"schema": "perfsim/claims/1", "claims": found}, out, json, show)

@@ -1,0 +1,575 @@
+"""Devices: what one GPU can do, and what a kernel costs on it.
+
+A device is ``profiles/devices/<gpu>.toml`` (memory, rates, launch) and, beside it,
+``<gpu>.kernels.csv`` (measured points of named kernels). ``any.kernels.csv`` holds points that
+serve every GPU without own ones. A kernel's cost is read off own points, else scaled from a
+reference GPU's points, else built from bytes, operations and launches.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple, TypedDict, cast
+
+from perfsim.compute.kernel import Kernel
+from perfsim.compute.profile import PRECISIONS
+from perfsim.data.catalog import Catalog
+from perfsim.data.tables import kind_of, number, read_table, scatter
+from perfsim.data.toml import TomlTable, read_toml
+from perfsim.errors import (
+    COUNT,
+    ELEMENTS,
+    LAUNCH,
+    MATRIX_RATE,
+    MEMORY,
+    POWER,
+    RATE,
+    SPREAD,
+    TIME,
+    DataError,
+    RequestError,
+    shown,
+    unknown,
+)
+from perfsim.quantity import KINDS, Cost, Grade, Kind, Quantity, Term, weakest
+from perfsim.units import (
+    format_bytes,
+    format_count,
+    format_rate,
+    format_seconds,
+    parse_bytes,
+    parse_fraction,
+    parse_rate,
+    parse_seconds,
+)
+
+__all__ = [
+    "ANY",
+    "Device",
+    "DeviceFile",
+    "KernelCurve",
+    "grown",
+    "load_device",
+    "log_between",
+    "read_device",
+    "read_device_file",
+    "read_kernels",
+    "read_off",
+]
+
+KERNELS_SCHEMA = "perfsim/kernels/1"
+KERNELS_COLUMNS = ("kernel", "elements", "width", "time_us", "kind", "software", "source", "note")
+ANY = "any"
+"""What a file's header says where its points serve every GPU."""
+NEAR = 4.0
+"""How far from a lone point its flat-below, linear-above rule counts as inside its range."""
+
+
+class KernelCurve(NamedTuple):
+    """Measured times of one kernel at one width, sizes rising; repeats of a size merged.
+
+    Between points the time is a straight line in log size and log time; below the smallest it
+    stays flat (bound by launches); above the largest it grows linearly: proportionally from a
+    lone point, along the last two points otherwise.
+
+    Examples
+    --------
+    >>> twice = ("measured",) * 2, ("here",) * 2, (None,) * 2
+    >>> curve = KernelCurve(0, (100.0, 400.0), (1e-5, 2e-5), *twice)
+    >>> [round(curve.at(size) * 1e6, 3) for size in (10, 200, 400, 700)]
+    [10.0, 14.142, 20.0, 30.0]
+    """
+
+    width: int
+    sizes: tuple[float, ...]
+    times_s: tuple[float, ...]
+    kinds: tuple[Kind, ...]
+    sources: tuple[str, ...]
+    spreads: tuple[float | None, ...]
+
+    def at(self, size: float, least_s_per_element: float = 0.0) -> float:
+        """Return the time [s] at ``size``; beyond the top it grows at least as fast as told."""
+        sizes, times = self.sizes, self.times_s
+        if size <= sizes[0]:
+            return times[0]
+        if size >= sizes[-1]:
+            if len(sizes) == 1:
+                return times[0] * size / sizes[0]
+            slope = (times[-1] - times[-2]) / (sizes[-1] - sizes[-2])
+            return times[-1] + (size - sizes[-1]) * max(slope, least_s_per_element)
+        above = next(place for place, known in enumerate(sizes) if known >= size)
+        return log_between(size, sizes[above - 1 : above + 1], times[above - 1 : above + 1])
+
+    def near(self, size: float) -> slice:
+        """Return the places of the points that decide the time at ``size``."""
+        for place, known in enumerate(self.sizes):
+            if known == size or (known > size and place == 0):
+                return slice(place, place + 1)
+            if known > size:
+                return slice(place - 1, place + 1)
+        return slice(-1, None)
+
+    def covers(self, size: float) -> bool:
+        """Say whether ``size`` lies in the range that the points speak for."""
+        high = self.sizes[-1] * (NEAR if len(self.sizes) == 1 else 1.0)
+        return self.sizes[0] / NEAR <= size <= high
+
+
+def log_between(at: float, ends: tuple[float, ...], times: tuple[float, ...]) -> float:
+    """Return the time [s] at ``at`` on the line through two points in log size and log time."""
+    share = math.log(at / ends[0]) / math.log(ends[1] / ends[0])
+    return times[0] * math.pow(times[1] / times[0], share)
+
+
+def grown(curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float) -> float:
+    """Return a width's time [s]; past its last point it grows as the width measured furthest.
+
+    ``least`` is the least growth [s per element] that bandwidth and matrix rate allow.
+    """
+    top = curve.sizes[-1]
+    further = [other for other in curves if other.sizes[-1] > top and other.width > 0]
+    if size <= top or not further or curve.width <= 0:
+        return curve.at(size, least)
+    furthest = max(other.sizes[-1] for other in further)
+    far = [other for other in further if other.sizes[-1] == furthest]
+    other = min(far, key=lambda other: abs(math.log(other.width / curve.width)))
+    return curve.times_s[-1] * max(1.0, other.at(size, least) / other.at(top, least))
+
+
+def read_off(
+    curves: tuple[KernelCurve, ...], size: float, width: int, least: float
+) -> tuple[float, Quantity, bool]:
+    """Return a kernel's time [s], what it rests on, and whether it lies outside the points.
+
+    Between two widths the time is a line in log width and log time; beyond the widest it grows
+    linearly, below the narrowest that one counts. ``least`` is the least growth [s per element].
+    """
+    above = next((i for i, curve in enumerate(curves) if curve.width >= width), len(curves))
+    if above < len(curves) and (above == 0 or curves[above].width == width):
+        used = curves[above : above + 1]
+    else:
+        used = curves[max(0, above - 1 - (above == len(curves))) : above + 1]
+    times = [grown(curve, curves, size, least) for curve in used]
+    widths = tuple(float(curve.width) for curve in used)
+    if len(used) == 1:
+        wider = width > widths[0] > 0
+        seconds = times[0] * (width / widths[0] if wider else 1.0)
+    elif above == len(curves):
+        least_s = [curve.times_s[0] for curve in used]
+        slope = max(0.0, 1 - least_s[0] / least_s[1]) / (widths[1] - widths[0])
+        seconds = times[1] * (1 + slope * (width - widths[1]))
+    else:
+        seconds = log_between(float(width), widths, (times[0], times[1]))
+    near = [(curve, curve.near(size)) for curve in used]
+    kinds = [kind for curve, places in near for kind in curve.kinds[places]]
+    exact = len(kinds) == 1 and used[0].width == width and size in used[0].sizes
+    spreads = [s for curve, places in near for s in curve.spreads[places] if s is not None]
+    quantity = Quantity(
+        seconds,
+        "s",
+        kinds[0] if exact else weakest([*kinds, "derived"]),
+        "; ".join(dict.fromkeys(s for curve, places in near for s in curve.sources[places])),
+        max(spreads) if spreads else None,
+        min(curve.sizes[0] for curve in used),
+        max(curve.sizes[-1] for curve in used),
+        "elements",
+    )
+    inside = curves[0].width <= width <= curves[-1].width
+    return seconds, quantity, not (inside and all(curve.covers(size) for curve in used))
+
+
+def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
+    """Read measured kernel points; several of one size become their geometric mean.
+
+    A larger size never costs less: where noise says so, the smaller size's time is kept.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    grouped: dict[str, dict[int, dict[float, list[tuple[float, Kind, str]]]]] = {}
+    gpu = path.name.removesuffix(".kernels.csv")
+    for row, cells in read_table(
+        path, KERNELS_SCHEMA, KERNELS_COLUMNS, tuple(dict.fromkeys((gpu, ANY)))
+    ):
+        for column in ("kernel", "source"):
+            if not cells[column]:
+                raise DataError("is empty", path=path, row=row, column=column)
+        size = number(
+            cells["elements"], "elements", path, row, positive=True, whole=True, within=ELEMENTS
+        )
+        width = int(number(cells["width"] or "0", "width", path, row, whole=True, within=COUNT))
+        time_s = 1e-6 * number(
+            cells["time_us"], "time_us", path, row, positive=True, within=TIME, unit=1e-6
+        )
+        kind = kind_of(cells["kind"], path, row)
+        widths = grouped.setdefault(cells["kernel"], {})
+        if widths and (width == 0) != (0 in widths):
+            raise DataError(
+                f"{width} beside {next(iter(widths))} further up: either no row of"
+                f" {cells['kernel']!r} has a width, or each",
+                path=path,
+                row=row,
+                column="width",
+            )
+        widths.setdefault(width, {}).setdefault(size, []).append((time_s, kind, cells["source"]))
+    return {
+        name: tuple(_curve(width, widths[width]) for width in sorted(widths))
+        for name, widths in grouped.items()
+    }
+
+
+def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> KernelCurve:
+    known = sorted(sizes)
+    times: list[float] = []
+    for size in known:
+        mean = math.exp(sum(math.log(time) for time, _, _ in sizes[size]) / len(sizes[size]))
+        times.append(max(mean, times[-1]) if times else mean)
+    return KernelCurve(
+        width,
+        tuple(known),
+        tuple(times),
+        tuple(weakest([kind for _, kind, _ in sizes[size]]) for size in known),
+        tuple("; ".join(dict.fromkeys(told for _, _, told in sizes[size])) for size in known),
+        tuple(scatter([time for time, _, _ in sizes[size]]) for size in known),
+    )
+
+
+DEVICE_SCHEMA = "perfsim/device/1"
+KEYS = (
+    "schema",
+    "name",
+    "title",
+    "aliases",
+    "memory",
+    "power_w",
+    "references",
+    "memory_bandwidth",
+    "launch",
+    "rates",
+)
+VALUE_KEYS = ("value", "spread", "kind", "source")
+RATE_KEYS = ("peak", "achieved", "achieved_source", "spread", "kind", "source")
+PEAK = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([GT]FLOP/s)", re.ASCII)
+FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
+HIGHEST = 1.2
+"""A board may run above the clock of its data sheet, but not by more than this."""
+
+
+class DeviceFile(TypedDict):
+    """What a device file states, by the names that ``perfsim.compute.device.Device`` gives it."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...]
+    memory_bytes: float
+    memory_bandwidth: Quantity
+    launch_s: Quantity
+    rates: Mapping[str, Quantity]
+    reference_names: tuple[str, ...]
+    power_w: float | None
+
+
+def read_device_file(path: Path) -> DeviceFile:
+    """Read and check one device file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read or breaks the format: file, key, what was found, what is allowed.
+    """
+    table = read_toml(path)
+    table.check_schema(DEVICE_SCHEMA)
+    table.only(KEYS)
+    bandwidth, launch = table.inside("memory_bandwidth"), table.inside("launch")
+    bandwidth.only(VALUE_KEYS)
+    launch.only(VALUE_KEYS)
+    rates = table.inside("rates")
+    rates.only(PRECISIONS)
+    rates.get("fp32")  # in which methods' kernels compute
+    return DeviceFile(
+        name=table.name(),
+        title=table.text("title"),
+        aliases=tuple(alias.lower() for alias in table.texts("aliases")),
+        memory_bytes=table.number("memory", table.get("memory"), parse_bytes, MEMORY),
+        memory_bandwidth=_quantity(
+            bandwidth, bandwidth.number("value", bandwidth.get("value"), parse_rate, RATE), "B/s"
+        ),
+        launch_s=_quantity(
+            launch, launch.number("value", launch.get("value"), parse_seconds, LAUNCH), "s"
+        ),
+        rates={precision: _rate(rates.inside(precision)) for precision in rates.values},
+        reference_names=_references(table),
+        power_w=_power_w(table),
+    )
+
+
+def _quantity(
+    table: TomlTable, value: float, unit: str, kind: Kind | None = None, source: str = ""
+) -> Quantity:
+    """Return a value with its origin; ``kind`` is the one that an absent key stands for."""
+    if kind is None or "kind" in table.values:
+        kind = cast(Kind, table.choice("kind", KINDS))
+    spread = None
+    if "spread" in table.values:
+        spread = table.number("spread", table.values["spread"], parse_fraction, SPREAD)
+    return Quantity(value, unit, kind, source or table.text("source"), spread)
+
+
+def _rate(table: TomlTable) -> Quantity:
+    table.only(RATE_KEYS)
+    peak = table.text("peak")
+    match = PEAK.fullmatch(peak)
+    if match is None:
+        raise table.wrong("peak", f"found {shown(peak)}, allowed is such as '15.7 TFLOP/s'")
+    number, unit = match.groups()
+    flops = table.limited("peak", peak, float(number) * FLOPS[unit], MATRIX_RATE)
+    if "achieved" not in table.values and "achieved_source" not in table.values:
+        return _quantity(table, flops, "FLOP/s", "published")
+    achieved = table.get("achieved")
+    if (
+        not isinstance(achieved, int | float)
+        or isinstance(achieved, bool)
+        or not 0 < achieved < HIGHEST
+    ):
+        told = f"found {shown(achieved)}, allowed is a fraction of the peak, below {HIGHEST}"
+        raise table.wrong("achieved", told)
+    told = table.text("achieved_source")
+    source = f"{table.text('source')}: {number} {unit} x {achieved}, {told}"
+    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE)
+    return _quantity(table, rate, "FLOP/s", "fitted", source)
+
+
+def _references(table: TomlTable) -> tuple[str, ...]:
+    names = table.texts("references")
+    if table.values["name"] in names:
+        raise table.wrong("references", f"{table.values['name']!r} is this GPU itself")
+    return names
+
+
+def _power_w(table: TomlTable) -> float | None:
+    if "power_w" not in table.values:
+        return None
+    value = table.values["power_w"]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise table.wrong("power_w", f"found {shown(value)}, allowed is a number, {POWER.words}")
+    return table.limited("power_w", value, value, POWER)
+
+
+POINTS = ".kernels.csv"
+"""What follows a GPU's name in the file of its measured points."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU: memory, rates, launch overhead and measured kernels.
+
+    ``rates`` [FLOP/s] by precision are what matrix products reach, not the data sheet's peak,
+    where that was measured. ``points`` holds one curve a width for each kernel name.
+    ``references`` are GPUs whose points may be scaled to this one.
+    """
+
+    name: str
+    title: str
+    aliases: tuple[str, ...]
+    memory_bytes: float
+    memory_bandwidth: Quantity
+    launch_s: Quantity
+    rates: Mapping[str, Quantity]
+    points: Mapping[str, tuple[KernelCurve, ...]] = field(default_factory=dict)
+    references: tuple[Device, ...] = ()
+    reference_names: tuple[str, ...] = ()
+    power_w: float | None = None
+    _costs: dict[Kernel, Cost] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def matrix_rate(self, precision: str) -> Quantity:
+        """Return the matrix rate [FLOP/s] at a precision.
+
+        Raises
+        ------
+        RequestError
+            If this GPU does not compute at that precision.
+        """
+        if precision not in self.rates:
+            raise RequestError(
+                f"--precision: {self.name} has no {precision!r} rate; allowed on this GPU:"
+                f" {', '.join(self.rates)}."
+            )
+        return self.rates[precision]
+
+    def cost(self, kernel: Kernel) -> Cost:
+        """Return what one kernel costs here.
+
+        Own measured points come first (see ``KernelCurve``; between two widths the time is a line in
+        log width and log time, beyond the widest it is linear). Else those of a reference GPU:
+        what its time grows beyond its smallest point is multiplied by the ratio of memory
+        bandwidths, the flat part below is launches and stays. Else
+        max(moved_bytes / bandwidth, flops / fp32 rate) + launches x launch overhead; its spread is
+        that of the bound in use and of the launch, each for its share of the time.
+
+        References
+        ----------
+        Flat below, linear above a lone point: Wang et al. 2023 (Espresso, EuroSys), section 5.
+
+        Examples
+        --------
+        >>> from perfsim.data.catalog import Catalog
+        >>> v100 = load_device("v100", Catalog())
+        >>> cost = v100.cost(Kernel("randk_encode", 2**20, 0.0))
+        >>> round(cost.seconds * 1e6), cost.terms[0].quantity.kind
+        (54, 'measured')
+        """
+        cost = self._costs.get(kernel)
+        if cost is None:
+            cost = self._costs[kernel] = self._cost(kernel)
+        return cost
+
+    def _cost(self, kernel: Kernel) -> Cost:
+        latency_s = kernel.launches * self.launch_s.value
+        if kernel.name in self.points:
+            seconds, quantity, outside = self._read(kernel)
+        else:
+            source = next((other for other in self.references if kernel.name in other.points), None)
+            if source is None:
+                return self._built(kernel, latency_s)
+            seconds, quantity, outside = self._scaled(kernel, source)
+        term = Term(f"kernel {kernel.name} at {kernel.elements:,} elements", quantity, outside)
+        grade: Grade = "measured" if kernel.name in self.points and not outside else "modelled"
+        latency_s = min(latency_s, seconds)
+        return Cost(seconds, latency_s, spread=quantity.spread, terms=(term,), grade=grade)
+
+    def describe(self) -> dict[str, str]:
+        """Return what is known of this GPU, in words with units."""
+        table = {
+            "gpu": self.name,
+            "title": self.title,
+            "aliases": ", ".join(self.aliases) or "none",
+            "memory": format_bytes(self.memory_bytes),
+            "memory bandwidth": _said(self.memory_bandwidth, format_rate),
+            "kernel launch": _said(self.launch_s, format_seconds),
+        }
+        for precision, rate in self.rates.items():
+            table[f"matrix rate {precision}"] = _said(rate, lambda x: f"{x / 1e12:.4g} TFLOP/s")
+        if self.power_w:
+            table["power"] = f"{self.power_w:g} W"
+        for name, curves in sorted(self.points.items()):
+            sizes = [size for curve in curves for size in curve.sizes]
+            kinds = weakest([kind for curve in curves for kind in curve.kinds])
+            table[f"kernel {name}"] = (
+                f"{len(sizes)} points, {format_count(min(sizes))} to {format_count(max(sizes))}"
+                f" elements, {kinds}"
+            )
+        table["scaled from"] = ", ".join(self.reference_names) or "no other GPU"
+        return table
+
+    def _stream_s(self, kernel: Kernel) -> float:
+        moved_s = kernel.moved_bytes / self.memory_bandwidth.value
+        return max(moved_s, kernel.flops / self.matrix_rate("fp32").value if kernel.flops else 0.0)
+
+    def _built(self, kernel: Kernel, latency_s: float) -> Cost:
+        rate = self.rates.get("fp32")
+        bound = ("memory bandwidth", self.memory_bandwidth)
+        if rate and kernel.flops / rate.value > kernel.moved_bytes / self.memory_bandwidth.value:
+            bound = ("matrix rate fp32", rate)
+        terms = (Term(*bound), Term("kernel launch", self.launch_s))
+        stream_s = self._stream_s(kernel)
+        seconds = stream_s + latency_s
+        parts = [(stream_s, bound[1].spread), (latency_s, self.launch_s.spread)]
+        known = [part_s * spread for part_s, spread in parts if spread is not None]
+        spread = sum(known) / seconds if known and seconds > 0 else None
+        return Cost(seconds, latency_s, spread=spread, terms=terms)
+
+    def _read(self, kernel: Kernel) -> tuple[float, Quantity, bool]:
+        size = float(kernel.elements)
+        least = self._stream_s(kernel) / size if size > 0 else 0.0
+        return read_off(self.points[kernel.name], size, kernel.width, least)
+
+    def _scaled(self, kernel: Kernel, source: Device) -> tuple[float, Quantity, bool]:
+        seconds, quantity, outside = source._read(kernel)
+        ratio = source.memory_bandwidth.value / self.memory_bandwidth.value
+        flat_s = source._read(kernel._replace(elements=1))[0]
+        seconds = max(flat_s + (seconds - flat_s) * ratio, self._stream_s(kernel))
+        told = f"{source.name}, growth x {ratio:.3g} (memory bandwidths): {quantity.source}"
+        return (
+            seconds,
+            quantity._replace(value=seconds, kind="derived", source=told, spread=None),
+            outside,
+        )
+
+
+def _said(quantity: Quantity, words: Callable[[float], str]) -> str:
+    return f"{words(quantity.value)}, {quantity.kind}: {quantity.source}"
+
+
+def load_device(name: str, catalog: Catalog) -> Device:
+    """Return the device of a name or alias, its reference GPUs and the points of any GPU.
+
+    A name is looked for as it stands, then in any case and with ``_`` for ``-``, then as alias.
+
+    Raises
+    ------
+    RequestError
+        If no device has that name or alias.
+    DataError
+        If one of its files is damaged, or names a reference that is no GPU.
+    """
+    files = catalog.files("devices")
+    name = _stem(name, files)
+    shared = catalog.beside("devices", ANY, POINTS)
+    device = _with_points(name, files, catalog, _points(shared, catalog))
+    for other in device.reference_names:
+        if other not in files:
+            raise DataError(str(unknown("references", other, files, "gpus")), path=files[name])
+    references = [_with_points(other, files, catalog, {}) for other in device.reference_names]
+    return replace(device, references=tuple(references))
+
+
+def _stem(name: str, files: Mapping[str, Path]) -> str:
+    if name in files:
+        return name
+    plain = {_plain(stem): stem for stem in files}
+    if _plain(name) not in plain:
+        for stem, path in files.items():
+            plain |= {_plain(alias): stem for alias in read_device_file(path)["aliases"]}
+    if _plain(name) not in plain:
+        raise unknown("--gpu", name, files, "gpus")
+    return plain[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def _with_points(
+    name: str,
+    files: Mapping[str, Path],
+    catalog: Catalog,
+    common: Mapping[str, tuple[KernelCurve, ...]],
+) -> Device:
+    points = {**common, **_points(catalog.beside("devices", name, POINTS), catalog)}
+    return Device(**read_device_file(files[name]), points=points)
+
+
+def _points(path: Path | None, catalog: Catalog) -> Mapping[str, tuple[KernelCurve, ...]]:
+    """Return the points of a file, which one GPU's device and those scaled from it share."""
+    if path is None:
+        return {}
+    return catalog.once(("kernels", path), lambda: read_kernels(path))
+
+
+def read_device(path: Path) -> Device:
+    """Read and check one device file, with the kernel points beside it if there are any.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read or breaks the format.
+    """
+    beside = path.with_name(path.name.removesuffix(".toml") + POINTS)
+    points = read_kernels(beside) if beside.is_file() else {}
+    return Device(**read_device_file(path), points=points)

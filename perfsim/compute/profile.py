@@ -1,0 +1,449 @@
+"""Profile files: reading and checking one.
+
+A profile file is CSV: ``# key: value`` lines, then one row a gradient in forward order
+(``profiles/README.md`` is the dictionary of its fields). Times are read in milliseconds and
+kept in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, cast, get_args
+
+from perfsim.data.tables import number, read_lines, read_table, rows
+from perfsim.errors import COUNT, ELEMENTS, TIME, DataError, newer, shown
+from perfsim.quantity import Kind
+
+__all__ = [
+    "BESIDE",
+    "Gradient",
+    "Layer",
+    "POSITIONS_COLUMNS",
+    "POSITIONS_SCHEMA",
+    "PRECISIONS",
+    "PROFILE_COLUMNS",
+    "PROFILE_SCHEMA",
+    "Profile",
+    "read_positions",
+    "read_profile",
+    "registered",
+]
+
+POSITIONS_SCHEMA = "perfsim/positions/1"
+POSITIONS_COLUMNS = ("layer", "positions")
+BESIDE = ".positions.csv"
+"""What follows a model's name in the file of its positions."""
+
+
+REGISTERED = ("conv", "linear")
+"""Kinds of layers that K-FAC preconditions."""
+NAMED = 3
+"""So many lacking layers a message names."""
+
+
+def registered(profile: Profile) -> list[str]:
+    """Return the layers whose positions a file must hold: convolutions and dense layers."""
+    matrices = {gradient.layer for gradient in profile.gradients if len(gradient.shape) > 1}
+    return [
+        layer.name
+        for place, layer in enumerate(profile.layers)
+        if place in matrices and layer.kind in REGISTERED
+    ]
+
+
+def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()) -> dict[str, int]:
+    """Return layer -> positions; ``layers`` are those of the model, all ``needed`` must be there.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, breaks the format, is of another model, names a layer twice
+        or one that the model lacks, or lacks a needed one.
+    """
+    known = set(layers)
+    found: dict[str, int] = {}
+    table = read_table(path, POSITIONS_SCHEMA, POSITIONS_COLUMNS)
+    model = path.name.removesuffix(BESIDE)
+    told = [line[1:].partition(":") for line in read_lines(path) if line.startswith("#")]
+    named = [value.strip() for key, _, value in told if key.strip() == "model"]
+    if named != [model]:
+        raise DataError(
+            f"model is {shown(named[0]) if named else 'missing'}, the file's name says {model!r}",
+            path=path,
+        )
+    for row, cells in table:
+        name = cells["layer"]
+        if name not in known or name in found:
+            wrong = "stands twice" if name in found else "is no layer of the model"
+            raise DataError(f"layer {shown(name)} {wrong}", path=path, row=row, column="layer")
+        found[name] = int(
+            number(
+                cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT
+            )
+        )
+    lacking = [name for name in needed if name not in found]
+    if lacking:
+        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        raise DataError(
+            f"lacks {', '.join(lacking[:NAMED])}{more}: every convolution and dense layer of the"
+            " model needs its positions",
+            path=path,
+        )
+    return found
+
+
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+ROUNDING = 1e-5
+"""Share of the iteration that rounded milliseconds may leave over."""
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """One parameter's gradient: fp32, ready ``ready_s`` after the backward pass began."""
+
+    name: str
+    shape: tuple[int, ...]
+    ready_s: float
+    layer: int
+
+    @cached_property
+    def elements(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> float:
+        """Bytes in fp32."""
+        return 4.0 * self.elements
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Rows and columns of the gradient as low-rank methods view it (first axis x the rest)."""
+        if len(self.shape) < 2:
+            return self.elements, 1
+        return self.shape[0], math.prod(self.shape[1:])
+
+    def at(self, ready_s: float) -> Gradient:
+        """Return the same gradient, ready at another moment [s].
+
+        Examples
+        --------
+        >>> Gradient("fc.weight", (10, 4), 1.0, 0).at(2.0)
+        Gradient(name='fc.weight', shape=(10, 4), ready_s=2.0, layer=0)
+        """
+        made = object.__new__(Gradient)  # it keeps how many elements there are, if they are known
+        made.__dict__.update(self.__dict__, ready_s=ready_s)
+        return made
+
+
+class Layer(NamedTuple):
+    """A layer with parameters; layers without any are merged into the one before them."""
+
+    name: str
+    kind: str
+    forward_s: float
+    backward_s: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Per-layer times and gradients of one model at one batch size and precision on one GPU.
+
+    ``gradients`` are in forward order. ``iteration_s`` is the whole single-GPU iteration; what
+    forward, backward and optimizer leave of it is ``other_s`` (input, launches, host).
+    ``positions`` are the rows a sample of a layer's input matrix, where they are known (see
+    ``perfsim.compute.profile``).
+    """
+
+    model: str
+    gpu: str
+    precision: str
+    batch: int
+    iteration_s: float
+    optimizer_s: float
+    layers: tuple[Layer, ...]
+    gradients: tuple[Gradient, ...]
+    kinds: dict[str, Kind]
+    header: dict[str, str]
+    path: str = ""
+    positions: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def forward_s(self) -> float:
+        """Forward pass [s]."""
+        return sum(layer.forward_s for layer in self.layers)
+
+    @cached_property
+    def backward_s(self) -> float:
+        """Backward pass [s]."""
+        return sum(layer.backward_s for layer in self.layers)
+
+    @cached_property
+    def other_s(self) -> float:
+        """Time of the iteration outside forward, backward and optimizer [s]."""
+        rest_s = self.iteration_s - self.forward_s - self.backward_s - self.optimizer_s
+        return rest_s if rest_s > ROUNDING * self.iteration_s else 0.0
+
+    @property
+    def alone_s(self) -> float:
+        """An iteration as it is scheduled on one GPU, which scaling efficiency counts from [s]."""
+        return self.forward_s + self.backward_s + self.optimizer_s + self.other_s
+
+    @cached_property
+    def elements(self) -> int:
+        """Parameters."""
+        return sum(gradient.elements for gradient in self.gradients)
+
+    @cached_property
+    def size_bytes(self) -> float:
+        """Bytes of all gradients in fp32."""
+        return 4.0 * self.elements
+
+    @property
+    def sequence(self) -> int | None:
+        """Tokens a sample, for models over text."""
+        return int(float(self.header["sequence"])) if "sequence" in self.header else None
+
+    @cached_property
+    def _ready_order(self) -> tuple[Gradient, ...]:
+        order = sorted(
+            range(len(self.gradients)), key=lambda index: (self.gradients[index].ready_s, -index)
+        )
+        return tuple(self.gradients[index] for index in order)
+
+    def in_ready_order(self) -> list[Gradient]:
+        """Return the gradients in the order in which the backward pass makes them.
+
+        Gradients ready at the same moment come last-registered first, as autograd gives them.
+        """
+        return list(self._ready_order)
+
+    def scaled(self, factor: float) -> Profile:
+        """Return the profile with every time multiplied by ``factor``."""
+        return replace(
+            self,
+            iteration_s=self.iteration_s * factor,
+            optimizer_s=self.optimizer_s * factor,
+            layers=tuple(
+                Layer(layer.name, layer.kind, layer.forward_s * factor, layer.backward_s * factor)
+                for layer in self.layers
+            ),
+            gradients=tuple(one.at(one.ready_s * factor) for one in self.gradients),
+        )
+
+
+PROFILE_SCHEMA = "perfsim/profile/1"
+PROFILE_COLUMNS = (
+    "layer",
+    "kind",
+    "tensor",
+    "shape",
+    "elements",
+    "forward_ms",
+    "backward_ms",
+    "ready_ms",
+)
+LONGEST_AXIS = 15
+"""Digits of an axis of a shape."""
+
+NEEDED = ("schema", "model", "gpu", "precision", "batch", "iteration_ms", "optimizer_ms", "source")
+KINDS_OF = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
+
+
+def read_profile(path: Path) -> Profile:
+    """Read and check one profile file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format; names file, line, column and finding.
+    """
+    lines = read_lines(path)
+    header, places = _read_header(lines, path)
+    layers, gradients, tensor_rows = _read_rows(
+        rows(lines, len(places), PROFILE_COLUMNS, path), path
+    )
+
+    def count(key: str) -> int:
+        text, row = header[key], places[key]
+        return int(number(text, key, path, row, positive=True, whole=True, within=COUNT))
+
+    if "sequence" in header:
+        count("sequence")
+    profile = Profile(
+        model=header["model"],
+        gpu=header["gpu"],
+        precision=header["precision"],
+        batch=count("batch"),
+        iteration_s=_seconds(
+            header["iteration_ms"], "iteration_ms", path, places["iteration_ms"], positive=True
+        ),
+        optimizer_s=_seconds(header["optimizer_ms"], "optimizer_ms", path, places["optimizer_ms"]),
+        layers=tuple(layers),
+        gradients=tuple(gradients),
+        kinds=_read_kinds(header["kind"], path, places["kind"]),
+        header=header,
+        path=str(path),
+    )
+    _check_sums(profile, path, places["iteration_ms"], tensor_rows)
+    return profile
+
+
+def _seconds(text: str, column: str, path: Path, row: int, *, positive: bool = False) -> float:
+    return number(text, column, path, row, positive=positive, within=TIME, unit=1e-3) / 1e3
+
+
+def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, int]]:
+    header: dict[str, str] = {}
+    rows: dict[str, int] = {}
+    for row, line in enumerate(lines, 1):
+        if not line.startswith("#"):
+            break
+        key, colon, value = (part.strip() for part in line[1:].partition(":"))
+        if not colon:
+            raise DataError(f"header line {shown(line)} is not '# key: value'", path=path, row=row)
+        if key in header:
+            raise DataError(
+                f"header key {shown(key)} stands on line {rows[key]} already", path=path, row=row
+            )
+        header[key], rows[key] = value, row
+    _check_header(header, rows, path)
+    return header, rows
+
+
+def _check_header(header: dict[str, str], rows: dict[str, int], path: Path) -> None:
+    for key in (*NEEDED, "kind"):
+        if not header.get(key):
+            raise DataError(f"the header has no {key!r} line ('# {key}: ...')", path=path)
+    if header["schema"] != PROFILE_SCHEMA:
+        raise DataError(
+            f"schema is {shown(header['schema'])}, this perfsim reads {PROFILE_SCHEMA!r}"
+            + newer(header["schema"], PROFILE_SCHEMA),
+            path=path,
+            row=rows["schema"],
+        )
+    model = path.name.removesuffix(".csv").split(".")[0]
+    if header["model"] != model:
+        raise DataError(
+            f"model is {shown(header['model'])}, the file's name up to its first dot says"
+            f" {model!r}",
+            path=path,
+            row=rows["model"],
+        )
+    if header["precision"] not in PRECISIONS:
+        raise DataError(
+            f"precision is {shown(header['precision'])}; allowed: {', '.join(PRECISIONS)}",
+            path=path,
+            row=rows["precision"],
+        )
+
+
+def _read_rows(
+    table: Iterable[tuple[int, dict[str, str]]], path: Path
+) -> tuple[list[Layer], list[Gradient], dict[str, int]]:
+    """Return the layers, the gradients and the line of each tensor."""
+    layers: list[Layer] = []
+    gradients: list[Gradient] = []
+    seen: dict[str, int] = {}
+    index: dict[str, int] = {}
+    for row, cells in table:
+        name, tensor = cells["layer"], cells["tensor"]
+        _check_names(name, tensor, seen, path, row)
+        seen[tensor] = row
+        if name not in index:
+            index[name] = len(layers)
+            layers.append(_read_layer(cells, path, row))
+        elif cells["forward_ms"] or cells["backward_ms"]:
+            raise DataError(
+                f"layer {shown(name)} has its times on its first tensor already; leave these empty",
+                path=path,
+                row=row,
+                column="forward_ms" if cells["forward_ms"] else "backward_ms",
+            )
+        axes = _read_axes(cells["shape"], cells["elements"], path, row)
+        ready_s = _seconds(cells["ready_ms"], "ready_ms", path, row)
+        gradients.append(Gradient(tensor, axes, ready_s, index[name]))
+    if not gradients:
+        raise DataError("holds no gradient", path=path)
+    return layers, gradients, seen
+
+
+def _check_names(name: str, tensor: str, seen: dict[str, int], path: Path, row: int) -> None:
+    for column, value in (("layer", name), ("tensor", tensor)):
+        if not value:
+            raise DataError("is empty", path=path, row=row, column=column)
+    if tensor in seen:
+        raise DataError(
+            f"tensor {shown(tensor)} stands on line {seen[tensor]} already",
+            path=path,
+            row=row,
+            column="tensor",
+        )
+
+
+def _read_layer(cells: dict[str, str], path: Path, row: int) -> Layer:
+    forward_s, backward_s = (
+        _seconds(cells[column], column, path, row) for column in ("forward_ms", "backward_ms")
+    )
+    return Layer(cells["layer"], cells["kind"], forward_s, backward_s)
+
+
+def _read_axes(shape: str, elements: str, path: Path, row: int) -> tuple[int, ...]:
+    """Return the axes of a shape such as 64x3x7x7, whose product are the elements."""
+    parts = shape.split("x")
+    if not all(part.isdecimal() and len(part) <= LONGEST_AXIS and int(part) for part in parts):
+        raise DataError(
+            f"{shown(shape)} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
+        )
+    axes = tuple(int(part) for part in parts)
+    count = number(elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS)
+    if math.prod(axes) != count:
+        raise DataError(
+            f"{elements} is not the product of shape {shown(shape)[1:-1]}",
+            path=path,
+            row=row,
+            column="elements",
+        )
+    return axes
+
+
+def _read_kinds(text: str, path: Path, row: int) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for part in text.split(";"):
+        column, _, kind = (piece.strip() for piece in part.partition("="))
+        if column not in KINDS_OF or kind not in get_args(Kind):
+            raise DataError(
+                f"header line 'kind' has {shown(part.strip())}; it names {', '.join(KINDS_OF)} as"
+                f" 'column=kind', kind one of {', '.join(get_args(Kind))}, separated by ';'",
+                path=path,
+                row=row,
+            )
+        kinds[column] = cast(Kind, kind)
+    missing = [column for column in KINDS_OF if column not in kinds]
+    if missing:
+        raise DataError(f"header line 'kind' lacks {', '.join(missing)}", path=path, row=row)
+    return kinds
+
+
+def _check_sums(profile: Profile, path: Path, row: int, tensor_rows: dict[str, int]) -> None:
+    total = profile.forward_s + profile.backward_s + profile.optimizer_s
+    if total > profile.iteration_s * (1 + 1e-6):
+        raise DataError(
+            f"forward, backward and optimizer sum to {total * 1e3:.6g} ms, more than"
+            f" iteration_ms {profile.iteration_s * 1e3:.6g}",
+            path=path,
+            row=row,
+        )
+    last = max(profile.gradients, key=lambda gradient: gradient.ready_s)
+    if last.ready_s > profile.backward_s * (1 + 1e-6) + 1e-9:
+        raise DataError(
+            f"{shown(last.name)} is ready at {last.ready_s * 1e3:.6g} ms, after the end of the"
+            f" backward pass at {profile.backward_s * 1e3:.6g} ms",
+            path=path,
+            row=tensor_rows[last.name],
+            column="ready_ms",
+        )

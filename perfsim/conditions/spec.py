@@ -1,0 +1,165 @@
+"""How the GPUs of a cluster differ from the one that was measured: some slow, all unsteady."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from perfsim.errors import RequestError, shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Conditions",
+    "MOST_JITTER",
+    "MOST_SLOWER",
+    "checked_names",
+    "found_from",
+    "label",
+    "parse_straggler",
+]
+
+MOST_SLOWER = 1000.0
+"""The largest factor of a straggler."""
+
+MOST_JITTER = 0.3
+"""The largest relative standard deviation: beyond it a normal distribution has computation that
+takes no time (one in 2,300 at 0.3)."""
+
+
+class Conditions(NamedTuple):
+    """How ranks differ.
+
+    Parameters
+    ----------
+    ranks : P, all ranks
+    stragglers : pairs (ranks, how many times slower they compute), of the first ranks
+    jitter : relative standard deviation of a rank's computation from iteration to iteration
+    seed : of the draws
+
+    Notes
+    -----
+    Computation is all that a GPU runs: passes, update, kernels of the method. In an iteration all
+    of a rank's computation takes f times as long, f normal with mean 1 and ``jitter``, cut off at
+    0, independent among ranks and iterations. Normal by the central limit theorem: an iteration is
+    the sum of very many kernels. Giladi et al. study synchronous steps, the largest of P workers'
+    times, for computation that varies so. Rare long stalls have a heavier tail and are not in it.
+
+    References
+    ----------
+    Giladi et al. 2023, DropCompute: simple and more robust distributed synchronous training via
+    compute variance reduction, NeurIPS, arXiv 2306.10598.
+
+    Examples
+    --------
+    >>> Conditions(4, ((1, 1.5), (2, 1.2))).factors().tolist()
+    [1.5, 1.2, 1.2, 1.0]
+    """
+
+    ranks: int
+    stragglers: tuple[tuple[int, float], ...] = ()
+    jitter: float = 0.0
+    seed: int = 0
+
+    @property
+    def varies(self) -> bool:
+        """Whether chance decides which rank is waited for."""
+        return self.jitter > 0 and self.ranks > 1
+
+    @property
+    def slowest(self) -> float:
+        """How many times slower than it should be the slowest rank computes."""
+        return max((factor for _, factor in self.stragglers), default=1.0)
+
+    def factors(self) -> NDArray[np.float64]:
+        """Return how many times slower each rank computes than it should, chance apart."""
+        import numpy as np
+
+        found = np.ones(self.ranks)
+        first = 0
+        for count, factor in self.stragglers:
+            found[first : first + count] = factor
+            first += count
+        return found
+
+
+def parse_straggler(text: object, field: str = "--straggler") -> tuple[int, float]:
+    """Return how many GPUs are slow, and how many times slower, as RANKS:FACTOR says.
+
+    Raises
+    ------
+    RequestError
+        If it does not say so, or a number is out of bounds.
+
+    Examples
+    --------
+    >>> parse_straggler("1:1.5")
+    (1, 1.5)
+    """
+    count, colon, factor = str(text).partition(":")
+    try:
+        found = int(count), float(factor)
+    except ValueError:
+        colon = ""
+    if not isinstance(text, str) or not colon:
+        raise RequestError(
+            f"{field}: {shown(text)} is not GPUS:FACTOR such as 1:1.5 (one GPU that computes 1.5"
+            " times slower)."
+        )
+    if found[0] < 1 or not 1.0 <= found[1] <= MOST_SLOWER:
+        raise RequestError(
+            f"{field}: {shown(text)} is not allowed: at least 1 GPU, 1 to {MOST_SLOWER:g} times"
+            " slower, such as 1:1.5."
+        )
+    return found
+
+
+MOST_BESIDE = 4
+"""Other jobs that are followed beside one."""
+
+
+def checked_names(value: object) -> tuple[str, ...]:
+    """Return the names of other jobs as flags or a file give them.
+
+    Raises
+    ------
+    RequestError
+        If one is no name, or there are too many.
+
+    Examples
+    --------
+    >>> checked_names("bert.toml")
+    ('bert.toml',)
+    """
+    listed = value if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(one, str) and one.strip() for one in listed):
+        raise RequestError(
+            "--beside: the scenario of the other job is needed, a file such as bert.toml or a"
+            " shipped one (`perfsim list scenarios`)."
+        )
+    if len(listed) > MOST_BESIDE:
+        raise RequestError(f"--beside: {len(listed)} other jobs; at most {MOST_BESIDE}.")
+    return tuple(str(one).strip() for one in listed)
+
+
+def found_from(path: Path, value: object) -> object:
+    """Return the other jobs that a scenario file names, files beside it by their whole path."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    near = [path.parent / one if isinstance(one, str) else None for one in listed]
+    return [
+        str(file) if file is not None and file.is_file() else one
+        for one, file in zip(listed, near, strict=True)
+    ]
+
+
+def label(name: str) -> str:
+    """Return how another job is called.
+
+    Examples
+    --------
+    >>> label("jobs/bert.toml")
+    'bert'
+    """
+    return Path(name).name.removesuffix(".toml")

@@ -1,0 +1,151 @@
+"""Where data files are: a user's own folders first, then what ships with perfsim."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import TypeVar
+
+from perfsim.data.files import forbidden
+from perfsim.errors import RequestError, shown, unknown
+
+__all__ = ["Catalog", "is_own", "shipped"]
+
+Made = TypeVar("Made")
+
+NEEDED = "models/, devices/, networks/ or measurements/"
+SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
+BESIDE = {
+    "models": (".positions.csv",),
+    "devices": (".kernels.csv", ".anchors.csv"),
+    "networks": (".curves.csv",),
+    "measurements": ("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),
+}
+"""What may lie beside a file of the same name, and in the folder of measurements beside tables."""
+
+
+def shipped(folder: str = "profiles") -> Path:
+    """Return the shipped ``profiles`` or ``scenarios`` folder, of a wheel or of a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / folder
+    return inside if inside.is_dir() else package.parent / folder
+
+
+def is_own(path: str | Path) -> bool:
+    """Say whether a data file is the user's own, not one that ships."""
+    return not Path(path).resolve().is_relative_to(shipped().resolve())
+
+
+class Catalog:
+    """Finds files by kind and name in --profiles DIR, PERFSIM_PATH, ./profiles and the shipped set.
+
+    The first folder that has a name wins.
+
+    Raises
+    ------
+    RequestError
+        If --profiles or an entry of PERFSIM_PATH is not a folder, or one without data.
+    """
+
+    def __init__(self, profiles: str | Path | None = None) -> None:
+        if isinstance(profiles, str) and not profiles.strip():
+            raise RequestError(f"--profiles: is empty; give a folder that holds {NEEDED}.")
+        named = [("--profiles", profiles)] if profiles is not None else []
+        named += [
+            ("PERFSIM_PATH", part)
+            for part in os.environ.get("PERFSIM_PATH", "").split(os.pathsep)
+            if part
+        ]
+        given = [_folder(field, Path(name)) for field, name in named]
+        local = Path("profiles")
+        folders = given + ([local] if local.is_dir() else [])
+        folders.append(shipped())
+        self.folders = list({folder.resolve(): folder for folder in folders}.values())
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        """Return what ``make`` makes of this catalog's files; ``Session`` keeps it by its key."""
+        return make()
+
+    def files(self, kind: str) -> dict[str, Path]:
+        """Return file stem -> path for one kind (models, devices, networks)."""
+        suffix = SUFFIXES[kind]
+        found: dict[str, Path] = {}
+        for folder in self.folders:
+            for path in sorted((folder / kind).glob(f"*{suffix}")):
+                hidden = path.name.startswith(".") or forbidden(path.name)
+                if not hidden and not path.name.endswith(BESIDE.get(kind, ())):
+                    found.setdefault(path.name.removesuffix(suffix), path)
+        return found
+
+    def shadowed(self, kind: str, name: str) -> Path | None:
+        """Return the file of a folder before the shipped one that replaces a shipped one.
+
+        For a device also its kernel points or anchors. None where nothing that ships is replaced.
+        """
+        own = shipped().resolve()
+        names = [f"{name}{suffix}" for suffix in (SUFFIXES[kind], *BESIDE.get(kind, ()))]
+        known = [one for one in names if (own / kind / one).is_file()]
+        for folder in self.folders:
+            if folder.resolve() == own:
+                break
+            for one in known:
+                if (folder / kind / one).is_file():
+                    return folder / kind / one
+        return None
+
+    def beside(self, kind: str, name: str, suffix: str) -> Path | None:
+        """Return the first file ``name`` + ``suffix`` of one kind, None where no folder has it."""
+        paths = (folder / kind / f"{name}{suffix}" for folder in self.folders)
+        return next((path for path in paths if path.is_file()), None)
+
+    def path(self, kind: str, name: str, field: str, listing: str) -> Path:
+        """Return the file of one name.
+
+        Raises
+        ------
+        RequestError
+            If there is none; the message gives the nearest match.
+        """
+        files = self.files(kind)
+        if name not in files:
+            raise unknown(field, name, files, listing)
+        return files[name]
+
+    def scenarios(self) -> dict[str, Path]:
+        """Return the shipped scenarios by name."""
+        return {path.stem: path for path in sorted(shipped("scenarios").glob("*.toml"))}
+
+    def scenario(self, name: str) -> Path:
+        """Return a scenario's file: a path that exists, or the name of a shipped one.
+
+        Raises
+        ------
+        RequestError
+            If it is neither.
+        """
+        path = Path(name)
+        found = self.scenarios()
+        if _there(path.is_file):
+            return path
+        if name in found:
+            return found[name]
+        if path.suffix == ".toml" or len(path.parts) > 1:
+            shipped_too = "`perfsim list scenarios` shows those that ship"
+            raise RequestError(f"--scenario: there is no file {shown(name)}; {shipped_too}.")
+        raise unknown("--scenario", name, found, "scenarios")
+
+
+def _folder(field: str, folder: Path) -> Path:
+    if not _there(folder.is_dir):
+        raise RequestError(f"{field}: {shown(str(folder))} is not a folder.")
+    if not any(_there((folder / kind).is_dir) for kind in SUFFIXES):
+        raise RequestError(f"{field}: {shown(str(folder))} holds no {NEEDED}.")
+    return folder
+
+
+def _there(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except OSError:  # a name too long, a folder that may not be entered
+        return False

@@ -1,0 +1,115 @@
+"""What a measuring run has found so far: JSON lines on disk, each there when its call returns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from perfsim.errors import DataError, RequestError
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """A file whose first line is the setting of a run and every other one thing measured.
+
+    Parameters
+    ----------
+    path : of the file
+    schema : of what it holds
+    setting : what must agree for things measured to belong together (device, versions, ranks, ...)
+    what, anew : the run in words ("a sweep"), and how the user begins anew
+    """
+
+    def __init__(
+        self, path: Path, schema: str, setting: Mapping[str, Any], *, what: str, anew: str
+    ) -> None:
+        self.path, self._setting = path, dict(setting)
+        self._schema, self._what, self._anew = schema, what, anew
+
+    def open(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool = False) -> None:
+        """Go on with the file, each line of it given to ``take``, or begin it.
+
+        It begins anew if ``fresh``, and where a run was killed before its first line was whole.
+
+        Raises
+        ------
+        DataError
+            If the file is no record.
+        RequestError
+            If it was begun with another setting, or cannot be written.
+        """
+        if fresh or not self._begun():
+            self._begin()
+        else:
+            self._resume(take)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Append a line and wait until it is on disk.
+
+        Raises
+        ------
+        RequestError
+            If the file cannot be written.
+        """
+        self._write(json.dumps(line), "a")
+
+    def remove(self) -> None:
+        """Delete the file, once what it holds stands elsewhere."""
+        self.path.unlink(missing_ok=True)
+
+    def _begun(self) -> bool:
+        try:
+            return b"\n" in self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # what cannot be read is refused as it is, not written over
+
+    def _begin(self) -> None:
+        """Write the setting, in place of whatever the file holds."""
+        self._write(json.dumps({"schema": self._schema, **self._setting}), "w")
+
+    def _resume(self, take: Callable[[Mapping[str, Any]], None]) -> None:
+        """Give every whole line to ``take``, and cut off half a line that a killed run left."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+            head, *lines = text.splitlines()
+            setting = json.loads(head)
+            if setting.get("schema") != self._schema:
+                raise ValueError
+            whole = lines if text.endswith("\n") else lines[:-1]
+            for line in whole:
+                take(json.loads(line))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            told = f"is no record of {self._what} that can be gone on with; {self._anew}."
+            raise DataError(told, path=self.path) from None
+        for name, given in self._setting.items():
+            if setting.get(name) != given:
+                raise RequestError(
+                    f"--out: {self.path} was begun with {name} {setting.get(name)}, now it is"
+                    f" {given}; {self._anew}."
+                )
+        if whole is not lines:
+            # Shortened in place: writing it anew could lose all on a disk that is still full.
+            os.truncate(self.path, len(text[: text.rindex("\n") + 1].encode()))
+
+    def _write(self, line: str, mode: str) -> None:
+        try:
+            with self.path.open(mode, encoding="utf-8") as file:
+                file.write(line + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            kept = "; what was done before stands in it, and the same command goes on from there"
+            if mode == "w":
+                kept = ""
+                with suppress(OSError):
+                    self.remove()
+            raise RequestError(
+                f"--out: {self.path} cannot be written: {error.strerror}{kept}."
+            ) from None

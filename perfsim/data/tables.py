@@ -1,0 +1,284 @@
+"""Data tables: CSV with ``# key: value`` lines before the head, read with line numbers kept."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfsim.data.files import cell, forbidden, read_text
+from perfsim.errors import DataError, NumberLimit, PerfsimError, newer, shown
+from perfsim.quantity import KINDS, Kind
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = [
+    "as_numbers",
+    "check_word",
+    "csv_text",
+    "kind_of",
+    "number",
+    "read_lines",
+    "read_table",
+    "record",
+    "rows",
+    "scatter",
+    "to_frame",
+]
+
+QUESTION = (
+    "model",
+    "gpus",
+    "gpus_per_node",
+    "nodes",
+    "net",
+    "intra_net",
+    "gpu",
+    "batch",
+    "precision",
+    "method",
+    "options",
+    "fusion",
+    "bucket_bytes",
+)
+"""Fields of the scenario that a record begins with; ``batch`` is in samples a GPU."""
+
+NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+
+
+def record(prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a prediction, as its ``to_dict`` gives it, as one flat record.
+
+    A column's name ends with its unit: ``_s`` seconds, ``_bytes`` bytes, ``_ratio`` a fraction or
+    a multiple, ``_per_s``; what has none is a count or a word. Times and bytes are those of one
+    iteration of one GPU.
+    """
+    scenario, sent = prediction["scenario"], prediction["communication"]
+    low, high = prediction["iteration_s_interval"]
+    question = {field: scenario[field] for field in QUESTION}
+    question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
+    return {
+        **question,
+        "iteration_s": prediction["iteration_s"],
+        "iteration_low_s": low,
+        "iteration_high_s": high,
+        "samples_per_s": prediction["samples_per_s"],
+        "scaling_efficiency_ratio": prediction["scaling_efficiency"],
+        "ssgd_iteration_s": prediction["baseline"]["iteration_s"],
+        "speedup_over_ssgd_ratio": prediction["baseline"]["speedup"],
+        **{f"{part}_s": seconds for part, seconds in prediction["breakdown_s"].items()},
+        "sent_per_gpu_bytes": sent["bytes_per_gpu"],
+        "calls": sent["calls"],
+        "communication_busy_s": sent["busy_s"],
+        "communication_hidden_s": sent["hidden_s"],
+        **{f"memory_{what}_bytes": size for what, size in prediction["memory_bytes"].items()},
+        "bottleneck": prediction["bottleneck"],
+    }
+
+
+def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return records as CSV: a head, then a line each; true and false in words, None as nothing.
+
+    Examples
+    --------
+    >>> print(csv_text([{"method": "dgc", "iteration_s": 0.25, "lossy": True, "next_s": None}]))
+    method,iteration_s,lossy,next_s
+    dgc,0.25,true,
+    <BLANKLINE>
+    """
+    text = io.StringIO()
+    if records:
+        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in records)
+    return text.getvalue()
+
+
+def to_frame(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Return records as a pandas table.
+
+    Raises
+    ------
+    PerfsimError
+        If pandas is not installed, or not whole.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        why = str(error).splitlines()[0]
+        raise PerfsimError(
+            f"pandas cannot be imported ({why}); pip install 'perfsim[pandas]' brings it."
+        ) from None
+    return pandas.DataFrame([dict(row) for row in records])
+
+
+def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column whose texts are all numbers as whole numbers or floats; others as they are.
+
+    Examples
+    --------
+    >>> as_numbers(["8", "16"]), as_numbers(["0.001", "1"]), as_numbers(["8", "1gbe"])
+    ([8, 16], [0.001, 1.0], ['8', '1gbe'])
+    """
+    if not all(isinstance(value, str) and NUMBER.fullmatch(value) for value in values):
+        return values
+    if all(value.isdecimal() for value in values):
+        return [int(value) for value in values]
+    return [float(value) for value in values]
+
+
+def _cell(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else cell(value)
+
+
+Z90 = 1.645
+"""Half-width of a normal distribution's 90 % interval, in standard deviations."""
+
+
+def read_table(
+    path: Path, schema: str, columns: tuple[str, ...], gpus: tuple[str, ...] = ()
+) -> list[tuple[int, dict[str, str]]]:
+    """Read a CSV with ``# key: value`` lines before its head: line number and cells by column.
+
+    ``gpus`` are what its line ``# gpu: ...`` may say; it needs none where they are empty.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, its schema or GPU differs, a column lacks or a row is cut
+        short.
+    """
+    lines = read_lines(path)
+    start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    found = [line[1:].partition(":") for line in lines[:start]]
+    told = [(key.strip(), value.strip(), row) for row, (key, _, value) in enumerate(found, 1)]
+    schemas = [(value, row) for key, value, row in told if key == "schema"]
+    if [value for value, _ in schemas] != [schema]:
+        wrong, row = next((one for one in schemas if one[0] != schema), (schema, 1))
+        shape = shown(wrong) if len(schemas) == 1 else "missing" if not schemas else "there twice"
+        raise DataError(
+            f"schema is {shape}, this perfsim reads '# schema: {schema}'{newer(wrong, schema)}",
+            path=path,
+            row=row,
+        )
+    named = [(value, row) for key, value, row in told if key == "gpu"]
+    if gpus and (len(named) != 1 or named[0][0] not in gpus):
+        allowed = " or ".join(f"'# gpu: {gpu}'" for gpu in gpus)
+        shape = f"is {shown(named[0][0])}" if named else "is missing"
+        raise DataError(
+            f"the header's gpu {shape if len(named) < 2 else 'is there twice'}, the file's name"
+            f" asks for {allowed}",
+            path=path,
+            row=named[-1][1] if named else 1,
+        )
+    return list(rows(lines, start, columns, path))
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file; refuses what is no text, or holds control characters."""
+    text = read_text(path)
+    found = forbidden(text)
+    if found:
+        told = f"holds the control character {found[0]!a}, which no data file may"
+        raise DataError(told, path=path, row=text.count("\n", 0, found.start()) + 1)
+    return text.splitlines()
+
+
+def rows(
+    lines: list[str], start: int, columns: tuple[str, ...], path: Path
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Go through the rows below the head at line index ``start``: line number, cells by column.
+
+    Raises
+    ------
+    DataError
+        If one of ``columns`` lacks, a row is cut short or the text is not CSV.
+    """
+    reader = csv.reader(lines[start:])
+    try:
+        head = next(reader, [])
+        for column in columns:
+            if column not in head:
+                raise DataError(
+                    f"missing column; the columns are {', '.join(columns)}",
+                    path=path,
+                    row=start + 1,
+                    column=column,
+                )
+            if head.count(column) > 1:
+                raise DataError("stands twice", path=path, row=start + 1, column=column)
+        before = reader.line_num
+        for cells in reader:
+            row, before = start + before + 1, reader.line_num
+            if not cells:
+                continue
+            if len(cells) != len(head):
+                raise DataError(f"{len(cells)} cells, the head has {len(head)}", path=path, row=row)
+            yield row, dict(zip(head, (cell.strip() for cell in cells), strict=True))
+    except csv.Error as error:
+        row = start + reader.line_num
+        raise DataError(f"is not CSV: {error}", path=path, row=row) from None
+
+
+def number(
+    text: str,
+    column: str,
+    path: Path,
+    row: int,
+    *,
+    positive: bool = False,
+    whole: bool = False,
+    within: NumberLimit | None = None,
+    unit: float = 1.0,
+) -> float:
+    """Return a cell's number; refuses what is no number, not finite, below zero or out of limits.
+
+    ``within`` limits it, in SI units, of which the column's unit is ``unit``; zero may stand
+    below the lowest unless it must be ``positive``.
+    """
+    try:
+        value = math.nan if "_" in text else float(text)
+    except ValueError:
+        value = math.nan
+    wrong = not math.isfinite(value) or value < 0 or (positive and value == 0)
+    if wrong or (whole and value != int(value)):
+        what = "a whole number" if whole else "a number"
+        least = "above zero" if positive else "not below zero"
+        raise DataError(f"{shown(text)} is not {what} {least}", path=path, row=row, column=column)
+    if within and value and not within.holds(value * unit):
+        told = f"{shown(text)} is outside {within.words}"
+        raise DataError(told, path=path, row=row, column=column)
+    return value
+
+
+def check_word(text: str, allowed: Sequence[str], column: str, path: Path, row: int) -> None:
+    """Refuse a cell that is none of the words allowed."""
+    if text not in allowed:
+        told = f"{shown(text)}; allowed: {', '.join(allowed)}"
+        raise DataError(told, path=path, row=row, column=column)
+
+
+def kind_of(text: str, path: Path, row: int) -> Kind:
+    """Return a cell's kind of number; refuses what is none."""
+    if text not in KINDS:
+        raise DataError(
+            f"{shown(text)} is no kind; allowed: {', '.join(KINDS)}",
+            path=path,
+            row=row,
+            column="kind",
+        )
+    return text
+
+
+def scatter(values: list[float]) -> float | None:
+    """Return the relative 90 % half-width that repeats show, None for a lone value."""
+    if len(values) < 2:
+        return None
+    logs = [math.log(value) for value in values]
+    mean = sum(logs) / len(logs)
+    return Z90 * math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))

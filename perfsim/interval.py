@@ -1,0 +1,169 @@
+"""The 90 % interval of an iteration: what moves it, and how wrong each of these has been.
+
+``profiles/measurements/uncertainty.csv`` (made by ``python -m perfsim.validate.measurements.
+uncertainty``) has a row for each source of published iterations, fitted without that source, and
+a row ``none`` that leaves out nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import exp, expm1, fsum, sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+from perfsim.data.catalog import Catalog
+from perfsim.data.tables import number, read_table
+from perfsim.errors import NumberLimit
+
+__all__ = [
+    "FILE",
+    "GRADES",
+    "Moves",
+    "NO_METHOD",
+    "PARTS",
+    "UNCERTAINTY_COLUMNS",
+    "UNCERTAINTY_SCHEMA",
+    "Uncertainty",
+    "of_ratio",
+    "uncertainties",
+]
+
+UNCERTAINTY_SCHEMA = "perfsim/uncertainty/1"
+FILE = "uncertainty.csv"
+NO_METHOD = "none"
+
+GRADES = {
+    "compute": ("given", "measured", "carried"),
+    "network": ("measured", "carried", "modelled"),
+    "kernels": ("measured", "modelled"),
+}
+"""What an iteration's time rests on, and what may tell of it, the strongest evidence first.
+
+compute: the single-GPU iteration is given, was measured on that GPU at that batch, or is carried
+from another; network: curves of these ranks, curves carried on, the links' formulas; kernels that
+a method adds: measured on that GPU, or scaled and built."""
+
+PARTS = (
+    *(f"{cause}_{grade}" for cause, grades in GRADES.items() for grade in grades),
+    "hidden",
+    "other",
+)
+"""Columns of the file: causes by evidence; communication that computation hides, which may show;
+what moves every iteration and no cause explains."""
+
+WHOLE = ("rows", "sources")
+UNCERTAINTY_COLUMNS = ("left_out", *WHOLE, *PARTS)
+SIZE = NumberLimit(0.0, 10.0, "0 to 10")
+
+Moves = Mapping[str, tuple[float, float]]
+"""By part: how far the iteration's logarithm moves for one of the part's, faster and slower."""
+
+
+class Uncertainty(NamedTuple):
+    """How far off each part that iterations rest on has been.
+
+    Parameters
+    ----------
+    left_out : what the ids of the source begin with that it was fitted without; ``none``
+    rows, sources : what it was fitted on
+    sizes : by part, half its 90 % interval, in natural logarithm
+    """
+
+    left_out: str
+    rows: int
+    sources: int
+    sizes: Mapping[str, float]
+
+    def interval(self, moves: Moves, iteration_s: float) -> tuple[float, float]:
+        """Return the 90 % interval of an iteration [s].
+
+        Parts deviate independently: their contributions add in quadrature, each side by itself.
+
+        Examples
+        --------
+        >>> known = Uncertainty("none", 1, 1, {"compute_given": 0.03, "other": 0.04})
+        >>> low, high = known.interval({"compute_given": (1.0, 2.0), "other": (1.0, 1.0)}, 1.0)
+        >>> round(low, 4), round(high, 4)
+        (0.9512, 1.0748)
+        """
+        faster, slower = (
+            sqrt(
+                fsum((move[side] * self.sizes.get(part, 0.0)) ** 2 for part, move in moves.items())
+            )
+            for side in (0, 1)
+        )
+        return iteration_s * exp(-faster), iteration_s * exp(slower)
+
+    def reach(self, moves: Moves, other: Moves) -> float:
+        """Return how much longer the other may be predicted and still be as fast, a fraction.
+
+        Both rest on the same parts, which deviate for both at once: what counts is how much more
+        they move one than the other, and what moves every iteration here moves both.
+
+        Examples
+        --------
+        >>> known = Uncertainty("none", 1, 1, {"network_modelled": 0.5, "other": 0.1})
+        >>> one = {"network_modelled": (0.2, 0.2), "other": (1.0, 1.0)}
+        >>> many = {"network_modelled": (0.8, 0.8), "other": (1.0, 1.0)}
+        >>> round(known.reach(one, many), 3), known.reach(one, one)
+        (0.35, 0.0)
+        """
+        sums = 0.0
+        for part, size in self.sizes.items():
+            own, its = moves.get(part, (0.0, 0.0)), other.get(part, (0.0, 0.0))
+            sums += (size * max(own[1] - its[1], its[0] - own[0], 0.0)) ** 2
+        return expm1(sqrt(sums))
+
+    def words(self) -> str:
+        """Return in words what the interval comes from."""
+        return (
+            f"The interval is such that it holds 90 % of {self.rows} published iterations of"
+            f" {self.sources} sources, by what each rests on (measurements/{FILE})."
+        )
+
+
+def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:
+    """Return what moves an iteration relative to one GPU's: computation moves both.
+
+    Examples
+    --------
+    >>> of_ratio({"compute_given": (0.75, 0.5), "other": (1.0, 1.0)})
+    {'compute_given': (0.5, 0.25), 'other': (1.0, 1.0)}
+    """
+    found = dict(moves)
+    for grade in GRADES["compute"]:
+        part = f"compute_{grade}"
+        if part in found:
+            faster, slower = found[part]
+            # Twice as slow: one GPU's iteration grows by all of it, so the ratio falls.
+            found[part] = (max(0.0, 1.0 - slower), max(0.0, 1.0 - faster))
+    return found
+
+
+def uncertainties(catalog: Catalog) -> Mapping[str, Uncertainty]:
+    """Return the rows of the file that the catalog finds, by source left out; none where no file.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged.
+    """
+
+    def found() -> Mapping[str, Uncertainty]:
+        path = catalog.beside("measurements", "", FILE)
+        return {} if path is None else _read(path)
+
+    return catalog.once(("uncertainties", FILE), found)
+
+
+def _read(path: Path) -> Mapping[str, Uncertainty]:
+    found = {}
+    for row, cells in read_table(path, UNCERTAINTY_SCHEMA, UNCERTAINTY_COLUMNS):
+        rows, sources = (
+            int(number(cells[name], name, path, row, positive=True, whole=True)) for name in WHOLE
+        )
+        sizes = {part: number(cells[part], part, path, row, within=SIZE) for part in PARTS}
+        for name in cells["left_out"].split():
+            found[name] = Uncertainty(name, rows, sources, sizes)
+    return found

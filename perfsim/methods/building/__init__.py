@@ -1,0 +1,1 @@
+"""What families of methods share: sparsifying, quantising, low rank, K-FAC, averaging."""

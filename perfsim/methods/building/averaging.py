@@ -1,0 +1,229 @@
+"""What methods of fewer exchanges share: averaging of parameters, periods, and neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfsim.compute.kernel import elementwise
+from perfsim.errors import RequestError, shown
+from perfsim.fusion.bucket import Bucket
+from perfsim.methods.base import (
+    LOCAL,
+    Compute,
+    Group,
+    Job,
+    JobStage,
+    MethodContext,
+    PassPoint,
+    Round,
+    Send,
+)
+
+__all__ = [
+    "averages",
+    "by_schedule",
+    "from_first_ranks",
+    "in_rows_and_columns",
+    "merged",
+    "neighbours",
+    "periodic",
+    "uneven",
+    "with_neighbours",
+]
+
+
+def periodic(interval: int) -> list[Round]:
+    """Return ``interval`` - 1 local iterations and one, numbered 0, that exchanges.
+
+    Examples
+    --------
+    >>> [(one.iterations, one.count) for one in periodic(4)]
+    [((-1,), 3), ((0,), 1)]
+    """
+    exchange = Round((0,), 1)
+    return [Round((LOCAL,), interval - 1), exchange] if interval > 1 else [exchange]
+
+
+def by_schedule(schedule: str) -> list[Round]:
+    """Return the rounds of a schedule "interval x iterations, interval x iterations, ...".
+
+    Examples
+    --------
+    >>> [(one.iterations, one.count) for one in by_schedule("4x1000,8x400")]
+    [((-1,), 1100.0), ((0,), 300.0)]
+
+    Raises
+    ------
+    RequestError
+        If a part is not two whole numbers from 1.
+    """
+    iterations = exchanges = 0.0
+    for part in schedule.split(","):
+        interval, cross, count = part.strip().partition("x")
+        if not cross or not interval.isdecimal() or not count.isdecimal():
+            raise _not_a_schedule(schedule)
+        if int(interval) < 1 or int(count) < 1:
+            raise _not_a_schedule(schedule)
+        iterations += int(count)
+        exchanges += int(count) / int(interval)
+    exchange = Round((0,), exchanges)
+    if exchanges == iterations:
+        return [exchange]
+    return [Round((LOCAL,), iterations - exchanges), exchange]
+
+
+def _not_a_schedule(schedule: str) -> RequestError:
+    return RequestError(
+        f"--set schedule: {shown(schedule)} is not allowed: give intervals and iterations, as in"
+        " 4x1000,8x500."
+    )
+
+
+def _copied(bucket: Bucket) -> Compute:
+    """Return what puts parameters into a flat buffer after the update: concatenate, divide by P.
+
+    4 passes in 2 launches; a lone tensor is divided only. Parameters then are views of the
+    buffer, so that nothing is copied back.
+    """
+    passes = 4 if len(bucket.gradients) > 1 else 2
+    kernel = elementwise(bucket.elements, passes, passes // 2)
+    return Compute((kernel,), "compress", earliest="update")
+
+
+def averages(buckets: Sequence[Bucket]) -> list[Job]:
+    """Return the averaging of all parameters after the update; the next forward pass waits."""
+    return [
+        Job(
+            f"average {number}",
+            (_copied(bucket), Send("all_reduce", bucket.size_bytes, earliest="update")),
+            PassPoint("backward"),
+            PassPoint("next"),
+        )
+        for number, bucket in enumerate(buckets)
+    ]
+
+
+def merged(buckets: Sequence[Bucket]) -> Bucket:
+    """Return all buckets as one, ready with the last of them."""
+    return Bucket.of([gradient for bucket in buckets for gradient in bucket.gradients])
+
+
+def neighbours(
+    size_bytes: float, world: MethodContext, peers: int = 1, *, nodes: bool = False
+) -> Send:
+    """Return the exchange of a message with ``peers`` ranks at once, all ranks at the same time.
+
+    With two it is those beside a rank, on a ring; with one it is another every time, at distances
+    that double (counted in ``nodes`` where one rank of each exchanges): these it waits for.
+
+    Ranks are numbered node by node. Where each node has as many outgoing messages as a rank has
+    peers (one exchanges outside for the others in turn; on a ring those at the ends do), they
+    share one NIC; those that stay inside a node go beside them.
+
+    Examples
+    --------
+    >>> neighbours(1e6, MethodContext(8, gpus_per_node=4), peers=2).group
+    'leaders'
+    >>> neighbours(1e6, MethodContext(4, gpus_per_node=4)).group
+    'all'
+    """
+    group: Group = "leaders" if world.nodes > 1 else "all"
+    count = world.nodes if nodes else world.ranks
+    distances = (1,) if peers > 1 else tuple(2**turn for turn in range((count - 1).bit_length()))
+    return Send(
+        "send_recv",
+        peers * size_bytes,
+        group=group,
+        distances=distances,
+        by_turns=peers == 1,
+        between="nodes" if nodes else "ranks",
+    )
+
+
+def with_neighbours(
+    bucket: Bucket, world: MethodContext, peers: int = 1, *, hierarchical: bool = False
+) -> list[JobStage]:
+    """Return Bluefog's neighbour all-reduce of one fused buffer.
+
+    Tensors are copied in (2 passes) on the stream of the sends unless alone. Hierarchical: summed
+    in the node, exchanged by its first rank, broadcast in the node. After the backward pass, each
+    peer's values are copied out (2 passes, unless alone) and weighted and added (2 passes for the
+    first peer's weight, 3 an addition, that of the own values included); hierarchical: the own sum
+    is copied out too and the mean divided by the node's ranks (2 passes each).
+
+    Examples
+    --------
+    >>> from perfsim.compute.profile import Gradient
+    >>> one = Bucket.of([Gradient("w", (1000,), 0.0, 0)])
+    >>> send, mean = with_neighbours(one, MethodContext(4), peers=2)
+    >>> send.size_bytes, mean.kernels[0].moved_bytes  # 2 + 3 + 3 passes of 4000 B
+    (8000.0, 32000.0)
+    """
+    n, tensors = bucket.elements, len(bucket.gradients)
+    fused = int(tensors > 1)
+    among: list[JobStage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
+    more = fused * peers
+    if hierarchical:
+        inside = Send("all_reduce", bucket.size_bytes, group="node")
+        among = [inside, *among, Send("broadcast", bucket.size_bytes, group="node")]
+        more += fused + 1
+    mean = elementwise(n, 3 * peers + 2 + 2 * more, (peers + 1 + more) * tensors)
+    unpack = Compute((mean,), "decompress", earliest="backward")
+    if not fused:
+        return [*among, unpack]
+    pack = Compute((elementwise(n, 2, tensors),), "compress", stream="communication")
+    return [pack, *among, unpack]
+
+
+def from_first_ranks(bucket: Bucket, world: MethodContext) -> list[JobStage]:
+    """Return Bagua's hierarchical averaging of one buffer with all nodes.
+
+    Mean on the node's first rank, a copy (2 passes), all-reduce among first ranks; when the
+    backward pass is over, a copy back (2 passes) and the broadcast in the node.
+    """
+    size, copy = bucket.size_bytes, (elementwise(bucket.elements, 2),)
+    several = world.gpus_per_node > 1
+    stages: list[JobStage] = [Send("reduce", size, group="node")] if several else []
+    stages.append(Compute(copy, "compress", stream="communication"))
+    if world.nodes > 1:
+        stages.append(Send("all_reduce", size, group="leaders"))
+    stages.append(Compute(copy, "decompress", stream="communication", earliest="backward"))
+    if several:
+        stages.append(Send("broadcast", size, earliest="backward", group="node"))
+    return stages
+
+
+def uneven(world: MethodContext) -> str:
+    """Return why ranks that do not form a grid of nodes and places are refused, or ""."""
+    if world.ranks == world.nodes * world.gpus_per_node:
+        return ""
+    return f"needs as many GPUs on every node, not {world.ranks} on {world.nodes} nodes"
+
+
+def in_rows_and_columns(
+    size_bytes: float, row: int, column: int, *, split: bool = False, algorithm: str = "auto"
+) -> list[JobStage]:
+    """Return the calls that all-reduce a buffer on a grid of rows of ranks that stand together.
+
+    Reduce-scatter along the row, all-reduce of the part that is left down the column (with
+    ``split`` as a reduce-scatter and an all-gather), all-gather along the row. Where the grid is
+    one row or one column it is one all-reduce.
+
+    Examples
+    --------
+    >>> [(send.collective, send.size_bytes) for send in in_rows_and_columns(8.0, 4, 2)]
+    [('reduce_scatter', 8.0), ('all_reduce', 2.0), ('all_gather', 8.0)]
+    >>> [send.collective for send in in_rows_and_columns(8.0, 1, 8)]
+    ['all_reduce']
+    """
+    if row == 1 or column == 1:
+        return [Send("all_reduce", size_bytes)]
+    part, down = size_bytes / row, (column, row)
+    middle: list[JobStage] = [Send("all_reduce", part, group=down, algorithm=algorithm)]
+    if split:
+        middle = [Send("reduce_scatter", part, group=down), Send("all_gather", part, group=down)]
+    return [
+        Send("reduce_scatter", size_bytes, group=row),
+        *middle,
+        Send("all_gather", size_bytes, group=row),
+    ]

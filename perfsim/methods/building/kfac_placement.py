@@ -1,0 +1,99 @@
+"""SPD-KFAC's inverses: the large ones balanced over the ranks, the others on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from perfsim.compute.kernel import Kernel, elementwise
+from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
+from perfsim.methods.building.kfac_factors import inverted
+from perfsim.methods.building.kfac_schedule import Product
+
+__all__ = ["balanced", "busiest", "least_loaded", "round_robin"]
+
+
+def round_robin(count: int, ranks: int) -> list[int]:
+    """Return the ranks of ``count`` tasks dealt out in turn.
+
+    Examples
+    --------
+    >>> round_robin(5, 3)
+    [0, 1, 2, 0, 1]
+    """
+    return [task % ranks for task in range(count)]
+
+
+def least_loaded(weights: Sequence[float], ranks: int) -> list[int]:
+    """Return the ranks of tasks, heaviest first each to the rank with the least so far.
+
+    References
+    ----------
+    shyhuai/kfac_pytorch@1dacea76 kfac/kfac_preconditioner_inv_opt.py,
+    _generate_eigen_ranks_uniform.
+
+    Examples
+    --------
+    >>> least_loaded([1, 4, 2, 3], 2)
+    [0, 0, 1, 1]
+    """
+    loads = [0.0] * ranks
+    owners = [0] * len(weights)
+    for task in sorted(range(len(weights)), key=lambda task: -weights[task]):
+        owners[task] = min(range(ranks), key=loads.__getitem__)
+        loads[owners[task]] += weights[task]
+    return owners
+
+
+def busiest(owners: Sequence[int], seconds: Sequence[float]) -> int:
+    """Return the rank whose tasks take longest, by their owners and times [s].
+
+    Examples
+    --------
+    >>> busiest([0, 1, 0], [1.0, 3.0, 1.0])
+    1
+    """
+    loads: dict[int, float] = {}
+    for owner, taken_s in zip(owners, seconds, strict=True):
+        loads[owner] = loads.get(owner, 0.0) + taken_s
+    return max(loads, key=lambda owner: loads[owner], default=0)
+
+
+def balanced(
+    factors: Sequence[Product],
+    sent: Set[str],
+    world: MethodContext,
+    needs: tuple[str, ...],
+    end: PassPoint,
+) -> list[Job]:
+    """Return the inverses in layer order, a broadcast after each of those ``sent``.
+
+    Every rank inverts what is not sent, and clears and packs what another rank sends. The busiest
+    owner is the one shown on the compute stream; the other owners have streams of their own. A
+    job "inverse X" is followed by "broadcast X": packing and sending.
+    """
+    large = [factor for factor in factors if factor.name in sent]
+    owners = least_loaded([factor.side for factor in large], world.ranks)
+    seconds = [sum(map(world.kernel_s, inverted(factor.side))) for factor in large]
+    owner_of = {factor.name: owner for factor, owner in zip(large, owners, strict=True)}
+    shown = busiest(owners, seconds)
+    common: list[Kernel] = []
+    begun: dict[int, int] = {}
+    jobs = []
+    for factor in factors:
+        own = inverted(factor.side)
+        if factor.name not in owner_of:
+            common += own
+            continue
+        rank = owner_of[factor.name]
+        # What every rank has run since this one's last inverse comes before its own.
+        stream = "compute" if rank == shown else f"rank {rank}"
+        inverse = Compute((*common[begun.get(rank, 0) :], *own), "second_order", stream)
+        common += [elementwise(factor.side**2, 1), *factor.packed]
+        begun[rank] = len(common)
+        pack = Compute(factor.packed, "second_order", stream)
+        send = Send("broadcast", 4.0 * factor.values)
+        name = f"inverse {factor.name}"
+        jobs.append(Job(name, (inverse,), end, needs=needs))
+        jobs.append(Job(f"broadcast {factor.name}", (pack, send), end, needs=(name,)))
+    rest = Compute(tuple(common[begun.get(shown, 0) :]), "second_order")
+    return [*jobs, Job("inverses everywhere", (rest,), end, needs=needs)]

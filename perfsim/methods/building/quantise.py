@@ -1,0 +1,362 @@
+"""What quantising methods share: packed signs, adding up every rank's message, the two-step form.
+
+Public implementations pack signs in three ways (``Packing``): "bits" with cupy's packbits,
+measured on a V100 under the names ``efsign_encode`` and ``efsign_decode``; "bit2byte" with the
+extension of signSGD's authors, 32 signs in an int32 by shifts and masks that are launched one by
+one; "bytes" as GRACE does, a whole byte a sign. Passes are counted operation by operation: a byte
+read or written is a quarter of a pass, a packed bit a 32nd.
+
+Who decodes what: after an all-gather all of them loop over the messages in Python, so launches
+grow with P (see ``perfsim.methods.building.quantise`` for what the points then stand for); 1-bit Adam's two steps
+unpack all pieces by one kernel.
+
+References
+----------
+cupy: zhuangwang93/mergeComp@82bc96c3 mergeComp_dl/torch/util.py; bit2byte:
+jiaweizzhao/signSGD-with-Majority-Vote@5bebcd0f main/bit2byte-extension/bit2byte.cpp and
+main/compressor.py; bytes: sands-lab/grace@fd3a7f42 grace_dl/torch/compressor. Loops: grace
+grace_dl/torch/communicator/allgather.py, mergeComp communicator/pool_allgather.py; one kernel:
+deepspeedai/DeepSpeed@edaa7221 deepspeed/runtime/comm/nccl.py, compressed_allreduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import Literal
+
+from pydantic import Field
+
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.profile import Gradient
+from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, Send
+
+__all__ = [
+    "Packing",
+    "QuantisedExchange",
+    "SIGN_WIRE",
+    "STREAM",
+    "Voting",
+    "between_nodes",
+    "gathered_from_all",
+    "in_turn",
+    "majority",
+    "one_node",
+    "queued",
+    "sign_bytes",
+    "sign_decode",
+    "sign_encode",
+    "sign_fusion",
+    "summed",
+    "summed_levels",
+    "two_step",
+]
+
+QUEUED = {name: f"{name}_queued" for name in ("dgc_decode", "efsign_decode", "onebit_decode")}
+"""Names of the points for kernels behind others of their kind."""
+
+
+def queued(kernel: Kernel) -> Kernel:
+    """Return a kernel as it runs right behind others, with no synchronisation before it.
+
+    Examples
+    --------
+    >>> queued(Kernel("efsign_decode", 1000, 4e3)).name, queued(elementwise(10, 1)).name
+    ('efsign_decode_queued', 'elementwise')
+    """
+    return kernel._replace(name=QUEUED.get(kernel.name, kernel.name))
+
+
+def in_turn(kernels: Sequence[Kernel], times: int) -> tuple[Kernel, ...]:
+    """Return kernels that a loop runs ``times`` over, all but the first time queued.
+
+    Examples
+    --------
+    >>> [kernel.name for kernel in in_turn([Kernel("onebit_decode", 1000, 4e3)], 3)]
+    ['onebit_decode', 'onebit_decode_queued', 'onebit_decode_queued']
+    """
+    return tuple(kernels) + tuple(map(queued, kernels)) * (times - 1)
+
+
+def summed(elements: int, tensors: int) -> Kernel:
+    """Return the sum of so many tensors one after the other, from zero: Python's ``sum``.
+
+    The first is added to a zero (2 passes), the others to what there is (3 passes).
+
+    Examples
+    --------
+    >>> summed(1000, 4).moved_bytes / 4000, summed(1000, 4).launches
+    (11.0, 4)
+    """
+    return elementwise(elements, 3 * tensors - 1, tensors)
+
+
+Packing = Literal["bits", "bit2byte", "bytes"]
+QuantisedExchange = Literal["all_gather", "two_step"]
+
+STREAM = "communication"
+"""The stream that sends go on; kernels on it take their place in line."""
+
+SIGN_WIRE = "(ceil(n / 8) if packing == 'bits' else n if packing == 'bytes' else 4 * ceil(n / 32))"
+"""``sign_bytes`` as part of a method's ``wire``."""
+
+ENCODE = {"bits": (1 + 17 / 32, 2), "bit2byte": (16 + 25 / 32, 160), "bytes": (1.75, 2)}
+"""Passes and launches. Compare (1.25) and pack booleans (9/32); sign, pad and cast (6), then 11
+passes over a 32nd for 31 of 32 parts, and 4 more; compare and cast booleans (0.5)."""
+
+DECODE = {"bits": (5 + 17 / 32, 4), "bit2byte": (14.0, 100), "bytes": (5.25, 3)}
+"""Unpack (9/32; ones, 7 passes over a 32nd for each of 32 parts), cast to float (1.25; 2), twice
+and minus one (4; 4)."""
+
+SCALE = (3.0, 2)
+"""Magnitude and its mean."""
+
+SCALED = (2.0, 1)
+"""The signs times their scale."""
+
+
+def sign_bytes(elements: int, packing: Packing = "bits") -> int:
+    """Return the bytes of ``elements`` signs.
+
+    Examples
+    --------
+    >>> [sign_bytes(1001, packing) for packing in ("bits", "bit2byte", "bytes")]
+    [126, 128, 1001]
+    """
+    if packing == "bits":
+        return ceil(elements / 8)
+    return 4 * ceil(elements / 32) if packing == "bit2byte" else elements
+
+
+def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
+    """Return the packing of signs, with the mean magnitude if they are ``scaled``.
+
+    The measured kernel covers the mean in any case.
+    """
+    passes, launches = ENCODE[packing]
+    if scaled or packing == "bits":
+        passes, launches = passes + SCALE[0], launches + SCALE[1]
+    name = "efsign_encode" if packing == "bits" else "elementwise"
+    return Kernel(name, elements, FLOAT * elements * passes, launches=launches)
+
+
+def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
+    """Return the unpacking of one message; the measured kernel holds the scale in any case."""
+    passes, launches = DECODE[packing]
+    if scaled or packing == "bits":
+        passes, launches = passes + SCALED[0], launches + SCALED[1]
+    name = "efsign_decode" if packing == "bits" else "elementwise"
+    return Kernel(name, elements, FLOAT * elements * passes, launches=launches)
+
+
+def majority(elements: int) -> Kernel:
+    """Return the sign of a sum of votes: compare (1.25), twice (1.25), minus one (2)."""
+    return elementwise(elements, 4.5, 3)
+
+
+def sign_fusion(exchange: str) -> str:
+    """Return the fusion policy of the code that exchanges signs so.
+
+    GRACE and Espresso work tensor by tensor, MergeComp too unless its schedule fuses. DeepSpeed
+    flattens all parameters before its two steps; the authors of signSGD flatten tensors up to
+    100 MB for their server, all of it after the backward pass.
+    """
+    return "whole" if exchange in ("server", "two_step") else "none"
+
+
+def gathered_from_all(
+    encode: Sequence[Kernel],
+    sent_bytes: Sequence[float],
+    decode: Sequence[Kernel],
+    ranks: int,
+    finish: Sequence[Kernel] = (),
+) -> list[JobStage]:
+    """Return encode in the hook, an all-gather a part of the message, and P decodes afterwards.
+
+    ``sent_bytes`` are the parts that one rank sends, ``decode`` what is run for each rank's
+    message in one loop after the backward pass, ``finish`` once.
+
+    Examples
+    --------
+    >>> one = sign_encode(1000)
+    >>> stages = gathered_from_all([one], [125.0, 4.0], [one], ranks=4)
+    >>> [stage.size_bytes for stage in stages[1:3]], len(stages[3].kernels)
+    ([500.0, 16.0], 4)
+    """
+    return [
+        Compute(tuple(encode), "compress"),
+        *(Send("all_gather", float(part * ranks)) for part in sent_bytes),
+        Compute(in_turn(decode, ranks) + tuple(finish), "decompress", earliest="backward"),
+    ]
+
+
+def two_step(
+    encode: Sequence[Kernel],
+    shared_bytes: Sequence[float],
+    scales_bytes: float,
+    middle: Sequence[Kernel],
+    decode: Sequence[Kernel],
+    ranks: int,
+) -> list[JobStage]:
+    """Return the two-step form, in which each rank adds up 1/P of every message.
+
+    All-to-all of the parts that are shared out (``shared_bytes``, of the whole message) and
+    all-gather of the scales that are not; ``middle`` decodes the P pieces, adds them up and
+    encodes the sum; all-gathers of these give every rank the whole, which ``decode`` unpacks.
+    Each rank sends 2 (P-1)/P of a message in all, however many ranks there are. All of it comes
+    after the backward pass, where the implementations call it.
+
+    Examples
+    --------
+    >>> one = sign_encode(1000)
+    >>> stages = two_step([one], [125.0], 4.0, [one], [one], ranks=4)
+    >>> [(stage.collective, stage.size_bytes) for stage in stages if isinstance(stage, Send)]
+    [('all_to_all', 125.0), ('all_gather', 16.0), ('all_gather', 125.0), ('all_gather', 16.0)]
+    """
+    scales = [scales_bytes * ranks] if scales_bytes else []
+
+    def sends(collective: str, sizes: Sequence[float]) -> list[JobStage]:
+        return [Send(collective, float(size), earliest="backward") for size in sizes]
+
+    return [
+        Compute(tuple(encode), "compress", earliest="backward"),
+        *sends("all_to_all", shared_bytes),
+        *sends("all_gather", scales),
+        Compute(tuple(middle), "compress", earliest="backward"),
+        *sends("all_gather", [*shared_bytes, *scales]),
+        Compute(tuple(decode), "decompress", earliest="backward"),
+    ]
+
+
+def between_nodes(
+    elements: int,
+    world: MethodContext,
+    sent_bytes: Callable[[int], Sequence[float]],
+    encode: Callable[[int], Sequence[Kernel]],
+    decode: Callable[[int], Kernel],
+    least: int = 1,
+) -> list[JobStage]:
+    """Return compression between nodes only, on a stream of its own.
+
+    Fewer than ``least`` values are all-reduced dense. Else: reduce-scatter in fp32 inside each
+    node; every GPU encodes its share of n / g values, gathers those of the GPUs that have its
+    place on the other nodes, decodes N messages and adds them up; all-gather in fp32 inside each
+    node. All of it waits in line on the communication stream.
+
+    References
+    ----------
+    zhuangwang93/Espresso@a0294e3a byteps/torch/mergeComp/communicator/ddp_hipress.py.
+
+    Examples
+    --------
+    >>> stages = between_nodes(
+    ...     800, MethodContext(8, 2, 4), lambda n: [n / 8], lambda n: [sign_encode(n)], sign_decode
+    ... )
+    >>> [(one.collective, one.size_bytes) for one in stages if isinstance(one, Send)]
+    [('reduce_scatter', 3200.0), ('all_gather', 50.0), ('all_gather', 3200.0)]
+    """
+    whole = float(FLOAT * elements)
+    if elements < least:
+        return [Send("all_reduce", whole)]
+    share = -(-elements // world.gpus_per_node)
+    inside = world.gpus_per_node > 1
+    return [
+        *([Send("reduce_scatter", whole, group="node")] if inside else []),
+        Compute(tuple(encode(share)), "compress", STREAM),
+        *(
+            Send("all_gather", float(part * world.nodes), group="across")
+            for part in sent_bytes(share)
+        ),
+        Compute(
+            (*in_turn([decode(share)], world.nodes), summed(share, world.nodes)),
+            "decompress",
+            STREAM,
+        ),
+        *([Send("all_gather", whole, group="node")] if inside else []),
+    ]
+
+
+def one_node(world: MethodContext) -> str:
+    """Return why there is nothing to compress between nodes, or "".
+
+    Examples
+    --------
+    >>> one_node(MethodContext(8, 1, 8)), one_node(MethodContext(8, 2, 4))
+    ('compresses between nodes (exchange=between_nodes), and there is only one', '')
+    """
+    if world.ranks == 1 or world.nodes > 1:
+        return ""
+    return "compresses between nodes (exchange=between_nodes), and there is only one"
+
+
+def summed_levels(
+    elements: int, width: int, quantise: Kernel, two_scales: bool = False
+) -> list[JobStage]:
+    """Return drawing, the all-reduce of levels ``width`` bytes wide, and their scaling.
+
+    The host waits for what the drawing needs. With two scales values are drawn at both, and a
+    mask of those that every rank finds small (a byte a value) is all-reduced before the choice.
+
+    Examples
+    --------
+    >>> sends = [stage for stage in summed_levels(1000, 1, sign_encode(1000), True)[1::2]]
+    >>> [(stage.collective, stage.size_bytes) for stage in sends]
+    [('all_reduce', 1000.0), ('all_reduce', 1000.0)]
+    """
+    share = width / FLOAT
+    whole = Send("all_reduce", float(width * elements))
+    if not two_scales:
+        done = elementwise(elements, 1 + share)
+        return [
+            Compute((quantise,), "compress", blocks=True),
+            whole,
+            Compute((done,), "decompress", earliest="backward"),
+        ]
+    # Mask: compare and cast. Choice: two products, a difference, a sum. Decoding: two scalings
+    # with their divisions, two products, a difference, a sum.
+    mask = elementwise(elements, 1.75, 2)
+    choice = elementwise(elements, 2 * (0.25 + 2 * share) + 0.5 + 3 * share, 4)
+    done = elementwise(elements, 2 * (share + 1) + 8, 8)
+    return [
+        Compute((quantise, quantise, mask), "compress", blocks=True),
+        Send("all_reduce", float(elements)),
+        Compute((choice,), "compress", blocks=True),
+        whole,
+        Compute((done,), "decompress", earliest="backward"),
+    ]
+
+
+class Voting(Method):
+    """Signs, exchanged by an all-gather or in two steps, and their majority."""
+
+    exchange: Literal["all_gather", "server", "two_step"] = Field(
+        "all_gather", description="who counts the votes: every rank, rank 0, each rank its share"
+    )
+    packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
+
+    def voted(self, elements: int, ranks: int, encode: Sequence[Kernel]) -> list[JobStage]:
+        """Return the encoding of signs, their exchange (but by a server) and the votes' count.
+
+        In two steps a piece is n / P of each of P messages: as many values to decode as one
+        message has.
+        """
+        sent = [float(sign_bytes(elements, self.packing))]
+        decode = sign_decode(elements, self.packing)
+        if self.exchange == "all_gather":
+            vote = [summed(elements, ranks), majority(elements)]
+            return gathered_from_all(encode, sent, [decode], ranks, vote)
+        piece = -(-elements // ranks)
+        again = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
+        return two_step(encode, sent, 0.0, [decode, *again], [decode], ranks)
+
+    def default_fusion(self) -> str:
+        """Return a message a tensor for the frameworks' form, one message for the others."""
+        return sign_fusion(self.exchange)
+
+    def late_launches(self) -> int:
+        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+
+    def message_bytes(self, gradient: Gradient, iteration: int) -> float:
+        """Return the signs of one gradient."""
+        return float(sign_bytes(gradient.elements, self.packing))

@@ -1,0 +1,381 @@
+"""What sparsifying methods share: counting, thresholds, and the exchange of values and places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
+from perfsim.fusion.bucket import Bucket
+from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
+from perfsim.methods.building.quantise import in_turn
+
+__all__ = [
+    "ABOVE_LAUNCHES",
+    "ABOVE_PASSES",
+    "Decoding",
+    "Selection",
+    "SparseExchange",
+    "SparseSum",
+    "above",
+    "decoded",
+    "doubled",
+    "exact",
+    "exchanged",
+    "gathered",
+    "hierarchical",
+    "kept",
+    "merged",
+    "merged_pairs",
+    "served",
+    "union_estimate",
+    "worst_case",
+]
+
+Selection = Literal["old", "new"]
+"""PyTorch's top-k kernel: the single-block one before 1.11, or the multi-block one since."""
+
+
+def exact(elements: int, selection: Selection) -> Kernel:
+    """Return PyTorch's exact top-k of ``elements`` magnitudes (7 passes where nothing is known).
+
+    Examples
+    --------
+    >>> exact(1000, "new").name, exact(1000, "old").moved_bytes
+    ('topk_new', 28000.0)
+    """
+    return Kernel(f"topk_{selection}", elements, 7.0 * FLOAT * elements, launches=7)
+
+
+def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
+    """Return the top ``count`` of the sum of two lists of ``count`` values and their places.
+
+    The 2 k pairs are sorted by place (a radix sort: four digits, keys and values read and
+    written: 16 passes), neighbours of one place added (4), magnitudes taken (2), the largest
+    selected and gathered (4).
+
+    Examples
+    --------
+    >>> [kernel.moved_bytes for kernel in merged_pairs(10, "new")]
+    [2080.0, 560.0]
+    """
+    return elementwise(2 * count, 16 + 4 + 2 + 4, 4 + 1 + 1 + 2), exact(2 * count, selection)
+
+
+def merged(
+    buckets: Sequence[Bucket],
+    select_s: Callable[[int], float],
+    gather_s: Callable[[int], float],
+) -> list[Bucket]:
+    """Return buckets merged by OMGS's rule, which looks one ahead along the backward pass.
+
+    Selecting holds the backward pass up; messages go one after the other. What is merged so far
+    joins the next bucket where
+
+        (backward of the next) + S(n + n') - S(n) - S(n') - (wait for the link) < T(n) + T(n') -
+        T(n + n')
+
+    S the time to select from so many values, T that to gather what was selected: the message gets
+    ready later by the left side, less what it would have waited for the link anyway.
+
+    References
+    ----------
+    Shi et al. 2020, INFOCOM (OMGS-SGD); code HKBU-HPML/OMGS-SGD@ac10b98
+    hv_distributed_optimizer.py, ``_generate_groups_mgs``, which puts the first two tensors
+    together without asking.
+
+    Examples
+    --------
+    >>> from perfsim.compute.profile import Gradient
+    >>> each = [Bucket.of([Gradient(name, (9,), time, 0)]) for name, time in zip("ab", (1.0, 3.0))]
+    >>> [len(merged(each, lambda n: 0.0, lambda n: alpha + n / 9)) for alpha in (0.5, 2.5)]
+    [2, 1]
+    """
+    groups: list[list[Bucket]] = []
+    elements, backward_s, begun_s, free_s, before_s = 0, 0.0, 0.0, 0.0, 0.0
+    for bucket in buckets:
+        next_s, before_s = bucket.ready_s - before_s, bucket.ready_s
+        if groups:
+            ready_s = begun_s + backward_s + select_s(elements)
+            both = elements + bucket.elements
+            later_s = next_s + select_s(both) - select_s(elements) - select_s(bucket.elements)
+            sent_s = gather_s(elements)
+            saved_s = sent_s + gather_s(bucket.elements) - gather_s(both)
+            if later_s - max(0.0, free_s - ready_s) < saved_s:
+                groups[-1].append(bucket)
+                elements, backward_s = both, backward_s + next_s
+                continue
+            free_s = max(free_s, ready_s) + sent_s
+            begun_s = ready_s
+        groups.append([bucket])
+        elements, backward_s = bucket.elements, next_s
+    return [Bucket.of([one for bucket in group for one in bucket.gradients]) for group in groups]
+
+
+def served(
+    there_bytes: float, back_bytes: float, world: MethodContext, servers: int = 0
+) -> list[Send]:
+    """Return what each rank by itself sends to sharded servers, and what it gets back.
+
+    Nothing is added up inside a node, so that its ranks share the NICs. A server stands on each
+    node, or there are ``servers`` machines for them besides.
+
+    Examples
+    --------
+    >>> [(send.collective, send.group) for send in served(8.0, 8.0, MethodContext(8, 2, 4))]
+    [('push', 'across'), ('pull', 'across')]
+    """
+    sizes = {"push": there_bytes, "pull": back_bytes}
+    return [
+        Send(name, size, group="across" if world.nodes > 1 else "all", servers=servers)
+        for name, size in sizes.items()
+    ]
+
+
+SparseExchange = Literal["all_gather", "all_reduce"]
+"""Every rank gets all pairs; or pairs are added up on the way, their number doubling."""
+
+SparseSum = Literal["all_gather", "all_reduce", "all_reduce_union"]
+"""As ``SparseExchange``, and pairs added up on the way whose places are taken to be independent."""
+
+Decoding = Literal["together", "one_by_one"]
+"""All ranks' pairs added into one tensor (HKBU's codes, DGC's); or a tensor a rank, then their sum
+(GRACE's, grace_dl/dist/communicator/allgather.py at fd3a7f4; MergeComp's)."""
+
+ABOVE_PASSES = 1.75
+"""Passes of finding what is above a threshold: 4 bytes read and a mask of 1 byte written an
+element; ``nonzero`` reads the mask twice, to count and to write places."""
+
+ABOVE_LAUNCHES = 5
+"""Launches of the same."""
+
+
+def kept(elements: int, density: float) -> int:
+    """Return how many of ``elements`` values a density keeps: at least one, rounded up.
+
+    Examples
+    --------
+    >>> kept(25557032, 0.001)
+    25558
+    >>> kept(64, 0.001)
+    1
+    """
+    return max(1, math.ceil(elements * density)) if elements else 0
+
+
+def above(elements: int, times: int = 1) -> Kernel:
+    """Return the search for values above a threshold, ``times`` over: compare, find places.
+
+    Five launches each: the comparison, and in ``nonzero`` a sum and a selection of two each
+    (pytorch/pytorch@0358b9e9 aten/src/ATen/native/cuda/Nonzero.cu: CUB's DeviceReduce and
+    DeviceSelect). The host's wait for the count, between the two, is left out.
+
+    Examples
+    --------
+    >>> above(1000, times=3).moved_bytes, above(1000, times=3).launches
+    (21000.0, 15)
+    """
+    return elementwise(elements, ABOVE_PASSES * times, ABOVE_LAUNCHES * times)
+
+
+def decoded(
+    tensors: Sequence[int], count: int, ranks: int, decoding: Decoding = "together"
+) -> tuple[Kernel, ...]:
+    """Return what makes the mean gradient of ``count`` pairs from each of the ranks.
+
+    "together": the dense gradient is zeroed, the pairs of all ranks are scatter-added and the
+    mean is taken (3 passes). "one_by_one": of each tensor, each rank's pairs are scattered into a
+    zeroed tensor in one loop (points measured as ``dgc_decode``, see ``perfsim.methods.building.quantise``), then
+    these are added and divided (3 P + 1 passes).
+
+    Examples
+    --------
+    >>> len(decoded([1000, 500], 15, ranks=4)), len(decoded([1000, 500], 15, 4, "one_by_one"))
+    (2, 10)
+    """
+    if decoding == "together":
+        return elementwise(sum(tensors), 3, 2), scatter_add(count * ranks)
+    kernels: list[Kernel] = []
+    for elements in tensors:
+        kernels += in_turn(
+            [Kernel("dgc_decode", elements, float(FLOAT * elements), launches=2)], ranks
+        )
+        kernels.append(elementwise(elements, 3 * ranks + 1, ranks + 1))
+    return tuple(kernels)
+
+
+def gathered(
+    elements: int, count: int, ranks: int, value_bytes: int = FLOAT, index_bytes: int = INDEX
+) -> list[JobStage]:
+    """Return the exchange of ``count`` values and their places, and what makes a gradient of it.
+
+    One all-gather of the values and one of the indices; after the backward pass they are
+    ``decoded`` together.
+
+    Examples
+    --------
+    >>> [stage.size_bytes for stage in gathered(1000, 10, ranks=4)[:2]]
+    [160.0, 160.0]
+    """
+    return exchanged([elements], count, MethodContext(ranks), value_bytes, index_bytes)
+
+
+def exchanged(
+    tensors: Sequence[int],
+    count: int,
+    world: MethodContext,
+    value_bytes: int = FLOAT,
+    index_bytes: int = INDEX,
+    exchange: SparseSum = "all_gather",
+    decoding: Decoding = "together",
+) -> list[JobStage]:
+    """Return the exchange of ``count`` values of some tensors, of any kind, and the decoding."""
+    if exchange != "all_gather":
+        union = exchange == "all_reduce_union"
+        return doubled(sum(tensors), count, world, value_bytes + index_bytes, union=union)
+    kernels = decoded(tensors, count, world.ranks, decoding)
+    return [
+        Send("all_gather", float(value_bytes * count * world.ranks)),
+        Send("all_gather", float(index_bytes * count * world.ranks)),
+        Compute(kernels, "decompress", earliest="backward"),
+    ]
+
+
+def doubled(
+    elements: int,
+    count: int,
+    world: MethodContext,
+    pair_bytes: int = FLOAT + INDEX,
+    *,
+    union: bool = False,
+) -> list[JobStage]:
+    """Return an all-reduce of pairs whose number doubles at every step: no place is shared.
+
+    Recursive doubling over distances 1, 2, 4, ...: at step i < log2 P a rank sends
+    min(2**i ``count`` pairs, the dense gradient) and adds what it gets. Ranks beyond a power of
+    two give theirs to another first and get the sum last. Lists are joined (each read and
+    written) until pairs would be longer than the dense gradient; then it is scattered, and added
+    dense (3 passes). Joining runs beside the backward pass, decoding after it.
+
+    ``union``: the sum of 2**i ranks holds n (1 - (1 - count / n)**(2**i)) of the n places, what is
+    expected where each rank's places are drawn apart from the others'. Derived here, not from
+    the paper: never more than the worst case, and too much where gradients agree on places.
+
+    References
+    ----------
+    Lin et al. 2018, Deep Gradient Compression, ICLR, section 5: density doubles at every step in
+    the worst case. The steps are those of Thakur, Rabenseifner & Gropp 2005, IJHPCA, section 4.5.
+
+    Examples
+    --------
+    >>> [stage.size_bytes for stage in doubled(100, 10, MethodContext(8)) if isinstance(stage, Send)]
+    [80.0, 160.0, 320.0]
+    >>> independent = doubled(100, 10, MethodContext(8), union=True)  # 10, 19 and 34.4 places expected
+    >>> [stage.size_bytes for stage in independent if isinstance(stage, Send)]
+    [80.0, 152.0, 280.0]
+    """
+    dense_bytes = float(FLOAT * elements)
+    stages: list[JobStage] = []
+    held, summed, far = count, 1, world.nodes > 1
+    steps = world.ranks.bit_length() - 1
+    extra: Group = "across" if far else "node"
+    groups: list[Group] = [extra] if world.ranks > 2**steps else []
+    for step in range(steps):
+        inside = not far or world.gpus_per_node % 2 ** (step + 1) == 0
+        groups.append("node" if inside else "across")
+    for group in groups:
+        sent_bytes = min(float(pair_bytes * held), dense_bytes)
+        stages.append(Send("send_recv", sent_bytes, group=group))
+        summed *= 2
+        joined = _expected(elements, count, summed) if union else count * summed
+        stages.append(_joined(elements, held, joined, pair_bytes))
+        held = joined
+    sparse = pair_bytes * held < dense_bytes
+    if world.ranks > 2**steps:
+        stages.append(Send("send_recv", min(float(pair_bytes * held), dense_bytes), group=extra))
+    kernels = decoded([elements], held, 1) if sparse else (elementwise(elements, 2),)
+    return [*stages, Compute(kernels, "decompress", earliest="backward")]
+
+
+def _expected(elements: int, count: int, ranks: int) -> int:
+    """Return how many places some ranks' independent draws of ``count`` places cover, rounded up.
+
+    A millionth is taken off first, so that rounding errors do not count as a place.
+    """
+    return math.ceil(elements - elements * (1 - count / elements) ** ranks - 1e-6)
+
+
+def _joined(elements: int, held: int, joined: int, pair_bytes: int) -> Compute:
+    """Return the addition of what was received to the ``held`` pairs (or the dense gradient)."""
+    kernels: tuple[Kernel, ...]
+    if pair_bytes * held >= FLOAT * elements:
+        kernels = (elementwise(elements, 3),)
+    elif pair_bytes * joined < FLOAT * elements:
+        moved = pair_bytes * (2 * held + joined) / (FLOAT * 2 * held)
+        kernels = (elementwise(2 * held, moved, 2),)
+    else:
+        kernels = (elementwise(elements, 1), scatter_add(2 * held))
+    return Compute(kernels, "decompress", stream="communication")
+
+
+def worst_case(pair: str) -> str:
+    """Return the bytes a rank sends in ``doubled``, P a power of two, as a method's ``wire``."""
+    sparse = f"min(log2(P), max(0, ceil(log2(4 * n / ({pair} * k)))))"
+    return f"(2 ** {sparse} - 1) * {pair} * k + (log2(P) - {sparse}) * 4 * n"
+
+
+def union_estimate(pair: str) -> str:
+    """Return the same where ``doubled`` takes ``union``, step by step up to 2**20 ranks."""
+    places = "ceil(n - n * (1 - k / n) ** {summed} - 1e-6)"
+    return " + ".join(
+        f"(P > {2**step}) * min(4 * n, {pair} * {places.format(summed=2**step)})"
+        for step in range(20)
+    )
+
+
+def hierarchical(
+    elements: int,
+    count: int,
+    world: MethodContext,
+    select: Sequence[Kernel],
+    inside: Literal["pairs", "sums"] = "pairs",
+) -> list[JobStage]:
+    """Return an exchange in two layers; ``count`` pairs are kept of a rank's share of its node.
+
+    Inside the node the dense gradient is reduce-scattered; ``select`` runs on a share of it;
+    values and indices are all-gathered among the ranks of the same place on all nodes. Then
+    "pairs": these are gathered inside the node, and after the backward pass each share is zeroed,
+    filled and concatenated (3 passes). "sums": each rank adds up its share, the node gathers the
+    dense shares. All of it on the stream of the communication.
+
+    Examples
+    --------
+    >>> [stage.collective for stage in hierarchical(100, 5, MethodContext(4, 2, 2), [])
+    ...  if isinstance(stage, Send)]
+    ['reduce_scatter', 'all_gather', 'all_gather', 'all_gather', 'all_gather']
+    """
+    each, nodes = world.gpus_per_node, world.nodes
+    stages: list[JobStage] = []
+    if each > 1:
+        stages.append(Send("reduce_scatter", float(FLOAT * elements), group="node"))
+    if select:
+        stages.append(Compute(tuple(select), "compress", stream="communication"))
+    if nodes > 1:
+        for size in (FLOAT, INDEX):
+            stages.append(Send("all_gather", float(size * count * nodes), group="across"))
+    if inside == "sums":
+        share = math.ceil(elements / each)
+        kernels = (elementwise(share, 3, 2), scatter_add(count * nodes))
+        stages.append(Compute(kernels, "decompress", stream="communication"))
+        if each > 1:
+            stages.append(Send("all_gather", float(FLOAT * elements), group="node"))
+        return stages
+    if each > 1:
+        for size in (FLOAT, INDEX):
+            stages.append(Send("all_gather", float(size * count * world.ranks), group="node"))
+    kernels = (elementwise(elements, 3, 2), scatter_add(count * world.ranks))
+    return [
+        *stages,
+        Compute(kernels, "decompress", stream="communication", earliest="backward"),
+    ]

@@ -1,0 +1,208 @@
+"""A method described from its own file: what it sends, keeps and leaves out, and its options."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from perfsim import fusion
+from perfsim.data.catalog import Catalog
+from perfsim.errors import unknown_option
+from perfsim.methods import load_method, method_class, method_name, method_names
+from perfsim.methods.base import Method
+from perfsim.scenario import Scenario
+from perfsim.validate.measurements.record import RECORD, read_record
+
+__all__ = [
+    "WHY_KEPT",
+    "by_default",
+    "check_fusion_options",
+    "describe_method",
+    "for_method",
+    "sections",
+]
+
+MARKS = {"Bytes a rank": "bytes_a_rank", "Memory": "memory", "Left out": "left_out"}
+MARK = re.compile(r"\b(Bytes a rank|Memory|Left out)((?:,| \()[^:.]{0,60})?: ")
+SYMBOLS = "P ranks on equal hops; a matrix of n = rows x columns values; k of them kept; r the rank"
+KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
+    """Return all that is known of one method.
+
+    Raises
+    ------
+    RequestError
+        If there is no such method.
+    """
+    cls, own = method_class(name), method_name(name)
+    path = catalog.beside("methods", "", RECORD)
+    lines = [line.words() for line in read_record(path) if line.method == own] if path else []
+    return {
+        "method": own,
+        "summary": cls.summary,
+        **sections(inspect.getdoc(cls) or ""),
+        "wire": cls.wire,
+        "wire_by_default": by_default(cls),
+        "wire_symbols": SYMBOLS,
+        "options": [_option(cls, option) for option in cls.model_fields],
+        "default_fusion": cls().default_fusion(),
+        "family": cls.family,
+        "learns_as_ssgd": not cls.lossy,
+        "needs": cls.needs or "nothing besides GPUs and a network",
+        "source": cls.citation,
+        "accuracy_record": lines[0] if lines else "no measured row",
+    }
+
+
+def sections(docstring: str) -> dict[str, str]:
+    """Return the parts of a method's docstring, as plain text on one line each.
+
+    ``what_is_sent`` is its first sentence, ``kernels`` what goes before the first mark ("Bytes a
+    rank:", "Memory:", "Left out:"), ``remarks`` the paragraphs that begin with no mark after it.
+
+    Examples
+    --------
+    >>> found = sections("Sends ``k``. Memory: none. Left out: all.")
+    >>> found["what_is_sent"], found["memory"], found["left_out"]
+    ('Sends k.', 'none.', 'all.')
+    """
+    paragraphs = [" ".join(part.split()) for part in docstring.split("\n\n")]
+    place = MARK.search(paragraphs[0])
+    first = paragraphs[0][: place.start()].strip() if place else paragraphs[0]
+    rest = [paragraphs[0].removeprefix(first), *paragraphs[1:]]
+    found = dict.fromkeys(("what_is_sent", "kernels", *MARKS.values(), "remarks"), "")
+    found["what_is_sent"] = first
+    marked = False
+    for paragraph in rest:
+        # What MARK captures stands between the texts: text, mark, condition, text, ...
+        before, *parts = MARK.split(paragraph)
+        if before.strip():
+            _add(found, "remarks" if marked else "kernels", before)
+        for mark, condition, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            marked = True
+            told = (condition or "").strip(", ")
+            _add(found, MARKS[mark], f"{told}: {text}" if told else text)
+    return {name: text.replace("`", "") for name, text in found.items()}
+
+
+class _Chosen(ast.NodeTransformer):
+    """Puts in place of every choice by options the branch that the defaults take."""
+
+    def __init__(self, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        used = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
+        if not used <= set(self.defaults):
+            return self.generic_visit(node)
+        code = compile(ast.Expression(node.test), "wire", "eval")
+        taken = node.body if eval(code, {"__builtins__": {}}, self.defaults) else node.orelse
+        return self.visit(taken)  # type: ignore[no-any-return]
+
+
+def by_default(cls: type[Method]) -> str:
+    """Return a method's ``wire`` as it is with the default options.
+
+    Examples
+    --------
+    >>> by_default(method_class("topk"))
+    '(P - 1) * 8 * k'
+    """
+    tree = _Chosen(cls().model_dump()).visit(ast.parse(cls.wire, mode="eval"))
+    return ast.unparse(tree)
+
+
+def _add(found: dict[str, str], name: str, text: str) -> None:
+    found[name] = f"{found[name]} {text.strip()}".strip()
+
+
+def _option(cls: type[Method], option: str) -> dict[str, Any]:
+    field = cls.model_fields[option]
+    return {
+        "option": option,
+        "default": field.default,
+        "allowed": _allowed(field),
+        "what": field.description or "",
+        "only_with": "; ".join(mark.words() for mark in cls.only_with(option)),
+    }
+
+
+def _allowed(field: Any) -> str:
+    """Return what an option may be, in words."""
+    choices = get_args(field.annotation)
+    kind, optional = field.annotation, ""
+    if type(None) in choices:
+        kind, optional = choices[0], ", or none"
+    elif choices:
+        return " or ".join(map(str, choices))
+    words = {
+        "gt": "above",
+        "ge": "at least",
+        "lt": "below",
+        "le": "at most",
+        "multiple_of": "a multiple of",
+    }
+    limits = [
+        f"{word} {_number(getattr(limit, key))}"
+        for limit in field.metadata
+        for key, word in words.items()
+        if hasattr(limit, key)
+    ]
+    return f"{KINDS.get(kind, kind.__name__)} {' and '.join(limits)}".strip() + optional
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+PLAIN_FUSION = "size"
+"""S-SGD's own fusion. Methods with another are what they are by it, too."""
+
+WHY_KEPT = {
+    "--fusion": "is for methods that fuse as ssgd, as another fusion is part of what a method is",
+    "--bucket": "is for fusion that does not set its own sizes",
+    "--set": "is for fusion policies that have it",
+}
+
+
+def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
+    """Return the scenario for one method, and the flags of fusion that do not apply to it.
+
+    ``--fusion`` applies to methods that fuse as ssgd, ``--bucket`` and ``--set fusion.NAME=VALUE``
+    to those whose fusion takes them; where one does not apply, the method keeps its own.
+    """
+    own = _own(name, scenario.options)
+    changes: dict[str, Any] = {"method": name}
+    kept = []
+    used = scenario.fusion or own
+    if own not in (used, PLAIN_FUSION):
+        changes["fusion"], used = None, own
+        kept.append(f"--fusion {scenario.fusion}")
+    policy = fusion.load(used)
+    if scenario.bucket and policy.LIMIT_BYTES is None:
+        changes["bucket"] = None
+        kept.append(f"--bucket {scenario.bucket}")
+    strange = [option for option in scenario.fusion_options if option not in policy.OPTIONS]
+    if strange:
+        known = scenario.fusion_options.items()
+        changes["fusion_options"] = {key: value for key, value in known if key not in strange}
+        kept += [f"--set fusion.{option}" for option in strange]
+    return scenario.model_copy(update=changes), kept
+
+
+def check_fusion_options(scenario: Scenario) -> None:
+    """Refuse an option of fusion that no method's fusion has."""
+    used = {for_method(scenario, name)[0].fusion or _own(name, {}) for name in method_names()}
+    known = {option for name in used for option in fusion.load(name).OPTIONS}
+    for option in scenario.fusion_options:
+        if option not in known:
+            raise unknown_option("--set: ", "fusion", option, known)
+
+
+def _own(name: str, options: Mapping[str, Any]) -> str:
+    return load_method(name, options).default_fusion()

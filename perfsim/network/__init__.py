@@ -1,0 +1,1 @@
+"""Networks: links, clusters, measured collectives, and how a collective's cost follows from them."""

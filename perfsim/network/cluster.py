@@ -1,0 +1,688 @@
+"""A cluster: GPUs on nodes, and what a collective costs among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from perfsim.collectives import algorithm as find_algorithm
+from perfsim.collectives import algorithms
+from perfsim.errors import RequestError
+from perfsim.libraries import AUTO, DEFAULT_LIBRARY
+from perfsim.libraries import library as find_library
+from perfsim.methods.base import Group
+from perfsim.network.link import Latency, Link, custom_link
+from perfsim.network.network_file import Network, load_network, read_network
+from perfsim.network.route import ClusterLinks, Route
+from perfsim.quantity import Cost, Quantity, Term
+from perfsim.simulate.shared_link import LinkUse
+
+if TYPE_CHECKING:
+    from perfsim.network.fabrics.inter import Fabric
+    from perfsim.network.fabrics.intra import NodeFabric
+    from perfsim.network.known import MeasuredCollectives
+
+__all__ = [
+    "Cluster",
+    "DEFAULT_GPUS_PER_NODE",
+    "Latency",
+    "Layout",
+    "Link",
+    "Network",
+    "SMALL",
+    "crossing",
+    "custom_link",
+    "groups_per_nic",
+    "load_network",
+    "make_cluster",
+    "place",
+    "placed",
+    "read_network",
+]
+
+
+def placed(group: Group, gpus: int, nodes: int, gpus_per_node: int) -> tuple[int, ...]:
+    """Return how many ranks of one group stand on each of its nodes.
+
+    Of uneven nodes the fullest counts for all.
+
+    Examples
+    --------
+    >>> [placed(group, 8, 2, 4) for group in ("all", "node", "leaders", "across")]
+    [(4, 4), (4,), (1, 1), (1, 1)]
+    >>> placed(2, 8, 2, 4), placed((4, 2), 8, 2, 4)
+    ((2,), (2, 2))
+    """
+    if group in ("leaders", "across"):
+        return (1,) * nodes
+    each = gpus_per_node
+    if isinstance(group, tuple):
+        count, stride = group
+        each = max(1, each // stride)
+    elif isinstance(group, int):
+        count = group
+    else:
+        count = each if group == "node" else gpus
+    if count <= each:
+        return (count,)
+    whole, rest = divmod(min(count, gpus), each)
+    return (each,) * whole + ((rest,) if rest else ())
+
+
+def groups_per_nic(group: Group, gpus_per_node: int) -> int:
+    """Return how many groups send out of a node at once.
+
+    Examples
+    --------
+    >>> [groups_per_nic(group, 4) for group in ("leaders", "across", 8, (4, 2), (2, 8))]
+    [1, 4, 1, 2, 4]
+    """
+    if group == "across":
+        return gpus_per_node
+    return min(group[1], gpus_per_node) if isinstance(group, tuple) else 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """GPUs on nodes, the link between nodes and the one inside them.
+
+    Parameters
+    ----------
+    gpus : P, all GPUs
+    placement : GPUs on each node, uneven allowed
+    inter : link between nodes; None when all GPUs stand on one
+    intra : link between the GPUs of a node; None when every node has one GPU
+    nics_per_node : NICs that the GPUs of a node share
+    library : nccl, gloo or mpi: which algorithms there are, and which of them ``auto`` takes
+    fitted_on : the library with which the links were measured
+    known : curves measured on the network, which come before the links' formulas
+    fabric, node : switches between the nodes, links inside one; None: only NICs and the fitted
+        link count
+    narrowed : whether the fabric is narrower than the one that the links were measured through
+    servers : machines without GPUs, each with a node's NICs, that serve pushes and pulls
+    background : share of every link between nodes that other traffic takes
+    """
+
+    gpus: int
+    placement: tuple[int, ...]
+    inter: Link | None
+    intra: Link | None
+    nics_per_node: int = 1
+    library: str = DEFAULT_LIBRARY
+    fitted_on: str = DEFAULT_LIBRARY
+    known: MeasuredCollectives | None = None
+    fabric: Fabric | None = None
+    node: NodeFabric | None = None
+    narrowed: bool = False
+    servers: int = 0
+    background: float = 0.0
+    _routes: dict[tuple[str, str, str], Route] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @property
+    def nodes(self) -> int:
+        """N, the nodes in use."""
+        return len(self.placement)
+
+    @cached_property
+    def gpus_per_node(self) -> int:
+        """g, the GPUs on the fullest node."""
+        return max(self.placement)
+
+    @cached_property
+    def uneven(self) -> tuple[int, ...]:
+        """GPUs on each node where nodes differ; () where all have as many."""
+        return self.placement if min(self.placement) < self.gpus_per_node else ()
+
+    @property
+    def nics_in_use(self) -> int:
+        """NICs of the scarcest node that carry traffic: a GPU drives at most one at a time."""
+        return min(self.nics_per_node, *self.placement)
+
+    @property
+    def strange(self) -> bool:
+        """Whether the network was measured between nodes, but none of so many GPUs."""
+        if self.known is None or self.nodes == 1:
+            return False
+        across = [curve.gpus_per_node for curve in self.known.curves if curve.nodes > 1]
+        return bool(across) and self.gpus_per_node not in across
+
+    def choice(self, collective: str, size_bytes: float, protocol: str = AUTO) -> str:
+        """Return the algorithm that ``auto`` takes for this collective and size."""
+        if collective not in algorithms():
+            find_algorithm(collective, AUTO)  # raises, with the collectives there are
+        library = find_library(self.library)
+        fixed_choice = library.choose(collective, size_bytes, self.gpus)
+        if fixed_choice is not None:
+            return fixed_choice
+        names = library.considered(collective)
+        if len(names) == 1:
+            return names[0]
+        return min(
+            names, key=lambda name: self.route(collective, name, protocol).seconds(size_bytes)
+        )
+
+    def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
+        """Return an algorithm of a collective over the links here, worked out once."""
+        key = (collective, name, protocol)
+        route = self._routes.get(key)
+        if route is None:
+            found = find_library(self.library).algorithm(collective, name)
+            inter, intra = self._links(found.flows)
+            if protocol != AUTO:
+                inter, intra = self._held(inter, intra, protocol)
+            wiring = ClusterLinks(
+                self.gpus,
+                self.nodes,
+                self.gpus_per_node,
+                self.nics_in_use,
+                inter,
+                intra,
+                self.servers,
+            )
+            route = Route(found, wiring, self.strange)
+            self._routes[key] = route
+        return route
+
+    def _held(
+        self, inter: Link | None, intra: Link | None, protocol: str
+    ) -> tuple[Link | None, Link | None]:
+        """Return the links as one of NCCL's protocols sees them."""
+        from perfsim.libraries.protocols import VERSION
+        from perfsim.network.link import under_protocol
+
+        tuner = self.known.tuner if self.known is not None else None
+        version = tuner.of.version if tuner is not None else VERSION
+        return (
+            under_protocol(inter, protocol, "inter", version) if inter else None,
+            under_protocol(intra, protocol, "intra", version) if intra else None,
+        )
+
+    def _links(self, flows: str) -> tuple[Link | None, Link | None]:
+        """Return the links between and inside nodes as flows of a pattern see them."""
+        inter = self.inter if self.nodes > 1 else None
+        intra = self.intra if self.gpus_per_node > 1 else None
+        if inter is not None and self.fabric is not None:
+            from perfsim.network.route import through_fabric
+
+            inter = through_fabric(
+                inter,
+                self.fabric,
+                flows,
+                self.placement,
+                self.nics_in_use,
+                measured_through=not self.narrowed,
+            )
+        if inter is not None and self.background > 0:
+            from perfsim.network.route import with_background
+
+            inter = with_background(inter, self.background)
+        if intra is not None and self.node is not None:
+            from perfsim.network.route import inside_node
+
+            intra = inside_node(intra, self.node, self.gpus_per_node)
+        return inter, intra
+
+
+FREE = Cost(0.0)
+
+
+@dataclass(frozen=True)
+class Cluster(Layout):
+    """A layout of GPUs on links, and what collectives cost on it.
+
+    Costs are kept, as are those of its parts (groups of the ranks; the same with servers).
+    Parameters are ``Layout``'s.
+    """
+
+    _costs: dict[tuple[str, float, str, str], Cost] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _seconds: dict[tuple[str, float, str, str], float] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _parts: dict[Group, Cluster] = field(default_factory=dict, repr=False, compare=False)
+    _served: dict[int, Cluster] = field(default_factory=dict, repr=False, compare=False)
+
+    def cost(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> Cost:
+        """Return what one collective of ``size_bytes`` costs.
+
+        ``auto`` takes what the library takes: NCCL the algorithm with the least predicted time
+        among those that it considers (for all_reduce ring and tree; others only when named), gloo
+        always the same, Open MPI by size and ranks.
+
+        Parameters
+        ----------
+        collective : all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all,
+            send_recv, push or pull
+        size_bytes : the buffer of one rank; for reduce_scatter, all_gather and all_to_all the
+            blocks of all
+        algorithm : its name, or ``auto``
+        protocol : ll, ll128 or simple as NCCL_PROTO fixes it, or ``auto``
+
+        Raises
+        ------
+        RequestError
+            If there is no such collective, algorithm or protocol, or these ranks or this library
+            cannot use it; lists those there are.
+        """
+        key = (collective, size_bytes, algorithm, protocol)
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = self._cost(*key)
+        return cost
+
+    def of(
+        self,
+        group: Group,
+        collective: str,
+        size_bytes: float,
+        algorithm: str = AUTO,
+        protocol: str = AUTO,
+    ) -> Cost:
+        """Return what one collective costs among a group of the ranks (see ``Group``).
+
+        Arguments as ``cost``'s; ``size_bytes`` is that of one group. Groups whose ranks stand apart
+        share the nodes' NICs: each sees its share of them, as if its message were that much longer
+        on the wire; its hops take what they do for its own size, but no more than for the longer
+        message.
+
+        Examples
+        --------
+        >>> from perfsim.network.link import custom_link
+        >>> wire, bus = custom_link("1GB/s,1ms", "x"), custom_link("10GB/s,1us", "x")
+        >>> eight = Cluster(8, (4, 4), wire, bus)
+        >>> [round(eight.of(group, "send_recv", 1e6).seconds * 1e3, 1)
+        ...  for group in ("node", "leaders", "across")]
+        [0.1, 2.0, 5.0]
+        """
+        if group == "all":
+            return self.cost(collective, size_bytes, algorithm, protocol)
+        part = self._part(group)
+        met = groups_per_nic(group, self.gpus_per_node) * part.nics_in_use / self.nics_in_use
+        if part.nodes == 1 or met <= 1.0:
+            return part.cost(collective, size_bytes, algorithm, protocol)
+        crowded = part.cost(collective, size_bytes * met, algorithm, protocol)
+        latency_s = crowded.latency_s
+        named = algorithm != AUTO
+        if named or part._alike(collective, size_bytes, size_bytes * met, protocol):
+            alone = part.cost(collective, size_bytes, algorithm, protocol)
+            latency_s = min(latency_s, alone.latency_s)
+        return crowded._replace(
+            seconds=crowded.seconds - crowded.latency_s + latency_s,
+            latency_s=latency_s,
+            sent_bytes=crowded.sent_bytes / met,
+        )
+
+    def _alike(
+        self, collective: str, size_bytes: float, larger_bytes: float, protocol: str
+    ) -> bool:
+        """Tell whether the library takes one algorithm for both sizes."""
+        sizes = size_bytes, larger_bytes
+        return len({self.choice(collective, size, protocol) for size in sizes}) == 1
+
+    def served(self, servers: int) -> Cluster:
+        """Return the cluster with so many machines more that serve pushes and pulls."""
+        if servers == self.servers:
+            return self
+        served = self._served.get(servers)
+        if served is None:
+            served = self._served[servers] = replace(self, servers=servers, **_nothing_kept())
+        return served
+
+    def with_part(self, part: float) -> Cluster:
+        """Return the cluster with a part of what is left of the links between its nodes."""
+        if part == 1.0:
+            return self
+        return replace(self, background=1.0 - (1.0 - self.background) * part, **_nothing_kept())
+
+    def _part(self, group: Group) -> Cluster:
+        part = self._parts.get(group)
+        if part is None:
+            placement = placed(group, self.gpus, self.nodes, self.gpus_per_node)
+            part = self._parts[group] = replace(
+                self,
+                gpus=sum(placement),
+                placement=placement,
+                inter=self.inter if len(placement) > 1 else None,
+                intra=self.intra if max(placement) > 1 else None,
+                **_nothing_kept(),
+            )
+        return part
+
+    @property
+    def _shared(self) -> bool:
+        """Whether other traffic takes a part of what is used of the network."""
+        return self.background > 0 and self.inter is not None and self.gpus > 1
+
+    @cached_property
+    def _quiet(self) -> Cluster:
+        """The cluster without other traffic; kept, as its routes are."""
+        return replace(self, background=0.0, **_nothing_kept())
+
+    def _beside(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+        """Return what a collective costs beside other traffic.
+
+        What it costs alone, times the links' formula with what is left of their rate over that
+        with all of it; the algorithm stays the one that the library takes, which knows nothing of
+        other traffic.
+        """
+        quiet = self._quiet
+        alone = quiet.cost(collective, size_bytes, algorithm, protocol)
+        name = quiet.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
+        alone_s = quiet.route(collective, name, protocol).seconds(size_bytes)
+        if alone_s <= 0:
+            return alone
+        ratio = self.route(collective, name, protocol).seconds(size_bytes) / alone_s
+        left = Quantity(
+            1.0 - self.background, "", "derived", "given with the scenario (background)"
+        )
+        share = Term("share of the network between nodes", left)
+        return alone._replace(seconds=alone.seconds * ratio, terms=(*alone.terms, share))
+
+    def seconds(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> float:
+        """Return the time of one collective [s], as ``cost`` has it, without what it rests on."""
+        key = (collective, size_bytes, algorithm, protocol)
+        found = self._seconds.get(key)
+        if found is None:
+            if self._shared:
+                found = self._beside(*key).seconds
+            else:
+                cost, route = self._told(*key)
+                found = route.seconds(size_bytes) if cost is None else cost.seconds
+            self._seconds[key] = found
+        return found
+
+    def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+        if self._shared:
+            return self._beside(collective, size_bytes, algorithm, protocol)
+        cost, route = self._told(collective, size_bytes, algorithm, protocol)
+        if cost is not None:
+            return cost
+        cost = route.cost(size_bytes)
+        if self.library == self.fitted_on:
+            return cost
+        return cost._replace(
+            terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
+        )
+
+    def _told(
+        self, collective: str, size_bytes: float, algorithm: str, protocol: str
+    ) -> tuple[Cost | None, Route]:
+        """Return what measured curves tell, if anything, and the route whose formula does else."""
+        if protocol != AUTO:
+            from perfsim.libraries.protocols import check_protocol
+
+            check_protocol(protocol, self.library, find_library(self.library).protocols)
+        name = self.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
+        route = self.route(collective, name, protocol)
+        if self.gpus == 1:
+            return FREE, route
+        refusal = route.algorithm.refusal(route.base)
+        if refusal:
+            raise RequestError(
+                f"--algorithm: {collective} {route.algorithm.name} {refusal}; here are {self.gpus}"
+                f" GPUs on {self.nodes} {'node' if self.nodes == 1 else 'nodes'}."
+            )
+        known = self._known(collective, size_bytes, route, algorithm, protocol)
+        if known is None:
+            known = self._changed(collective, size_bytes, route)
+        return known, route
+
+    def _known(
+        self, collective: str, size_bytes: float, route: Route, algorithm: str, protocol: str
+    ) -> Cost | None:
+        """Return what measured curves tell; behind a fabric only of the ranks that were measured.
+
+        The laws that carry a curve on know nothing of a fabric that narrows as it grows. A curve
+        of an algorithm held fixed also stands for ``auto`` where the library has no other choice.
+        """
+        if self.known is None or self.narrowed:
+            return None
+        if self.fabric is not None and not self.known.measured(self.placement):
+            return None
+        library = find_library(self.library)
+        bound = library.choose(collective, size_bytes, self.gpus) is not None
+        bound = bound or len(library.considered(collective)) == 1
+        name = route.algorithm.name
+        only = bound and name == self.choice(collective, size_bytes, protocol)
+        held = ("", name) if only else ("" if algorithm == AUTO else name,)
+        return self.known.cost(
+            collective, size_bytes, self.placement, self.library, held, protocol, route.seconds
+        )
+
+    @cached_property
+    def _as_measured(self) -> Cluster:
+        """The cluster without its fabric; kept, as its routes are."""
+        if self.fabric is None:
+            return self
+        return replace(self, fabric=None, narrowed=False, **_nothing_kept())
+
+    def _changed(self, collective: str, size_bytes: float, route: Route) -> Cost | None:
+        """Return what curves tell of the cluster as it was measured, times what is changed.
+
+        Another algorithm or protocol, or a fabric: the links' formula with it over that without.
+        So a worse network is never faster than its own curve, whatever the links alone say.
+        """
+        if self.known is None or self.library != self.fitted_on:
+            return None
+        plain = self._as_measured
+        usual = plain.route(collective, plain.choice(collective, size_bytes))
+        found = plain._known(collective, size_bytes, usual, AUTO, AUTO)
+        usual_s = usual.seconds(size_bytes)
+        if found is None or usual_s <= 0:
+            return None
+        ratio = route.seconds(size_bytes) / usual_s
+        (term,) = found.terms
+        what = f"{collective} {route.algorithm.name}"
+        quantity = term.quantity._replace(
+            value=found.seconds * ratio,
+            kind="derived",
+            source=f"{term.quantity.source}; times {ratio:.3g}, the links' formulas of {what} as"
+            " asked for over those of the network as measured",
+        )
+        return found._replace(
+            seconds=found.seconds * ratio,
+            latency_s=found.latency_s * ratio,
+            terms=(term._replace(quantity=quantity, extrapolated=True),),
+            grade="carried",
+        )
+
+
+def _derived(term: Term, library: str, fitted_on: str) -> Term:
+    """Return a link's number as another library takes it over from NCCL."""
+    quantity = term.quantity
+    if quantity.kind == "derived":
+        return term
+    source = f"taken over for {library} from {fitted_on}: {quantity.source}"
+    return term._replace(quantity=quantity._replace(kind="derived", source=source))
+
+
+def _nothing_kept() -> dict[str, Any]:
+    """Return what a changed cluster must not take over from the one it was made of."""
+    return {"_routes": {}, "_costs": {}, "_seconds": {}, "_parts": {}, "_served": {}}
+
+
+DEFAULT_GPUS_PER_NODE = 4
+
+MOST_SHOWN = 64
+"""Divisors above this are no node sizes and would only lengthen the message."""
+
+
+def place(
+    gpus: int,
+    gpus_per_node: int | None,
+    placement: tuple[int, ...] | None,
+    stated: int | None = None,
+) -> tuple[int, ...]:
+    """Return the GPUs on each node.
+
+    Parameters
+    ----------
+    gpus : all GPUs
+    gpus_per_node : as asked for, a divisor of ``gpus``. None: ``stated``, else 4, cut to the
+        largest divisor of ``gpus``
+    placement : GPUs on each node, as asked for
+    stated : GPUs a node of the network's file
+
+    Raises
+    ------
+    RequestError
+        If a number is not positive or the numbers contradict each other.
+
+    Examples
+    --------
+    >>> place(8, 4, None), place(10, None, None), place(8, None, (3, 5))
+    ((4, 4), (2, 2, 2, 2, 2), (3, 5))
+    """
+    if gpus < 1:
+        raise RequestError(f"--gpus: {gpus} is not a number of GPUs; at least 1.")
+    if placement is not None:
+        if not placement or min(placement) < 1:
+            raise RequestError(
+                f"--placement: {_shown(placement)} has a node without a GPU; give at least 1 for"
+                " every node."
+            )
+        if sum(placement) != gpus:
+            raise RequestError(
+                f"--placement: {_shown(placement)} places {sum(placement)} GPUs, --gpus says"
+                f" {gpus}; the two must agree."
+            )
+        if gpus_per_node is not None and gpus_per_node != max(placement):
+            raise RequestError(
+                f"--gpus-per-node: {gpus_per_node} contradicts --placement {_shown(placement)};"
+                " give one of the two."
+            )
+        return tuple(placement)
+    if gpus_per_node is None:
+        most = min(stated or DEFAULT_GPUS_PER_NODE, gpus)
+        gpus_per_node = next(size for size in range(most, 0, -1) if gpus % size == 0)
+    if gpus_per_node < 1:
+        raise RequestError(f"--gpus-per-node: {gpus_per_node} is not a number of GPUs; at least 1.")
+    if gpus % gpus_per_node:
+        divisors = [size for size in range(1, min(gpus, MOST_SHOWN) + 1) if gpus % size == 0]
+        raise RequestError(
+            f"--gpus-per-node: {gpus} GPUs do not divide by {gpus_per_node}; allowed for {gpus}:"
+            f" {', '.join(map(str, divisors))}, or --placement for uneven nodes."
+        )
+    return (gpus_per_node,) * (gpus // gpus_per_node)
+
+
+def _shown(placement: tuple[int, ...]) -> str:
+    return repr(",".join(map(str, placement)))
+
+
+def make_cluster(
+    gpus: int,
+    gpus_per_node: int | None,
+    placement: tuple[int, ...] | None,
+    net: Network,
+    intra_net: Network | None = None,
+    library: str | None = None,
+    oversubscription: float | None = None,
+    measured: bool = True,
+    background: float = 0.0,
+) -> Cluster:
+    """Return the cluster of ``gpus`` GPUs on a network.
+
+    Parameters
+    ----------
+    gpus : all GPUs
+    gpus_per_node : GPUs a node; None takes the network's, else 4, cut to a divisor of ``gpus``
+    placement : GPUs on each node, instead of ``gpus_per_node``
+    net : its ``inter`` link joins the nodes; its ``intra`` link, if any, the GPUs of a node
+    intra_net : its ``intra`` link joins the GPUs of a node instead
+    library : nccl, gloo or mpi; None is the one that the network was measured with
+    oversubscription : how many times narrower than the nodes' NICs the uplinks are, instead of
+        what the network's file says of its fabric
+    measured : let curves measured on the network come before its links' formulas; those of
+        another fabric than asked for, or with other links inside the nodes, do not
+    background : share of the network between nodes that other traffic takes
+
+    Raises
+    ------
+    RequestError
+        If the numbers do not fit each other, there is no such library, or a network lacks the
+        link that is needed.
+
+    Examples
+    --------
+    >>> from perfsim.data.catalog import Catalog
+    >>> from perfsim.network.network_file import load_network
+    >>> net = load_network("10Gbit/s,50us", Catalog(), "--net")
+    >>> cluster = make_cluster(8, 4, None, net)
+    >>> cluster.placement
+    (4, 4)
+    >>> round(cluster.cost("all_reduce", 1e6, "ring").seconds * 1e6)
+    2100
+    """
+    library = find_library(library or net.library).name  # raises, with the libraries there are
+    nodes = place(gpus, gpus_per_node, placement, net.gpus_per_node)
+    intra = None
+    if max(nodes) > 1:
+        if intra_net is None and "intra" not in net.links:
+            raise RequestError(
+                f"--intra-net: {net.name!r} says nothing of the link between the GPUs of a node;"
+                " name one, such as pcie3."
+            )
+        intra = (intra_net or net).link("intra", "--intra-net")
+    inter = net.link("inter", "--net") if len(nodes) > 1 else None
+    fabric, node = net.fabric, net.node if intra_net is None else None
+    narrowed = False
+    if oversubscription is not None and oversubscription > 1.0 and len(nodes) > 1:
+        from perfsim.network.fabrics import oversubscribed
+
+        fabric, narrowed = oversubscribed(oversubscription), True
+    return Cluster(
+        gpus,
+        nodes,
+        inter,
+        intra,
+        net.nics_per_node,
+        library,
+        net.library,
+        net.known if measured else None,
+        fabric if len(nodes) > 1 else None,
+        node,
+        narrowed=narrowed,
+        background=background,
+    )
+
+
+SMALL = (2.0**-11, 2.0**-12)
+"""Parts of the link so small that no link inside a node is as slow."""
+
+NOTHING = 1e-9
+"""Part of a message below which adding and taking away may leave a rest."""
+
+
+def crossing(seconds: Callable[[float], float]) -> LinkUse | None:
+    """Return how a message uses the link between nodes, None where it does not.
+
+    Parameters
+    ----------
+    seconds : what it takes with a part of that link [s]
+
+    Examples
+    --------
+    1 s of latency, then 2 s on the wire; and 4 s where the links inside the nodes are as slow:
+
+    >>> crossing(lambda part: 1.0 + 2.0 / part)
+    Crossing(off_s=1.0, need=1.0)
+    >>> crossing(lambda part: 1.0 + max(4.0, 2.0 / part))
+    Crossing(off_s=1.0, need=0.5)
+    """
+    one, other = (seconds(part) for part in SMALL)
+    wire_s = (other - one) / (1.0 / SMALL[1] - 1.0 / SMALL[0])
+    whole_s = seconds(1.0)
+    if wire_s <= NOTHING * whole_s:
+        return None
+    off_s = min(max(0.0, one - wire_s / SMALL[0]), whole_s - min(wire_s, whole_s))
+    return LinkUse(off_s, min(1.0, wire_s / (whole_s - off_s)))

@@ -1,0 +1,461 @@
+"""Measured times of one collective by message size, as nccl-tests and its like give them.
+
+A curve is kept as measured, also where time falls as size grows: `CollectiveCurve.falls` names such places.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from pathlib import Path
+from statistics import median
+
+from perfsim.collectives import COLLECTIVES
+from perfsim.data.files import write_text
+from perfsim.data.tables import check_word, number, read_lines, read_table
+from perfsim.errors import COUNT, MESSAGE, SPREAD, TIME, DataError, NumberLimit, shown
+from perfsim.libraries import libraries
+from perfsim.quantity import Kind, weakest
+
+__all__ = [
+    "CURVES_COLUMNS",
+    "CURVES_SCHEMA",
+    "CollectiveCurve",
+    "FALL",
+    "GROUNDS",
+    "HEADER",
+    "LIBRARIES",
+    "merge",
+    "read_curves",
+    "write_curves",
+]
+
+GROUNDS: tuple[Kind, ...] = ("measured", "published", "fitted")
+"""Kinds of number that a measured curve may be."""
+
+LIBRARIES = libraries()
+
+FALL = 0.1
+"""A fall of the time by more than this fraction, as size grows, is worth a warning."""
+
+LARGE_SHARE = 1 / 16
+"""Messages from this share of the largest on tell a rate: beyond the steps of the middle."""
+
+MANY = 20
+"""From so many repeats on, the 5 % to 95 % range speaks for the spread instead of the extremes."""
+
+SAME = (
+    "collective",
+    "ranks",
+    "nodes",
+    "gpus_per_node",
+    "series",
+    "algorithm",
+    "protocol",
+    "library",
+    "version",
+    "gpu",
+    "fabric",
+)
+"""Two curves that agree in these are repeats of one measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveCurve:
+    """Measured times of one collective on one set of ranks, by size.
+
+    Parameters
+    ----------
+    collective : all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, send_recv
+    ranks, nodes : GPUs (or processes) that took part, and the nodes they stand on
+    gpus_per_node : ranks on the fullest node
+    size_bytes : rising; for all_gather, reduce_scatter and all_to_all the blocks of all ranks,
+        else the buffer of one rank [B]
+    seconds : time at each size [s]
+    kind : "measured" or "published"
+    source : where the numbers come from
+    spread : relative half-width that repeats show; None where nothing was repeated
+    series : name that curves of one cluster at several node counts share
+    algorithm, protocol : what the run was held to ("ring", "simple"); "" is the library's choice
+    library : nccl, gloo or mpi
+    version : of the library, as stated ("2.18.3")
+    gpu, fabric : as stated
+
+    Raises
+    ------
+    DataError
+        If a field is not allowed, the sizes do not rise, or a number lies outside its limits.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_reduce", 4, 1, 4, (1e3, 4e3), (1e-5, 2e-5), "measured", "here")
+    >>> round(curve.at(2e3) * 1e6, 3), curve.inside(8e3), curve.falls()
+    (14.142, False, [])
+    """
+
+    collective: str
+    ranks: int
+    nodes: int
+    gpus_per_node: int
+    size_bytes: tuple[float, ...]
+    seconds: tuple[float, ...]
+    kind: Kind
+    source: str
+    spread: float | None = None
+    series: str = ""
+    algorithm: str = ""
+    protocol: str = ""
+    library: str = "nccl"
+    version: str = ""
+    gpu: str = ""
+    fabric: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what no measurement can be."""
+        self._check_words()
+        self._check_ranks()
+        self._check_points()
+
+    @property
+    def name(self) -> str:
+        """What the curve is, in a few words: all_reduce on 32 GPUs (8 x 4)."""
+        even = self.ranks == self.nodes * self.gpus_per_node
+        shape = f"{self.nodes} x {self.gpus_per_node}" if even else f"{self.nodes} nodes"
+        held = " ".join(word for word in (self.algorithm, self.protocol) if word)
+        return f"{self.collective} on {self.ranks} GPUs ({shape}){f', {held}' if held else ''}"
+
+    def large(self) -> list[tuple[float, float]]:
+        """Return size and time of the messages that tell a rate, `LARGE_SHARE` of the largest on.
+
+        Examples
+        --------
+        >>> CollectiveCurve("reduce", 2, 2, 1, (8.0, 8e6, 64e6), (1.0, 2.0, 9.0), "measured", "x").large()
+        [(8000000.0, 2.0), (64000000.0, 9.0)]
+        """
+        least = LARGE_SHARE * self.size_bytes[-1]
+        points = zip(self.size_bytes, self.seconds, strict=True)
+        return [point for point in points if point[0] >= least]
+
+    def inside(self, size_bytes: float) -> bool:
+        """Say whether a size lies in the range measured."""
+        return self.size_bytes[0] <= size_bytes <= self.size_bytes[-1]
+
+    def at(self, size_bytes: float) -> float:
+        """Return the time at a size [s]: a straight line in log size and log time between points.
+
+        Raises
+        ------
+        ValueError
+            If the size lies outside the range measured (ask `inside` first).
+        """
+        sizes, seconds = self.size_bytes, self.seconds
+        if not self.inside(size_bytes):
+            raise ValueError(
+                f"{size_bytes!r} B lies outside {sizes[0]:g} to {sizes[-1]:g} B, where"
+                f" {self.name} was measured"
+            )
+        place = bisect_left(sizes, size_bytes)
+        if sizes[place] == size_bytes:
+            return seconds[place]
+        share = math.log(size_bytes / sizes[place - 1]) / math.log(sizes[place] / sizes[place - 1])
+        return seconds[place - 1] * math.pow(seconds[place] / seconds[place - 1], share)
+
+    def falls(self, fraction: float = FALL) -> list[tuple[float, float, float]]:
+        """Return where time falls by more than ``fraction`` as size grows.
+
+        Each entry is the size before [B], the size after [B] and the fraction of the time lost
+        from the first to the second; steps that fall one after another are one entry.
+
+        Examples
+        --------
+        >>> times = (4e-5, 3e-5, 2e-5, 9e-5)
+        >>> CollectiveCurve("reduce", 2, 2, 1, (1, 2, 4, 8), times, "measured", "here").falls()
+        [(1, 4, 0.5)]
+        """
+        found: list[tuple[float, float, float]] = []
+        start, times = 0, self.seconds
+        for place in range(1, len(times) + 1):
+            if place < len(times) and times[place] < times[place - 1]:
+                continue
+            lost = 1.0 - times[place - 1] / times[start]
+            if lost > fraction:
+                found.append((self.size_bytes[start], self.size_bytes[place - 1], lost))
+            start = place
+        return found
+
+    def _check_words(self) -> None:
+        for field, given, allowed in (
+            ("collective", self.collective, COLLECTIVES),
+            ("kind", self.kind, GROUNDS),
+            ("library", self.library, LIBRARIES),
+        ):
+            if given not in allowed:
+                told = f"a measured curve's {field} is {shown(given)}"
+                raise DataError(f"{told}; allowed: {', '.join(allowed)}")
+        if not self.source.strip():
+            raise DataError("a measured curve has no source; say where its numbers come from")
+
+    def _check_ranks(self) -> None:
+        counts = (self.ranks, self.nodes, self.gpus_per_node)
+        if min(counts) < 1 or not self.nodes <= self.ranks <= self.nodes * self.gpus_per_node:
+            raise DataError(
+                f"{self.collective}: {self.ranks} ranks on {self.nodes} nodes of"
+                f" {self.gpus_per_node} GPUs cannot be; every node holds 1 to gpus_per_node ranks"
+            )
+
+    def _check_points(self) -> None:
+        sizes, seconds = self.size_bytes, self.seconds
+        if not sizes or len(sizes) != len(seconds):
+            raise DataError(f"{self.name}: {len(sizes)} sizes and {len(seconds)} times")
+        for before, after in zip((0.0, *sizes), sizes, strict=False):
+            if not (MESSAGE.holds(after) and after > before):
+                raise DataError(
+                    f"{self.name}: size {shown(after)} B after {shown(before)} B; sizes rise and"
+                    f" are within {MESSAGE.words}"
+                )
+        for size, time_s in zip(sizes, seconds, strict=True):
+            if not TIME.holds(time_s):
+                raise DataError(
+                    f"{self.name}: {shown(time_s)} s at {size:g} B is not within {TIME.words}"
+                )
+        if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
+            raise DataError(f"{self.name}: spread {shown(self.spread)} is no positive fraction")
+
+
+def merge(curves: Iterable[CollectiveCurve]) -> list[CollectiveCurve]:
+    """Return one curve for each measurement: repeats become their median at each size.
+
+    Curves are repeats when all but points, kind, source and spread agree. The spread is the
+    median over the repeated sizes of half the range over the median time (of the 5 % to 95 %
+    range from 20 repeats on), and not below what one of the curves knew of itself.
+
+    Examples
+    --------
+    >>> one = CollectiveCurve("all_reduce", 2, 2, 1, (8.0,), (1.0,), "measured", "run 1")
+    >>> two = CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 16.0), (1.2, 3.0), "measured", "run 2")
+    >>> both, = merge([one, two])
+    >>> both.seconds, round(both.spread, 3), both.source
+    ((1.1, 3.0), 0.091, 'run 1; run 2')
+    """
+    grouped: dict[tuple[object, ...], list[CollectiveCurve]] = {}
+    for curve in curves:
+        grouped.setdefault(tuple(getattr(curve, field) for field in SAME), []).append(curve)
+    return [_median(same) if len(same) > 1 else same[0] for same in grouped.values()]
+
+
+def _median(curves: Sequence[CollectiveCurve]) -> CollectiveCurve:
+    times: dict[float, list[float]] = {}
+    for curve in curves:
+        for size, time_s in zip(curve.size_bytes, curve.seconds, strict=True):
+            times.setdefault(size, []).append(time_s)
+    sizes = sorted(times)
+    known = [curve.spread for curve in curves if curve.spread is not None]
+    repeated = [_half_range(times[size]) for size in sizes if len(times[size]) > 1]
+    if repeated:
+        known.append(median(repeated))
+    return replace(
+        curves[0],
+        size_bytes=tuple(sizes),
+        seconds=tuple(median(times[size]) for size in sizes),
+        kind=weakest([curve.kind for curve in curves]),
+        source="; ".join(dict.fromkeys(curve.source for curve in curves)),
+        spread=max(known, default=None),
+    )
+
+
+def _half_range(times: Sequence[float]) -> float:
+    """Return half the range of repeats over their median."""
+    ordered = sorted(times)
+    if len(ordered) < MANY:
+        low, high = ordered[0], ordered[-1]
+    else:
+        low, high = (_quantile(ordered, share) for share in (0.05, 0.95))
+    return (high - low) / 2 / median(ordered)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+CURVES_SCHEMA = "perfsim/curves/1"
+HEADER = (
+    "network",
+    "title",
+    "gpu",
+    "intra",
+    "inter",
+    "library",
+    "version",
+    "source",
+    "licence",
+    "date",
+)
+"""Lines that a file of curves has besides ``schema``; only ``version`` may be empty."""
+
+COUNTS = ("ranks", "nodes", "gpus_per_node")
+CURVES_COLUMNS = (
+    "collective",
+    *COUNTS,
+    "algorithm",
+    "protocol",
+    "size_bytes",
+    "time_us",
+    "spread",
+    "source_id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """One row: of which curve, and what was measured [B, s]."""
+
+    row: int
+    shape: tuple[str, int, int, int, str, str, float | None]
+    size_bytes: float
+    time_s: float
+
+
+def read_curves(path: Path) -> list[CollectiveCurve]:
+    """Read the measured curves of one network.
+
+    Returns
+    -------
+    list of Curve, in the order of the file; ``series`` is the name of the network.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, a header line or column lacks, a cell is not what its column
+        asks for, or a size does not rise within its curve.
+    """
+    points = [
+        _point(cells, path, row) for row, cells in read_table(path, CURVES_SCHEMA, CURVES_COLUMNS)
+    ]
+    head = _header(path)
+    if not points:
+        raise DataError("holds no point; give at least one row", path=path)
+    curves = []
+    seen: set[object] = set()
+    for shape, group in groupby(points, lambda point: point.shape):
+        curve = list(group)
+        if shape in seen:
+            told = "goes back to a curve that ended above; keep the points of a curve together"
+            raise DataError(told, path=path, row=curve[0].row)
+        seen.add(shape)
+        curves.append(_curve(curve, head, path))
+    return curves
+
+
+def write_curves(
+    path: Path, curves: Sequence[CollectiveCurve], head: Mapping[str, str], source_id: str
+) -> None:
+    """Write measured curves of one network, times to 4 digits.
+
+    Parameters
+    ----------
+    path : file to write, by custom ``<network>.curves.csv``
+    curves : at least one, of one source
+    head : value of each key of `HEADER`, and ``notes`` if there are any
+    source_id : the source's name in ``sources.csv``
+    """
+    text = io.StringIO()
+    keys = (*HEADER, "notes") if head.get("notes") else HEADER
+    for key, value in (("schema", CURVES_SCHEMA), *((key, head[key]) for key in keys)):
+        text.write(f"# {key}: {value}\n")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(CURVES_COLUMNS)
+    for curve in curves:
+        shape = (curve.collective, curve.ranks, curve.nodes, curve.gpus_per_node)
+        spread = "" if curve.spread is None else f"{curve.spread:.3g}"
+        for size, time_s in zip(curve.size_bytes, curve.seconds, strict=True):
+            point = (f"{size:.17g}", f"{float(f'{time_s * 1e6:.4g}'):.12g}", spread, source_id)
+            table.writerow((*shape, curve.algorithm, curve.protocol, *point))
+    write_text(path, text.getvalue())
+
+
+def _header(path: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for row, line in enumerate(read_lines(path), 1):
+        if not line.startswith("#"):
+            break
+        key, _, value = line[1:].partition(":")
+        if key.strip() in found:
+            raise DataError(f"'# {key.strip()}:' is there twice", path=path, row=row)
+        found[key.strip()] = value.strip()
+    for key in HEADER:
+        if not found.get(key) and (key != "version" or key not in found):
+            shape = "is empty" if key in found else "is missing"
+            raise DataError(f"the header's '# {key}:' {shape}", path=path, row=1)
+    if path.name != f"{found['network']}.curves.csv":
+        told = f"{shown(found['network'])}, the file's name says otherwise; they must agree"
+        raise DataError(f"the header's network is {told}", path=path, row=1)
+    if found["library"] not in LIBRARIES:
+        told = f"{shown(found['library'])}; allowed: {', '.join(LIBRARIES)}"
+        raise DataError(f"the header's library is {told}", path=path, row=1)
+    return found
+
+
+def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
+    check_word(cells["collective"], COLLECTIVES, "collective", path, row)
+
+    def value(column: str, within: NumberLimit, unit: float = 1.0, least: bool = True) -> float:
+        whole = column in COUNTS
+        text = cells[column]
+        found = number(
+            text, column, path, row, positive=least, whole=whole, within=within, unit=unit
+        )
+        return found * unit
+
+    ranks, nodes, gpus = (int(value(column, COUNT)) for column in COUNTS)
+    spread = value("spread", SPREAD, least=False) if cells["spread"] else None
+    return _Point(
+        row=row,
+        shape=(
+            cells["collective"],
+            ranks,
+            nodes,
+            gpus,
+            cells["algorithm"],
+            cells["protocol"],
+            spread,
+        ),
+        size_bytes=value("size_bytes", MESSAGE),
+        time_s=value("time_us", TIME, 1e-6),
+    )
+
+
+def _curve(points: Sequence[_Point], head: Mapping[str, str], path: Path) -> CollectiveCurve:
+    for before, after in pairwise(points):
+        if after.size_bytes <= before.size_bytes:
+            told = f"{after.size_bytes:.12g} after {before.size_bytes:.12g}; sizes rise in a curve"
+            raise DataError(told, path=path, row=after.row, column="size_bytes")
+    collective, ranks, nodes, gpus, algorithm, protocol, spread = points[0].shape
+    try:
+        return CollectiveCurve(
+            collective=collective,
+            ranks=ranks,
+            nodes=nodes,
+            gpus_per_node=gpus,
+            size_bytes=tuple(point.size_bytes for point in points),
+            seconds=tuple(point.time_s for point in points),
+            kind="measured",
+            source=head["source"],
+            spread=spread,
+            series=head["network"],
+            algorithm=algorithm,
+            protocol=protocol,
+            library=head["library"],
+            version=head["version"],
+            gpu=head["gpu"],
+            fabric=f"{head['intra']}; {head['inter']}",
+        )
+    except DataError as error:
+        raise DataError(str(error), path=path, row=points[0].row) from None

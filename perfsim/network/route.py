@@ -1,0 +1,401 @@
+"""One algorithm on one cluster: all that does not depend on the message size, worked out once."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from perfsim.collectives import Algorithm, Hops
+from perfsim.errors import RequestError
+from perfsim.network.link import Latency, Link
+from perfsim.quantity import Cost, Quantity, Term
+from perfsim.units import format_bytes
+
+if TYPE_CHECKING:
+    from perfsim.network.fabrics.inter import Fabric
+    from perfsim.network.fabrics.intra import NodeFabric
+
+__all__ = ["ClusterLinks", "Route", "inside_node", "through_fabric", "with_background"]
+
+
+def through_fabric(
+    link: Link,
+    fabric: Fabric,
+    flows: str,
+    placement: tuple[int, ...],
+    nics: int,
+    measured_through: bool = False,
+) -> Link:
+    """Return the link between nodes as an algorithm's flows see it through a fabric.
+
+    A link that was measured alone takes all of the fabric's slowdown and latency. One that was
+    measured through the fabric has some of it in its numbers: its rates take the slowdown of
+    these flows over that of the ring, or the tree, of the nodes that were measured, and its
+    latencies what these hops are longer.
+
+    Parameters
+    ----------
+    link : what a NIC does, alone or through the fabric
+    fabric : switches between the nodes
+    flows : what an algorithm sends at once, one of `perfsim.network.routing.PATTERNS`
+    placement, nics : GPUs on each node; NICs of a node
+    measured_through : whether the link was measured through this fabric, by `Link.ranks` GPUs,
+        as many a node as here; where they are not known it counts as measured alone
+
+    Raises
+    ------
+    RequestError
+        If there are no such flows, or the fabric does not hold the nodes.
+    """
+    slower = fabric.slowdown(flows, placement, nics)
+    longer_s = fabric.extra_latency_s(flows, placement)
+    why = f"behind {fabric.words()} (routed {flows} flows: {slower:.3g} times as long a byte"
+    if not measured_through or link.ranks is None:
+        return _changed(link, (slower, longer_s), (slower, longer_s), f"{why})")
+    there = _measured_on(fabric, link.ranks[1], placement)
+    ring, tree = (fabric.slowdown(one, there, nics) for one in ("ring", "tree"))
+    ring_s, tree_s = (fabric.extra_latency_s(one, there) for one in ("ring", "tree"))
+    return _changed(
+        link,
+        (slower / ring, max(0.0, longer_s - ring_s)),
+        (slower / tree, max(0.0, longer_s - tree_s)),
+        f"{why}; as measured, {ring:.3g} in a ring, {tree:.3g} in a tree)",
+    )
+
+
+def _measured_on(fabric: Fabric, ranks: int, placement: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the placement that was measured: full nodes, at least two, that the fabric holds."""
+    gpus = max(placement)
+    nodes = max(2, ranks // gpus)
+    while nodes > len(placement):
+        try:
+            fabric.hosts(fabric.graph(nodes), nodes)
+        except RequestError:  # so many nodes it has not: those measured had more GPUs each
+            nodes //= 2
+        else:
+            break
+    return (gpus,) * nodes
+
+
+def with_background(link: Link, background: float) -> Link:
+    """Return the link between nodes beside other traffic that takes a share of it.
+
+    Every byte takes as long as on a link with the rest of the rate; latency stays.
+
+    Examples
+    --------
+    >>> from perfsim.network.link import custom_link
+    >>> with_background(custom_link("10Gbit/s,50us", "--net"), 0.2).rate.value
+    1000000000.0
+    """
+    slower = 1.0 / (1.0 - background)
+    why = f"{1.0 - background:.0%} of it, beside other traffic"
+    changed = _changed(link, (slower, 0.0), (slower, 0.0), why)
+    held = {
+        name: one._replace(rate=one.rate._replace(value=one.rate.value / slower))
+        for name, one in link.protocols.items()
+    }
+    return replace(changed, protocols=held)
+
+
+def inside_node(link: Link, node: NodeFabric, gpus: int) -> Link:
+    """Return the link inside a node for ``gpus`` of its GPUs, of those that were measured."""
+    measured = link.ranks[1] if link.ranks else gpus
+    if measured == gpus:
+        return link
+    slower = node.slowdown(gpus, measured)
+    why = f"{gpus} GPUs of {node.words()} instead of {measured}: {slower:.3g} times as long a byte"
+    return _changed(link, (slower, 0.0), (slower, 0.0), why)
+
+
+LinkChange = tuple[float, float]
+"""How many times longer a byte takes, and how much longer a hop [s]."""
+
+
+def _changed(link: Link, ring: LinkChange, tree: LinkChange, why: str) -> Link:
+    def rate(quantity: Quantity, slower: float) -> Quantity:
+        if slower == 1.0:
+            return quantity
+        source = f"{quantity.source}; {why}"
+        return quantity._replace(value=quantity.value / slower, kind="derived", source=source)
+
+    def curve(latency: Latency, longer_s: float) -> Latency:
+        if longer_s == 0.0:
+            return latency
+        alphas = tuple(alpha_s + longer_s for alpha_s in latency.alpha_s)
+        return replace(latency, alpha_s=alphas, kind="derived", source=f"{latency.source}; {why}")
+
+    if ring == tree == (1.0, 0.0):
+        return link
+    return replace(
+        link,
+        rate=rate(link.rate, ring[0]),
+        tree_rate=rate(link.tree_rate, tree[0]),
+        ring=curve(link.ring, ring[1]),
+        tree=curve(link.tree, tree[1]),
+    )
+
+
+class ClusterLinks(NamedTuple):
+    """P GPUs on N nodes, g on the fullest, and the links in use between and inside them.
+
+    ``inter`` is None for one node, ``intra`` for one GPU a node; ``nics`` share a node's traffic.
+    ``servers`` are machines without GPUs.
+    """
+
+    ranks: int
+    nodes: int
+    gpus_per_node: int
+    nics: int
+    inter: Link | None
+    intra: Link | None
+    servers: int = 0
+
+    @property
+    def links(self) -> dict[str, Link]:
+        """Links in use by class."""
+        pairs = (("inter", self.inter), ("intra", self.intra))
+        return {of: link for of, link in pairs if link is not None}
+
+    @property
+    def members(self) -> dict[str, int]:
+        """GPUs that the hops of each class join, to hold against the range of its fit."""
+        return {"inter": self.ranks, "intra": self.gpus_per_node}
+
+    @property
+    def stretch(self) -> dict[str, float]:
+        """How many times longer the ring is than the longest measured, by class, where it is.
+
+        Between nodes the range of that link decides, in whose fit the hops inside took part; a
+        link without a range leaves it to the one inside.
+        """
+        most = {of: link.ranks[1] for of, link in self.links.items() if link.ranks}
+        if self.ranks <= most.get("inter", most.get("intra", self.ranks)):
+            return {}
+        return {of: max(1.0, self.ranks / most.get(of, self.ranks)) for of in self.links}
+
+    @property
+    def longest_measured(self) -> ClusterLinks | None:
+        """The largest cluster of such nodes within the range, or None if one GPU is left."""
+        inter, intra = self.inter, self.intra
+        nodes = inter.ranks[1] // self.gpus_per_node if inter and inter.ranks else 1
+        if nodes > 1:
+            return self._replace(ranks=nodes * self.gpus_per_node, nodes=nodes)
+        if intra is None:
+            return None
+        inside = min(self.gpus_per_node, intra.ranks[1] if intra.ranks else self.gpus_per_node)
+        return self._replace(ranks=inside, nodes=1, gpus_per_node=inside, inter=None)
+
+    def hops(self) -> Hops:
+        """Return the hops without their latency: what does not depend on the message size.
+
+        A ring or tree crosses both classes of link; the busiest one sets its beta.
+        """
+        inter, intra = self.inter, self.intra
+        wire = 1.0 / intra.rate.value if intra else 0.0
+        nic = 1.0 / (self.nics * inter.rate.value) if inter else 0.0
+        tree_wire = 1.0 / intra.tree_rate.value if intra else 0.0
+        # The sum is added where the bytes queue: of two links the slower one's rate holds its own.
+        busiest = inter if inter and (intra is None or nic >= wire) else intra
+        tree_nic = 1.0 / (self.nics * inter.tree_rate.value) if inter else 0.0
+        return Hops(
+            ranks=self.ranks,
+            nodes=self.nodes,
+            gpus_per_node=self.gpus_per_node,
+            alpha_intra_s=0.0,
+            alpha_inter_s=0.0,
+            beta_s_per_byte=max(nic, wire),
+            tree_beta_s_per_byte=max(tree_nic, tree_wire),
+            beta_intra_s_per_byte=wire,
+            beta_nic_s_per_byte=nic,
+            gamma_s_per_byte=busiest.gamma.value if busiest else 0.0,
+            servers=self.servers,
+        )
+
+
+PROBE_BYTES = 1e6
+"""A message to find out which links' numbers a formula uses; any size does."""
+
+NUDGE = 1.0 - 1e-6
+"""How much slower a rate is made to see whether the formula feels it, busiest link or not."""
+
+
+class LinkPath:
+    """An algorithm over hops whose latency follows one curve a class of link.
+
+    Where a latency curve falls faster than the wire time grows, the sum would fall with size; a
+    larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
+    Alpha is straight in log size, so between knots the sum rises or is convex and its maximum
+    stands at a knot.
+    """
+
+    def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
+        self.algorithm, self.base, self.curves = algorithm, base, curves
+        self._intra, self._inter = curves.get("intra"), curves.get("inter")
+        self.knots = sorted({size for curve in curves.values() for size in curve.size_bytes})
+        peaks = (algorithm.formula(size, self.hops(size)).seconds for size in self.knots)
+        self.peaks = list(accumulate(peaks, max))
+
+    def hops(self, size_bytes: float) -> Hops:
+        """Return the hops for a message of this size."""
+        base = self.base
+        return Hops(
+            base.ranks,
+            base.nodes,
+            base.gpus_per_node,
+            self._intra.at(size_bytes) if self._intra else 0.0,
+            self._inter.at(size_bytes) if self._inter else 0.0,
+            base.beta_s_per_byte,
+            base.tree_beta_s_per_byte,
+            base.beta_intra_s_per_byte,
+            base.beta_nic_s_per_byte,
+            base.gamma_s_per_byte,
+            base.servers,
+        )
+
+    def seconds(self, size_bytes: float) -> float:
+        """Return the time for a message of this size [s]."""
+        seconds = self.algorithm.formula(size_bytes, self.hops(size_bytes)).seconds
+        smaller = bisect_left(self.knots, size_bytes)
+        return max(seconds, self.peaks[smaller - 1]) if smaller else seconds
+
+
+class Route:
+    """The hops that an algorithm takes over the links of a cluster.
+
+    In a ring longer than any measured, a step carries less than where the curves were taken, and
+    they are read there (`Latency.stretched`), without the part of a rise that would let the time
+    fall as GPUs are added (`Latency.gentle`); nor is it below that of the longest ring measured.
+    Inside the nodes of such a ring, latency past 64 KiB stays what it is there while the wire
+    between them is the slower one: more is a faster wire filling up, which does not show.
+
+    ``strange`` says that the link between nodes was never measured with so many GPUs on each.
+    """
+
+    def __init__(self, algorithm: Algorithm, wiring: ClusterLinks, strange: bool = False) -> None:
+        self.algorithm = algorithm
+        self.base = wiring.hops()
+        self.curves: dict[str, Latency] = {
+            of: getattr(link, algorithm.latency) for of, link in wiring.links.items()
+        }
+        self.paths = self._paths(wiring)
+        self.outside = {
+            of: (strange and of == "inter")
+            or (link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1])
+            for of, link in wiring.links.items()
+        }
+        self.away = {
+            of: wiring.members[of] / link.ranks[1 if wiring.members[of] > link.ranks[1] else 0]
+            for of, link in wiring.links.items()
+            if link.ranks is not None
+        }
+        rates = self._rates_in_use(wiring)
+        self.rates = [(name, of, self._wide(of, rate)) for name, of, rate in rates]
+        self.latencies = self._latencies_in_use()
+        self._last = (-1.0, 0.0)
+
+    def seconds(self, size_bytes: float) -> float:
+        """Return the time for a message of this size [s]."""
+        last = self._last  # a choice among algorithms asks, then who takes it
+        if size_bytes != last[0]:
+            last = self._last = size_bytes, max([path.seconds(size_bytes) for path in self.paths])
+        return last[1]
+
+    def cost(self, size_bytes: float) -> Cost:
+        """Return the cost for a message of this size, with the numbers it rests on."""
+        hops = self.paths[0].hops(size_bytes)
+        parts = self.algorithm.formula(size_bytes, hops)
+        seconds = self.seconds(size_bytes)
+        latency_s = seconds - parts.transfer_s
+        rates = [
+            Term(name, rate, self.outside[of] or _beyond(rate, size_bytes))
+            for name, of, rate in self.rates
+        ]
+        alphas = [self._alpha(of, size_bytes, hops) for of in self.latencies]
+        return Cost(
+            seconds,
+            latency_s,
+            self.algorithm.sent(size_bytes, hops),
+            _spread([(latency_s, alphas), (parts.transfer_s, rates)]),
+            (*rates, *alphas),
+        )
+
+    def _wide(self, of: str, quantity: Quantity) -> Quantity:
+        """Return a link's number with the error of carrying it outside the ranks measured."""
+        if not self.outside[of]:
+            return quantity
+        from perfsim.network.known import growth_error
+
+        spread = max(quantity.spread or 0.0, growth_error(self.away.get(of, 1.0)))
+        return quantity._replace(spread=spread)
+
+    def _paths(self, wiring: ClusterLinks) -> list[LinkPath]:
+        """Return the path over all hops and, past the range, the longest inside it: a floor."""
+        factors = wiring.stretch if self.algorithm.blocks else {}
+        if not factors:
+            return [LinkPath(self.algorithm, self.base, self.curves)]
+        longer = {of: curve.gentle().stretched(factors[of]) for of, curve in self.curves.items()}
+        if "intra" in longer and self.base.beta_nic_s_per_byte > self.base.beta_intra_s_per_byte:
+            longer["intra"] = self.curves["intra"].held()
+        paths = [LinkPath(self.algorithm, self.base, longer)]
+        measured = wiring.longest_measured
+        if measured is not None:
+            curves = {of: self.curves[of] for of in measured.links}
+            paths.append(LinkPath(self.algorithm, measured.hops(), curves))
+        return paths
+
+    def _alpha(self, of: str, size_bytes: float, hops: Hops) -> Term:
+        alpha_s = hops.alpha_inter_s if of == "inter" else hops.alpha_intra_s
+        alpha = self._wide(of, self.curves[of].quantity(alpha_s))
+        name = f"{of} {self.algorithm.latency} latency at {format_bytes(size_bytes, 3)}"
+        return Term(name, alpha, self.outside[of] or _beyond(alpha, size_bytes))
+
+    def _rates_in_use(self, wiring: ClusterLinks) -> list[tuple[str, str, Quantity]]:
+        """Return the rates that the formula feels: it slows down when one of them does."""
+        found: list[tuple[str, str, Quantity]] = []
+        fast_s = self.algorithm.formula(PROBE_BYTES, self.base).transfer_s
+        for of, link in wiring.links.items():
+            for tree in (False, True):
+                slow = wiring.links | {of: _slower(link, tree)}
+                slowed = wiring._replace(inter=slow.get("inter"), intra=slow.get("intra"))
+                if self.algorithm.formula(PROBE_BYTES, slowed.hops()).transfer_s > fast_s:
+                    name = f"{of} tree rate" if tree else f"{of} rate"
+                    found.append((name, of, link.tree_rate if tree else link.rate))
+        return found
+
+    def _latencies_in_use(self) -> list[str]:
+        """Return the classes whose hops the formula crosses: a second a hop shows in its time."""
+        probes = {
+            "inter": self.base._replace(alpha_inter_s=1.0),
+            "intra": self.base._replace(alpha_intra_s=1.0),
+        }
+        formula = self.algorithm.formula
+        return [of for of in self.curves if formula(PROBE_BYTES, probes[of]).latency_s > 0]
+
+
+def _slower(link: Link, tree: bool) -> Link:
+    """Return the link with its rate, or its tree rate, a little lower."""
+    if tree:
+        return replace(link, tree_rate=link.tree_rate._replace(value=link.tree_rate.value * NUDGE))
+    return replace(link, rate=link.rate._replace(value=link.rate.value * NUDGE))
+
+
+def _beyond(quantity: Quantity, size_bytes: float) -> bool:
+    """Return whether a size lies outside the range in which a quantity holds."""
+    low, high = quantity.low, quantity.high
+    return (low is not None and size_bytes < low) or (high is not None and size_bytes > high)
+
+
+def _spread(parts: list[tuple[float, list[Term]]]) -> float | None:
+    """Return the relative spread of a sum: each part's widest, weighted by the part."""
+    total_s = sum(part_s for part_s, _ in parts)
+    weighted = 0.0
+    for part_s, terms in parts:
+        spreads = [term.quantity.spread for term in terms if part_s > 0]
+        if None in spreads or total_s == 0:
+            return None
+        weighted += part_s * max((spread for spread in spreads if spread), default=0.0)
+    return weighted / total_s

@@ -1,0 +1,731 @@
+"""The law by which a collective's measured curves grow, by library and collective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from perfsim.libraries.nccl_record import VersionFigures
+from perfsim.network.measured import CollectiveCurve
+from perfsim.network.tuner_fit import (
+    CHANNELS,
+    Label,
+    TunedChoice,
+    bus_bandwidth,
+    communicator,
+    figures_of,
+    tune,
+)
+
+__all__ = [
+    "DOUBLING_SMALL_BYTES",
+    "FLOOR_BYTES",
+    "HALVES",
+    "Line",
+    "Points",
+    "SMALL_BYTES",
+    "ScalingLaw",
+    "TunedAllReduce",
+    "binomial",
+    "call_seconds",
+    "chain",
+    "doubling",
+    "exchange",
+    "extrapolate",
+    "gathering_floor",
+    "half",
+    "inside_share",
+    "look",
+    "open_mpi",
+    "ring",
+    "sibling",
+    "step",
+    "wire_bytes",
+]
+
+SMALL_BYTES = 65536.0
+"""Messages up to here tell a link's latency; a curve that starts above tells none."""
+
+
+def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
+    """Return the time of a size, inside a curve or beyond it [s].
+
+    Inside as `CollectiveCurve.at`. Below the smallest size its time stays where that tells a latency, at
+    most `SMALL_BYTES`; else the first two sizes' line goes on down, with beta at least 0 and at
+    most the first point's time a byte. Above the largest the last two sizes' line alpha + beta n
+    goes on, with beta at most the last point's time a byte and at least half of that.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_reduce", 2, 2, 1, (1e3, 1e6, 2e6), (1e-5, 1e-3, 2e-3), "measured", "x")
+    >>> [round(extrapolate(curve, size) * 1e6) for size in (8.0, 2e6, 4e6)]
+    [10, 2000, 4000]
+    >>> large = CollectiveCurve("all_to_all", 2, 2, 1, (4e6, 8e6), (3e-3, 5e-3), "measured", "x")
+    >>> round(extrapolate(large, 1e6) * 1e6)  # 1 ms beside 2 ms for every 4 MB
+    1500
+    """
+    sizes, seconds = curve.size_bytes, curve.seconds
+    if size_bytes <= sizes[0]:
+        return seconds[0] if sizes[0] <= SMALL_BYTES else _below(curve, size_bytes)
+    if size_bytes <= sizes[-1]:
+        return curve.at(size_bytes)
+    most = seconds[-1] / sizes[-1]
+    rise = most
+    if len(sizes) > 1:
+        rise = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2])
+    # A last step that is flat or falls is noise or a switch: bytes never come free beyond it.
+    slope = min(max(rise, most / 2.0), most)
+    return seconds[-1] + slope * (size_bytes - sizes[-1])
+
+
+def _below(curve: CollectiveCurve, size_bytes: float) -> float:
+    sizes, seconds = curve.size_bytes, curve.seconds
+    most = seconds[0] / sizes[0]
+    rise = most
+    if len(sizes) > 1:
+        rise = (seconds[1] - seconds[0]) / (sizes[1] - sizes[0])
+    return seconds[0] - min(max(rise, 0.0), most) * (sizes[0] - size_bytes)
+
+
+def chain(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
+    """Return the time of a pipelined broadcast or reduce over a longer chain [s].
+
+    T(n) + (P'-P) hop, a hop being (T(0) - call) / (P-1): each rank more lets every chunk cross
+    one hop more, while the rate stays that of the slowest hop.
+
+    References
+    ----------
+    Chan, Heimlich, Purkayastha & van de Geijn, Concurrency and Computation 2007, pipelined
+    broadcast: (P-2+c) (alpha + n beta / c) for c chunks.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("broadcast", 3, 3, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
+    >>> round(chain(curve, 1e6, 5, 0.0) * 1e6)
+    1020
+    """
+    hop_s = max(curve.seconds[0] - call_s, 0.0) / (curve.ranks - 1)
+    return extrapolate(curve, size_bytes) + (ranks - curve.ranks) * hop_s
+
+
+def binomial(curve: CollectiveCurve, size_bytes: float, rounds: float, more: float) -> float:
+    """Return the time of a binomial tree of ``more`` rounds, ``rounds`` of them measured [s].
+
+    Each round sends the whole message: T(n) more / rounds.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("broadcast", 4, 4, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
+    >>> round(binomial(curve, 1e6, 2, 3) * 1e6)
+    1500
+    """
+    return extrapolate(curve, size_bytes) * more / rounds
+
+
+LEAST_S_RING = 1e-7
+"""No step of a ring was ever measured faster; it keeps logarithms finite."""
+
+ROUNDS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+"""How often each of these goes round the ring."""
+
+
+def step(curve: CollectiveCurve, size_bytes: float, call_s: float) -> float:
+    """Return what one step of a measured ring took [s]: (T(n) - call) / rounds (P-1).
+
+    Parameters
+    ----------
+    curve : of an all_reduce, reduce_scatter or all_gather that went round a ring
+    size_bytes : n, the whole message
+    call_s : what the call costs without any step [s]
+
+    References
+    ----------
+    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4: P-1 steps of n / P a round.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_reduce", 4, 4, 1, (8.0, 1e6), (2e-5, 6e-4), "measured", "x")
+    >>> round(step(curve, 1e6, 0.0) * 1e6)
+    100
+    """
+    steps = ROUNDS[curve.collective] * (curve.ranks - 1)
+    return max((extrapolate(curve, size_bytes) - call_s) / steps, LEAST_S_RING)
+
+
+def ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
+    """Return the time of the same ring over more ranks [s].
+
+    call + rounds (P'-1) s(n / P'), where s(m) is the step of the measured ring of P at n = m P.
+
+    Parameters
+    ----------
+    curve : measured over P ranks
+    size_bytes : n, the whole message over P' ranks
+    ranks : P'
+    call_s : as for `step`
+
+    Notes
+    -----
+    On Alps (GH200) a step of 1 MiB takes 69 to 74 us on 4, 8 and 16 nodes and one of 2 MiB 43 to
+    46 us on 4 to 64; on Polaris (A100) all_gather steps agree within 20 % between 2, 8 and 128
+    nodes. Two nodes of Alps are quicker (22 and 31 us).
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_gather", 2, 2, 1, (1e3, 1e6), (1e-5, 1e-3), "measured", "x")
+    >>> round(ring(curve, 2e6, 4, 0.0) * 1e6)  # three steps of half a megabyte
+    3000
+    """
+    whole = size_bytes * curve.ranks / ranks
+    return call_s + ROUNDS[curve.collective] * (ranks - 1) * step(curve, whole, call_s)
+
+
+DOUBLING_SMALL_BYTES = 10_000.0
+"""Below this Open MPI's fixed rules take recursive doubling (coll_tuned_decision_fixed.c, 4.0)."""
+
+CALL_ROUNDS = 0.5
+"""What an Open MPI call costs beside its rounds, in rounds: copying into and out of the work
+buffer. Small all-reduces on 2, 4 and 8 nodes of three clusters of CPUs give 0.3 to 0.8 (6.6, 11.6
+and 16.4 us; 78, 128 and 169 us; 32 and 50 us)."""
+
+
+def doubling(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) -> float:
+    """Return the time of recursive doubling over more ranks [s].
+
+    T(n) (call + log2 N') / (call + log2 N), call in rounds (`CALL_ROUNDS`), N nodes: rounds inside
+    a node take 0.5 us where those between take 30 (1 GbE; on one node N counts its ranks).
+
+    References
+    ----------
+    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.5: log2 P rounds of the whole message.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_reduce", 4, 4, 1, (8.0, 1e4), (2.5e-5, 5e-5), "measured", "x")
+    >>> round(doubling(curve, 8.0, 16, 16) * 1e6)
+    45
+    """
+    return (
+        extrapolate(curve, size_bytes)
+        * _doubling_rounds(ranks, nodes)
+        / _doubling_rounds(curve.ranks, curve.nodes)
+    )
+
+
+def _doubling_rounds(ranks: int, nodes: int) -> float:
+    return CALL_ROUNDS + math.ceil(math.log2(nodes if nodes > 1 else ranks))
+
+
+def open_mpi(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) -> float:
+    """Return the time of Open MPI's all-reduce over more ranks [s].
+
+    Recursive doubling below 10 kB, a ring from there on, as its fixed rules choose for sums.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 1e6), (1e-5, 1e-3), "measured", "x")
+    >>> round(open_mpi(curve, 8.0, 8, 8) * 1e6), round(open_mpi(curve, 4e6, 8, 8) * 1e6)
+    (23, 7000)
+    """
+    if size_bytes < DOUBLING_SMALL_BYTES:
+        return doubling(curve, size_bytes, ranks, nodes)
+    shown = next(
+        (size for size in curve.size_bytes if size >= DOUBLING_SMALL_BYTES), curve.size_bytes[-1]
+    )
+    if size_bytes / ranks >= shown / curve.ranks or curve.size_bytes[0] >= DOUBLING_SMALL_BYTES:
+        return ring(curve, size_bytes, ranks, 0.0)
+    # Steps shorter than any that the curve shows: a round of doubling exchanges as many bytes.
+    round_s = extrapolate(curve, size_bytes / ranks) / _doubling_rounds(curve.ranks, curve.nodes)
+    steps = ROUNDS["all_reduce"] * (ranks - 1)
+    return steps * min(round_s, step(curve, shown, 0.0))
+
+
+def exchange(
+    curve: CollectiveCurve, size_bytes: float, ranks: int, gpus_per_node: int, call_s: float
+) -> float:
+    """Return the time of an all-to-all over more nodes [s].
+
+    call + (P'-g) e(n / P'), where e(m) is what one of the P-g peers on other nodes cost at
+    n = m P, (T(n) - call) / (P-g). On one node peers are all others, P-1.
+
+    Parameters
+    ----------
+    curve : an all_to_all measured over P ranks, g a node
+    size_bytes : n, what one rank sends in all
+    ranks, gpus_per_node : P' and g
+    call_s : what the call costs without any peer [s]
+
+    Notes
+    -----
+    Blocks to GPUs of the same node cross no NIC and hide behind those that do. On Polaris over
+    TCP small messages take 77 us on 8 ranks, 441 us on 32 and 8.24 ms on 512: 16 us a peer.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_to_all", 4, 2, 2, (1e3, 1e6), (1e-5, 1e-3), "measured", "x")
+    >>> round(exchange(curve, 2e6, 8, 2, 0.0) * 1e6)  # six peers of a quarter megabyte
+    3000
+    """
+    before = _peers(curve.ranks, curve.nodes, curve.gpus_per_node)
+    after = ranks - (gpus_per_node if curve.nodes > 1 else 1)
+    whole = size_bytes * curve.ranks / ranks
+    return call_s + after / before * max(extrapolate(curve, whole) - call_s, 0.0)
+
+
+def _peers(ranks: int, nodes: int, gpus_per_node: int) -> int:
+    return ranks - (gpus_per_node if nodes > 1 else 1)
+
+
+HALVES = ("all_gather", "reduce_scatter")
+
+FLOOR_BYTES = 1024.0
+"""Up to here an all-reduce costs its floor."""
+
+
+def sibling(curve: CollectiveCurve, size_bytes: float, latency_s: float) -> float:
+    """Return the time of an all_gather or reduce_scatter on the ranks of an all_reduce [s].
+
+    L + (T(n) - F) / 2: a ring all-reduce is a reduce-scatter and an all-gather of the same bytes,
+    so what it takes above its floor F is twice what either takes above its own. The floors
+    differ: small all-reduces go over trees, log2 N levels, while these two have none and take
+    P-1 steps.
+
+    Parameters
+    ----------
+    curve : the all_reduce
+    size_bytes : n, the blocks of all ranks
+    latency_s : L, what a small message of this collective takes, measured or `gathering_floor`
+
+    References
+    ----------
+    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.5 (Rabenseifner's decomposition).
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("all_reduce", 8, 2, 4, (8.0, 1e3, 1e8), (2e-5, 2e-5, 1e-2), "measured", "x")
+    >>> round(sibling(curve, 1e8, 7e-5) * 1e6)
+    5060
+    """
+    if curve.size_bytes[0] > SMALL_BYTES:
+        return extrapolate(curve, size_bytes) / 2.0
+    return half(extrapolate(curve, size_bytes), floor(curve), latency_s)
+
+
+def half(time_s: float, floor_s: float, latency_s: float) -> float:
+    """Return L + (T - F) / 2, one half of an all-reduce with a floor of its own [s].
+
+    Examples
+    --------
+    >>> half(10.0, 2.0, 3.0)
+    7.0
+    """
+    return latency_s + max(time_s - floor_s, 0.0) / 2.0
+
+
+def floor(curve: CollectiveCurve) -> float:
+    """Return what a small message takes [s]: the median up to 1 KiB.
+
+    Examples
+    --------
+    >>> floor(CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 64.0, 1e6), (3e-5, 2e-5, 1e-3), "measured", "x"))
+    3e-05
+    """
+    small = sorted(
+        seconds
+        for size, seconds in zip(curve.size_bytes, curve.seconds, strict=True)
+        if size <= FLOOR_BYTES
+    )
+    return small[len(small) // 2] if small else curve.seconds[0]
+
+
+def gathering_floor(floor_s: float, ranks: int, nodes: int, call_s: float, inside: float) -> float:
+    """Return what a small all_gather or reduce_scatter takes, told by all_reduce alone [s].
+
+    On one node the all-reduce's own floor. Between nodes call + (N-1) alpha + (P-N) alpha
+    ``inside``: once round the ring, with alpha the hop of the all-reduce's tree,
+    (F - call) / (2 log2 N).
+
+    Parameters
+    ----------
+    floor_s : F, a small all-reduce on the same ranks
+    ranks, nodes : P and N
+    call_s : what a call costs without a hop between nodes
+    inside : hop of a ring inside a node over hop of a tree between nodes, as NCCL's figures say
+
+    Examples
+    --------
+    >>> round(gathering_floor(7e-5, 32, 8, 1e-5, 0.1) * 1e6)
+    104
+    """
+    if nodes == 1:
+        return floor_s
+    alpha_s = max(floor_s - call_s, 0.0) / (2.0 * math.log2(nodes))
+    return call_s + ((nodes - 1) + (ranks - nodes) * inside) * alpha_s
+
+
+Line = Sequence[tuple[float, float]]
+"""(log of the size, log of the cost) as measured, sizes rising."""
+
+Points = Mapping[int, Line]
+"""Nodes -> their line."""
+
+SAME = 0.01
+"""How far outside a line is still on it: rounding of sizes."""
+
+FADE = math.log(2.0)
+"""Past a line's end, in log size, where others have taken over: one doubling, the usual grid."""
+
+
+def look(
+    own: Points, other: Points, place: float, slope: float, wire_s_per_byte: float
+) -> float | None:
+    """Return the log cost at a log size, None where nothing is known.
+
+    The line of the most nodes that has the size, the label's own lines before those of the other
+    protocols; within a doubling outside it gives way to the next, so that no step shows. A size
+    that no line has goes on from the nearest end: above with ``slope``, but at no more than the
+    label's larger sizes cost; below as the first point less what its bytes more take on the wire,
+    and between the two labels' lines of the same nodes at most as these are joined.
+
+    Parameters
+    ----------
+    own, other : lines of the label, and of the same algorithm with the other protocols
+    place : log of the size
+    slope : by which the log cost grows with the log size above the largest
+    wire_s_per_byte : of the cost, what a byte takes on the wire; 0 where it has no such part
+
+    Examples
+    --------
+    >>> line = [(math.log(1e3), math.log(1e-5)), (math.log(1e5), math.log(1e-4))]
+    >>> sizes = 1e4, 1e6, 10.0
+    >>> [round(math.exp(look({8: line}, {}, math.log(n), 1.0, 0.0)) * 1e6) for n in sizes]
+    [32, 1000, 10]
+    """
+    lines = [points[nodes] for points in (own, other) for nodes in sorted(points, reverse=True)]
+    if not lines:
+        return None
+
+    def reached(first: int) -> float:
+        if first == len(lines):
+            return _beyond(own, other, place, slope, wire_s_per_byte)
+        line = lines[first]
+        away = _away(line, place)
+        if away <= SAME:
+            return _between(line, place)
+        rest = reached(first + 1)
+        if away >= FADE:
+            return rest
+        (start, low), (_, high) = line[0], line[-1]
+        edge = low if place < start else high + slope * away
+        return edge + away / FADE * (rest - edge)
+
+    return reached(0)
+
+
+def _beyond(
+    own: Points, other: Points, place: float, slope: float, wire_s_per_byte: float
+) -> float:
+    line = min(
+        (points[nodes] for points in (own, other) for nodes in sorted(points, reverse=True)),
+        key=lambda line: _away(line, place),
+    )
+    (start, low), (end, high) = line[0], line[-1]
+    if place >= start:
+        larger = (one[0][1] for one in own.values() if one[0][0] >= place)
+        return min(high + slope * (place - end), *larger, math.inf)
+    both = sorted(own.keys() & other.keys(), reverse=True)
+    joined = (sorted((*own[nodes], *other[nodes])) for nodes in both)
+    between = next((_between(one, place) for one in joined if _away(one, place) == 0.0), None)
+    if between is not None:
+        return min(low, between)
+    less_s = wire_s_per_byte * (math.exp(start) - math.exp(place))
+    return math.log(max(math.exp(low) - less_s, LEAST_S_RING))
+
+
+def _away(line: Line, place: float) -> float:
+    """Return how far outside a line a place lies."""
+    return max(line[0][0] - place, place - line[-1][0], 0.0)
+
+
+def _between(line: Line, place: float) -> float:
+    for (start, low), (end, high) in pairwise(line):
+        if place <= end:
+            return low + (high - low) * max(0.0, place - start) / (end - start)
+    return line[-1][1]
+
+
+LEAST_S_TUNED = 1e-6
+"""No level of a tree between nodes was ever measured faster; it keeps logarithms finite."""
+
+PIPELINED = 0.5
+"""How a tree level's time grows beyond what was measured: as the root of n, the optimum of a
+pipeline (Chan et al. 2007: chunks c = sqrt((P-2) n beta / alpha), time 2 sqrt(alpha n beta))."""
+
+FULL_BYTES = CHANNELS * 4194304.0
+"""A message of which every channel's buffer of 4 MiB (NCCL_BUFFSIZE) is full: what is beyond it
+streams behind, at the wire's rate, and makes no level longer."""
+
+
+def wire_bytes(nodes: int, size_bytes: float) -> float:
+    """Return what the busiest node's NICs carry each way for a double binary tree [B].
+
+    Two nodes: each tree is one edge, n / 2 up and n / 2 down, n together. More: an inner node has
+    two children and a parent in one tree and is a leaf in the other, 2 n together.
+
+    Examples
+    --------
+    >>> wire_bytes(2, 1e6), wire_bytes(8, 1e6)
+    (1000000.0, 2000000.0)
+    """
+    return size_bytes * (1.0 if nodes == 2 else 2.0)
+
+
+class TunedAllReduce:
+    """All-reduce of a cluster measured at some numbers of nodes, at any larger or other number.
+
+    Each measured time goes to the label that NCCL's tuner takes there. A ring gives the time of a
+    step by its message n / P; a tree the time of a level, (T - call - wire) / log2 N, by n. The
+    time at another number of nodes puts 2 (P-1) steps or log2 N levels together, weighed by how
+    likely the tuner takes each.
+
+    Parameters
+    ----------
+    curves : all-reduces on two or more nodes, all with the same GPUs a node
+    choice : the cluster's tuner
+    call_s : what a call costs without any hop between nodes [s]
+    """
+
+    def __init__(
+        self, curves: Sequence[CollectiveCurve], choice: TunedChoice, call_s: float
+    ) -> None:
+        self.curves = sorted(curves, key=lambda curve: curve.nodes)
+        self.choice, self.call_s = choice, call_s
+        # A tuner of an earlier fit may stand for less than these curves show the wire to carry.
+        shown = bus_bandwidth(self.curves, choice.two_nodes > 1.0)
+        self.wire_s_per_byte = 1e-9 / max(choice.bus_bandwidth, shown)
+        self.points: dict[Label, dict[int, list[tuple[float, float]]]] = {}
+        for curve in self.curves:
+            for size, label in zip(curve.size_bytes, choice.labels(curve), strict=True):
+                of_label = self.points.setdefault(label, {}).setdefault(curve.nodes, [])
+                if label[0] == "ring":
+                    cost = step(curve, size, call_s)
+                    of_label.append((math.log(size / curve.ranks), math.log(cost)))
+                else:
+                    of_label.append((math.log(size), math.log(self._level(curve, size))))
+
+    def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        """Return the time over ``ranks`` on ``nodes`` [s]."""
+        weights = self.choice.weights(ranks, nodes, size_bytes)
+        mean = 0.0
+        for label, weight in weights.items():
+            one = self._ring if label[0] == "ring" else self._tree
+            mean += weight * math.log(one(label, ranks, nodes, size_bytes))
+        return math.exp(mean)
+
+    def _ring(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
+        steps = 2.0 * (ranks - 1)
+        found = self._look(label, size_bytes / ranks, 1.0, self.wire_s_per_byte)
+        if found is None:
+            last = self.curves[-1]
+            found = math.log(step(last, size_bytes * last.ranks / ranks, self.call_s))
+        wire_s = steps / ranks * size_bytes * self.wire_s_per_byte
+        return self.call_s + max(steps * math.exp(found), wire_s)
+
+    def _tree(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
+        # Where the curve shows no tree, what it shows is still an upper bound of a level.
+        level = math.log(self._level(self.curves[-1], size_bytes))
+        shown = (line[-1][0] for line in self.points.get(label, {}).values())
+        full = max(FULL_BYTES, *map(math.exp, shown), 0.0)
+        found = self._look(label, min(size_bytes, full), PIPELINED, 0.0)
+        if found is not None:
+            level = min(level, found)
+        wire_s = wire_bytes(nodes, size_bytes) * self.wire_s_per_byte
+        return self.call_s + wire_s + math.log2(nodes) * math.exp(level)
+
+    def _level(self, curve: CollectiveCurve, size_bytes: float) -> float:
+        wire_s = wire_bytes(curve.nodes, size_bytes) * self.wire_s_per_byte
+        rest_s = extrapolate(curve, size_bytes) - self.call_s - wire_s
+        return max(rest_s / math.log2(curve.nodes), LEAST_S_TUNED)
+
+    def _look(
+        self, label: Label, size_bytes: float, slope: float, wire_s_per_byte: float
+    ) -> float | None:
+        """Return the log of a label's cost, of a step or a level; see `look`."""
+        other = (label[0], "simple" if label[1] == "low_latency" else "low_latency")
+        own, others = self.points.get(label, {}), self.points.get(other, {})
+        return look(own, others, math.log(size_bytes), slope, wire_s_per_byte)
+
+
+class ScalingLaw:
+    """One collective of one cluster and library, measured at several numbers of ranks.
+
+    Parameters
+    ----------
+    curves : of one collective, library, algorithm and protocol, with the same GPUs a node; or all
+        on one node
+    choice : NCCL's tuner on the cluster; None sets it from the curves
+
+    Raises
+    ------
+    ValueError
+        If there is no curve.
+    """
+
+    def __init__(
+        self, curves: Sequence[CollectiveCurve], choice: TunedChoice | None = None
+    ) -> None:
+        if not curves:
+            raise ValueError("no curve to grow from")
+        self.curves = sorted(curves, key=lambda curve: curve.ranks)
+        self.last = last = self.curves[-1]
+        self.call_s = call_seconds(last)
+        tuned = (
+            last.library == "nccl"
+            and last.collective == "all_reduce"
+            and not last.algorithm
+            and last.nodes > 1
+        )
+        self.tuned: TunedAllReduce | None = None
+        if tuned:
+            none_s = _without_levels(self.curves, self.call_s)
+            self.tuned = TunedAllReduce(self.curves, choice or tune(self.curves), none_s)
+
+    def measured(self, ranks: int, nodes: int) -> CollectiveCurve | None:
+        """Return the curve of exactly these ranks and nodes, None where none was measured."""
+        same = (curve for curve in self.curves if (curve.ranks, curve.nodes) == (ranks, nodes))
+        return next(same, None)
+
+    def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        """Return the time over ``ranks`` on ``nodes`` [s]; for measured ranks the curve's own.
+
+        Beside them the law's time bears what its own at the measured ranks misses: in full there,
+        none of it at twice or half the ranks or at the next that were measured.
+        """
+        there = self.measured(ranks, nodes)
+        if there is not None:
+            return extrapolate(there, size_bytes)
+        return self._law(ranks, nodes, size_bytes) * self._missed(ranks, size_bytes)
+
+    def _law(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        if self.tuned is not None:
+            return self.tuned.seconds(ranks, nodes, size_bytes)
+        return self._plain(ranks, nodes, size_bytes)
+
+    def _missed(self, ranks: int, size_bytes: float) -> float:
+        """Return measured over the law's time at the nearest ranks, faded by the distance."""
+        fewer = [one for one in self.curves if one.ranks < ranks][-1:]
+        more = [one for one in self.curves if one.ranks > ranks][:1]
+        reached = 1.0
+        if fewer and more:
+            reached = min(reached, math.log2(more[0].ranks / fewer[0].ranks))
+        missed = 0.0
+        for one in (*fewer, *more):
+            share = 1.0 - abs(math.log2(ranks / one.ranks)) / reached
+            if share > 0.0:
+                law_s = self._law(one.ranks, one.nodes, size_bytes)
+                missed += share * math.log(extrapolate(one, size_bytes) / law_s)
+        return math.exp(missed)
+
+    def choice(self, ranks: int, nodes: int, size_bytes: float) -> str:
+        """Return in words what NCCL's tuner takes there; "" where no tuner plays a part."""
+        if self.tuned is None:
+            return ""
+        algorithm, protocol = self.tuned.choice.label(ranks, nodes, size_bytes)
+        kind = "LL or LL128" if protocol == "low_latency" else "Simple"
+        return f" as NCCL's tuner takes it: {algorithm}, {kind}"
+
+    def _plain(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        last, call_s = self.last, self.call_s
+        if last.collective in ROUNDS:
+            return self._round(ranks, nodes, size_bytes)
+        if last.collective == "send_recv":
+            return extrapolate(last, size_bytes)
+        if last.collective == "all_to_all":
+            shown = self._shown(ranks, size_bytes)
+            return exchange(shown, size_bytes, ranks, shown.gpus_per_node, call_s)
+        assert last.collective in ("broadcast", "reduce")
+        if last.library == "nccl":
+            return chain(last, size_bytes, ranks, call_s)
+        return binomial(last, size_bytes, _rounds(last.ranks), _rounds(ranks))
+
+    def _round(self, ranks: int, nodes: int, size_bytes: float) -> float:
+        """Return the time of an all_reduce, reduce_scatter or all_gather [s]."""
+        last = self._shown(ranks, size_bytes)
+        if last.library == "mpi" and last.collective == "all_reduce":
+            # Held to doubling or to a ring it is that at every size; else as its rules choose.
+            if last.algorithm == "doubling":
+                return doubling(last, size_bytes, ranks, nodes)
+            if last.algorithm != "ring":
+                return open_mpi(last, size_bytes, ranks, nodes)
+        if last.algorithm == "tree" and last.nodes > 1:
+            return self._levels(nodes, size_bytes)
+        return ring(last, size_bytes, ranks, self.call_s)
+
+    def _shown(self, ranks: int, size_bytes: float) -> CollectiveCurve:
+        """Return the curve of the most ranks that reaches messages as large a rank, n / P."""
+        share = size_bytes / ranks
+        reaching = (one for one in reversed(self.curves) if share <= one.size_bytes[-1] / one.ranks)
+        return next(reaching, self.last)
+
+    def _levels(self, nodes: int, size_bytes: float) -> float:
+        """Return the time of a tree held fixed: its levels by log2 N, its bytes as they are."""
+        last = self.last
+        wire_s = size_bytes * last.seconds[-1] / last.size_bytes[-1]
+        above_s = max(extrapolate(last, size_bytes) - wire_s - self.call_s, 0.0)
+        more = wire_bytes(nodes, size_bytes) / wire_bytes(last.nodes, size_bytes)
+        levels = math.log2(nodes) / math.log2(last.nodes)
+        return self.call_s + more * wire_s + above_s * levels
+
+
+def _without_levels(curves: Sequence[CollectiveCurve], call_s: float) -> float:
+    """Return what small all-reduces cost at no level, T = call + level log2 N [s].
+
+    Told by two or more numbers of nodes (relative least squares); else NCCL's figures, ``call_s``.
+    """
+    small = [curve for curve in curves if curve.size_bytes[0] <= FLOOR_BYTES]
+    points = [(math.log2(curve.nodes), floor(curve)) for curve in small]
+    if len({level for level, _ in points}) < 2:
+        return call_s
+    weights = [1.0 / time_s**2 for _, time_s in points]
+    total = sum(weights)
+    level = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_s = sum(w * t for w, (_, t) in zip(weights, points, strict=True)) / total
+    across = sum(w * (x - level) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    along = sum(w * (x - level) * (t - mean_s) for w, (x, t) in zip(weights, points, strict=True))
+    least_s = min(time_s for _, time_s in points)
+    return min(max(mean_s - along / across * level, 0.0), least_s)
+
+
+def _rounds(ranks: int) -> int:
+    return max(1, math.ceil(math.log2(ranks)))
+
+
+def call_seconds(curve: CollectiveCurve) -> float:
+    """Return what a call costs without a hop between nodes [s]: 0 for gloo and Open MPI.
+
+    NCCL's own figures: the base latency of LL, and for several nodes the chain inside a node and
+    back, 2 (g-1) hops.
+
+    References
+    ----------
+    github.com/NVIDIA/nccl, src/graph/tuning.cc, baseLat and hwLat.
+    """
+    if curve.library != "nccl":
+        return 0.0
+    known, intra = _figures(curve)
+    base_us = known.base_us["tree"][0]
+    if curve.nodes > 1:
+        base_us += 2.0 * (curve.gpus_per_node - 1) * known.hop_us[intra]["tree"][0]
+    return base_us * 1e-6
+
+
+def inside_share(curve: CollectiveCurve) -> float:
+    """Return a ring's hop inside a node over a tree's hop between nodes, by NCCL's figures (LL)."""
+    known, intra = _figures(curve)
+    return known.hop_us[intra]["ring"][0] / known.hop_us["net"]["tree"][0]
+
+
+def _figures(curve: CollectiveCurve) -> tuple[VersionFigures, str]:
+    of = communicator(curve)
+    return figures_of(of)[1], of.intra

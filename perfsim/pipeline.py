@@ -1,0 +1,461 @@
+"""Pipelines of stages over links of very different speed, with compression on each link.
+
+A model of its own beside the data-parallel scenarios, reached as a library or by
+``perfsim pipeline FILE`` (see `perfsim.pipeline` for the file). A pipeline is no method:
+``perfsim list methods`` does not show it.
+
+What it covers: the GPipe schedule (all micro-batches forward, then all backward), one GPU a stage,
+links that carry one message at a time beside the computation, Top-k messages whose ratio each
+link gets in proportion to its own time (AdaTopK), and activations thresholded sample by sample
+whose gradients cross in the same places (DCT-MP).
+
+What it leaves out: the choice of stages (FusionLLM's OP-Fence) and of GPUs; stages of several
+GPUs and their all-reduce (DCT's data-parallel part is the method `dct`); models that are no chain
+of stages, such as embedding tables apart from the layers; selection and restoring on the GPU
+where the caller gives no times for them; stragglers, lost connections, and links that share a
+wire; what compression does to training.
+
+References
+----------
+Tang et al. 2024, FusionLLM: A Decentralized LLM Training System on Geo-distributed GPUs with
+Adaptive Compression, arXiv 2410.12707 (abstract); Gupta et al. 2021, KDD, arXiv 2010.08899,
+section 2.2; Huang et al. 2019, GPipe, NeurIPS, section 2.
+
+Examples
+--------
+Two sites, two GPUs each; between the sites 100 Mbit/s and 20 ms, inside them 10 Gbit/s:
+
+>>> from perfsim.pipeline import PipelineLink, PipelineStage, adaptive_ratios, iteration_s
+>>> stages = [PipelineStage(0.02, 0.04)] * 4
+>>> lan, wan = PipelineLink(1e-4, 8e-10, 2**20), PipelineLink(0.02, 8e-8, 2**20)
+>>> links = [lan, wan, lan]
+>>> round(iteration_s(stages, links, micro_batches=8), 2)
+5.94
+>>> ratios = adaptive_ratios([link.dense_s for link in links], reduction=100)
+>>> [round(ratio, 1) for ratio in ratios]
+[2.9, 300.0, 2.9]
+>>> round(iteration_s(stages, links, 8, ratios), 2)
+0.74
+>>> round(masked_iteration_s(stages, links, 8, share=0.05), 2)
+0.94
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from perfsim.data.toml import TomlTable, read_toml
+from perfsim.errors import LATENCY, MESSAGE, RATE, TIME, NumberLimit, PerfsimError, shown
+from perfsim.units import format_seconds, parse_bytes, parse_rate, parse_seconds
+
+__all__ = [
+    "INDEX_BYTES",
+    "LEFT_OUT",
+    "PIPELINE_ANSWER_SCHEMA",
+    "PIPELINE_SCHEMA",
+    "Pipeline",
+    "PipelineLink",
+    "PipelineStage",
+    "VALUE_BYTES",
+    "adaptive_ratios",
+    "figures",
+    "iteration_s",
+    "main",
+    "masked_bytes",
+    "masked_iteration_s",
+    "pass_s",
+    "read_pipeline",
+    "text",
+    "top_k_bytes",
+]
+
+VALUE_BYTES = 4
+"""A value in fp32."""
+
+INDEX_BYTES = 8
+"""An index as torch.topk returns it (int64)."""
+
+
+def top_k_bytes(elements: int, ratio: float) -> float:
+    """Return the bytes of the largest 1 / ratio of the values with their places [B].
+
+    (value + index) ceil(n / ratio); the dense n x value where that is no more.
+
+    Parameters
+    ----------
+    elements : n
+    ratio : values over values kept, at least 1; 1 is dense
+
+    Examples
+    --------
+    >>> [top_k_bytes(1000, ratio) for ratio in (1, 2, 3, 10)]
+    [4000.0, 4000.0, 4000.0, 1200.0]
+    """
+    if ratio < 1:
+        raise ValueError(f"ratio is {ratio}, must be at least 1")
+    pairs = (VALUE_BYTES + INDEX_BYTES) * ceil(elements / ratio)
+    return float(min(VALUE_BYTES * elements, pairs))
+
+
+def masked_bytes(elements: int, share: float) -> tuple[float, float]:
+    """Return the bytes of thresholded activations forward, and of their gradients backward [B].
+
+    Forward ceil(share n) values and the mask, a bit an activation; backward the values in the
+    same places, whose mask both sides have. Dense n x value both ways where values and mask are
+    no less than that.
+
+    Parameters
+    ----------
+    elements : n
+    share : of the activations that is kept, over 0 and at most 1
+
+    Notes
+    -----
+    Sending values and mask forward, values alone backward is the paper's; it gives no format, and
+    counts 1 / share as the compression. A bit an activation is the mask as it stands. Its
+    thresholds are of each sample's row, so that each row's count is rounded up; here the sum is.
+
+    Examples
+    --------
+    >>> masked_bytes(1000, 0.05), masked_bytes(1000, 1.0)
+    ((325.0, 200.0), (4000.0, 4000.0))
+
+    References
+    ----------
+    Gupta et al. 2021, KDD; arXiv 2010.08899, Algorithm 2 (DCT-MP), section 2.2.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share is {share}, must be over 0 and at most 1")
+    values, mask = VALUE_BYTES * ceil(elements * share), ceil(elements / 8)
+    dense = float(VALUE_BYTES * elements)
+    return (float(values + mask), float(values)) if values + mask < dense else (dense, dense)
+
+
+def adaptive_ratios(dense_s: Sequence[float], reduction: float) -> list[float]:
+    """Return the Top-k ratio of each link, in proportion to its time.
+
+    max(1, (value + index) / value x reduction x t / max t): the slowest link sends ``reduction``
+    times fewer bytes, indices counted (3 times as many values are dropped as bytes are saved with
+    fp32 values and int64 indices); a link far from the slowest sends dense messages.
+
+    Parameters
+    ----------
+    dense_s : t, what each link takes for a message that is not compressed [s]
+    reduction : bytes before over after on the slowest link, at least 1
+
+    Notes
+    -----
+    That the slowest links are compressed most is from the paper's abstract. The proportion and
+    the factor for indices are our reading of it: its equation could not be checked.
+
+    Examples
+    --------
+    >>> adaptive_ratios([0.001, 0.1, 1.0], reduction=100)
+    [1.0, 30.0, 300.0]
+
+    References
+    ----------
+    Tang et al. 2024, FusionLLM, arXiv 2410.12707, AdaTopK.
+    """
+    if reduction < 1:
+        raise ValueError(f"reduction is {reduction}, must be at least 1")
+    slowest_s = max(dense_s, default=0.0)
+    if slowest_s <= 0 or reduction == 1:
+        return [1.0] * len(dense_s)
+    most = (VALUE_BYTES + INDEX_BYTES) / VALUE_BYTES * reduction
+    return [max(1.0, most * link_s / slowest_s) for link_s in dense_s]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineLink:
+    """A link from one stage to the next, and what one micro-batch sends over it.
+
+    Parameters
+    ----------
+    latency_s : alpha [s]
+    s_per_byte : beta [s/B]
+    elements : fp32 values of the activations forward, and of their gradients backward
+    """
+
+    latency_s: float
+    s_per_byte: float
+    elements: int
+
+    @property
+    def dense_s(self) -> float:
+        """Time of a message that is not compressed [s]."""
+        return self.message_s(1.0)
+
+    def message_s(self, ratio: float) -> float:
+        """Return alpha + bytes x beta of one micro-batch in one direction [s].
+
+        Examples
+        --------
+        >>> link = PipelineLink(latency_s=0.01, s_per_byte=1e-6, elements=1000)
+        >>> round(link.message_s(1) * 1e3, 3), round(link.message_s(10) * 1e3, 3)
+        (14.0, 11.2)
+        """
+        return self.latency_s + self.s_per_byte * top_k_bytes(self.elements, ratio)
+
+    def masked_s(self, share: float) -> tuple[float, float]:
+        """Return alpha + bytes x beta of one thresholded micro-batch, forward and backward [s].
+
+        Examples
+        --------
+        >>> there_s, back_s = PipelineLink(0.01, 1e-6, 1000).masked_s(0.05)
+        >>> round(there_s * 1e3, 3), round(back_s * 1e3, 3)
+        (10.325, 10.2)
+        """
+        there, back = masked_bytes(self.elements, share)
+        return self.latency_s + self.s_per_byte * there, self.latency_s + self.s_per_byte * back
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStage:
+    """One GPU's part of the model.
+
+    Parameters
+    ----------
+    forward_s, backward_s : computation of one micro-batch [s], with selecting and restoring Top-k
+        messages on this GPU if that is to count
+    """
+
+    forward_s: float
+    backward_s: float
+
+
+def pass_s(times_s: Sequence[float], micro_batches: int) -> float:
+    """Return the time of M equal micro-batches through stages and links in line [s].
+
+    sum p + (M-1) max p: the first micro-batch passes all of them, the others follow it out at the
+    pace of the slowest. Exact where each stage or link takes one micro-batch at a time, in order,
+    and may leave results waiting before the next.
+
+    Parameters
+    ----------
+    times_s : p, of each stage and link, for one micro-batch [s]
+    micro_batches : M
+
+    Examples
+    --------
+    >>> pass_s([1.0, 3.0, 2.0], micro_batches=4)
+    15.0
+
+    References
+    ----------
+    Huang et al. 2019, GPipe, section 2.3: with S equal stages and free links M + S - 1 steps, a
+    bubble of (S-1) / (M + S - 1).
+    """
+    return sum(times_s) + (micro_batches - 1) * max(times_s)
+
+
+def iteration_s(
+    stages: Sequence[PipelineStage],
+    links: Sequence[PipelineLink],
+    micro_batches: int,
+    ratios: Sequence[float] | None = None,
+) -> float:
+    """Return the time of one iteration, without the update [s].
+
+    A forward pass of all micro-batches, then a backward pass of all (GPipe): the last stage starts
+    backward after its last forward, and every other stage is through with its own by then.
+
+    Parameters
+    ----------
+    stages : S, in the model's order
+    links : S - 1, from each stage to the next
+    micro_batches : M
+    ratios : Top-k ratio of each link in both directions; None sends dense messages
+
+    Examples
+    --------
+    >>> equal = [PipelineStage(1.0, 2.0)] * 4
+    >>> iteration_s(equal, [PipelineLink(0.0, 0.0, 1000)] * 3, micro_batches=8)  # (8 + 3) x 3
+    33.0
+    """
+    ratios = [1.0] * len(links) if ratios is None else ratios
+    if len(ratios) != len(links):
+        raise ValueError(f"{len(links)} links need as many ratios, got {len(ratios)}")
+    sent_s = [link.message_s(ratio) for link, ratio in zip(links, ratios, strict=True)]
+    return _both_passes_s(stages, sent_s, sent_s, micro_batches)
+
+
+def masked_iteration_s(
+    stages: Sequence[PipelineStage], links: Sequence[PipelineLink], micro_batches: int, share: float
+) -> float:
+    """Return the time of one iteration whose links carry thresholded activations [s].
+
+    As ``iteration_s``, with ``PipelineLink.masked_s``: values and mask forward, values alone backward.
+
+    Parameters
+    ----------
+    stages : S, in the model's order
+    links : S - 1, from each stage to the next
+    micro_batches : M
+    share : of each micro-batch's activations, and of their gradients, that crosses every link
+
+    Examples
+    --------
+    Forward 1 + 0.325 + 1, backward 2 + 0.2 + 2:
+
+    >>> round(masked_iteration_s([PipelineStage(1.0, 2.0)] * 2, [PipelineLink(0.0, 1e-3, 1000)], 1, 0.05), 3)
+    6.525
+
+    References
+    ----------
+    Gupta et al. 2021, KDD; arXiv 2010.08899, Algorithm 2 (DCT-MP), which it says applies to
+    pipelines such as GPipe.
+    """
+    sent_s = [link.masked_s(share) for link in links]
+    there_s, back_s = [there for there, _ in sent_s], [back for _, back in sent_s]
+    return _both_passes_s(stages, there_s, back_s, micro_batches)
+
+
+def _both_passes_s(
+    stages: Sequence[PipelineStage],
+    there_s: Sequence[float],
+    back_s: Sequence[float],
+    micro_batches: int,
+) -> float:
+    """Return a forward pass and the backward pass after it, each message's time given [s]."""
+    if len(there_s) != len(stages) - 1:
+        raise ValueError(f"{len(stages)} stages need {len(stages) - 1} links, got {len(there_s)}")
+    if micro_batches < 1:
+        raise ValueError(f"micro_batches is {micro_batches}, must be at least 1")
+    forward_s = pass_s([*(stage.forward_s for stage in stages), *there_s], micro_batches)
+    return forward_s + pass_s([*(stage.backward_s for stage in stages), *back_s], micro_batches)
+
+
+PIPELINE_SCHEMA = "perfsim/pipeline/1"
+
+BYTES_SAVED = NumberLimit(1.0, 1e6, "a number from 1 to 1e6")
+
+KEPT = NumberLimit(1e-6, 1.0, "a number from 1e-6 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What a pipeline file says."""
+
+    stages: tuple[PipelineStage, ...]
+    links: tuple[PipelineLink, ...]
+    micro_batches: int
+    reduction: float
+    kept: float | None = None
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """Read and check one pipeline file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read or breaks the format; names file and key.
+    """
+    table = read_toml(path)
+    table.check_schema(PIPELINE_SCHEMA)
+    table.only(["schema", "micro_batches", "reduction", "kept", "stage", "link"])
+    stages = tuple(_stage(stage) for stage in table.tables("stage"))
+    # One stage has no link: then there is no [[link]] at all.
+    tables = table.tables("link") if "link" in table.values or len(stages) > 1 else []
+    links = tuple(_link(link) for link in tables)
+    if len(links) != len(stages) - 1:
+        told = f"found {len(links)}, {len(stages)} stages need {len(stages) - 1}"
+        raise table.wrong("link", told)
+    return Pipeline(
+        stages,
+        links,
+        table.whole("micro_batches", table.get("micro_batches")),
+        _number(table, "reduction", BYTES_SAVED),
+        _number(table, "kept", KEPT) if "kept" in table.values else None,
+    )
+
+
+def _number(table: TomlTable, key: str, limit: NumberLimit) -> float:
+    value = table.get(key)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise table.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
+    return table.limited(key, value, value, limit)
+
+
+def _stage(table: TomlTable) -> PipelineStage:
+    table.only(["forward", "backward"])
+    forward_s, backward_s = (
+        table.number(key, table.get(key), parse_seconds, TIME) for key in ("forward", "backward")
+    )
+    return PipelineStage(forward_s, backward_s)
+
+
+def _link(table: TomlTable) -> PipelineLink:
+    table.only(["rate", "latency", "activation"])
+    rate = table.number("rate", table.get("rate"), parse_rate, RATE)
+    latency_s = table.number("latency", table.get("latency"), parse_seconds, LATENCY)
+    size = table.number("activation", table.get("activation"), parse_bytes, MESSAGE)
+    return PipelineLink(latency_s, 1.0 / rate, max(1, round(size / VALUE_BYTES)))
+
+
+PIPELINE_ANSWER_SCHEMA = "perfsim/pipeline-answer/1"
+LEFT_OUT = "selecting values on the GPU, stragglers, the update, convergence"
+
+
+def figures(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the links and the iterations as ``perfsim pipeline --json`` prints them."""
+    stages, links, count = pipeline.stages, pipeline.links, pipeline.micro_batches
+    ratios = adaptive_ratios([link.dense_s for link in links], pipeline.reduction)
+    equal = [max(ratios, default=1.0)] * len(links)
+    iterations = {
+        "dense": iteration_s(stages, links, count, None),
+        "equal ratios": iteration_s(stages, links, count, equal),
+        "adaptive ratios": iteration_s(stages, links, count, ratios),
+    }
+    if pipeline.kept is not None:
+        masked_s = masked_iteration_s(stages, links, count, pipeline.kept)
+        iterations[f"{pipeline.kept:g} kept (DCT-MP)"] = masked_s
+    return {
+        "schema": PIPELINE_ANSWER_SCHEMA,
+        "stages": len(stages),
+        "micro_batches": count,
+        "links": [
+            {"dense_s": link.dense_s, "ratio": ratio, "message_s": link.message_s(ratio)}
+            for link, ratio in zip(links, ratios, strict=True)
+        ],
+        "iteration_s": iterations,
+        "left_out": LEFT_OUT,
+    }
+
+
+def text(pipeline: Pipeline) -> str:
+    """Return the links and the iterations as a person reads them."""
+    found = figures(pipeline)
+    lines = [f"{found['stages']} stages, {found['micro_batches']} micro-batches (GPipe)"]
+    for number, link in enumerate(found["links"], 1):
+        lines.append(
+            f"link {number}: dense {format_seconds(link['dense_s'])},"
+            f" 1 of {link['ratio']:.4g} values kept,"
+            f" then {format_seconds(link['message_s'])} a message"
+        )
+    for name, seconds in found["iteration_s"].items():
+        lines.append(f"iteration, {name}: {format_seconds(seconds)}")
+    return "\n".join([*lines, f"left out: {LEFT_OUT}"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print one pipeline's iteration; return the exit code."""
+    parser = argparse.ArgumentParser(prog="perfsim.pipeline", description=__doc__)
+    parser.add_argument("file", type=Path, help="pipeline file (see perfsim.pipeline)")
+    try:
+        print(text(read_pipeline(parser.parse_args(arguments).file)))
+    except PerfsimError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,371 @@
+"""Rows of a sweep that differ in numbers only, predicted together by arrays.
+
+What may differ: rate and latency of a link that the user gives (``net``, ``intra_net``), the
+iteration on one GPU (``single_gpu``) and the slowdown of computation (``overlap_slowdown``).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+
+from perfsim.compute.transfer import pin_iteration
+from perfsim.data.catalog import Made
+from perfsim.errors import TIME, PerfsimError
+from perfsim.network.link import Latency, Link, custom_link
+from perfsim.network.network_file import CLASSES, Network
+from perfsim.planning.grid import Axis, GridValue, SweepGrid
+from perfsim.planning.rows import figures
+from perfsim.resolve import Setup, resolve
+from perfsim.scenario import make_scenario
+from perfsim.schedule.plans import plans_of
+from perfsim.session import Session
+from perfsim.simulate.array import settled_periods
+from perfsim.units import parse_seconds
+
+__all__ = ["BatchedFloat", "BranchTrace", "Lanes", "NotVectorisable"]
+
+Operation = Callable[[Any, Any], Any]
+
+
+class NotVectorisable(TypeError):
+    """An array cannot follow what is asked of a number."""
+
+
+class BranchTrace:
+    """For which scenarios all comparisons so far had the answer of one, which is ``shown``.
+
+    Examples
+    --------
+    >>> trace = BranchTrace(3)
+    >>> alpha = trace.lane(np.array([1.0, 2.0, 3.0]))
+    >>> max(4.0 - alpha, 1.5).at, trace.agreed().tolist()
+    (3.0, [True, True, False])
+    """
+
+    def __init__(self, count: int, shown: int = 0) -> None:
+        self.shown = shown
+        self._agree = np.ones(count, bool)
+        self._keys: list[BatchedFloat] = []
+
+    def lane(self, values: Any) -> BatchedFloat:
+        """Return a number that has one value a scenario."""
+        return BatchedFloat(self, values)
+
+    def note(self, same: Any) -> None:
+        """Remember for which scenarios a comparison had the same answer."""
+        self._agree &= same
+
+    def key(self, lane: BatchedFloat) -> None:
+        """Remember a number that was a key of a set or table, beside others and 0."""
+        self.note((lane.values == 0.0) == (lane.at == 0.0))
+        self._keys.append(lane)
+
+    def agreed(self) -> Any:
+        """Return for which scenarios the pass holds: keys must be as different there as here."""
+        keys = sorted(self._keys, key=lambda lane: lane.at)
+        for one, other in pairwise(keys):
+            _ = one == other if one.at == other.at else one < other
+        return self._agree
+
+
+def _arithmetic(
+    operation: Operation, *, turned: bool = False
+) -> Callable[[BatchedFloat, Any], Any]:
+    def method(self: BatchedFloat, other: Any) -> Any:
+        if not isinstance(other, NUMBERS):
+            return NotImplemented
+        values = other.values if isinstance(other, BatchedFloat) else float(other)
+        pair = (values, self.values) if turned else (self.values, values)
+        return BatchedFloat(self.trace, operation(*pair))
+
+    return method
+
+
+def _comparison(operation: Operation) -> Callable[[BatchedFloat, Any], Any]:
+    def method(self: BatchedFloat, other: Any) -> Any:
+        if not isinstance(other, NUMBERS):
+            return NotImplemented
+        at, values = (other.at, other.values) if isinstance(other, BatchedFloat) else (other, other)
+        answer = operation(self.at, at)
+        self.trace.note(operation(self.values, values) == answer)
+        return np.bool_(answer)
+
+    return method
+
+
+class BatchedFloat:
+    """One number of many scenarios; ``at`` is that of the one shown."""
+
+    __slots__ = ("at", "trace", "values")
+    __array_ufunc__ = None
+
+    def __init__(self, trace: BranchTrace, values: Any) -> None:
+        self.trace, self.values, self.at = trace, values, float(values[trace.shown])
+
+    __add__ = _arithmetic(operator.add)
+    __radd__ = _arithmetic(operator.add, turned=True)
+    __sub__ = _arithmetic(operator.sub)
+    __rsub__ = _arithmetic(operator.sub, turned=True)
+    __mul__ = _arithmetic(operator.mul)
+    __rmul__ = _arithmetic(operator.mul, turned=True)
+    __truediv__ = _arithmetic(operator.truediv)
+    __rtruediv__ = _arithmetic(operator.truediv, turned=True)
+    __lt__ = _comparison(operator.lt)
+    __le__ = _comparison(operator.le)
+    __gt__ = _comparison(operator.gt)
+    __ge__ = _comparison(operator.ge)
+    __eq__ = _comparison(operator.eq)
+    __ne__ = _comparison(operator.ne)
+
+    def __neg__(self) -> BatchedFloat:
+        """Return all values with the other sign."""
+        return BatchedFloat(self.trace, -self.values)
+
+    def __bool__(self) -> bool:
+        """Say whether it is not zero."""
+        return bool(self != 0.0)
+
+    def __hash__(self) -> int:
+        """Return the hash of the one shown; the trace holds keys apart."""
+        self.trace.key(self)
+        return hash(self.at)
+
+    def __format__(self, spec: str) -> str:
+        """Return the one shown, for words."""
+        return format(self.at, spec)
+
+    def __float__(self) -> NoReturn:
+        """Refuse to be one number."""
+        raise NotVectorisable("a float is asked for")
+
+    __int__ = __index__ = __ceil__ = __floor__ = __trunc__ = __float__
+
+    def __round__(self, digits: int | None = None) -> NoReturn:
+        """Refuse to be rounded."""
+        raise NotVectorisable("a rounded number is asked for")
+
+
+NUMBERS = (BatchedFloat, float, int, np.floating)
+
+
+LINKS = {"net": "--net", "intra_net": "--intra-net"}
+FEWEST = 8
+"""Rows below which arrays cost more than they save."""
+
+PASSES = 8
+"""Passes over one group of rows, each for those that decide alike; the rest go one by one."""
+
+BLOCK = 16384
+"""Rows of one pass: enough that what a pass costs by itself hardly counts."""
+
+
+@dataclass
+class _Numbers:
+    """An axis as numbers: ``table`` has a row a value, NaN where it is a name or wrong."""
+
+    axis: Axis
+    table: Any
+
+    @property
+    def known(self) -> Any:
+        return ~np.isnan(self.table[:, 0])
+
+
+class _Overlay(Session):
+    """A session whose links of the user's own have many numbers; it keeps nothing of them."""
+
+    def __init__(self, session: Session, networks: dict[tuple[Hashable, ...], Network]) -> None:
+        self.session, self.networks, self.folders = session, networks, session.folders
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        """Return a network of many numbers, or what the session keeps."""
+        if key in self.networks:
+            return self.networks[key]  # type: ignore[return-value]
+        return make() if key[0] == "platform" else self.session.once(key, make)
+
+    def files(self, kind: str) -> dict[str, Any]:
+        """Return the session's files."""
+        return self.session.files(kind)
+
+
+class Lanes:
+    """Predicts rows of a grid together where they differ in numbers only."""
+
+    def __init__(self, grid: SweepGrid, session: Session) -> None:
+        self.grid, self.session = grid, session
+        self.shape = tuple(len(axis.values) for axis in grid.axes)
+        self.numbers = [_numbers(axis) for axis in grid.axes]
+
+    @property
+    def any(self) -> bool:
+        """Whether any axis has numbers that arrays can follow."""
+        return any(one is not None and one.known.sum() >= 2 for one in self.numbers)
+
+    def columns(self, start: int, stop: int) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield rows (their numbers) and their figures, as arrays; rows left out go one by one."""
+        if not self.any:
+            return
+        rows = np.arange(start, stop)
+        places = np.array(np.unravel_index(rows, self.shape))
+        keys = places.copy()
+        for index, numbers in enumerate(self.numbers):
+            if numbers is not None:
+                keys[index][numbers.known[places[index]]] = -1
+        _, group = np.unique(keys, axis=1, return_inverse=True)
+        order = np.argsort(group.reshape(-1), kind="stable")
+        edges = np.flatnonzero(np.diff(group.reshape(-1)[order])) + 1
+        for members in np.split(order, edges):
+            active = [index for index in range(len(self.shape)) if keys[index][members[0]] == -1]
+            if active:
+                for first in range(0, len(members), BLOCK):
+                    block = members[first : first + BLOCK]
+                    yield from self._block(rows[block], places[:, block], active)
+
+    def _block(self, rows: Any, places: Any, active: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+        left = np.ones(len(rows), bool)
+        for _ in range(PASSES):
+            at = np.flatnonzero(left)
+            if len(at) < FEWEST:
+                return
+            agreed, found = self._pass(rows[at], places[:, at], active)
+            if found is None:
+                return
+            yield rows[at[agreed]], [_picked(column, agreed) for column in found]
+            left[at[agreed]] = False
+
+    def _pass(self, rows: Any, places: Any, active: list[int]) -> tuple[Any, list[Any] | None]:
+        """Return for which scenarios a pass holds and their figures, None where there is none."""
+        shown = len(rows) // 2
+        trace = BranchTrace(len(rows), shown)
+        tables: dict[str, Any] = {}
+        for index in active:
+            numbers = self.numbers[index]
+            assert numbers is not None
+            taken = numbers.table[places[index]]
+            tables[numbers.axis.field] = [trace.lane(column) for column in taken.T]
+        try:
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                found = self._figures(self.grid.fields(int(rows[shown])), tables)
+                agreed = trace.agreed()
+        except (NotVectorisable, TypeError, FloatingPointError, ZeroDivisionError, PerfsimError):
+            return None, None
+        return agreed, found
+
+    def _figures(self, fields: dict[str, Any], tables: dict[str, Any]) -> list[Any]:
+        if "single_gpu" in tables:
+            fields["single_gpu"] = None
+        scenario = make_scenario(fields)
+        if "overlap_slowdown" in tables and not scenario.overlap:
+            raise NotVectorisable("a slowdown needs overlap")
+        networks: dict[tuple[Hashable, ...], Network] = {}
+        for name, flag in LINKS.items():
+            if name in tables:
+                text = fields[name]
+                networks["network", flag, text] = _network(text, *tables[name])
+        resolved = resolve(scenario, _Overlay(self.session, networks))
+        return _evaluated(_with(resolved, tables))
+
+
+def _with(resolved: Setup, tables: dict[str, Any]) -> Setup:
+    """Return the scenario with many numbers of its own iteration and slowdown."""
+    if "single_gpu" in tables:
+        (seconds,) = tables["single_gpu"]
+        resolved = replace(resolved, carried=pin_iteration(resolved.carried, seconds))
+    if "overlap_slowdown" in tables:
+        (slowdown,) = tables["overlap_slowdown"]
+        changed = resolved.scenario.model_copy(update={"overlap_slowdown": slowdown})
+        resolved = replace(resolved, scenario=changed)
+    return resolved
+
+
+def _evaluated(resolved: Setup) -> list[Any]:
+    plans = plans_of(resolved)
+    total_s: Any = 0
+    for plan in plans:
+        if plan.graph.contended or plan.order == "priority" or plan.beside or plan.mixed:
+            raise NotVectorisable("streams choose while they run")
+        durations = [_values(task.duration_s) for task in plan.graph.tasks]
+        total_s = total_s + plan.count * settled_periods(plan.graph, durations)
+    iteration_s = total_s / sum(plan.iterations for plan in plans)
+    return figures(resolved, plans, iteration_s, _values(resolved.alone_s))
+
+
+def _values(number: Any) -> Any:
+    return number.values if isinstance(number, BatchedFloat) else number
+
+
+def _picked(column: Any, agreed: Any) -> Any:
+    return np.broadcast_to(column, agreed.shape)[agreed]
+
+
+def _network(text: str, rate: Any, alpha_s: Any) -> Network:
+    """Return a link of the user's own with many rates and latencies."""
+    link = custom_link(text, "--net")
+    speed = link.rate._replace(value=rate)
+    latency = Latency.constant(link.rate._replace(value=alpha_s, unit="s/hop"))
+    many = Link(text, speed, speed, link.gamma, latency, latency)
+    return Network(text, text, "custom", None, 1, {of: many for of in CLASSES})
+
+
+@lru_cache(maxsize=8)
+def _numbers(axis: Axis) -> _Numbers | None:
+    """Return an axis as numbers, where arrays can follow its field."""
+    read = READERS.get(axis.field)
+    if read is None:
+        return None
+    rows = [_read(read, value) for value in axis.values]
+    width = max(len(row) for row in rows)
+    table = np.full((len(rows), width), np.nan)
+    for index, row in enumerate(rows):
+        if row:
+            table[index] = row
+    return _Numbers(axis, table) if width else None
+
+
+def _read(read: Callable[[Any], tuple[float, ...]], value: GridValue) -> tuple[float, ...]:
+    try:
+        return read(value)
+    except (PerfsimError, ValueError, TypeError, AttributeError):
+        return ()
+
+
+def _link(value: Any) -> tuple[float, ...]:
+    """Return rate and latency; a grid has many links of few rates and latencies."""
+    rate, latency = value.split(",")
+    return _rate(rate), _latency(latency)
+
+
+@lru_cache(maxsize=4096)
+def _rate(text: str) -> float:
+    return custom_link(f"{text},1us", "--net").rate.value
+
+
+@lru_cache(maxsize=4096)
+def _latency(text: str) -> float:
+    return custom_link(f"1GB/s,{text}", "--net").ring.alpha_s[0]
+
+
+def _iteration(value: Any) -> tuple[float, ...]:
+    """Return the seconds; a rate in samples depends on the batch, and is left to single rows."""
+    seconds = parse_seconds(value)
+    return (seconds,) if TIME.holds(seconds) else ()
+
+
+def _factor(value: Any) -> tuple[float, ...]:
+    found = float(value)
+    return (found,) if 1.0 <= found <= 10.0 and not isinstance(value, bool) else ()
+
+
+READERS: dict[str, Callable[[Any], tuple[float, ...]]] = {
+    "net": _link,
+    "intra_net": _link,
+    "single_gpu": _iteration,
+    "overlap_slowdown": _factor,
+}

@@ -1,0 +1,1 @@
+"""HTML reports: figures, pages and the frame that holds them."""

@@ -1,0 +1,321 @@
+"""The report of ``sweep`` as one HTML page: its rows drawn over what varies, and all as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfsim.errors import RequestError
+from perfsim.ranking import CAVEAT
+from perfsim.report.html.page import (
+    CellText,
+    Figure,
+    Page,
+    PageTable,
+    page_text,
+    question_of,
+    sources_of,
+)
+from perfsim.report.html.planning_figures import (
+    SHOWN,
+    crossing_figure,
+    exposed_figure,
+    path_figure,
+    rows_figure,
+    sensitivity_figure,
+    tuned_figure,
+)
+from perfsim.report.html.prediction_figures import (
+    breakdown,
+    breakeven,
+    ranked,
+    scaling,
+    timeline,
+    worth,
+)
+from perfsim.report.planning import NAMES, break_even_words, sentences, verdict
+from perfsim.report.terminal import cluster_words
+from perfsim.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from perfsim.planning import sweep
+    from perfsim.planning.compare import Comparison
+    from perfsim.planning.explain import Explanation
+    from perfsim.planning.neighbours import Around
+    from perfsim.planning.tune import Tuning
+    from perfsim.prediction import Prediction
+
+__all__ = [
+    "MOST_ROWS",
+    "answer_of",
+    "check_rows",
+    "comparison_figures",
+    "comparison_page",
+    "explanation_figures",
+    "explanation_page",
+    "figures_of",
+    "prediction_page",
+    "sweep_figures",
+    "sweep_page",
+    "title_of",
+    "tuning_figures",
+    "tuning_page",
+]
+
+Curves = Mapping[str, Mapping[int, "Prediction"]]
+
+
+def comparison_figures(comparison: Comparison, curves: Curves) -> list[Figure]:
+    """Return the figures of the report, in the page's order."""
+    found = [ranked(comparison), breakdown(comparison.ranking.predictions, {}, shares=True)]
+    if any(len(curve) > 1 for curve in curves.values()):
+        found.append(scaling(curves, None, ""))
+    return found
+
+
+def comparison_page(comparison: Comparison, curves: Curves) -> str:
+    """Return the page as text; ``curves`` are predictions of some methods by GPUs.
+
+    It holds the comparison as ``--json`` prints it (the element "comparison").
+    """
+    scenario = comparison.rows[0].scenario
+    verdict, *others = comparison.verdict()
+    left_out = comparison.ranking.left_out()
+    return page_text(
+        Page(
+            f"{len(comparison.rows)} methods: {scenario['model']}, {scenario['gpus']} GPUs,"
+            f" {scenario['net']}",
+            f"{scenario['model']}, {cluster_words(scenario)}; batch {scenario['batch']} a GPU,"
+            f" {scenario['precision']}, {'overlap' if scenario['overlap'] else 'no overlap'}.",
+            {
+                "fastest": verdict,
+                "S-SGD": format_seconds(comparison.baseline.iteration_s),
+                "also": " ".join([*others, CAVEAT]),
+            },
+            comparison_figures(comparison, curves),
+            [
+                *comparison.notes,
+                *(f"Left out: {', '.join(names)}: {why}." for why, names in left_out.items()),
+            ],
+            "comparison",
+            comparison.to_dict(),
+        )
+    )
+
+
+def figures_of(prediction: Prediction, near: Around) -> list[Figure]:
+    """Return the figures of the report, in the page's order."""
+    asked = prediction.scenario["method"]
+    found = [
+        timeline(prediction),
+        breakdown(near.methods, near.refused),
+        scaling(near.scaling, near.measured, asked),
+    ]
+    if near.cells:
+        found.append(breakeven(near.cells, near.mapped, near.notes))
+    return [*found, worth(prediction)]
+
+
+def prediction_page(prediction: Prediction, near: Around, notes: Sequence[str] = ()) -> str:
+    """Return the page as text; ``notes`` come before those of the prediction.
+
+    It holds Plotly's script, the figures' numbers as JSON and as tables, and the prediction as
+    ``--json`` prints it (the element "prediction").
+    """
+    return page_text(
+        Page(
+            title_of(prediction),
+            question_of(prediction.scenario),
+            answer_of(prediction),
+            figures_of(prediction, near),
+            [*notes, *prediction.notes, *(() if near.cells else near.notes)],
+            "prediction",
+            prediction.to_dict(),
+            sources_of(prediction),
+        )
+    )
+
+
+def title_of(prediction: Prediction) -> str:
+    """Return the heading of a prediction's page."""
+    scenario = prediction.scenario
+    return f"{scenario['model']}, {scenario['method']}, {scenario['gpus']} GPUs, {scenario['net']}"
+
+
+def answer_of(prediction: Prediction) -> dict[str, str]:
+    """Return the answer in a few lines, as the terminal has it."""
+    low, high = prediction.iteration_s_interval
+    sent = prediction.communication
+    cause = prediction.bottleneck
+    iteration = format_seconds(prediction.iteration_s)
+    known = f"90 % interval {format_seconds(low)} to {format_seconds(high)}"
+    return {
+        "iteration": f"{iteration} ({known if low < high else '90 % interval not known'})",
+        "throughput": f"{prediction.samples_per_s:,.0f} samples/s, scaling efficiency"
+        f" {prediction.scaling_efficiency:.1%}",
+        "against S-SGD": f"{prediction.speedup:.2f} times as fast (S-SGD"
+        f" {format_seconds(prediction.baseline_s)})",
+        "held back by": f"{cause.replace('_', ' ')} (twice as fast would save"
+        f" {prediction.worth[cause]:.0%})",
+        "sent by each GPU": f"{format_bytes(sent['bytes_per_gpu'])} in {sent['calls']:g} calls",
+        "memory held": f"{format_bytes(sum(prediction.memory_bytes.values()))} without activations",
+    }
+
+
+def explanation_figures(found: Explanation) -> list[Figure]:
+    """Return the figures of the report, in the page's order; those that there is something for."""
+    scenario = found.prediction.scenario
+    figures = [
+        path_figure(path, number, len(found.paths))
+        for number, path in enumerate(found.paths, 1)
+        if path.steps
+    ]
+    if found.exposed:
+        figures.append(exposed_figure(found.exposed))
+    if found.improvements:
+        figures.append(sensitivity_figure(found))
+    figures += [
+        crossing_figure(one, scenario["method"], here)
+        for one, here in ((found.bandwidth, 1.0), (found.gpus, float(scenario["gpus"])))
+        if not one.why_not
+    ]
+    return figures
+
+
+def explanation_page(found: Explanation) -> str:
+    """Return the page as text, with the explanation as ``--json`` prints it ("explanation")."""
+    prediction = found.prediction
+    method = prediction.scenario["method"]
+    even = " ".join(
+        words for one in (found.bandwidth, found.gpus) for words in break_even_words(one, method)
+    )
+    return page_text(
+        Page(
+            f"Why it takes so long: {title_of(prediction)}",
+            question_of(prediction.scenario),
+            answer_of(prediction) | {"what pays": verdict(found), "break-even with S-SGD": even},
+            explanation_figures(found),
+            [*found.notes, *prediction.notes],
+            "explanation",
+            found.to_dict(),
+            sources_of(prediction),
+        )
+    )
+
+
+MOST_ROWS = 5000
+"""Rows of a page: each is an element of its table, which a browser has to lay out."""
+
+MOST_REASONS = 12
+
+
+def check_rows(count: int, flag: str = "--html") -> None:
+    """Refuse a sweep that no page can hold, before any work.
+
+    Raises
+    ------
+    RequestError
+        If it has too many rows.
+    """
+    if count > MOST_ROWS:
+        raise RequestError(
+            f"{flag}: {count:,} rows, and it holds at most {MOST_ROWS:,}. Give fewer values, or"
+            " --out FILE.csv."
+        )
+
+
+def sweep_figures(table: sweep.SweepTable) -> list[Figure]:
+    """Return the figures of the report, in the page's order."""
+    fields = {axis.field: axis.values for axis in table.sweep.grid.axes}
+    rows = list(table.records())
+    return [
+        rows_figure(what, fields, rows)
+        for what in SHOWN
+        if any(row.get(what.column) is not None for row in rows)
+    ]
+
+
+def sweep_page(table: sweep.SweepTable) -> str:
+    """Return the page as text, with the sweep as ``--json`` prints it (the element "sweep")."""
+    grid = table.sweep.grid
+    rows = list(table.records())
+    done = [row for row in rows if not row["reason"]]
+    reasons = Counter(row["reason"] for row in rows if row["reason"])
+    stays = ", ".join(f"{name} {_words(value)}" for name, value in grid.base.items())
+    varies = "; ".join(f"{one.field}: {_listed(one.values)}" for one in grid.axes)
+    answer = {"rows": f"{len(rows):,}, {len(rows) - len(done):,} of them without a prediction"}
+    if done:
+        fastest = min(done, key=lambda row: float(row["iteration_s"]))
+        most = max(done, key=lambda row: float(row["samples_per_s"]))
+        names = [one.field for one in grid.axes]
+        answer |= {
+            "shortest iteration": f"{format_seconds(fastest['iteration_s'])} with"
+            f" {_where(names, fastest)}",
+            "most samples a second": f"{most['samples_per_s']:,.0f} with {_where(names, most)}",
+        }
+    return page_text(
+        Page(
+            f"Sweep of {grid.base.get('model', 'a scenario')} over"
+            f" {', '.join(one.field for one in grid.axes)}",
+            f"{stays}. Varies: {varies}.",
+            answer,
+            sweep_figures(table),
+            [
+                *(f"{n:,} without: {text}" for text, n in reasons.most_common(MOST_REASONS)),
+                "Of predicted time alone; lossy methods may need more iterations.",
+            ],
+            "sweep",
+            table.to_dict(),
+            PageTable(
+                "Rows", table.columns, [[_cell(cell) for cell in line] for line in table.lines()]
+            ),
+        )
+    )
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    return str(value)
+
+
+def _listed(values: tuple[Any, ...]) -> str:
+    shown = [str(value) for value in values]
+    if len(shown) > MOST_REASONS:
+        return f"{', '.join(shown[:3])} ... {shown[-1]} ({len(shown)} values)"
+    return ", ".join(shown)
+
+
+def _where(names: list[str], row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {row[name]}" for name in names)
+
+
+def _cell(value: Any) -> CellText:
+    if value is None:
+        return ""
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return value if plain else str(value)
+
+
+def tuning_figures(found: Tuning) -> list[Figure]:
+    """Return the figures of the report: one for each thing that makes a difference."""
+    return [tuned_figure(one) for one in found.tuned if not one.idle]
+
+
+def tuning_page(found: Tuning) -> str:
+    """Return the page as text, with the tuning as ``--json`` prints it (the element "tuning")."""
+    scenario = found.scenario
+    named = f"{scenario['model']}, {scenario['method']}, {scenario['gpus']} GPUs, {scenario['net']}"
+    return page_text(
+        Page(
+            f"Tuning {named}",
+            question_of(scenario),
+            {"as asked": f"{format_seconds(found.iteration_s)} an iteration"}
+            | {NAMES[one.knob.name]: " ".join(sentences(one)) for one in found.tuned},
+            tuning_figures(found),
+            found.notes,
+            "tuning",
+            found.to_dict(),
+        )
+    )

@@ -1,0 +1,637 @@
+"""A sweep's rows: one figure predicted, over a field that varies, a line for each other value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from perfsim.errors import PerfsimError
+from perfsim.report.html.page import (
+    COLOURS,
+    WIDE,
+    CellText,
+    Figure,
+    axis,
+    marker,
+    names,
+    plain,
+    quantity,
+    upright,
+)
+from perfsim.report.html.prediction_figures import bars
+from perfsim.report.planning import BESIDE, NAMES, WORDS, break_even_words, sentences, shown
+from perfsim.report.timeline import TimelineSpan
+from perfsim.units import format_seconds, parse_bytes, parse_fraction, parse_rate, parse_seconds
+
+if TYPE_CHECKING:
+    from perfsim.planning.break_even import BreakEven
+    from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
+    from perfsim.planning.tune import TunableValue, Tuned
+
+__all__ = [
+    "MOST_SERIES",
+    "SHOWN",
+    "Shown",
+    "crossing_figure",
+    "exposed_figure",
+    "path_figure",
+    "rows_figure",
+    "sensitivity_figure",
+    "tuned_figure",
+]
+
+GBIT = 1e9 / 8
+"""Bytes a second in a Gbit/s."""
+
+TITLES = {
+    "bandwidth": ("Break-even over bandwidth", "bandwidth of the network [Gbit/s]"),
+    "gpus": ("Break-even over GPUs", "GPUs"),
+}
+
+
+def crossing_figure(found: BreakEven, method: str, here: float) -> Figure:
+    """Return the figure; ``here`` is the place asked for, as a factor of the rate or GPUs."""
+    title, unit = TITLES[found.over]
+    scale = (found.rate or GBIT) / GBIT if found.over == "bandwidth" else 1.0
+    places = [place * scale for place, _ in found.curve]
+    words = break_even_words(found, method)
+    curves = {method: (0, "vermilion", "solid"), "S-SGD": (1, "blue", "dash")}
+    marks = [_upright(one.at * scale, "dot", "ink") for one in found.crossings]
+    each = {"tickvals": places, "ticktext": [f"{place:g}" for place in places]}
+    ticks = each if found.over == "gpus" else {}
+    times_ms = [one_s * 1e3 for _, times in found.curve for one_s in times]
+    return Figure(
+        f"crossing-{found.over}",
+        title,
+        f"Iteration of {method} and of S-SGD, all else as asked. {' '.join(words)}",
+        [
+            _line(name, places, [times[at] * 1e3 for _, times in found.curve], colour, dash)
+            for name, (at, colour, dash) in curves.items()
+        ],
+        {
+            "xaxis": {**quantity(unit, places), "type": "log", **ticks},
+            "yaxis": quantity("time of an iteration [ms]", times_ms),
+            "shapes": [*marks, _upright(here * scale, "solid", COLOURS["grey"])],
+            "annotations": [
+                *(_label("break-even", one.at * scale, 1.0) for one in found.crossings),
+                _label("asked", here * scale, 0.0),
+            ],
+            "height": 420,
+        },
+        (unit, f"{method} [ms]", "S-SGD [ms]", "faster"),
+        [
+            (
+                place * scale,
+                times[0] * 1e3,
+                times[1] * 1e3,
+                _faster(method, times),
+            )
+            for place, times in found.curve
+        ],
+    )
+
+
+def _faster(method: str, times: tuple[float, float]) -> str:
+    if times[0] == times[1]:
+        return "neither"
+    return method if times[0] < times[1] else "S-SGD"
+
+
+def _line(
+    name: str, places: list[float], times_ms: list[float], colour: str, dash: str
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": plain(name),
+        "x": places,
+        "y": times_ms,
+        "line": {"color": COLOURS[colour], "dash": dash},
+        "hovertemplate": f"{plain(name)} at %{{x:,.5g}}<br>%{{y:.4f}} ms<extra></extra>",
+    }
+
+
+def _upright(at: float, dash: str, colour: str) -> dict[str, Any]:
+    return upright(at, width=1.5, dash=dash, color=colour) | {"layer": "below"}
+
+
+def _label(text: str, at: float, height: float) -> dict[str, Any]:
+    from math import log10  # an annotation on a log axis stands at the exponent
+
+    return {
+        "text": text,
+        "x": log10(at),
+        "y": height,
+        "yref": "paper",
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "showarrow": False,
+    }
+
+
+MAX_EXPOSED_BARS = 40
+"""Buckets that are drawn, those that show most."""
+
+LINE = 22
+"""Pixels of a bar."""
+
+
+def exposed_figure(rows: Sequence[Exposed]) -> Figure:
+    """Return the figure, in the order of sending; a table row is a bucket."""
+    several = len({row.round for row in rows}) > 1
+    buckets = [f"round {row.round + 1}: {row.bucket}" if several else row.bucket for row in rows]
+    total_s = sum(row.exposed_s for row in rows)
+    order = sorted(range(len(rows)), key=lambda at: (-rows[at].exposed_s, -rows[at].busy_s, at))
+    shown = sorted(order[:MAX_EXPOSED_BARS])
+    most = order[0]
+    left = len(rows) - len(shown)
+    rest_s = sum(rows[at].exposed_s for at in order[MAX_EXPOSED_BARS:])
+    return Figure(
+        "exposed",
+        "Exposed communication by bucket",
+        f"Of {len(rows):,} bucket{'s' if len(rows) > 1 else ''},"
+        f" {sum(row.exposed_s > 0 for row in rows):,} not wholly hidden by computation,"
+        f" {format_seconds(total_s)} an iteration in all; {buckets[most]} shows most,"
+        f" {format_seconds(rows[most].exposed_s)}.",
+        [
+            _exposed_bars(
+                "exposed", "vermilion", "/", [rows[at].exposed_s for at in shown], buckets, shown
+            ),
+            _exposed_bars(
+                "on the wire", "sky", "", [rows[at].busy_s for at in shown], buckets, shown
+            ),
+        ],
+        {
+            "barmode": "group",
+            "bargap": 0.15,
+            "xaxis": axis("mean of an iteration [ms]", rangemode="tozero"),
+            "yaxis": names([plain(buckets[at]) for at in shown]),
+            "height": 150 + LINE * max(3, len(shown)),
+        },
+        ("bucket", "messages", "exposed [ms]", "on the wire [ms]", "kernels [ms]"),
+        [_row(name, row) for name, row in zip(buckets, rows, strict=True)],
+        [f"{left:,} buckets more show {format_seconds(rest_s)} in all; the table has them."]
+        if left
+        else [],
+    )
+
+
+def _row(name: str, row: Exposed) -> tuple[str | float, ...]:
+    return (name, row.collectives, row.exposed_s * 1e3, row.busy_s * 1e3, row.kernels_s * 1e3)
+
+
+def _exposed_bars(
+    what: str, colour: str, hatch: str, spent_s: list[float], buckets: list[str], shown: list[int]
+) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": what,
+        "y": [plain(buckets[at]) for at in shown],
+        "x": [one * 1e3 for one in spent_s],
+        "marker": marker(COLOURS[colour], hatch),
+        "hovertemplate": f"%{{y}}<br>{what} %{{x:.4f}} ms<extra></extra>",
+    }
+
+
+MAX_PATH_STEPS = 2000
+"""Steps that are drawn, the longest ones."""
+
+NOBODY = "nothing runs"
+"""Where the path waits and no task of this worker runs."""
+
+
+def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
+    """Return the figure of one round's path; a table row is a step."""
+    kept = sorted(path.steps, key=lambda step: step.start_s - step.end_s)[:MAX_PATH_STEPS]
+    kept.sort(key=lambda step: step.start_s)
+    left = len(path.steps) - len(kept)
+    shares = ", ".join(
+        f"{kind.replace('_', ' ')} {spent_s / path.length_s:.0%}"
+        for kind, spent_s in path.by_kind().items()
+    )
+    many = f"{path.iterations} iteration{'s' if path.iterations > 1 else ''}"
+    times = "once" if path.count == 1 else f"{path.count:g} times"
+    round_ = f" (round {number} of {paths}, run {times})" if paths > 1 else ""
+    streams = list(dict.fromkeys(step.stream or NOBODY for step in kept))
+    return Figure(
+        f"path{number}",
+        f"Critical path{round_}",
+        f"The {len(path.steps):,} steps that {many} of {format_seconds(path.length_s)} cannot do"
+        f" without, each on its stream: {shares}.",
+        bars([(0.0, _span(step)) for step in kept]),
+        {
+            "barmode": "overlay",
+            "bargap": 0.25,
+            "xaxis": axis("time [ms]", range=[0.0, path.length_s * 1e3]),
+            "yaxis": names([plain(name) for name in streams]),
+            "height": 180 + 45 * len(streams),
+        },
+        ("task", "stream", "kind", "start [ms]", "length [ms]"),
+        [
+            (
+                step.task,
+                step.stream or NOBODY,
+                step.kind,
+                step.start_s * 1e3,
+                (step.end_s - step.start_s) * 1e3,
+            )
+            for step in kept
+        ],
+        [f"The {left:,} shortest steps are left out; --json has all."] if left else [],
+    )
+
+
+def _span(step: PathStep) -> TimelineSpan:
+    kind = step.kind if step.stream else "other"
+    return TimelineSpan(step.task, step.stream or NOBODY, kind, step.start_s, step.end_s, 0.0)
+
+
+MOST_SERIES = 12
+"""Lines that are drawn, those with the best value."""
+
+STYLES = tuple(
+    (COLOURS[name], dash)
+    for dash in ("solid", "dash")
+    for name in ("blue", "vermilion", "green", "orange", "purple", "sky")
+)
+"""Colour and dash of each line."""
+
+NAMED = ("net", "intra_net")
+"""Fields whose values are names, even where one reads as a number."""
+
+MANY = 1e4
+"""Numbers from here on are told whole."""
+
+FlatRecord = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One thing of a row that is drawn: its column, heading, unit, factor to that, and its sense.
+
+    ``sense`` is 1 where less is better, -1 where more is.
+    """
+
+    column: str
+    title: str
+    unit: str
+    factor: float
+    sense: int
+
+    def best(self, rows: Sequence[FlatRecord]) -> FlatRecord:
+        """Return the row with the best value, the first of several."""
+        return min(rows, key=lambda row: self.sense * float(row[self.column]))
+
+
+SHOWN = (
+    Shown("iteration_s", "Iteration", "ms", 1e3, 1),
+    Shown("samples_per_s", "Throughput", "samples/s", 1.0, -1),
+    Shown("speedup", "Speed-up", "over S-SGD", 1.0, -1),
+)
+"""What is drawn of rows that have it."""
+
+
+def rows_figure(
+    what: Shown, fields: Mapping[str, Sequence[Any]], rows: Sequence[FlatRecord]
+) -> Figure:
+    """Return the figure of one column; a table row is a row of the sweep that is drawn.
+
+    ``fields`` has the values of each that varies, in order. The one with most numbers is across;
+    where none is a number, the one with most values, and bars instead of lines.
+    """
+    numbers = {
+        name: found for name, values in fields.items() if (found := _row_numbers(name, values))
+    }
+    among = numbers or fields
+    across = max(among, key=lambda name: len(fields[name]))
+    others = [name for name in fields if name != across]
+    every: dict[str, list[FlatRecord]] = {}
+    for row in rows:
+        if row.get(what.column) is not None:
+            name = ", ".join(f"{_short(one)} {row[one]}" for one in others) or what.title.lower()
+            every.setdefault(name, []).append(row)
+
+    best = {name: what.best(found) for name, found in every.items()}
+    order = sorted(every, key=lambda name: what.sense * best[name][what.column])[:MOST_SERIES]
+    kept = [name for name in every if name in order]
+    places = numbers.get(across)
+    draw = _lines if places else _row_bars
+    heading = f"{what.title.lower()} [{what.unit}]"
+    values = [row[what.column] * what.factor for name in kept for row in every[name]]
+    data = draw(what, across, kept, every, dict(zip(fields[across], places or (), strict=False)))
+    return Figure(
+        f"rows-{what.column}",
+        f"{what.title} over {_short(across)}",
+        f"{what.title} [{what.unit}] over {_short(across)}: {_words(what, order, best, across)}",
+        data,
+        {
+            "barmode": "group",
+            "xaxis": _across(across, fields[across], places),
+            "yaxis": quantity(heading, values) if places else axis(heading, rangemode="tozero"),
+            "height": 420 + 20 * len(kept),
+            "showlegend": bool(others),
+        },
+        (*map(_short, (across, *others)), heading),
+        [_cells(row, (across, *others), what) for name in kept for row in every[name]],
+        _left(len(every)),
+    )
+
+
+def _left(series: int) -> list[str]:
+    if series <= MOST_SERIES:
+        return []
+    return [
+        f"{MOST_SERIES} of {series} lines are drawn, those with the best value; the table of rows"
+        " has all."
+    ]
+
+
+def _words(what: Shown, order: list[str], best: Mapping[str, FlatRecord], across: str) -> str:
+    """Return the best row in words."""
+    first = best[order[0]]
+    series = f" with {order[0]}" if len(best) > 1 else ""
+    value = first[what.column] * what.factor
+    told = f"{value:,.0f}" if value >= MANY else f"{value:.4g}"
+    return f"the best is {told} {what.unit} at {_short(across)} {first[across]}{series}."
+
+
+def _short(field: str) -> str:
+    return field.removeprefix("options.")
+
+
+def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
+    """Return values as numbers if each is one, in the same unit."""
+    if name in NAMED or any(isinstance(value, bool) for value in values):
+        return None
+    for parse in (float, parse_seconds, parse_bytes, parse_rate, parse_fraction):
+        try:
+            return [float(parse(value)) for value in values]
+        except (PerfsimError, TypeError, ValueError):
+            continue
+    return None
+
+
+def _across(name: str, values: Sequence[Any], places: list[float] | None) -> dict[str, Any]:
+    if places is None:
+        return axis(_short(name), type="category")
+    wide = min(places) > 0 and max(places) >= WIDE * min(places)
+    few = len(values) <= MOST_SERIES
+    ticks = {"tickvals": places, "ticktext": [plain(value) for value in values]} if few else {}
+    return axis(_short(name), type="log" if wide else "linear", **ticks)
+
+
+def _hover(what: Shown, across: str, name: str) -> str:
+    return (
+        f"{plain(name)}<br>{plain(_short(across))} %{{text}}<br>%{{y:.4f}} {what.unit}"
+        "<extra></extra>"
+    )
+
+
+def _lines(
+    what: Shown,
+    across: str,
+    kept: list[str],
+    every: Mapping[str, list[FlatRecord]],
+    place: Mapping[Any, float],
+) -> list[dict[str, Any]]:
+    found = []
+    for name, (colour, dash) in zip(kept, STYLES, strict=False):
+        rows = sorted(every[name], key=lambda row: place[row[across]])
+        found.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": plain(name),
+                "x": [place[row[across]] for row in rows],
+                "y": [row[what.column] * what.factor for row in rows],
+                "text": [plain(row[across]) for row in rows],
+                "line": {"color": colour, "dash": dash},
+                "hovertemplate": _hover(what, across, name),
+            }
+        )
+    return found
+
+
+def _row_bars(
+    what: Shown,
+    across: str,
+    kept: list[str],
+    every: Mapping[str, list[FlatRecord]],
+    _: Mapping[Any, float],
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "bar",
+            "name": plain(name),
+            "x": [plain(row[across]) for row in every[name]],
+            "y": [row[what.column] * what.factor for row in every[name]],
+            "text": [plain(row[across]) for row in every[name]],
+            "textposition": "none",
+            "marker": marker(colour, "" if dash == "solid" else "/"),
+            "hovertemplate": _hover(what, across, name),
+        }
+        for name, (colour, dash) in zip(kept, STYLES, strict=False)
+    ]
+
+
+def _cells(row: FlatRecord, names: Sequence[str], what: Shown) -> tuple[CellText, ...]:
+    return (*(str(row[name]) for name in names), row[what.column] * what.factor)
+
+
+def sensitivity_figure(found: Explanation) -> Figure:
+    """Return the figure: share of the iteration saved, what pays most on top."""
+    rows = found.improvements
+    names = [f"twice {WORDS[row.what]}".replace("twice half", "half") for row in rows]
+    saved = [row.saved * 100 for row in rows]
+    told = ", ".join(f"{name} {one:.1f} %" for name, one in zip(names, saved, strict=True))
+    labels = [f"{plain(name)}: {one:.1f} %" for name, one in zip(names, saved, strict=True)]
+    return Figure(
+        "sensitivity",
+        "What pays",
+        f"Share of the iteration saved if one thing were twice as good: {told}.",
+        [_sensitivity_bars(labels, rows)],
+        {
+            "xaxis": axis("iteration saved [%]", rangemode="tozero"),
+            "yaxis": axis("", type="category", categoryarray=labels[::-1]),
+            "height": 110 + 34 * len(rows),
+            "showlegend": False,
+        },
+        ("change", "iteration saved [%]", "iteration then [ms]", "elasticity"),
+        [
+            (
+                name,
+                row.saved * 100,
+                row.iteration_s * 1e3,
+                "none" if row.elasticity is None else row.elasticity,
+            )
+            for name, row in zip(names, rows, strict=True)
+        ],
+        [
+            "Elasticity: per cent of the iteration saved for one per cent faster; a bucket size"
+            " has none, as the number of buckets changes in steps."
+        ],
+    )
+
+
+def _sensitivity_bars(labels: list[str], rows: Sequence[Improvement]) -> dict[str, Any]:
+    elasticities = ["none" if row.elasticity is None else f"{row.elasticity:.3f}" for row in rows]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": labels,
+        "x": [row.saved * 100 for row in rows],
+        "customdata": [
+            [row.iteration_s * 1e3, more] for row, more in zip(rows, elasticities, strict=True)
+        ],
+        "marker": {"color": COLOURS["sky"]},
+        "hovertemplate": "%{y}<br>saves %{x:.3f} % of the iteration<br>"
+        "then %{customdata[0]:.4f} ms, elasticity %{customdata[1]}<extra></extra>",
+    }
+
+
+MOST_TICKS = 12
+
+WHOLE = 1e-6
+"""A number nearer to a whole one than this is one."""
+
+
+def tuned_figure(one: Tuned) -> Figure:
+    """Return the figure: a line over numbers, bars of names; a table row is a value tried."""
+    name = NAMES[one.knob.name]
+    unit = {"bytes": " [B]"}.get(one.knob.unit, "")
+    draw = _names if one.low is None else _numbers
+    data, layout = draw(one)
+    refused = [f"{word} is not for here, as {why}." for word, why in one.refused.items()]
+    needs = [f"{word} needs {why}." for word, why in one.needs.items() if _tried(one, word)]
+    notes = [" ".join(some) for some in (needs, refused) if some]
+    return Figure(
+        f"tuned-{one.knob.name}",
+        name[0].upper() + name[1:],
+        f"Iteration over the {name}. {' '.join(sentences(one))}",
+        data,
+        layout,
+        (f"{name}{unit}", "iteration [ms]", "mark"),
+        [
+            *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
+            *(
+                (f"--fusion {policy} ({BESIDE[policy]})", time_s * 1e3, "beside it")
+                for policy, time_s in one.beside.items()
+            ),
+        ],
+        notes,
+    )
+
+
+def _tried(one: Tuned, word: str) -> bool:
+    return any(value == word for value, _ in one.curve)
+
+
+def _mark(one: Tuned, value: TunableValue) -> str:
+    marks = {"asked": one.asked, "fastest": one.fastest, "to take": one.advised}
+    said = [word for word, place in marks.items() if place == value]
+    return ", ".join([*said, *(["within 1 %"] if value in one.as_good else [])])
+
+
+def _numbers(one: Tuned) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a line over the values, and the three that matter."""
+    places = [float(value) for value, _ in one.curve]
+    every = [time_s * 1e3 for _, time_s in one.curve]
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": NAMES[one.knob.name],
+        "x": places,
+        "y": every,
+        "text": [shown(one, value) for value, _ in one.curve],
+        "line": {"color": COLOURS["blue"]},
+        "marker": {"size": 5},
+        "hovertemplate": "%{text}<br>%{y:.4f} ms<extra></extra>",
+    }
+    step = max(1, -(-len(_grid(one)) // MOST_TICKS))
+    ticks = _grid(one)[::step]
+    return [line, *_marks(one)], {
+        "xaxis": axis(
+            NAMES[one.knob.name],
+            type="log",
+            tickvals=ticks,
+            ticktext=[shown(one, value) for value in ticks],
+        ),
+        "yaxis": quantity("time of an iteration [ms]", every),
+        "shapes": [_within(one)],
+        "height": 440,
+    }
+
+
+def _marks(one: Tuned) -> list[dict[str, Any]]:
+    """Return the values that matter: the one asked for, the fastest, the one to take."""
+    marks = (
+        ("asked", one.asked, one.asked_s, "grey", "square"),
+        ("fastest", one.fastest, one.fastest_s, "vermilion", "star"),
+        ("to take", one.advised, one.advised_s, "green", "diamond"),
+    )
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"{word}: {shown(one, value)}, {format_seconds(time_s)}",
+            "x": [float(value)],
+            "y": [time_s * 1e3],
+            "marker": {"color": COLOURS[colour], "symbol": symbol, "size": 13}
+            | {"line": {"color": "ink", "width": 1}},
+            "hovertemplate": f"{word}: {shown(one, value)}<br>%{{y:.4f}} ms<extra></extra>",
+        }
+        for word, value, time_s, colour, symbol in marks
+    ]
+
+
+def _grid(one: Tuned) -> list[float]:
+    """Return values for ticks: those of the coarse grid."""
+    found = []
+    for value, _ in one.curve:
+        steps = log(float(value) / one.knob.low) / log(one.knob.factor)
+        if abs(steps - round(steps)) < WHOLE:
+            found.append(float(value))
+    return found or [float(one.curve[0][0]), float(one.curve[-1][0])]
+
+
+def _within(one: Tuned) -> dict[str, Any]:
+    """Return the range within 1 % of the fastest, as a band."""
+    return {
+        "type": "rect",
+        "x0": one.low,
+        "x1": one.high,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "fillcolor": COLOURS["green"],
+        "opacity": 0.15,
+        "line": {"width": 0},
+        "layer": "below",
+    }
+
+
+def _names(one: Tuned) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a bar a name, fastest on top, its mark beside it."""
+    words = [plain(value) for value, _ in one.curve]
+    marks = [_mark(one, value) for value, _ in one.curve]
+    times_ms = [time_s * 1e3 for _, time_s in one.curve]
+    told = [f"{time_ms:.4g} ms" for time_ms in times_ms]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": words,
+        "x": times_ms,
+        "text": [", ".join(filter(None, pair)) for pair in zip(told, marks, strict=True)],
+        "textposition": "auto",
+        "marker": marker(COLOURS["sky"], ""),
+        "hovertemplate": "%{y}<br>%{x:.4f} ms<extra></extra>",
+    }
+    return [bars], {
+        "xaxis": axis("time of an iteration [ms]", rangemode="tozero"),
+        "yaxis": names(words),
+        "height": 110 + 30 * len(words),
+        "showlegend": False,
+    }

@@ -1,0 +1,654 @@
+"""Throughput over GPU counts, with intervals, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfsim.report.html.page import (
+    COLOURS,
+    PARTS,
+    Figure,
+    axis,
+    interval,
+    marker,
+    names,
+    plain,
+    quantity,
+    upright,
+)
+from perfsim.report.terminal import NAMES
+from perfsim.report.timeline import TimelineSpan, steady_rounds, streams_of
+from perfsim.units import format_seconds
+
+if TYPE_CHECKING:
+    from perfsim.planning.compare import Comparison
+    from perfsim.planning.neighbours import GridCell, PublishedValue
+    from perfsim.prediction import Prediction
+    from perfsim.ranking import Ranking
+
+__all__ = ["bars", "breakdown", "breakeven", "ranked", "scaling", "timeline", "worth"]
+
+ROUNDING = 1e-12
+"""Shares below this are what adding up the others leaves over."""
+
+TOTAL = (
+    "%{y}<br>iteration %{x:.4f} ms<br>"
+    "90 % interval %{customdata[0]:.4f} to %{customdata[1]:.4f} ms<extra></extra>"
+)
+
+
+MOST_WORDS = 8
+"""Methods whose times are told in words."""
+
+
+BREAKDOWN_COLUMNS = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
+
+
+def breakdown(
+    methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
+) -> Figure:
+    """Return the figure of some methods on one scenario, the fastest on top.
+
+    With ``shares`` bars are parts of each method's own iteration, so that those of methods that
+    take far longer than others can be read beside them.
+    """
+    every = list(methods)
+    used = [
+        part
+        for part in NAMES
+        if any(one.breakdown_s[part] > ROUNDING * one.iteration_s for one in methods.values())
+    ]
+    fastest = every[0]
+    told = [f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:MOST_WORDS]]
+    left = len(every) - len(told)
+    words = ", ".join(told) + (f", and {left} more" if left else "")
+    bars = [_trace(part, methods, shares) for part in used]
+    return Figure(
+        "breakdown",
+        "Breakdown by method",
+        f"Iteration time by method, with {'the shares that' if shares else 'what'} it is made of"
+        f"{'' if shares else ' and its 90 % interval'}: {words}.",
+        bars if shares else [*bars, _totals(methods)],
+        {
+            "barmode": "stack",
+            "legend": {"traceorder": "normal"},
+            "xaxis": axis("share of the iteration [%]", range=[0, 100])
+            if shares
+            else axis("time of an iteration [ms]", rangemode="tozero"),
+            "yaxis": names([plain(name) for name in every]),
+            "height": 200 + (24 if shares else 40) * len(every),
+        },
+        ("method", *(f"{NAMES[part]} [ms]" for part in used), *BREAKDOWN_COLUMNS),
+        [_breakdown_row(name, one, used) for name, one in methods.items()],
+        [
+            f"{fastest} is fastest of these by time an iteration; lossy methods may need more"
+            " iterations.",
+            *(f"Left out: {name}: {reason}" for name, reason in refused.items()),
+        ],
+    )
+
+
+def _breakdown_row(name: str, one: Prediction, used: Sequence[str]) -> tuple[str | float, ...]:
+    return (
+        name,
+        *(one.breakdown_s[part] * 1e3 for part in used),
+        one.iteration_s * 1e3,
+        *(end * 1e3 for end in one.iteration_s_interval),
+        one.speedup,
+    )
+
+
+def _trace(part: str, methods: Mapping[str, Prediction], shares: bool) -> dict[str, Any]:
+    colour, hatch = PARTS[part]
+    spent = [(one.breakdown_s[part], one.iteration_s) for one in methods.values()]
+    unit = "%" if shares else "ms"
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": NAMES[part],
+        "y": [plain(name) for name in methods],
+        "x": [100 * part_s / all_s if shares else part_s * 1e3 for part_s, all_s in spent],
+        "marker": marker(colour, hatch),
+        "hovertemplate": f"%{{y}}<br>{NAMES[part]} %{{x:.4f}} {unit}<extra></extra>",
+    }
+
+
+def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
+    """Return the ends of the intervals, around the iteration times."""
+    every = list(methods.values())
+    total_ms = [one.iteration_s * 1e3 for one in every]
+    ends_ms = [[end * 1e3 for end in one.iteration_s_interval] for one in every]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "iteration, 90 % interval",
+        "y": [plain(name) for name in methods],
+        "x": total_ms,
+        "customdata": ends_ms,
+        "marker": {"color": "ink", "size": 7, "symbol": "diamond"},
+        "error_x": interval(total_ms, ends_ms),
+        "hovertemplate": TOTAL,
+    }
+
+
+PALETTE = tuple(COLOURS[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey"))
+"""Light enough for black text."""
+
+INK = "#000000"
+
+
+def breakeven(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str]) -> Figure:
+    """Return the map: a cell has its fastest method's colour, name and speed-up over ssgd."""
+    rates = sorted({cell.rate_bytes_per_s for cell in cells})
+    counts = sorted({cell.gpus for cell in cells})
+    place = {(cell.rate_bytes_per_s, cell.gpus): cell.ranking for cell in cells}
+    found = [[place.get((rate, gpus)) for gpus in counts] for rate in rates]
+    won = {name: sum(cell.ranking.winner == name for cell in cells) for name in mapped}
+    told = ", ".join(f"{name} in {count}" for name, count in won.items() if count)
+    return Figure(
+        "breakeven",
+        "Break-even map",
+        "The fastest method by bandwidth between nodes and number of GPUs: of"
+        f" {len(cells)} cells, {told}.",
+        [_heatmap(found, rates, counts, mapped)],
+        {
+            "xaxis": axis("GPUs", type="category"),
+            "yaxis": axis("bandwidth between nodes", type="category"),
+            "height": 130 + 48 * len(rates),
+            "showlegend": False,
+        },
+        (
+            "bandwidth [Gbit/s]",
+            "GPUs",
+            "fastest",
+            *(f"{name} [ms]" for name in mapped),
+            "may be as fast",
+        ),
+        [_break_even_row(cell, mapped) for cell in cells],
+        [
+            f"Methods: {', '.join(mapped)}, each with its defaults unless it is the one asked for;"
+            " the number is the speed-up over ssgd, * where another may be as fast.",
+            *notes,
+        ],
+    )
+
+
+def _break_even_row(cell: GridCell, mapped: Sequence[str]) -> tuple[str | float, ...]:
+    return (
+        cell.rate_bytes_per_s * 8 / 1e9,
+        cell.gpus,
+        cell.ranking.winner,
+        *(_time_ms(cell.ranking, name) for name in mapped),
+        ", ".join(cell.ranking.undecided()),
+    )
+
+
+def _time_ms(ranking: Ranking, name: str) -> float | str:
+    one = ranking.predictions.get(name)
+    return one.iteration_s * 1e3 if one else "does not apply"
+
+
+def _heatmap(
+    found: Sequence[Sequence[Ranking | None]],
+    rates: Sequence[float],
+    counts: Sequence[int],
+    mapped: Sequence[str],
+) -> dict[str, Any]:
+    last = max(len(mapped) - 1, 1)
+    steps = len(mapped)
+    scale = []
+    for number in range(steps):
+        colour = PALETTE[number % len(PALETTE)]
+        scale += [[number / steps, colour], [(number + 1) / steps, colour]]
+    return {
+        "type": "heatmap",
+        "x": [str(count) for count in counts],
+        "y": [f"{rate * 8 / 1e9:g} Gbit/s" for rate in rates],
+        "z": [[mapped.index(one.winner) if one else None for one in row] for row in found],
+        "zmin": -0.5 if steps > 1 else 0.0,
+        "zmax": last + 0.5 if steps > 1 else 1.0,
+        "colorscale": scale,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "text": [[_mark(one) if one else "" for one in row] for row in found],
+        "texttemplate": "%{text}",
+        "textfont": {"color": INK},
+        "customdata": [[_words(one) if one else "" for one in row] for row in found],
+        "hovertemplate": "%{y}, %{x} GPUs<br>%{customdata}<extra></extra>",
+    }
+
+
+def _mark(ranking: Ranking) -> str:
+    star = "*" if ranking.undecided() else ""
+    speedup = ranking.predictions[ranking.winner].speedup
+    return f"{plain(ranking.winner)}{star}<br>{speedup:.2f}x"
+
+
+def _words(ranking: Ranking) -> str:
+    return "<br>".join(
+        f"{plain(name)} {one.iteration_s * 1e3:.4f} ms" for name, one in ranking.predictions.items()
+    )
+
+
+GROUPS = {
+    "may be fastest": ("green", "star"),
+    "faster than S-SGD": ("sky", "circle"),
+    "not told apart from S-SGD": ("grey", "square"),
+    "slower than S-SGD": ("vermilion", "triangle-down"),
+    "S-SGD": ("blue", "diamond"),
+}
+"""Colour and symbol of a method by what is sure of it; the first that holds."""
+
+RANKED_COLUMNS = (
+    "rank",
+    "method",
+    "iteration [ms]",
+    "90 % from [ms]",
+    "90 % to [ms]",
+    "times as fast as S-SGD",
+    "behind the first [%]",
+    "may be fastest",
+    "against S-SGD",
+    "learns as S-SGD",
+    "sent by a GPU [B]",
+    "memory [B]",
+)
+
+RANKED_LINE = 24
+"""Pixels of a method."""
+
+RANKED_HOVER = (
+    "%{y}, rank %{customdata[0]}<br>iteration %{x:.4f} ms<br>"
+    "90 % interval %{customdata[1]:.4f} to %{customdata[2]:.4f} ms<br>"
+    "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
+)
+
+
+def ranked(comparison: Comparison) -> Figure:
+    """Return the figure, the fastest on top; a table row is a method."""
+    ones = comparison.ranking.predictions
+    standings = {row["method"]: row for row in comparison.standings()}
+    groups = {name: _group(row) for name, row in standings.items()}
+    ends_ms = [end * 1e3 for one in ones.values() for end in one.iteration_s_interval]
+    baseline_ms = comparison.baseline.iteration_s * 1e3
+    close = [name for name, row in standings.items() if row["may_be_fastest"]]
+    first = comparison.ranking.winner
+    alike = f"; {', '.join(close[1:])} may be as fast" if len(close) > 1 else ""
+    return Figure(
+        "ranked",
+        "Iteration by method",
+        f"{len(ones)} methods by iteration time with 90 % intervals: {first} is fastest with"
+        f" {format_seconds(ones[first].iteration_s)}{alike}. The line is S-SGD,"
+        f" {format_seconds(comparison.baseline.iteration_s)}.",
+        [
+            _ranked_points(group, [name for name in ones if groups[name] == group], ones, standings)
+            for group in GROUPS
+            if group in groups.values()
+        ],
+        {
+            "xaxis": quantity("time of an iteration [ms]", ends_ms),
+            "yaxis": names([plain(name) for name in ones], range=[-0.7, len(ones) - 0.3]),
+            "shapes": [upright(baseline_ms, width=1.5, dash="dash", color="ink")],
+            "height": 170 + RANKED_LINE * len(ones),
+        },
+        RANKED_COLUMNS,
+        [_ranked_row(one, standings[name]) for name, one in ones.items()],
+        [comparison.rule],
+    )
+
+
+def _group(row: Mapping[str, Any]) -> str:
+    if row["may_be_fastest"]:
+        return "may be fastest"
+    against = row["against_ssgd"]
+    return "S-SGD" if against is None else f"{against} {_THAN[against]} S-SGD"
+
+
+_THAN = {"faster": "than", "slower": "than", "not told apart": "from"}
+
+
+def _ranked_points(
+    group: str,
+    own: list[str],
+    ones: Mapping[str, Prediction],
+    standings: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    times_ms = [ones[name].iteration_s * 1e3 for name in own]
+    ends_ms = [[end * 1e3 for end in ones[name].iteration_s_interval] for name in own]
+    told = zip(own, ends_ms, strict=True)
+    colour, symbol = GROUPS[group]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": group,
+        "y": [plain(name) for name in own],
+        "x": times_ms,
+        "customdata": [[standings[name]["rank"], *ends, ones[name].speedup] for name, ends in told],
+        "marker": {"color": COLOURS[colour], "symbol": symbol, "size": 11}
+        | {"line": {"color": "ink", "width": 0.5}},
+        "error_x": interval(times_ms, ends_ms) | {"thickness": 1.2, "width": 3},
+        "hovertemplate": RANKED_HOVER,
+    }
+
+
+def _ranked_row(one: Prediction, standing: Mapping[str, Any]) -> tuple[str | int | float, ...]:
+    return (
+        standing["rank"],
+        standing["method"],
+        one.iteration_s * 1e3,
+        *(end * 1e3 for end in one.iteration_s_interval),
+        one.speedup,
+        standing["behind_first_ratio"] * 100,
+        "yes" if standing["may_be_fastest"] else "no",
+        standing["against_ssgd"] or "itself",
+        "yes" if standing["learns_as_ssgd"] else "no",
+        one.communication["bytes_per_gpu"],
+        sum(one.memory_bytes.values()),
+    )
+
+
+LINES = ((COLOURS["blue"], "solid"), (COLOURS["vermilion"], "dash"), (COLOURS["green"], "dot"))
+FILL = 0.15
+"""Opacity of an interval."""
+
+
+def scaling(
+    curves: Mapping[str, Mapping[int, Prediction]],
+    measured: Sequence[PublishedValue] | None,
+    asked: str,
+) -> Figure:
+    """Return the figure of some methods' curves; ``measured`` belongs to the method ``asked``.
+
+    None of ``measured`` where nobody looked for it.
+    """
+    data: list[dict[str, Any]] = []
+    for (name, curve), line in zip(curves.items(), LINES, strict=False):
+        data += _curve(name, list(curve.values()), *line)
+    alone = [one for curve in curves.values() for one in curve.values()]
+    data.append(_linear(alone))
+    if measured:
+        data.append(_points(measured, asked))
+    ends = ", ".join(
+        f"{name} {curve[max(curve)].samples_per_s:,.0f} samples/s at {max(curve)} GPUs"
+        for name, curve in curves.items()
+        if curve
+    )
+    found = f" {len(measured)} measured values are drawn beside it." if measured else ""
+    none = "No measured value of this model, GPU, batch, network and method is stored."
+    return Figure(
+        "scaling",
+        "Scaling",
+        f"Throughput over the number of GPUs with 90 % intervals: {ends}.{found}",
+        data,
+        {
+            "xaxis": axis("GPUs", type="log", **_ticks(alone)),
+            "yaxis": axis("throughput [samples/s]", type="log", exponentformat="none", dtick=1),
+            "height": 460,
+        },
+        (
+            "method",
+            "GPUs",
+            "throughput [samples/s]",
+            "90 % from [samples/s]",
+            "90 % to [samples/s]",
+            "scaling efficiency",
+            "origin",
+        ),
+        _rows(curves, measured or (), asked),
+        (none,) if measured is not None and not measured else (),
+    )
+
+
+def _rows(
+    curves: Mapping[str, Mapping[int, Prediction]], measured: Sequence[PublishedValue], asked: str
+) -> list[tuple[str | int | float, ...]]:
+    predicted = [
+        (name, gpus, *_rates(one), one.scaling_efficiency, "predicted")
+        for name, curve in curves.items()
+        for gpus, one in curve.items()
+    ]
+    return [
+        *predicted,
+        *((asked, one.gpus, one.samples_per_s, "", "", "", _origin(one)) for one in measured),
+    ]
+
+
+def _origin(one: PublishedValue) -> str:
+    options = "".join(f", {name} {value}" for name, value in one.options.items())
+    return f"measured, {one.gpus_per_node} GPUs a node{options}: {one.id}, {one.source}"
+
+
+def _rates(one: Prediction) -> tuple[float, float, float]:
+    """Return throughput and the ends of its interval [samples/s]."""
+    samples = one.samples_per_s * one.iteration_s
+    low_s, high_s = one.iteration_s_interval
+    return one.samples_per_s, samples / high_s, samples / low_s
+
+
+def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[dict[str, Any]]:
+    gpus = [one.scenario["gpus"] for one in every]
+    rates = [_rates(one) for one in every]
+    band = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*gpus, *gpus[::-1]],
+        "y": [*(high for *_, high in rates), *(low for _, low, _ in rates[::-1])],
+        "fill": "toself",
+        "fillcolor": colour,
+        "opacity": FILL,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": plain(name),
+        "x": gpus,
+        "y": [rate for rate, *_ in rates],
+        "customdata": [[low, high] for _, low, high in rates],
+        "line": {"color": colour, "dash": dash},
+        "hovertemplate": f"{plain(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s<br>90 % interval"
+        " %{customdata[0]:,.1f} to %{customdata[1]:,.1f}<extra></extra>",
+    }
+    return [band, line]
+
+
+def _linear(every: Sequence[Prediction]) -> dict[str, Any]:
+    """Return what scales without loss: one GPU's rate times the GPUs."""
+    one = every[0]
+    rate = one.samples_per_s / one.scaling_efficiency / one.scenario["gpus"]
+    gpus = sorted({each.scenario["gpus"] for each in every})
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "without loss",
+        "x": gpus,
+        "y": [rate * count for count in gpus],
+        "line": {"color": COLOURS["grey"], "width": 1},
+        "hoverinfo": "skip",
+    }
+
+
+def _points(measured: Sequence[PublishedValue], asked: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{plain(asked)}, measured",
+        "x": [one.gpus for one in measured],
+        "y": [one.samples_per_s for one in measured],
+        "text": [plain(_origin(one)) for one in measured],
+        "marker": {"color": "ink", "symbol": "x", "size": 9},
+        "hovertemplate": "%{x} GPUs<br>%{y:,.1f} samples/s<br>%{text}<extra></extra>",
+    }
+
+
+def _ticks(every: Sequence[Prediction]) -> dict[str, Any]:
+    gpus = sorted({one.scenario["gpus"] for one in every})
+    return {"tickvals": gpus, "ticktext": [str(count) for count in gpus]}
+
+
+KINDS = {
+    "forward": (COLOURS["sky"], ""),
+    "backward": (COLOURS["blue"], ""),
+    "compress": (COLOURS["purple"], ""),
+    "decompress": (COLOURS["purple"], "x"),
+    "communicate": (COLOURS["vermilion"], "/"),
+    "update": (COLOURS["green"], ""),
+    "second_order": (COLOURS["yellow"], "."),
+    "other": (COLOURS["grey"], ""),
+}
+MOST = 2000
+"""Spans that are drawn, the longest ones."""
+
+LINE = 18
+"""Pixels of a line of text."""
+
+EDGE = {"width": 1, "dash": "dot", "color": COLOURS["grey"]}
+"""Where an iteration ends."""
+
+GAP = 0.03
+"""Between two rounds, as a part of the longest."""
+
+HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
+
+
+def timeline(prediction: Prediction) -> Figure:
+    """Return the figure; a table row is a task."""
+    rounds = steady_rounds(prediction)
+    gap_ms = GAP * max(one.window_s for one in rounds) * 1e3
+    spans: list[tuple[float, str, TimelineSpan]] = []
+    shapes: list[dict[str, Any]] = []
+    names: list[dict[str, Any]] = []
+    offset_ms = 0.0
+    for number, one in enumerate(rounds, 1):
+        words = one.words(number, len(rounds))
+        spans += [(offset_ms, words, span) for span in one.spans]
+        names.append(_label(words, offset_ms, number))
+        shapes += [upright(offset_ms + end_s * 1e3, **EDGE) for end_s in (0.0, *one.closes_s)]
+        offset_ms += one.window_s * 1e3 + gap_ms
+    kept = sorted(spans, key=lambda item: item[2].start_s - item[2].end_s)[:MOST]
+    kept.sort(key=lambda item: (item[0], item[2].start_s))
+    left = len(spans) - len(kept)
+    busy = prediction.communication
+    return Figure(
+        "timeline",
+        "Timeline by stream",
+        f"What each stream does in {'; '.join(one['text'] for one in names)}: the mean iteration is"
+        f" {format_seconds(prediction.iteration_s)}; communication is busy for"
+        f" {format_seconds(busy['busy_s'])} of it, of which computation hides"
+        f" {format_seconds(busy['hidden_s'])}.",
+        bars([(offset_ms, span) for offset_ms, _, span in kept]),
+        {
+            "barmode": "overlay",
+            "bargap": 0.25,
+            "xaxis": axis("time [ms]", range=[0.0, offset_ms - gap_ms]),
+            "yaxis": axis("", categoryarray=list(map(plain, streams_of(rounds)[::-1]))),
+            "shapes": shapes,
+            "annotations": names if len(rounds) > 1 else [],
+            "margin": {"t": 20 + LINE * len(rounds)},
+            "height": 180 + LINE * len(rounds) + 45 * len(streams_of(rounds)),
+        },
+        ("round", "stream", "task", "kind", "start [ms]", "length [ms]", "message [B]"),
+        [_timeline_row(words, span) for _, words, span in kept],
+        [f"The {left:,} shortest tasks are left out; the trace has all."] if left else [],
+    )
+
+
+def _timeline_row(words: str, span: TimelineSpan) -> tuple[str | float, ...]:
+    start_ms, size_bytes = span.start_s * 1e3, span.size_bytes or ""
+    return (words, span.stream, span.name, span.kind, start_ms, _length_ms(span), size_bytes)
+
+
+def _length_ms(span: TimelineSpan) -> float:
+    return (span.end_s - span.start_s) * 1e3
+
+
+def bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
+    """Return a bar a span, that much later [ms], in a trace a kind."""
+    found = []
+    for kind, (colour, hatch) in KINDS.items():
+        own = [(offset_ms, span) for offset_ms, span in spans if span.kind == kind]
+        if not own:
+            continue
+        found.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": kind.replace("_", " "),
+                "y": [plain(span.stream) for _, span in own],
+                "base": [offset_ms + span.start_s * 1e3 for offset_ms, span in own],
+                "x": [_length_ms(span) for _, span in own],
+                "marker": marker(colour, hatch),
+                "customdata": [
+                    [plain(span.name), _length_ms(span), _message(span)] for _, span in own
+                ],
+                "hovertemplate": HOVER,
+            }
+        )
+    return found
+
+
+def _message(span: TimelineSpan) -> str:
+    return f"message of {span.size_bytes:,.0f} B" if span.size_bytes else ""
+
+
+def _label(words: str, at_ms: float, number: int) -> dict[str, Any]:
+    # A line each, as a short round leaves no room before the next one.
+    return {
+        "yshift": LINE * (number - 1),
+        "text": words,
+        "x": at_ms,
+        "y": 1.0,
+        "yref": "paper",
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "showarrow": False,
+    }
+
+
+CAUSES = {
+    "compute": "GPU twice as fast",
+    "bandwidth": "bandwidth doubled",
+    "latency": "latency halved",
+    "compression": "compression kernels twice as fast",
+    "second_order": "second-order kernels twice as fast",
+}
+
+
+def worth(prediction: Prediction) -> Figure:
+    """Return the figure: share of the iteration saved, cause by cause, the largest on top."""
+    ordered = sorted(prediction.worth.items(), key=lambda item: -item[1])
+    names = [CAUSES.get(cause, cause) for cause, _ in ordered]
+    shares = [share * 100 for _, share in ordered]
+    told = ", ".join(f"{name} {share:.1f} %" for name, share in zip(names, shares, strict=True))
+    return Figure(
+        "worth",
+        "What would help",
+        f"Share of the iteration saved if one cause were twice as fast: {told}.",
+        [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": names,
+                "x": shares,
+                "text": [f"{share:.1f} %" for share in shares],
+                "textposition": "auto",
+                "marker": {"color": COLOURS["sky"]},
+                "hovertemplate": "%{y}<br>saves %{x:.3f} % of the iteration<extra></extra>",
+            }
+        ],
+        {
+            "xaxis": axis("share of the iteration saved [%]", rangemode="tozero"),
+            "yaxis": axis("", categoryarray=names[::-1]),
+            "height": 260,
+            "showlegend": False,
+        },
+        ("change", "iteration saved [%]", "iteration then [ms]"),
+        [
+            (name, share, prediction.iteration_s * 1e3 * (1.0 - share / 100))
+            for name, share in zip(names, shares, strict=True)
+        ],
+    )

@@ -1,1 +1,0 @@
-"""HTML reports: one figure a file, a page a command, the frame that holds them, and a PNG."""

@@ -1,0 +1,197 @@
+"""Small questions to a plan: one of its causes twice as fast, or uncertain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import hypot, log1p, log2, sqrt
+
+from perfsim.quantity import Grade
+from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.run import mean_s, run
+from perfsim.simulate.timeline import Timeline
+
+__all__ = [
+    "BOTTLENECKS",
+    "bottleneck",
+    "changed",
+    "faster",
+    "halved",
+    "interval",
+    "moves",
+    "steady_s",
+]
+
+BOTTLENECKS = ("compute", "bandwidth", "latency", "compression", "second_order")
+"""The causes that can hold an iteration back."""
+
+
+PART_OF = {
+    "compute": "compute",
+    "network": "network",
+    "compression": "kernels",
+    "second_order": "kernels",
+}
+"""What a task is charged to, and the part of the uncertainty that it belongs to."""
+
+
+CostChange = Callable[[float, TaskCost], float]
+"""A task's duration [s] and what it is charged to, to another duration."""
+
+
+def steady_s(plans: Sequence[CostedGraph], change: CostChange | None = None) -> float:
+    """Return the mean iteration of all rounds [s], with the tasks' durations changed if asked."""
+    timelines = [
+        run(plan, brief=True) if change is None else _run_changed(plan, change) for plan in plans
+    ]
+    return mean_s(plans, timelines)
+
+
+def changed(plan: CostedGraph, change: CostChange) -> list[float]:
+    """Return the durations of a plan's tasks, each as ``change`` makes it [s]."""
+    return [
+        change(float(task.duration_s), charge)
+        for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
+    ]
+
+
+def _run_changed(plan: CostedGraph, change: CostChange) -> Timeline:
+    if plan.mixed is not None:
+        plan = replace(plan, mixed=plan.mixed.changed(change))
+    if plan.graph.contended:
+        # What a message takes before it needs the shared link changes as its duration does.
+        tasks = [
+            task._replace(latency_s=change(task.latency_s, charge)) if task.shares else task
+            for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
+        ]
+        plan = replace(plan, graph=replace(plan.graph, tasks=tasks))
+    return run(plan, changed(plan, change), brief=True)
+
+
+def halved(cause: str) -> CostChange:
+    """Return the change that makes one cause twice as fast.
+
+    bandwidth halves what a collective spends on bytes, latency what it spends on hops.
+    """
+    return faster(2.0, cause)
+
+
+def faster(factor: float, *causes: str) -> CostChange:
+    """Return the change that makes some causes so many times as fast (see ``halved``)."""
+    saved = 1.0 - 1.0 / factor
+
+    def change(duration_s: float, charge: TaskCost) -> float:
+        if charge.cause == "network":
+            latency_s = charge.latency_s
+            parts = {"latency": latency_s, "bandwidth": duration_s - latency_s}
+            return duration_s - sum(parts.get(cause, 0.0) for cause in causes) * saved
+        return duration_s - duration_s * saved if charge.cause in causes else duration_s
+
+    return change
+
+
+def bottleneck(plans: Sequence[CostedGraph], iteration_s: float) -> tuple[str, dict[str, float]]:
+    """Return the cause that holds the iteration back most, and each cause's worth.
+
+    The worth of a cause is the share of the iteration that would be saved if it were twice as
+    fast; the bottleneck is the cause worth most.
+    """
+    worth = {
+        cause: 1.0 - steady_s(plans, halved(cause)) / iteration_s if _charged(plans, cause) else 0.0
+        for cause in BOTTLENECKS
+    }
+    return max(worth, key=lambda cause: worth[cause]), worth
+
+
+def _charged(plans: Sequence[CostedGraph], cause: str) -> bool:
+    """Say whether any task is charged to a cause: halving another changes nothing."""
+    of = "network" if cause in ("bandwidth", "latency") else cause
+    return any(charge.cause == of for plan in plans for charge in plan.charges)
+
+
+def interval(
+    plans: Sequence[CostedGraph], iteration_s: float, compute_spread: float | None
+) -> tuple[float, float]:
+    """Return the interval that the spreads of the plans' costs give [s], where no record tells.
+
+    Computation, network and kernels are moved by their spread one at a time, all tasks of a
+    cause together, and the deviations add in quadrature, each side by itself.
+    """
+    below = above = 0.0
+    for cause in ("compute", "network", "compression", "second_order"):
+        if not any(
+            charge.cause == cause and _spread(charge, compute_spread)
+            for plan in plans
+            for charge in plan.charges
+        ):
+            continue
+        ends = [steady_s(plans, _moved(cause, sign, compute_spread)) for sign in (-1.0, 1.0)]
+        below = hypot(below, max(0.0, iteration_s - min(ends)))
+        above = hypot(above, max(0.0, max(ends) - iteration_s))
+    return max(0.0, iteration_s - below), iteration_s + above
+
+
+def moves(
+    plans: Sequence[CostedGraph],
+    iteration_s: float,
+    worth: Mapping[str, float],
+    compute: Grade,
+    hidden_s: float,
+) -> dict[str, tuple[float, float]]:
+    """Return how far an iteration moves with each part that it rests on (see ``Moves``).
+
+    All tasks of a cause are taken half and twice as long; what the iteration loses or gains, in
+    powers of two, is divided among the grades of evidence by time, as variances are.
+
+    Parameters
+    ----------
+    worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
+    compute : what computation rests on
+    hidden_s : communication beside computation; the iteration is longer by it where it shows
+    """
+    found = {"other": (1.0, 1.0), "hidden": (0.0, log1p(hidden_s / iteration_s))}
+    for cause, name in PART_OF.items():
+        parts = _seconds(plans, cause, compute)
+        total_s = sum(parts.values())
+        if not total_s:
+            continue
+        saved = worth.get(cause)
+        if saved is None:
+            saved = 1.0 - steady_s(plans, _stretched(cause, 0.5)) / iteration_s
+        longer = steady_s(plans, _stretched(cause, 2.0)) / iteration_s
+        for grade, part_s in parts.items():
+            share = sqrt(part_s / total_s)
+            faster, slower = found.get(f"{name}_{grade}", (0.0, 0.0))
+            found[f"{name}_{grade}"] = (
+                hypot(faster, share * max(0.0, -log2(1.0 - saved))),
+                hypot(slower, share * max(0.0, log2(longer))),
+            )
+    return found
+
+
+def _stretched(cause: str, factor: float) -> CostChange:
+    return lambda duration_s, charge: duration_s * (factor if charge.cause == cause else 1.0)
+
+
+def _seconds(plans: Sequence[CostedGraph], cause: str, compute: Grade) -> dict[str, float]:
+    """Return how long the tasks of a cause take, by what that rests on [s]."""
+    found: dict[str, float] = {}
+    for plan in plans:
+        for task, charge in zip(plan.graph.tasks, plan.charges, strict=True):
+            if charge.cause == cause:
+                grade = compute if cause == "compute" else charge.grade
+                found[grade] = found.get(grade, 0.0) + plan.count * float(task.duration_s)
+    return found
+
+
+def _moved(cause: str, sign: float, compute_spread: float | None) -> CostChange:
+    def change(duration_s: float, charge: TaskCost) -> float:
+        spread = _spread(charge, compute_spread) if charge.cause == cause else 0.0
+        return duration_s * max(0.0, 1.0 + sign * spread)
+
+    return change
+
+
+def _spread(charge: TaskCost, compute_spread: float | None) -> float:
+    spread = compute_spread if charge.cause == "compute" else charge.spread
+    return spread or 0.0
