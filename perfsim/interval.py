@@ -19,11 +19,11 @@ from perfsim.errors import NumberLimit
 __all__ = [
     "FILE",
     "GRADES",
-    "Moves",
     "NO_METHOD",
     "PARTS",
     "UNCERTAINTY_COLUMNS",
     "UNCERTAINTY_SCHEMA",
+    "Moves",
     "Uncertainty",
     "of_ratio",
     "uncertainties",

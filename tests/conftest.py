@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from installation import installed, wheel
+
+from support.installation import installed, wheel
 
 __all__ = ["installed", "wheel"]
 
@@ -17,8 +18,12 @@ settings.register_profile("perfsim", deadline=None, derandomize=True, max_exampl
 settings.load_profile("perfsim")
 
 MOST_WORKERS = 4
-TOGETHER = {"tests/test_wheel.py": "wheel", "tests/test_cold_start.py": "wheel"}
+TOGETHER = {"tests/product/test_wheel.py": "wheel", "tests/product/test_cold_start.py": "wheel"}
 """Files that share what is expensive to make; hosts, too, are for one worker alone."""
+
+
+collect_ignore = ["support/emulated"]
+"""What runs on emulated hosts, and imports PyTorch: there are no examples in it to test."""
 
 
 @pytest.hookimpl(tryfirst=True)

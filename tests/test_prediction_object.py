@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prediction_object import Failed, Light, Row, Whole, check
 from pydantic import ValidationError
 
 from perfsim.cli.main import code
@@ -18,6 +17,7 @@ from perfsim.planning.sweep import MOST_OBJECTS, Sweep, sweep
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
+from support.prediction_object import Failed, Light, Row, Whole, check
 
 ASKED = ["--model", "resnet50", "--gpus", "16", "--net", "1gbe"]
 VARIED = ["--vary", "method=ssgd,dgc,spdkfac,localsgd", "--vary", "gpus=1,16"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfsim import kept_jobs, prediction
+from perfsim import prediction, session as sessions
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 from perfsim.methods.base import MethodContext
@@ -115,7 +115,7 @@ def test_another_search_path_has_a_session_of_its_own(
 
 
 def test_the_oldest_jobs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_jobs, "MOST", 6)
+    monkeypatch.setattr(sessions, "MAX_KEPT_TASKS", 6)
     kept, asked, made = JobCache(), RecordedCosts(MethodContext(8)), []
 
     def of(key: str, count: int) -> list[Any]:

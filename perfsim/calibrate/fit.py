@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = [
-    "FitResult",
     "LEAST_SPREAD",
     "LOSSES",
+    "FitResult",
     "Model",
     "Parameter",
     "Search",

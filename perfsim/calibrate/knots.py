@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CurveFit", "KNOTS", "Segments", "TOLERANCE", "fit_curve", "segments"]
+__all__ = ["KNOTS", "TOLERANCE", "CurveFit", "Segments", "fit_curve", "segments"]
 
 FAR = 3.0
 """A point this many times further off than its neighbourhood is left out."""

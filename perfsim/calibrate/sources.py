@@ -15,7 +15,7 @@ from perfsim.data.tables import check_word, number, read_table
 from perfsim.errors import COUNT, DataError, shown
 from perfsim.network.measured import LIBRARIES
 
-__all__ = ["SourceCluster", "Source", "read_clusters", "read_sources"]
+__all__ = ["Source", "SourceCluster", "read_clusters", "read_sources"]
 
 SHIPS = {"yes": "condensed curve", "no": "fitted parameters only"}
 """What ships of a source whose licence is permissive, and of one whose licence is not."""

@@ -20,13 +20,13 @@ from perfsim.quantity import Kind
 
 __all__ = [
     "BESIDE",
-    "Gradient",
-    "Layer",
     "POSITIONS_COLUMNS",
     "POSITIONS_SCHEMA",
     "PRECISIONS",
     "PROFILE_COLUMNS",
     "PROFILE_SCHEMA",
+    "Gradient",
+    "Layer",
     "Profile",
     "read_positions",
     "read_profile",

@@ -29,9 +29,9 @@ from perfsim.errors import RequestError
 from perfsim.quantity import Kind, Quantity, weakest
 
 __all__ = [
+    "LAUNCHES_S",
     "Anchor",
     "Anchors",
-    "LAUNCHES_S",
     "SpeedStep",
     "TransferInputs",
     "TransferSource",

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Joined",
     "MOST_APART",
+    "Joined",
     "check_followed",
     "drawn",
     "exchanges",

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Conditions",
     "MOST_JITTER",
     "MOST_SLOWER",
+    "Conditions",
     "checked_names",
     "found_from",
     "label",

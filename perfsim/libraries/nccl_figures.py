@@ -9,8 +9,8 @@ from perfsim.libraries.nccl_tables import ALL
 __all__ = [
     "ALGORITHMS",
     "ARCHITECTURES",
-    "FigureRows",
     "PROTOCOLS",
+    "FigureRows",
     "Triple",
     "VersionFigures",
     "figures",

@@ -14,12 +14,14 @@ from perfsim.fusion.bucket import Bucket
 from perfsim.simulate.graph import COMPUTE, Shared
 
 __all__ = [
-    "Compute",
     "FAMILIES",
+    "LOCAL",
+    "SET",
+    "SGD_LAUNCHES",
+    "Compute",
     "Group",
     "Job",
     "JobStage",
-    "LOCAL",
     "Method",
     "MethodContext",
     "Moment",
@@ -27,8 +29,6 @@ __all__ = [
     "PassPoint",
     "Phase",
     "Round",
-    "SET",
-    "SGD_LAUNCHES",
     "Send",
     "Shared",
     "choices_read",

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 __all__ = [
-    "ModelLayer",
     "LayerShape",
+    "ModelLayer",
     "batchnorm",
     "conv",
     "embedding",

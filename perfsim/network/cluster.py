@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from perfsim.network.known import MeasuredCollectives
 
 __all__ = [
-    "Cluster",
     "DEFAULT_GPUS_PER_NODE",
+    "SMALL",
+    "Cluster",
     "Latency",
     "Layout",
     "Link",
     "Network",
-    "SMALL",
     "crossing",
     "custom_link",
     "groups_per_nic",

@@ -25,11 +25,11 @@ from perfsim.quantity import Kind, weakest
 __all__ = [
     "CURVES_COLUMNS",
     "CURVES_SCHEMA",
-    "CollectiveCurve",
     "FALL",
     "GROUNDS",
     "HEADER",
     "LIBRARIES",
+    "CollectiveCurve",
     "merge",
     "read_curves",
     "write_curves",

@@ -16,12 +16,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from perfsim.errors import RequestError
 
 __all__ = [
+    "PATTERNS",
+    "TIES",
     "Flow",
     "Graph",
-    "PATTERNS",
     "Pattern",
     "Routed",
-    "TIES",
     "Ties",
     "all_to_all_flows",
     "bruck_exchange_flows",

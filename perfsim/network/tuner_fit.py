@@ -14,8 +14,8 @@ from perfsim.libraries.nccl_tuner import NcclTuner
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = [
-    "Communicator",
     "LABELS",
+    "Communicator",
     "Label",
     "TunedChoice",
     "bus_bandwidth",

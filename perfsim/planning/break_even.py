@@ -19,9 +19,9 @@ from perfsim.session import JobCache, jobs_of
 from perfsim.what_if import steady_s
 
 __all__ = [
+    "MOST_GPUS",
     "BreakEven",
     "BreakEvenPoint",
-    "MOST_GPUS",
     "Pair",
     "bandwidth",
     "crossings",

@@ -17,9 +17,9 @@ from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
 
 __all__ = [
-    "ClusterPlan",
     "DATASETS",
     "HOUR_S",
+    "ClusterPlan",
     "ParetoChoice",
     "Price",
     "Prices",

@@ -27,14 +27,14 @@ from perfsim.units import parse_bytes
 from perfsim.what_if import CostChange, faster, steady_s
 
 __all__ = [
-    "CriticalPath",
     "EXPLANATION_SCHEMA",
+    "IMPROVEMENTS",
+    "WAITING",
+    "CriticalPath",
     "Explanation",
     "Exposed",
-    "IMPROVEMENTS",
     "Improvement",
     "PathStep",
-    "WAITING",
     "critical_path",
     "explain",
     "exposed",

@@ -14,9 +14,9 @@ from perfsim.scenario import FLAGS, GROUPS, Scenario, is_field
 from perfsim.units import BYTES, RATES, SAMPLES_PER_S, SECONDS
 
 __all__ = [
-    "Axis",
     "MOST_ROWS",
     "MOST_VALUES",
+    "Axis",
     "SweepGrid",
     "axes_of",
     "expand",

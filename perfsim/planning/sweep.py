@@ -27,11 +27,11 @@ from perfsim.planning.rows import (
 from perfsim.session import Session, uncollected
 
 __all__ = [
-    "Chunk",
-    "Engine",
     "SUFFIX",
     "SWEEP_JOURNAL_SCHEMA",
     "SWEEP_SCHEMA",
+    "Chunk",
+    "Engine",
     "Sweep",
     "SweepRows",
     "SweepTable",

@@ -25,8 +25,8 @@ from perfsim.what_if import steady_s
 __all__ = [
     "FLAT",
     "KNOBS",
-    "SearchCurve",
     "TUNE_SCHEMA",
+    "SearchCurve",
     "Tunable",
     "TunableValue",
     "Tuned",

@@ -221,7 +221,6 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def print_description(description: Mapping[str, Any]) -> None:
     """Print a description: texts as they are, mappings and rows as tables."""
-
     for name, value in description.items():
         title = name.replace("_", " ")
         if isinstance(value, list) and value and isinstance(value[0], Mapping):

@@ -13,7 +13,7 @@ from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.shared_link import LinkUse
 
-__all__ = ["CostedGraph", "Mixed", "TaskCost", "WAIT", "WORK", "Work", "terms_of", "what_of"]
+__all__ = ["WAIT", "WORK", "CostedGraph", "Mixed", "TaskCost", "Work", "terms_of", "what_of"]
 
 
 class TaskCost(NamedTuple):

@@ -18,7 +18,7 @@ from perfsim.simulate.timeline import LONGEST_CYCLE, Timeline, until_steady
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArrayRun", "UNCHANGED", "meets_all", "settled_periods", "simulate", "simulate_draws"]
+__all__ = ["UNCHANGED", "ArrayRun", "meets_all", "settled_periods", "simulate", "simulate_draws"]
 
 
 def simulate(

@@ -68,7 +68,6 @@ def simulate_events(
     >>> simulate_events(graph, periods=1, order="priority").starts[0][soon]
     3.0
     """
-
     if order not in get_args(QueueOrder):
         raise ValueError(f"order {order!r} is not one of {', '.join(get_args(QueueOrder))}")
     graph.check()

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     Moments: TypeAlias = NDArray[np.float64]
 
 __all__ = [
-    "Blocks",
     "COMPUTE",
+    "TASK_KINDS",
+    "Blocks",
     "Credit",
     "Duration",
     "Groups",
@@ -32,7 +33,6 @@ __all__ = [
     "Shared",
     "SyncGroups",
     "SyncScope",
-    "TASK_KINDS",
     "Task",
     "TaskGraph",
     "TaskKind",

@@ -8,12 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hosts import Hosts, why_not
+
+from support.emulated.hosts import Hosts, why_not
 
 __all__ = ["bare_cluster", "cluster"]
-
-collect_ignore = ["engine.py", "ring_sweep.py", "schemes.py", "sleeping.py", "worker.py"]
-"""What runs on the hosts, and imports PyTorch: there are no examples in it to test."""
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hosts import Hosts
-from mpi import beside, measure
-from mpirun import mpirun, no_mpi
 
 from perfsim.network.cluster import read_network
+from scripts.end_to_end.mpi import beside, measure
+from support.emulated.hosts import Hosts
+from support.emulated.mpirun import mpirun, no_mpi
 
 pytestmark = [
     pytest.mark.root,

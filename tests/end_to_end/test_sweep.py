@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hosts import Hosts, Job
 
 from perfsim.network.cluster import read_network
+from support.emulated.hosts import Hosts, Job
 
 pytestmark = [pytest.mark.root, pytest.mark.torch]
 

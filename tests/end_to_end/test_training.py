@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from compare import measure, ranking, table
-from emulated import Bench
-from hosts import Hosts
-from trainings import SHORT
+
+from scripts.end_to_end.compare import measure, ranking, table
+from support.emulated.emulated import Bench
+from support.emulated.hosts import Hosts
+from support.emulated.trainings import SHORT
 
 pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")
 

@@ -25,9 +25,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from oracle_answers import Answer, answer_all, questions_here
-from oracle_differences import Comparison, compared
-from oracle_questions import GROUPS
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.oracle_answers import Answer, answer_all, questions_here
+from scripts.oracle_differences import Comparison, compared
+from scripts.oracle_questions import GROUPS
 
 STORE = Path(__file__).resolve().parent / "oracle"
 

@@ -25,7 +25,7 @@ from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from oracle_questions import Question, all_questions
+from scripts.oracle_questions import Question, all_questions
 
 __all__ = ["Answer", "answer_all", "questions_here"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from oracle_commands import Names, commands
+from scripts.oracle_commands import Names, commands
 
 __all__ = ["GROUPS", "Question", "all_questions"]
 

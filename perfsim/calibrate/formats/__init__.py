@@ -21,7 +21,7 @@ from perfsim.data.files import printable
 from perfsim.errors import DataError
 from perfsim.network.measured import CollectiveCurve, merge
 
-__all__ = ["Reading", "SUFFIXES", "formats", "read_file", "read_folder"]
+__all__ = ["SUFFIXES", "Reading", "formats", "read_file", "read_folder"]
 
 LARGEST = 128 * 2**20
 """Bytes of a file that is read at all: logs of a day are smaller, and it fits in 1 GB of memory."""

@@ -18,13 +18,13 @@ from perfsim.network.measured import CollectiveCurve
 
 __all__ = [
     "DIGITS",
+    "MOST",
+    "NAMES",
     "GivenFacts",
     "Log",
     "LogRow",
     "LogRows",
     "LogRun",
-    "MOST",
-    "NAMES",
     "busbw_factor",
     "clean",
     "collective_name",

@@ -27,10 +27,7 @@ from perfsim.errors import unknown
 from perfsim.methods.building.sparsify import above, exact, kept
 
 __all__ = [
-    "Bench",
-    "Call",
     "DECOMPOSING",
-    "KernelDevice",
     "LAUNCHES",
     "PASSES",
     "PRODUCTS",
@@ -40,6 +37,9 @@ __all__ = [
     "SCATTERING",
     "SELECTING",
     "STREAMING",
+    "Bench",
+    "Call",
+    "KernelDevice",
     "Size",
     "by_rank",
     "chosen",

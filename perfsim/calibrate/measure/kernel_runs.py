@@ -45,12 +45,12 @@ from perfsim.errors import SPREAD, PerfsimError, RequestError
 from perfsim.units import format_count, format_seconds
 
 __all__ = [
+    "NEEDED",
+    "NOISY",
     "DeviceFigures",
     "KernelLine",
     "KernelRequest",
     "MeasuredKernels",
-    "NEEDED",
-    "NOISY",
     "ReportKernel",
     "TimingRule",
     "calibrate_kernels",

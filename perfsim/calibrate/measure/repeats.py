@@ -24,16 +24,16 @@ from perfsim.errors import PerfsimError, RequestError
 
 __all__ = [
     "BEAT_S",
-    "Backend",
     "CONFIDENCE",
     "FEWEST",
+    "SILENT_S",
+    "Backend",
     "KernelJournal",
     "KernelPoint",
     "NetworkJournal",
     "NetworkPoint",
     "RankGroup",
     "Repeats",
-    "SILENT_S",
     "Stop",
     "Watch",
     "groups",

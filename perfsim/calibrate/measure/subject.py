@@ -13,11 +13,11 @@ from perfsim.calibrate.measure.launch import LAUNCHERS, find_launch
 from perfsim.errors import RequestError, unknown
 
 __all__ = [
+    "LIBRARIES",
     "Alone",
     "CpuClock",
     "CudaClock",
     "DeviceClock",
-    "LIBRARIES",
     "Ranks",
     "RanksInStep",
     "Subject",

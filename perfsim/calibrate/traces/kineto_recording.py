@@ -22,9 +22,9 @@ from perfsim.errors import DataError
 
 __all__ = [
     "ACCUMULATE",
+    "NODE",
     "DeviceClock",
     "HostClock",
-    "NODE",
     "RecordedSpan",
     "Recording",
     "TraceClock",

@@ -24,11 +24,11 @@ from perfsim.compute.kernel import (
 from perfsim.compute.profile import Gradient, Profile
 
 __all__ = [
-    "Code",
     "HKBU",
     "HKBU_LATER",
-    "Inversion",
     "KAISA",
+    "Code",
+    "Inversion",
     "KfacLayer",
     "decomposed",
     "factor_sides",

@@ -32,10 +32,10 @@ from perfsim.compute.profile import Gradient
 from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, Send
 
 __all__ = [
-    "Packing",
-    "QuantisedExchange",
     "SIGN_WIRE",
     "STREAM",
+    "Packing",
+    "QuantisedExchange",
     "Voting",
     "between_nodes",
     "gathered_from_all",

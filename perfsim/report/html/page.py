@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
-    "Figure",
     "PARTS",
-    "Page",
-    "PageTable",
     "SCRIPT",
     "STYLE",
+    "Figure",
+    "Page",
+    "PageTable",
     "axis",
     "interval",
     "marker",

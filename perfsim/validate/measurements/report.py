@@ -24,7 +24,7 @@ from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.source import cases_of
 from perfsim.validate.score import score
 
-__all__ = ["SCHEMA", "MeasurementsReport", "ComparedCase", "joined", "validate_measurements"]
+__all__ = ["SCHEMA", "ComparedCase", "MeasurementsReport", "joined", "validate_measurements"]
 
 SCHEMA = "perfsim/validation/1"
 MAP = "map.toml"

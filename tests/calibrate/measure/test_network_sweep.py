@@ -1,0 +1,302 @@
+"""``perfsim calibrate network`` without a network: when a point ends, what stays, what is written.
+
+A wire of ours stands for the communication library; its ranks are threads.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from perfsim.calibrate.measure.launch import Launch
+from perfsim.calibrate.measure.network_sweep import (
+    NetworkRequest,
+    SweepRequest,
+    SweepRule,
+    curves_of,
+    measure_network,
+    sizes,
+    sweep,
+)
+from perfsim.calibrate.measure.rendezvous import open_journal, same_request
+from perfsim.calibrate.measure.repeats import NetworkJournal, RankGroup, guard
+from perfsim.data.catalog import Catalog
+from perfsim.errors import DataError, PerfsimError, RequestError
+from perfsim.network.cluster import Network, load_network
+from support.fake_wire import Wire, at_once, quiet, wires
+from support.sweep_points import SETTING, point
+
+PAIR = RankGroup((0, 1), 2, 1)
+
+
+def swept(rule: SweepRule, law: Callable[[str, int], float] = lambda *_: 0.01) -> list[Wire]:
+    both = wires(2, law)
+    points = [SweepRequest("all_reduce", PAIR, 1024)]
+    assert at_once(*(lambda one=one: sweep(one, points, rule, None, quiet) for one in both)) == [
+        None,
+        None,
+    ]
+    return both
+
+
+def repeats(wire: Wire) -> int:
+    return sum(call[3] for call in wire.calls)
+
+
+def test_a_point_ends_when_it_is_tight() -> None:
+    first, other = swept(SweepRule(tolerance=0.02, budget_s=100.0))
+    assert first.calls == other.calls
+    # A warm-up, one call, a batch of 10: all alike, so the interval is nought.
+    assert [call[3] for call in first.calls] == [1, 1, 10]
+
+
+def test_a_point_ends_when_its_time_is_spent() -> None:
+    draw = random.Random(1)
+    noisy = {}
+
+    def law(collective: str, size: int) -> float:
+        return noisy.setdefault(len(noisy), draw.uniform(0.005, 0.015))
+
+    first = wires(1, law)[0]
+    first._shared["barrier"] = Barrier(1)
+    alone = RankGroup((0,), 1, 1)
+    first.run = lambda c, g, s, n: (  # type: ignore[method-assign]
+        first.calls.append((c, g.ranks, s, n)) or [law(c, s) for _ in range(n)]
+    )
+    sweep(
+        first,
+        [SweepRequest("all_reduce", alone, 1024)],
+        SweepRule(tolerance=1e-9, budget_s=0.5),
+        None,
+        quiet,
+    )
+    assert 50 <= repeats(first) <= 60  # 0.5 s of 0.01 s calls, and at most a batch more
+    first.calls.clear()
+    sweep(
+        first,
+        [SweepRequest("all_reduce", alone, 1024)],
+        SweepRule(tolerance=1e-9, budget_s=100.0),
+        None,
+        quiet,
+    )
+    assert repeats(first) == 200 + 1  # the most, and the warm-up
+
+
+def test_a_call_longer_than_the_budget_is_its_own_sample(tmp_path: Path) -> None:
+    both = wires(2, lambda *_: 3.0)
+    journal = NetworkJournal(tmp_path / "x.part", SETTING)
+    points = [SweepRequest("all_reduce", PAIR, 1024)]
+    for one in both:
+        one._shared["clock"] = lambda calls: 3.0 * sum(call[3] for call in calls)
+    rule = SweepRule(budget_s=2.0)
+    at_once(
+        *(
+            lambda one=one: sweep(one, points, rule, None if one.rank else journal, quiet)
+            for one in both
+        )
+    )
+    assert [call[3] for call in both[0].calls] == [1]
+    assert journal.points[0].seconds == (3.0,) and math.isinf(journal.points[0].spread)
+
+
+def test_ranks_outside_a_group_wait_for_it_and_measure_nothing() -> None:
+    three = wires(3)
+    points = [
+        SweepRequest("all_reduce", PAIR, 1024),
+        SweepRequest("all_reduce", RankGroup((0, 1, 2), 3, 1), 1024),
+    ]
+    at_once(*(lambda one=one: sweep(one, points, SweepRule(), None, quiet) for one in three))
+    assert [one.joined for one in three] == [[(0, 1), (0, 1, 2)]] * 3
+    assert {call[1] for call in three[2].calls} == {(0, 1, 2)}
+    assert three[0].calls == three[1].calls
+
+
+# From ranks to a file
+
+
+def ring(collective: str, size_bytes: int) -> float:
+    """Two hosts over 1 GB/s and 50 us: a ring of two steps, or one message."""
+    steps = 1 if collective == "send_recv" else 2
+    share = 1.0 if collective == "send_recv" else 0.5
+    return steps * (50e-6 + share * size_bytes / 1e9)
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, wanted: NetworkRequest, ranks: int = 2, **more: Any
+) -> tuple[list[Any], list[Wire]]:
+    all_of = wires(ranks, ring)
+    monkeypatch.setattr(
+        "perfsim.calibrate.measure.network_sweep.open_wire", lambda launch, _: all_of[launch.rank]
+    )
+    # Only the main thread may set signals; the guard has its own tests.
+    monkeypatch.setattr("perfsim.calibrate.measure.repeats.signal.signal", lambda *_: None)
+    told = [{"RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)]
+    calls = (
+        lambda rank=rank: measure_network(more.get(str(rank), wanted), lambda _: quiet, told[rank])
+        for rank in range(ranks)
+    )
+    return at_once(*calls), all_of
+
+
+def load(path: Path) -> Network:
+    return load_network(str(path), Catalog(), "--net")
+
+
+def test_a_sweep_ends_in_the_network_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = NetworkRequest(tmp_path / "ours.toml", most_bytes=64 * 2**20)
+    (made, nothing), _ = measured(monkeypatch, wanted)
+    assert nothing is None and made.network == wanted.out
+    assert made.use == f"now: perfsim predict --model resnet50 --gpus 2 --net {wanted.out}"
+    network = load(wanted.out)
+    assert network.links["inter"].rate.value == pytest.approx(1e9, rel=0.01)
+    assert network.library == "gloo" and network.known is not None
+    assert len(network.known.curves) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours.curves.csv", "ours.toml"]
+
+
+def test_an_interrupted_sweep_measures_only_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = NetworkRequest(
+        tmp_path / "ours.toml", collectives=("all_reduce",), most_bytes=64 * 2**20
+    )
+    setting = {"library": "gloo", "version": "1", "device": "cpu", "held": "", "interface": "eth0"}
+    journal = NetworkJournal(tmp_path / "ours.part", {**setting, "ranks": 2, "nodes": 2})
+    for size in sizes(1024, 2**20):
+        journal.add(point(size, *[ring("all_reduce", size)] * 5))
+    (made, _), both = measured(monkeypatch, wanted)
+    assert {call[2] for call in both[0].calls} == set(sizes(2**21, 2**26))
+    assert made.fit.curves[0].size_bytes == tuple(map(float, sizes(1024, 2**26)))
+
+
+def test_a_sweep_that_tells_no_link_keeps_what_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = NetworkRequest(tmp_path / "ours.toml", most_bytes=4096)
+    (error, _), _ = measured(monkeypatch, wanted)
+    assert isinstance(error, DataError)
+    assert str(error).endswith(f"what was measured is kept in {tmp_path / 'ours.part'}")
+    assert [path.name for path in tmp_path.iterdir()] == ["ours.part"]
+
+
+def test_ranks_with_different_options_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = (NetworkRequest(tmp_path / "ours.toml", tolerance=one) for one in (0.02, 0.05))
+    both, _ = measured(monkeypatch, first, **{"1": other})
+    said = (
+        "calibrate network: rank 0 on h0 was asked for tolerance 0.02, rank 1 on h1 for 0.05; start"
+        " all with the same options."
+    )
+    assert [str(error) for error in both] == [said, said]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("ours.txt", "does not end in .toml, as a network file does."),
+        ("taken.toml", "is there already; --force replaces it."),
+        ("none/ours.toml", "is not there."),
+    ],
+)
+def test_where_it_is_to_go_is_checked_by_rank_0_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, said: str
+) -> None:
+    (tmp_path / "taken.toml").write_text("")
+    both, all_of = measured(monkeypatch, NetworkRequest(tmp_path / out))
+    assert str(both[0]).startswith("--out: ") and str(both[0]).endswith(said)
+    assert str(both[1]) == "calibrate network: rank 0 could not begin; its message says why."
+    assert not all_of[0].calls
+
+
+def test_a_forced_algorithm_stands_on_all_reduce_alone() -> None:
+    wire = wires(2)[0]
+    wire.held = "ring"
+    points = [point(2048, 2e-3), point(1024, 1e-3), point(1024, 1e-4, collective="send_recv")]
+    reduced, sent = curves_of(points, wire, wire.ranks[0])
+    assert (reduced.algorithm, sent.algorithm) == ("ring", "")
+    assert reduced.size_bytes == (1024.0, 2048.0) and reduced.seconds == (1e-3, 2e-3)
+    assert reduced.kind == "measured" and reduced.spread is None  # one repeat tells no spread
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_library_that_breaks_off_says_which_end_and_what_was_kept(
+    tmp_path: Path, rank: int
+) -> None:
+    wire = wires(2)[rank]
+    journal = None if rank else NetworkJournal(tmp_path / "x.part", SETTING)
+    if journal:
+        journal.add(point(1024))
+    launch = Launch("torchrun", rank, 2, 0, "h", 1)
+    kept = (
+        " rank 0 says what was kept."
+        if rank
+        else (
+            f" 1 points are kept in {tmp_path / 'x.part'}, and the same command goes on from there."
+        )
+    )
+    with pytest.raises(PerfsimError) as broken, guard(launch, wire, ["h0", "h1"], journal):
+        raise RuntimeError("[x.cc:9] Connection closed by peer [198.18.0.3]:37600\nstack")
+    assert str(broken.value) == (
+        "calibrate network: the connection to 198.18.0.3 broke, a rank there died or its network"
+        f" failed;{kept}"
+    )
+
+
+def test_open_journal_and_request_are_known_to_all(tmp_path: Path) -> None:
+    both = wires(2)
+
+    def begin(one: Wire) -> Any:
+        same_request(one, ["h0", "h1"], {"most_bytes": 1})
+        return open_journal(one, tmp_path / "x.toml", fresh=False, force=False)[1]
+
+    assert at_once(*(lambda one=one: begin(one) for one in both)) == [set(), set()]
+
+
+def test_a_path_that_leads_to_no_network_is_refused(tmp_path: Path) -> None:
+    for missing in (tmp_path / "none.toml", tmp_path):
+        text = str(missing) if missing.suffix else f"{missing}/x\0.toml"
+        with pytest.raises(RequestError, match=r"--net: there is no file "):
+            load_network(text, Catalog(), "--net")
+
+
+def test_a_point_that_was_disturbed_is_measured_again_and_the_shorter_time_kept(
+    tmp_path: Path,
+) -> None:
+    # 2048 B took 9 s in its three batches, more than 4096 B: looked at twice, it takes 2 s.
+    told = {1024: [1.0], 2048: [9.0, 9.0, 9.0, 2.0], 4096: [4.0]}
+    taken: dict[int, int] = {}
+
+    def seconds(_: str, size: int) -> float:
+        at = taken[size] = taken.get(size, -1) + 1
+        return told[size][min(at, len(told[size]) - 1)]
+
+    (alone,) = wires(1, seconds)
+    group = RankGroup((0,), 1, 1)
+    points = [SweepRequest("all_reduce", group, size) for size in told]
+    journal = NetworkJournal(tmp_path / "net.part", {"library": "x"})
+    sweep(alone, points, SweepRule(budget_s=100.0, most=5), journal, quiet)
+    assert {point.size_bytes: point.median_s for point in journal.points} == {
+        1024: 1.0,
+        2048: 2.0,
+        4096: 4.0,
+    }
+    # What was replaced stays replaced when the record is read again.
+    again = NetworkJournal(tmp_path / "net.part", {"library": "x"})
+    assert sorted(point.median_s for point in again.points) == [1.0, 2.0, 4.0]
+
+
+def test_time_that_early_points_leave_goes_to_later_ones() -> None:
+    rule = SweepRule(budget_s=2.0, whole_s=20.0)
+    assert rule.share(4.0, 2).budget_s == 8.0
+    assert rule.share(19.0, 5).budget_s == 2.0
+    assert SweepRule(budget_s=2.0).share(4.0, 2).budget_s == 2.0

@@ -1,0 +1,150 @@
+"""``perfsim compare``: what it prints and writes, and one sentence for every wrong input."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfsim.errors import PerfsimError
+from perfsim.report.planning import print_comparison
+from support.commands import run
+from support.comparisons import NO_ERROR, pair, some
+
+COMMAND = "compare --model resnet50 --gpus 16 --net 1gbe --methods ssgd,topk,powersgd"
+
+
+# As data.
+
+
+def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run(f"{COMMAND} --json", capsys)
+    assert (left, err) == (0, "")
+    found = json.loads(out)
+    assert next(iter(found)) == "schema" and found["schema"] == "perfsim/compare/1"
+    assert len(found["rows"]) == len(found["standings"]) == 3
+    for row in found["rows"]:
+        assert row["schema"] == "perfsim/prediction/1" and "provenance" not in row
+        low, high = row["iteration_s_interval"]
+        assert low < row["iteration_s"] < high
+        assert sum(row["breakdown_s"].values()) == pytest.approx(row["iteration_s"])
+        assert row["baseline"]["iteration_s"] == found["baseline"]["iteration_s"]
+    assert found["winner"] == found["standings"][0]["method"]
+    assert found["margin"] == pytest.approx(found["standings"][0]["next_behind_ratio"])
+
+
+def test_csv_has_the_rows_of_the_json_with_units_in_the_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, whole = tmp_path / "rows.csv", tmp_path / "all.json"
+    assert run(f"{COMMAND} --csv {table} --out {whole}", capsys)[0] == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    predictions = json.loads(whole.read_text())["rows"]
+    assert [row["method"] for row in rows] == [one["scenario"]["method"] for one in predictions]
+    for row, one in zip(rows, predictions, strict=True):
+        assert float(row["iteration_s"]) == one["iteration_s"]
+        interval = [float(row["iteration_low_s"]), float(row["iteration_high_s"])]
+        assert interval == one["iteration_s_interval"]
+        parts = {f"{part}_s": value for part, value in one["breakdown_s"].items()}
+        assert {part: float(row[part]) for part in parts} == parts
+        assert float(row["sent_per_gpu_bytes"]) == one["communication"]["bytes_per_gpu"]
+    units = ("_s", "_bytes", "_ratio")
+    words = {"method", "told_apart", "may_be_fastest", "against_ssgd", "learns_as_ssgd", "model"}
+    words |= {"net", "intra_net", "gpu", "precision", "options", "fusion", "bottleneck"}
+    counts = {"rank", "gpus", "gpus_per_node", "nodes", "batch", "calls"}
+    assert {name for name in rows[0] if not name.endswith(units)} == words | counts
+
+
+def test_to_pandas_has_the_records() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas (pip install 'perfsim[pandas]')")
+    found = some()
+    frame = found.to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == list(found.records()[0])
+    assert list(frame["iteration_s"]) == [one.iteration_s for one in found.rows]
+    assert list(found.rows[0].to_pandas()["iteration_s"]) == [found.rows[0].iteration_s]
+
+
+def test_without_pandas_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(
+        PerfsimError, match=r"^pandas cannot be imported \(.*\); pip install 'perfsim"
+    ):
+        some().to_pandas()
+
+
+# On the terminal.
+
+
+def test_the_table_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run(COMMAND, capsys)
+    assert (left, err) == (0, "")
+    assert "\x1b" not in out and max(map(len, out.splitlines())) <= 80
+    for words in ("is fastest", "Against S-SGD", "convergence", "told apart", "90 % interval"):
+        assert words in out
+    [line] = [line for line in out.splitlines() if line.startswith(" 1 ")]
+    rank, name, *_, comp, kern, wait = line.split()
+    assert (rank, name) == ("1", "topk*")
+    assert 99 <= int(comp) + int(kern) + int(wait) <= 101
+
+
+def test_left_out_methods_and_long_numbers_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    found = pair(1e4, errors=NO_ERROR)
+    refused = {"a": "needs x", "b": "needs x"}
+    print_comparison(replace(found, ranking=replace(found.ranking, refused=refused)))
+    out = capsys.readouterr().out
+    assert "left out, 2 of 4:\n  a, b: needs x\n" in out
+    assert "+1000000.0%" in out and max(map(len, out.splitlines())) <= 84
+
+
+def test_notes_on_flags_over_a_file_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "compare --scenario what_if_dgc_1gbe --method topk --methods ssgd --set topk.density=0.1"
+    left, out, _ = run(f"{text} --json", capsys)
+    found = json.loads(out)
+    assert left == 0 and found["own"] == "topk"
+    options = {row["scenario"]["method"]: row["scenario"]["options"] for row in found["rows"]}
+    assert set(options) == {"ssgd", "topk"} and options["topk"]["density"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ("--methods ssgd,topkk", "--methods: no 'topkk'; did you mean 'topk'? Allowed are "),
+        ("--methods auto", "--methods: auto is no method; leave --methods out to compare all.\n"),
+        (
+            "--methods ,",
+            "--methods: ',' names no method; a list such as ssgd,topk,dgc is needed.\n",
+        ),
+        ("--methods dgc --sort tim", "--sort: no 'tim'; did you mean 'time'? Allowed: exposed, "),
+        ("--methods topk --set densty=1", "--set: no 'densty'; did you mean 'density'? Allowed: "),
+        (
+            "--methods topk,dgc --set density=7",
+            "--set density: '7' is not allowed for method 'topk': at most 1.0 is allowed.\n",
+        ),
+        (
+            "--methods topk --set ssgd.gradients=fp16",
+            "--set ssgd.gradients: ssgd is not among the methods compared.\n",
+        ),
+        ("--methods topk --set topkk.density=1", "--set: no 'topkk'; did you mean 'topk'? "),
+        ("--methods dgc --csv x --out ./x", "--csv: 'x' is the file of --out already.\n"),
+        ("--methods topk --set density", "--set: 'density' is not name=value, such as "),
+        ("--gpus 0", "--gpus: '0' is not allowed: at least 1 is needed.\n"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    flags: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, out, err = run(f"compare --model resnet50 --gpus 4 {flags}", capsys)
+    assert (left, out) == (2, "") and err.startswith(f"perfsim: {sentence}")
+    assert err.count("\n") == 1
+
+
+def test_a_path_that_cannot_be_written_is_said_and_nothing_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "no" / "rows.csv"
+    left, out, err = run(f"{COMMAND} --csv {path}", capsys)
+    assert (left, out) == (2, "")
+    assert err == f"perfsim: --csv: '{path}' cannot be written: its folder does not exist.\n"

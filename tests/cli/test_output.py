@@ -1,0 +1,149 @@
+"""Files that commands read and write: what a user's own say, and what ``--out`` leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfsim.data.catalog import shipped
+from support.commands import MAIN, answer, run
+
+
+def test_options_of_a_scenario_are_for_its_own_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 8\n'
+        'method = "topk"\noptions = { density = 0.01 }\n'
+    )
+    found = answer(f"predict --scenario {mine} --method ssgd", capsys)
+    assert found["scenario"]["options"] == {"gradients": "fp32"}
+    assert found["notes"][0] == "The file's options are left out: they are for topk."
+    kept = answer(f"predict --scenario {mine} --method topk", capsys)
+    assert kept["scenario"]["options"]["density"] == 0.01
+
+
+def test_a_pipeline_file_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(
+        'schema = "perfsim/pipeline/1"\nmicro_batches = 1\nreduction = 1\n'
+        '[[stage]]\nforward = "1s"\nbackward = "2s"\n'
+        '[[stage]]\nforward = "1s"\nbackward = "2s"\n'
+        '[[link]]\nrate = "1kB/s"\nlatency = "0s"\nactivation = "1kB"\n'
+    )
+    # Forward 1 + 1 + 1 s, backward 2 + 1 + 2 s.
+    found = answer(f"pipeline {path}", capsys)
+    assert found["iteration_s"]["dense"] == pytest.approx(8.0)
+    assert "iteration, dense: 8 s" in run(f"pipeline {path}", capsys)[1]
+    assert run("pipeline /no/such.toml", capsys)[0] == 3
+    assert "pipeline" in run("--help", capsys)[1]
+
+
+def test_out_writes_what_json_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "answer.json"
+    printed = answer(f"{MAIN} --out {target}", capsys)
+    assert json.loads(target.read_text()) == printed
+    assert [path.name for path in tmp_path.iterdir()] == ["answer.json"]
+
+
+def test_out_follows_a_link_and_keeps_the_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, link = tmp_path / "answer.json", tmp_path / "link.json"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    answer(f"{MAIN} --out {link}", capsys)
+    assert link.is_symlink() and json.loads(target.read_text())
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_out_writes_into_what_is_no_regular_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    answer(f"{MAIN} --out {pipe}", capsys)
+    assert json.loads(os.read(reader, 1 << 16))
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_out_names_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run(f"{MAIN} --out /no/such/folder/x.json", capsys)
+    assert (left, out) == (2, "") and "/no/such/folder/x.json" in err
+
+
+def test_a_mistake_in_a_scenario_file_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.toml"
+    head = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 8\n'
+    for line in ('bucket = "25"', 'net = "1gbee"', "options = { density = 1 }", "batch = 0"):
+        mine.write_text(head + line + "\n")
+        left, out, err = run(f"predict --scenario {mine}", capsys)
+        assert (left, out) == (2, "") and "mine.toml" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: text.replace("elements,", "elemnts,", 1), ["column 'elements'", "missing"]),
+        (lambda text: _cell(text, 5, "1x.5"), ["forward_ms", "'1x.5'", "not a number"]),
+        (lambda text: _cell(text, 6, "-1"), ["backward_ms", "'-1'", "below zero"]),
+        (lambda text: text + text.splitlines()[-1] + "\n", ["stands on line", "already"]),
+        (lambda text: "\x00\xff", ["control character"]),
+    ],
+    ids=["missing column", "letter in a number", "negative time", "duplicate tensor", "garbage"],
+)
+def test_a_damaged_profile_is_named(
+    damage: Any, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    source = sorted(shipped().glob("models/resnet50.v100.fp32.*.csv"))[0]
+    (folder / source.name).write_text(damage(source.read_text()))
+    left, out, err = run(f"{MAIN} --profiles {tmp_path}", capsys)
+    assert (left, out) == (3, "")
+    assert source.name in err and err.count("\n") == 1
+    for word in words:
+        assert word in err
+
+
+def _cell(text: str, place: int, value: str) -> str:
+    """Return a profile with one cell of its first data row replaced."""
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("layer,")) + 1
+    cells = lines[first].split(",")
+    cells[place] = value
+    lines[first] = ",".join(cells)
+    return "\n".join(lines) + "\n"
+
+
+def test_a_file_that_replaces_a_shipped_one_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "networks").mkdir()
+    mine = tmp_path / "networks" / "1gbe.toml"
+    mine.write_text((shipped() / "networks" / "1gbe.toml").read_text())
+    notes = answer(f"{MAIN} --profiles {tmp_path}", capsys)["notes"]
+    assert any(str(mine) in note for note in notes)
+    assert not any("in place of the shipped" in note for note in answer(MAIN, capsys)["notes"])
+
+
+def test_a_profile_of_a_gpu_that_does_not_exist_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models").mkdir()
+    source = sorted(shipped().glob("models/resnet50.v100.fp32.*.csv"))[0]
+    text = source.read_text().replace("# gpu: v100\n", "# gpu: v1000\n")
+    (tmp_path / "models" / source.name).write_text(text)
+    left, out, err = run(f"{MAIN} --profiles {tmp_path}", capsys)
+    assert (left, out) == (3, "")
+    assert source.name in err and "'v1000'" in err and "'v100'" in err

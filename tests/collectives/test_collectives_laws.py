@@ -1,0 +1,174 @@
+"""Collectives by law and by closed form: what holds for any size on any links."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.collectives import Algorithm, Hops
+from perfsim.collectives.all_gather_ring import all_gather_ring
+from perfsim.collectives.all_reduce_halving_doubling import all_reduce_halving_doubling
+from perfsim.collectives.all_reduce_hierarchical import all_reduce_hierarchical
+from perfsim.collectives.all_reduce_ring import all_reduce_ring
+from perfsim.collectives.broadcast_chain import broadcast_chain
+from perfsim.collectives.pull_sharded import pull_sharded
+from perfsim.collectives.push_sharded import push_sharded
+from perfsim.collectives.reduce_scatter_ring import reduce_scatter_ring
+from support.hops import EVERY, UNEQUAL, any_algorithm, named, sizes, some_hops
+
+NUMBERS = [name for name in Hops._fields if name.startswith(("alpha", "beta"))]
+NUMBERS += ["tree_beta_s_per_byte", "gamma_s_per_byte"]
+
+
+@given(some_hops(), sizes)
+def test_push_and_pull_move_what_a_hierarchical_all_reduce_moves(
+    hops: Hops, size_bytes: float
+) -> None:
+    """By closed form: with a server on each node BytePS is as good as all-reduce."""
+    both = [formula(size_bytes, hops) for formula in (push_sharded, pull_sharded)]
+    whole = all_reduce_hierarchical(size_bytes, hops)
+    moved_s = sum(part.transfer_s for part in both)
+    assert moved_s == pytest.approx(whole.transfer_s, rel=1e-12)
+
+
+@given(st.integers(2, 40), st.integers(0, 60))
+def test_extra_servers_take_the_load_that_evens_out_all_nics(nodes: int, extra: int) -> None:
+    """By closed form: no other split of the shards lets the busiest NIC finish earlier."""
+    hops = Hops.flat(nodes, 0.0, 1.0)
+    both = push_sharded(1.0, hops, extra).seconds + pull_sharded(1.0, hops, extra).seconds
+    used = min(extra, nodes)
+
+    def busiest(own: float) -> float:
+        """Return bytes one way of the busiest NIC where each extra server keeps ``own``."""
+        node = (1.0 - used * own) / nodes
+        return max(1.0 + (nodes - 2) * node, nodes * own)
+
+    assert both == pytest.approx(busiest(2 * (nodes - 1) / denominator(nodes, used)))
+    if used:
+        for share in (0.0, 0.2, 0.5, 0.9, 1.0):
+            assert both <= busiest(share / used) * (1 + 1e-12)
+
+
+def denominator(nodes: int, extra: int) -> int:
+    """Return n^2 + k n - 2 k of Jiang et al."""
+    return nodes * nodes + extra * nodes - 2 * extra
+
+
+@given(st.integers(0, 4), st.integers(0, 3), sizes)
+def test_halving_doubling_on_powers_of_two_moves_what_hierarchical_moves(
+    nodes: int, inside: int, size_bytes: float
+) -> None:
+    """By closed form: nearest partners first means inside the node first."""
+    hops = UNEQUAL._replace(ranks=2 ** (nodes + inside), nodes=2**nodes, gpus_per_node=2**inside)
+    one, other = (
+        formula(size_bytes, hops)
+        for formula in (all_reduce_halving_doubling, all_reduce_hierarchical)
+    )
+    assert one.transfer_s == pytest.approx(other.transfer_s, rel=1e-12)
+
+
+@given(st.integers(1, 64), sizes, st.floats(0, 1e-2), st.floats(0, 1e-6))
+def test_the_bandwidth_bound_of_equal_hops(
+    ranks: int, size_bytes: float, alpha_s: float, beta: float
+) -> None:
+    """By law: without switches that add, a GPU sends 2 (P-1)/P n, or (P-1)/P n for half of it."""
+    hops = Hops.flat(ranks, alpha_s, beta)
+    share_s = (ranks - 1) / ranks * size_bytes * beta * (1 - 1e-9) - 1e-15
+    for one in EVERY:
+        if one.name.startswith(("nvls", "collnet")):
+            continue
+        times = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+        bound_s = times.get(one.collective, 0.0) * share_s
+        assert one.formula(size_bytes, hops).transfer_s >= bound_s, one
+
+
+@given(st.integers(1, 9), st.integers(1, 8))
+def test_bruck_counts_what_crosses(nodes: int, inside: int) -> None:
+    """By counting: who sends to another node in each round, and how many blocks."""
+    ranks = nodes * inside
+    hops = Hops(ranks, nodes, inside, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    most, distance = 0, 1
+    while distance < ranks:
+        senders = [rank // inside for rank in range(ranks)]
+        targets = [(rank - distance) % ranks // inside for rank in range(ranks)]
+        out = [
+            sum(a == node != b for a, b in zip(senders, targets, strict=True))
+            for node in range(nodes)
+        ]
+        most += max(out) * min(distance, ranks - distance)
+        distance *= 2
+    expected = most / ranks
+    assert named("all_gather_bruck").formula(1.0, hops).transfer_s == pytest.approx(expected)
+
+
+@given(st.integers(2, 64), st.floats(1e-7, 1e-3), st.floats(1e-12, 1e-8), st.floats(1, 1e9))
+def test_chain_takes_the_best_number_of_chunks(
+    ranks: int, alpha_s: float, beta: float, size_bytes: float
+) -> None:
+    """By closed form: no number of chunks does better, and the best real number does as well."""
+    hops = Hops.flat(ranks, alpha_s, beta)
+    best_s = broadcast_chain(size_bytes, hops).seconds
+    chunks = max(1.0, math.sqrt((ranks - 2) * size_bytes * beta / alpha_s))
+    assert best_s == pytest.approx(broadcast_chain(size_bytes, hops, chunks).seconds, rel=1e-9)
+    for other in (1, 2, 3, 10, 100, 1000):
+        assert best_s <= broadcast_chain(size_bytes, hops, other).seconds * (1 + 1e-9)
+
+
+@given(any_algorithm, some_hops(), sizes, sizes)
+def test_a_larger_message_takes_no_less(
+    one: Algorithm, hops: Hops, first: float, second: float
+) -> None:
+    less, more = sorted((first, second))
+    at_less, at_more = one.formula(less, hops), one.formula(more, hops)
+    assert at_less.seconds <= at_more.seconds * (1 + 1e-9) + 1e-15
+    assert one.sent(less, hops) <= one.sent(more, hops)
+    assert min(*at_less, *at_more) >= -1e-12
+
+
+@given(any_algorithm, some_hops(), sizes, st.sampled_from(NUMBERS), st.floats(1, 10))
+def test_a_slower_link_is_never_faster(
+    one: Algorithm, hops: Hops, size_bytes: float, number: str, factor: float
+) -> None:
+    slower = hops._replace(**{number: getattr(hops, number) * factor})
+    fast_s, slow_s = (one.formula(size_bytes, h).seconds for h in (hops, slower))
+    assert fast_s <= slow_s * (1 + 1e-9) + 1e-15
+
+
+@given(any_algorithm, sizes, st.floats(0, 1e-2), st.floats(0, 1e-6))
+def test_one_rank_costs_nothing(
+    one: Algorithm, size_bytes: float, alpha_s: float, beta: float
+) -> None:
+    hops = Hops.flat(1, alpha_s, beta, beta)
+    assert one.formula(size_bytes, hops).seconds == 0
+    assert one.sent(size_bytes, hops) == 0
+
+
+@given(some_hops(), sizes)
+def test_all_reduce_is_reduce_scatter_then_all_gather(hops: Hops, size_bytes: float) -> None:
+    both = [formula(size_bytes, hops) for formula in (reduce_scatter_ring, all_gather_ring)]
+    whole = all_reduce_ring(size_bytes, hops)
+    assert whole.latency_s == pytest.approx(sum(part.latency_s for part in both), rel=1e-12)
+    assert whole.transfer_s == pytest.approx(sum(part.transfer_s for part in both), rel=1e-12)
+
+
+@given(some_hops(), sizes)
+def test_hierarchical_on_one_node_is_the_ring_inside_it(hops: Hops, size_bytes: float) -> None:
+    node = hops._replace(
+        ranks=hops.gpus_per_node, nodes=1, beta_s_per_byte=hops.beta_intra_s_per_byte
+    )
+    one, other = (f(size_bytes, node) for f in (all_reduce_hierarchical, all_reduce_ring))
+    assert one.seconds == pytest.approx(other.seconds, rel=1e-12)
+
+
+@given(any_algorithm, some_hops())
+def test_arrays_give_what_floats_give(one: Algorithm, hops: Hops) -> None:
+    """A sweep over sizes in one call is the same as one size after the other."""
+    swept = np.array([0.0, 1.0, 3e3, 4e7])
+    latency_s, transfer_s = one.formula(swept, hops)  # type: ignore[arg-type]
+    together = np.broadcast_to(latency_s, swept.shape) + transfer_s
+    apart = [one.formula(float(size), hops).seconds for size in swept]
+    assert together.tolist() == pytest.approx(apart, rel=1e-12)

@@ -1,0 +1,108 @@
+"""The host's part: how Horovod's ranks agree on tensors, and how servers share out a message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim import fusion
+from perfsim.collectives.hops import Hops
+from perfsim.collectives.push_sharded import loads
+from perfsim.compute.device import KernelCurve
+from perfsim.compute.profile import Gradient
+from perfsim.fusion.bucket import FusionContext
+from perfsim.methods.base import MethodContext
+from perfsim.methods.building.host import (
+    REQUEST_S,
+    agreement_s,
+    busiest_server,
+    cpu_sum,
+    received,
+    to_gpu,
+    to_host,
+)
+from perfsim.methods.d_kfac import DKfac
+from perfsim.methods.horovod import Horovod
+from support.builders import hand_device
+
+
+def test_agrees_in_the_logarithm_of_nodes() -> None:
+    asked = [
+        agreement_s(9, 4 * nodes, nodes, cache=True, message_s=28e-6) for nodes in (1, 2, 5, 8, 9)
+    ]
+    assert asked == pytest.approx([0, 28e-6, 84e-6, 84e-6, 112e-6])
+
+
+def test_without_the_cache_the_coordinator_reads_every_ranks_request() -> None:
+    # A gather and two broadcasts of three messages each, a gather straight, 10 x 32 requests.
+    asked_s = agreement_s(10, 32, 8, cache=False, message_s=28e-6)
+    assert asked_s == pytest.approx(10 * 28e-6 + 320 * REQUEST_S)
+    assert agreement_s(10, 4, 1, cache=False, message_s=28e-6) == pytest.approx(40 * REQUEST_S)
+
+
+@given(st.integers(0, 500), st.integers(1, 64), st.integers(1, 8), st.floats(0, 1e-3))
+def test_the_cache_is_never_slower_and_more_never_faster(
+    tensors: int, nodes: int, inside: int, message_s: float
+) -> None:
+    def asked(tensors: int, nodes: int, cache: bool) -> float:
+        return agreement_s(tensors, nodes * inside, nodes, cache=cache, message_s=message_s)
+
+    assert asked(tensors, nodes, True) <= asked(tensors, nodes, False)
+    for cache in (True, False):
+        assert asked(tensors, nodes, cache) <= asked(tensors + 1, nodes, cache)
+        assert asked(tensors, nodes, cache) <= asked(tensors, nodes + 1, cache)
+
+
+@pytest.mark.parametrize("kind", [Horovod, DKfac])
+def test_methods_on_horovod_agree(kind: Any) -> None:
+    world = MethodContext(64, 16)
+    asked_s = agreement_s(5, 64, 16, cache=False, message_s=28e-6)
+    assert kind(cache=False).agreement_s(5, world) == pytest.approx(asked_s)
+    assert kind().agreement_s(5, world) == pytest.approx(4 * 28e-6)
+
+
+def test_the_next_cycle_waits_until_all_agree() -> None:
+    """Pushed at 0 and 1 ms; cycles of 1 ms, 3 ms of agreement a tensor."""
+    gradients = [Gradient(name, (2,), 1e-3 * number, 0) for number, name in enumerate("ab")]
+    context = FusionContext(
+        None,
+        1e-2,
+        lambda one: one.size_bytes,
+        lambda size: 0.0,
+        {"hook": "1s"},
+        agreement_s=lambda tensors: 3e-3 * tensors,
+    )
+    buckets = fusion.load("threshold").fuse(gradients, context)
+    assert [bucket.ready_s for bucket in buckets] == pytest.approx([3e-3, 6e-3])
+
+
+TOLD = (("measured",) * 2, ("here",) * 2, (None,) * 2)
+
+
+def test_copies_are_read_off_measured_points() -> None:
+    curve = KernelCurve(0, (250.0, 250_000.0), (2e-6, 80e-6), *TOLD)
+    device = replace(hand_device(), points={"copy_to_host": (curve,)})
+    assert device.cost(to_host(250_000)).seconds == pytest.approx(80e-6)
+    # Beyond the last point on the line of the last two: 78 us for 249,750 values. The other way
+    # has no points: 1 us at 1 TB/s, and a launch.
+    assert device.cost(to_host(499_750)).seconds == pytest.approx(158e-6)
+    assert device.cost(to_gpu(250_000)).seconds == pytest.approx(11e-6)
+    assert device.cost(cpu_sum(250_000)).seconds == pytest.approx(1e-6)
+    assert device.cost(received(250_000)).seconds == pytest.approx(1e-6)
+
+
+@given(elements=st.integers(1, 10**8), nodes=st.integers(2, 200), servers=st.integers(0, 300))
+def test_the_busiest_server_gets_no_less_than_its_share(
+    elements: int, nodes: int, servers: int
+) -> None:
+    found = busiest_server(elements, nodes, servers)
+    extra = min(servers, nodes)
+    assert found >= elements * nodes / (nodes + extra) - 1
+    on_node, of_its_own = loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    # All that all nodes send is added up somewhere.
+    assert nodes * on_node + extra * of_its_own == pytest.approx(1.0)
+    assert found <= elements * nodes

@@ -1,0 +1,116 @@
+"""Laws that every file of perfsim/methods keeps; a new method is held to them as it lands."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from math import isfinite
+
+import pytest
+
+from perfsim.errors import RequestError
+from perfsim.methods import load_method, method_class, method_names
+from perfsim.methods.base import FAMILIES
+from perfsim.prediction import Prediction, predict
+from perfsim.scenario import make_scenario
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from support.builders import profile
+from support.one_matrix import COLUMNS, ROWS, by_formula, mean, one_matrix
+
+PARTS = ("Bytes a rank", "Memory", "Left out")
+"""What a method's docstring says besides what is sent, when and in which order."""
+
+
+@cache
+def predicted(method: str, gpus: int = 16, net: str = "10gbe") -> Prediction:
+    """Return the prediction for ResNet-50, or BERT-Base where the method refuses that."""
+    return predict(make_scenario({"model": "resnet50", "gpus": gpus, "net": net, "method": method}))
+
+
+def seconds(plans: list[CostedGraph]) -> float:
+    """Return the mean iteration [s]."""
+    total = sum(plan.iterations for plan in plans)
+    return sum(plan.count * float(run(plan).period_s) for plan in plans) / total
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_it_says_what_it_is(name: str) -> None:
+    cls = method_class(name)
+    text = " ".join((inspect.getdoc(cls) or "").split())
+    missing = [part for part in PARTS if f"{part}" not in text]
+    assert not missing, f"{name}'s docstring does not say: {', '.join(missing)}"
+    assert cls.family in FAMILIES
+    assert len(cls.summary) <= 90 and "\n" not in cls.summary
+    assert any(year in cls.citation for year in map(str, range(1990, 2027)))
+    assert all(field.description for field in cls.model_fields.values())
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_one_gpu_sends_nothing_and_runs_no_kernel(name: str) -> None:
+    found = predicted(name, 1)
+    assert found.communication["bytes_per_gpu"] == found.communication["calls"] == 0
+    assert found.breakdown_s["compression"] == found.breakdown_s["second_order"] == 0
+    assert found.iteration_s == pytest.approx(predicted("ssgd", 1).iteration_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_time_and_bytes_are_finite_and_repeatable(name: str) -> None:
+    found = predicted(name)
+    again = predict(
+        make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe", "method": name})
+    )
+    assert isfinite(found.iteration_s) and found.iteration_s > 0
+    assert found.communication["bytes_per_gpu"] > 0
+    assert again.to_dict() == found.to_dict()
+    assert sum(found.breakdown_s.values()) == pytest.approx(found.iteration_s, rel=1e-9)
+    low, high = found.iteration_s_interval
+    assert low <= found.iteration_s <= high
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_memory_is_accounted(name: str) -> None:
+    method = load_method(name, {})
+    one = profile([(ROWS, COLUMNS)], [0.010])
+    for ranks in (2, 16):
+        extra = method.memory_bytes(one.gradients, ranks)
+        assert isfinite(extra) and extra >= 0
+        kept_share = method.kept_share(ranks)
+        assert set(kept_share) == {"parameters", "gradients", "optimizer"}
+        assert all(0 < share <= 1 for share in kept_share.values())
+
+
+@pytest.mark.parametrize("name", method_names())
+@pytest.mark.parametrize("ranks", [2, 16])
+def test_bytes_on_the_wire_are_the_documented_formula(name: str, ranks: int) -> None:
+    method = load_method(name, {})
+    try:
+        plans = one_matrix(method, ranks)
+    except RequestError:
+        pytest.skip(f"{name} does not run on {ranks} ranks of one matrix")
+    assert mean(plans, "sent_bytes") == pytest.approx(by_formula(method, ranks), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_a_faster_network_is_never_slower(name: str) -> None:
+    method = load_method(name, {})
+    if method.decides or method.order == "priority":
+        pytest.skip("what it does depends on what things cost")
+    slow, fast, faster = (
+        seconds(one_matrix(method, 8, link)) for link in ("1GB/s,20us", "2GB/s,20us", "2GB/s,5us")
+    )
+    assert faster <= fast * (1 + 1e-9) and fast <= slow * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_kernels_measured_on_one_gpu_are_taken_or_refused(name: str) -> None:
+    given = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": name}
+    try:
+        slow, slower = (
+            predict(make_scenario(given | {"single_gpu_kernels": text})).iteration_s
+            for text in ("50ms", "500ms")
+        )
+    except RequestError as error:
+        assert "runs no kernels of its own here" in str(error)
+    else:
+        assert slow < slower

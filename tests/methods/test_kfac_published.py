@@ -1,0 +1,80 @@
+"""K-FAC beside published times: iterations, building, preconditioning and inverting factors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfsim.compute.device import load_device
+from perfsim.methods.building.kfac_factors import (
+    HKBU,
+    factored,
+    inverted,
+    preconditioned,
+    rescaled,
+)
+from perfsim.prediction import predict
+from perfsim.resolve import find_profile
+from perfsim.scenario import make_scenario, read_file
+from support.what_ships import SHIPPED
+
+MEASURED = {
+    ("dkfac", "resnet50"): 0.8525,
+    ("mpdkfac", "resnet50"): 0.7635,
+    ("spdkfac", "resnet50"): 0.6755,
+    ("dkfac", "resnet152"): 1.5807,
+    ("mpdkfac", "resnet152"): 1.3933,
+    ("spdkfac", "resnet152"): 1.1689,
+}
+"""Iterations [s] on 64 RTX 2080 Ti: shyhuai/kfac_pytorch@1dacea76 scripts/time_breakdown.py."""
+
+
+def shipped(which: str, model: str) -> float:
+    path = SHIPPED.scenario(f"Shi2021_{which}_{model}_ib100_64")
+    return predict(make_scenario(read_file(path)["scenario"])).iteration_s
+
+
+@pytest.mark.parametrize("model", ["resnet50", "resnet152"])
+def test_measured_iterations_are_met_within_a_fifth_and_in_their_order(model: str) -> None:
+    for which in ("dkfac", "mpdkfac", "spdkfac"):
+        assert shipped(which, model) == pytest.approx(MEASURED[which, model], rel=0.2)
+    assert shipped("spdkfac", model) < shipped("mpdkfac", model) < shipped("dkfac", model)
+
+
+@pytest.mark.parametrize(("model", "batch", "measured_s"), [("resnet50", 32, 0.2115),
+                                                            ("resnet152", 8, 0.1927)])  # fmt: skip
+def test_building_all_factors_and_preconditioning_takes_what_was_measured(
+    model: str, batch: int, measured_s: float
+) -> None:
+    catalog = SHIPPED
+    profile = replace(find_profile(model, "rtx2080ti", batch, "fp32", catalog), batch=batch)
+    device = load_device("rtx2080ti", catalog)
+    seconds = sum(
+        device.cost(kernel).seconds
+        for layer in factored(profile)
+        for kernel in (
+            *HKBU.input_factor(layer),
+            *HKBU.output_factor(layer),
+            *preconditioned(layer, "cholesky"),
+            rescaled(layer),
+        )
+    )
+    assert seconds == pytest.approx(measured_s, rel=0.17)
+
+
+@pytest.mark.parametrize(("model", "batch", "measured_s"), [("resnet50", 32, 0.2742),
+                                                            ("resnet152", 8, 0.6759)])  # fmt: skip
+def test_inverting_all_factors_takes_what_was_measured(
+    model: str, batch: int, measured_s: float
+) -> None:
+    catalog = SHIPPED
+    profile = find_profile(model, "rtx2080ti", batch, "fp32", catalog)
+    device = load_device("rtx2080ti", catalog)
+    seconds = sum(
+        device.cost(kernel).seconds
+        for layer in factored(profile)
+        for side in (layer.inputs, layer.outputs)
+        for kernel in inverted(side)
+    )
+    assert seconds == pytest.approx(measured_s, rel=0.1)

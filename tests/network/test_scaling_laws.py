@@ -1,0 +1,200 @@
+"""Laws by which measured collectives grow, one after the other, by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from perfsim.network.known import growth_error, interpolation_error
+from perfsim.network.scaling_laws import (
+    LEAST_S_RING,
+    ScalingLaw,
+    binomial,
+    call_seconds,
+    chain,
+    doubling,
+    exchange,
+    extrapolate,
+    floor,
+    gathering_floor,
+    inside_share,
+    look,
+    open_mpi,
+    ring,
+    sibling,
+    step,
+    wire_bytes,
+)
+from support.growth_curves import curve, us
+
+
+def test_reach_keeps_the_floor_below_and_the_last_slope_above() -> None:
+    straight = curve("all_reduce", 2, 2, {1e3: 10, 1e6: 110, 2e6: 210})
+    assert extrapolate(straight, 1.0) == straight.seconds[0]
+    assert us(extrapolate(straight, 3e6)) == 310  # 100 us a megabyte more
+    flat = curve("all_reduce", 2, 2, {1e3: 10, 1e6: 200, 2e6: 200})
+    assert (
+        us(extrapolate(flat, 4e6)) == 300
+    )  # a flat end is no free wire: half of 100 us a megabyte
+    steep = curve("all_reduce", 2, 2, {1e3: 10, 1e6: 50, 2e6: 200})
+    assert us(extrapolate(steep, 4e6)) == 400  # never more than the whole time a byte
+    assert us(extrapolate(curve("all_reduce", 2, 2, {1e6: 10}), 3e6)) == 30
+
+
+def test_ring_by_hand() -> None:
+    """4 ranks: 6 steps of 250 kB in 602 us, 2 of them call, so 100 us each; 8 ranks: 14 steps."""
+    four = curve("all_reduce", 4, 4, {8: 20, 1e6: 602})
+    assert us(step(four, 1e6, 2e-6)) == 100
+    assert us(ring(four, 2e6, 8, 2e-6)) == 2 + 14 * 100
+    gather = curve("all_gather", 4, 4, {8: 20, 1e6: 302})
+    assert us(ring(gather, 2e6, 8, 2e-6)) == 2 + 7 * 100
+    assert (
+        step(four, 8.0, 1.0) == LEAST_S_RING
+    )  # a call longer than the curve leaves no step below 0
+
+
+def test_exchange_by_hand() -> None:
+    """2 nodes of 2 have 2 peers elsewhere, 40 us each beside 10 us of call; 4 nodes have 6."""
+    four = curve("all_to_all", 4, 2, {8: 10, 1e6: 90})
+    assert us(exchange(four, 2e6, 8, 2, 10e-6)) == 10 + 6 * 40
+    inside = curve("all_to_all", 4, 1, {8: 10, 1e6: 90})
+    assert us(exchange(inside, 2e6, 8, 8, 0.0)) == 90 * 7 / 3
+
+
+def test_chain_and_binomial_by_hand() -> None:
+    three = curve("broadcast", 3, 3, {8: 25, 1e6: 1000})
+    assert us(chain(three, 1e6, 5, 5e-6)) == 1000 + 2 * 10  # hops of (25 - 5) / 2
+    assert us(binomial(curve("reduce", 4, 4, {8: 20, 1e6: 800}), 1e6, 2, 5)) == 2000
+
+
+def test_doubling_and_open_mpi_by_hand() -> None:
+    """Rounds 0.5 + 2 on four ranks, 0.5 + 4 on sixteen; a ring from 10 kB on."""
+    four = curve("all_reduce", 4, 4, {8: 25, 8e3: 50, 1e6: 600}, library="mpi")
+    assert us(doubling(four, 8.0, 16, 16)) == 45
+    assert open_mpi(four, 8e3, 16, 16) == doubling(four, 8e3, 16, 16)
+    assert us(open_mpi(four, 4e6, 16, 16)) == 30 * 100
+    # 20 kB over 16 are 30 steps of 1250 B, each at most a round of doubling: T(1250 B) / 2.5.
+    assert us(open_mpi(four, 2e4, 16, 16)) == us(30 * extrapolate(four, 1250.0) / 2.5)
+
+
+def test_sibling_by_hand() -> None:
+    """Floor 20 us; what stands above it is halved, and the latency is its own."""
+    whole = curve("all_reduce", 8, 2, {8: 30, 256: 20, 1024: 20, 1e8: 10020})
+    assert us(floor(whole)) == 20
+    assert us(sibling(whole, 1e8, 70e-6)) == 70 + 5000
+    assert us(sibling(whole, 256, 70e-6)) == 70
+    large = curve("all_reduce", 8, 2, {1e6: 1000, 1e8: 10000})
+    assert us(sibling(large, 1e6, 70e-6)) == 500  # a curve without small sizes tells no floor
+
+
+def test_gathering_floor_by_hand() -> None:
+    """Call 10 us, 60 us over 2 log2 8 hops: 10 us each; 7 between nodes, 24 inside at a tenth."""
+    assert us(gathering_floor(70e-6, 32, 8, 10e-6, 0.1)) == 10 + 70 + 24
+    assert gathering_floor(70e-6, 4, 1, 10e-6, 0.1) == 70e-6
+
+
+def line(*points: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return (bytes, us) as logs of bytes and seconds."""
+    return [(math.log(size), math.log(cost * 1e-6)) for size, cost in points]
+
+
+def looked(own: dict, other: dict, size: float, wire_s_per_byte: float = 0.0) -> float:
+    """Return the seconds that lines say for a size."""
+    found = look(own, other, math.log(size), 1.0, wire_s_per_byte)
+    assert found is not None
+    return math.exp(found)
+
+
+def test_lines_of_steps_by_hand() -> None:
+    few, many = line((1e3, 10), (1e5, 1000)), line((1e4, 400), (1e5, 4000))
+    assert us(looked({2: few, 8: many}, {}, 1e4)) == 400  # of the most nodes that have it
+    assert us(looked({2: few, 8: many}, {}, 2e3)) == 20  # a doubling and more outside: the others
+    # Half a doubling outside, in logs: half of the edge, half of the line that takes over.
+    half = looked({2: few, 8: many}, {}, 1e4 / math.sqrt(2))
+    assert us(half) == math.sqrt(400 * 100 / math.sqrt(2))
+    assert us(looked({}, {2: few}, 1e4)) == 100  # none of its own: the other protocols'
+    assert us(looked({2: few}, {}, 1e6)) == 10000  # beyond, with the slope
+    assert us(looked({2: few}, {}, 10.0)) == 10  # below, with what it starts with
+    assert us(looked({2: line((1e5, 1000))}, {}, 1e4, 1e-8)) == 100  # 900 us are the wire's
+    assert look({}, {}, 1.0, 1.0, 0.0) is None
+
+
+def test_between_two_protocols_by_hand() -> None:
+    slow, fast = {2: line((1e2, 10), (1e4, 100))}, {2: line((1e6, 1000))}
+    assert us(looked(fast, slow, 2e5)) == 10 ** (3 - math.log10(5) / 2)  # on the joined line
+    assert us(looked(fast, slow, 4e4)) == 400  # nearer the low end: that one's, by the slope
+    # Ninefold from the low end is more than the larger message costs: that bounds it.
+    cheap = {2: line((1e6, 150))}
+    assert us(looked(cheap, slow, 9e4)) == 150
+
+
+def test_beside_measured_nodes_the_law_bears_what_it_misses_there() -> None:
+    """By hand: 8 nodes say 7 s(n/8) and 1 s(n/2) for 2, s = 1 ms a MB; 2 nodes took twice that."""
+    words = {"library": "gloo"}
+    eight = curve("all_gather", 8, 8, {1e3: 0.875, 64e6: 56000}, **words)
+    two = curve("all_gather", 2, 2, {1e3: 1, 64e6: 64000}, **words)
+    found = ScalingLaw([two, eight])
+    assert us(found.seconds(2, 2, 1e6)) == 1000
+    share = 1 - math.log2(1.5)
+    assert us(found.seconds(3, 3, 1e6)) == 2 / 3 * 1000 * 2**share
+    assert us(found.seconds(4, 4, 1e6)) == 750  # twice the ranks: the law alone
+    assert us(found.seconds(7, 7, 1e6)) == 6 / 7 * 1000  # at 8 it misses nothing
+
+
+def test_a_tree_carries_n_on_two_nodes_and_two_n_on_more() -> None:
+    assert [wire_bytes(nodes, 1e6) for nodes in (2, 3, 64)] == [1e6, 2e6, 2e6]
+
+
+def test_call_of_nccl_by_its_own_figures() -> None:
+    """2.18 and NVLink: LL tree base 6.8 us, and 2 x 3 hops of 0.6 us inside a node of four."""
+    two = curve("all_reduce", 8, 2, {8: 50}, version="2.18.3", gpu="A100", fabric="NVLink")
+    one = curve("all_reduce", 4, 1, {8: 50}, version="2.18.3", gpu="A100", fabric="NVLink")
+    assert us(call_seconds(two) - call_seconds(one)) == 6 * 0.6
+    assert us(call_seconds(one)) == 6.8
+    assert call_seconds(replace(two, library="gloo")) == 0.0
+    assert 0 < inside_share(two) < 1
+
+
+def test_the_call_is_taken_off_and_put_back() -> None:
+    """By hand: a second call as long again adds its own length, and steps do not grow with it."""
+    four = curve("all_gather", 4, 4, {8: 20, 1e6: 302})
+    longer = replace(four, seconds=tuple(one + 50e-6 for one in four.seconds))
+    assert us(ring(longer, 4e6, 16, 52e-6) - ring(four, 4e6, 16, 2e-6)) == 50
+    peers = curve("all_to_all", 4, 4, {8: 20, 1e6: 302})
+    longer = replace(peers, seconds=tuple(one + 50e-6 for one in peers.seconds))
+    assert us(exchange(longer, 4e6, 16, 1, 52e-6) - exchange(peers, 4e6, 16, 1, 2e-6)) == 50
+
+
+def test_each_collective_and_library_has_its_law() -> None:
+    points = {8.0: 50.0, 1e6: 1000.0}
+    cases = (
+        ("send_recv", "nccl", "", lambda one, call: extrapolate(one, 3e5)),
+        ("all_to_all", "gloo", "", lambda one, call: exchange(one, 3e5, 8, 1, call)),
+        ("broadcast", "nccl", "", lambda one, call: chain(one, 3e5, 8, call)),
+        ("broadcast", "gloo", "", lambda one, call: binomial(one, 3e5, 2, 3)),
+        ("all_reduce", "mpi", "", lambda one, call: open_mpi(one, 3e5, 8, 8)),
+        ("all_reduce", "mpi", "halving_doubling", lambda one, call: open_mpi(one, 3e5, 8, 8)),
+        ("all_reduce", "mpi", "doubling", lambda one, call: doubling(one, 3e5, 8, 8)),
+        ("all_reduce", "mpi", "ring", lambda one, call: ring(one, 3e5, 8, 0.0)),
+        ("all_gather", "mpi", "", lambda one, call: ring(one, 3e5, 8, call)),
+        ("all_reduce", "gloo", "", lambda one, call: ring(one, 3e5, 8, call)),
+        ("all_reduce", "nccl", "ring", lambda one, call: ring(one, 3e5, 8, call)),
+    )
+    for collective, library, held, law in cases:
+        one = curve(collective, 4, 4, points, library=library, algorithm=held)
+        assert ScalingLaw([one]).seconds(8, 8, 3e5) == law(one, call_seconds(one)), collective
+
+
+def test_a_tree_held_fixed_adds_levels_and_no_bytes() -> None:
+    """A call of gloo is 0: 1000 us a megabyte on the wire; at 8 B all 50 us are two levels."""
+    four = curve("all_reduce", 4, 4, {8: 50, 1e6: 1000}, library="gloo", algorithm="tree")
+    found = ScalingLaw([four])
+    assert us(found.seconds(16, 16, 1e6)) == 1000
+    assert us(found.seconds(16, 16, 8.0)) == 2 * (50 - 0.008) + 0.008
+
+
+def test_errors_of_carried_times_grow_with_the_way() -> None:
+    assert growth_error(0.5) == growth_error(2.0)
+    assert growth_error(1.0) <= growth_error(2.0) <= growth_error(4.0) <= growth_error(16.0)
+    assert growth_error(1e9) == growth_error(16.0)
+    assert 0 < interpolation_error() < growth_error(1.0)

@@ -1,0 +1,159 @@
+"""Break-even with S-SGD: crossings, the scaled network, and what predictions say there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.planning import break_even as breakeven
+from perfsim.planning.break_even import crossings, scaled_network
+from perfsim.prediction import predict
+from perfsim.report.planning import break_even_words
+from perfsim.resolve import Setup, resolve
+from perfsim.scenario import make_scenario
+from support.what_ships import SHIPPED
+
+RATE = 10.0
+"""Gbit/s of the network of one's own."""
+
+
+def asked(**fields: Any) -> Setup:
+    """Return a question, resolved: resnet50 on 16 nodes of one GPU unless it says otherwise."""
+    usual = {"model": "resnet50", "gpus": 16, "gpus_per_node": 1, "net": f"{RATE}Gbit/s,50us"}
+    return resolve(make_scenario(usual | fields), SHIPPED)
+
+
+@given(st.floats(0.01, 100.0), st.floats(0.1, 10.0))
+def test_a_crossing_of_two_lines_is_found(place: float, slope: float) -> None:
+    def times(x: float) -> tuple[float, float]:
+        return 1.0 + slope * (x - place), 1.0
+
+    def between(low: float, high: float) -> float | None:
+        return (low * high) ** 0.5 if high > low * 1.000001 else None
+
+    grid = [2.0**power for power in range(-9, 9)]
+    (found,) = crossings([(x, times(x)) for x in grid], times, between)
+    assert found.at == pytest.approx(place, rel=1e-5)
+    assert not found.wins_above and found.before < found.at
+
+
+def test_equal_times_are_no_crossing() -> None:
+    curve = [(1.0, (2.0, 2.0)), (2.0, (1.0, 2.0)), (4.0, (2.0, 2.0))]
+    assert crossings(curve, lambda _: None, lambda *_: None) == []
+
+
+def test_at_the_bandwidth_found_predictions_are_equal() -> None:
+    found = breakeven.bandwidth(asked(method="topk"))
+    (one,) = found.crossings
+    there = predict(
+        make_scenario(
+            {
+                "model": "resnet50",
+                "gpus": 16,
+                "gpus_per_node": 1,
+                "net": f"{RATE * one.at!r}Gbit/s,50us",
+                "method": "topk",
+            }
+        ),
+        SHIPPED,
+    )
+    assert there.iteration_s == pytest.approx(there.baseline_s, rel=1e-4)
+    assert there.iteration_s == pytest.approx(one.times[0], rel=1e-9)
+    for factor, (method_s, ssgd_s) in found.curve:
+        assert (method_s < ssgd_s) == (factor < one.at)
+
+
+def test_around_the_number_of_gpus_found_predictions_change_places() -> None:
+    resolved = asked(method="topk", net="10gbe", gpus_per_node=4)
+    for one in breakeven.gpus(resolved, SHIPPED).crossings:
+        for count, times in ((one.before, one.times_before), (one.at, one.times)):
+            scenario = resolved.scenario.model_copy(update={"gpus": int(count)})
+            there = predict(scenario, SHIPPED)
+            assert (there.iteration_s, there.baseline_s) == pytest.approx(times, rel=1e-12)
+        assert (one.times[0] < one.times[1]) is one.wins_above
+        assert (one.times_before[0] < one.times_before[1]) is not one.wins_above
+        assert one.at - one.before == 4  # neighbours: one node
+
+
+@pytest.mark.parametrize("net", ["10gbe", "1gbe", "ib100", "25gbe", "ib200", "10Gbit/s,50us"])
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "broadcast"])
+def test_a_scaled_network_is_the_network_at_one_and_never_slower_above(
+    net: str, collective: str
+) -> None:
+    cluster = asked(net=net, gpus_per_node=4).cluster
+    for size_bytes in (1e3, 1e6, 1e8):
+        plain = cluster.cost(collective, size_bytes)
+        same = scaled_network(cluster, 1.0).cost(collective, size_bytes)
+        assert (same.seconds, same.latency_s) == pytest.approx((plain.seconds, plain.latency_s))
+        times = [
+            scaled_network(cluster, 2.0**power).cost(collective, size_bytes).seconds
+            for power in range(-6, 7)
+        ]
+        assert all(a >= b * (1 - 1e-12) for a, b in pairwise(times))
+
+
+def test_links_inside_nodes_keep_their_rate() -> None:
+    cluster = asked(net="10gbe", gpus_per_node=4).cluster
+    scaled = scaled_network(cluster, 1000.0)
+    assert scaled.of("node", "all_reduce", 1e8) == cluster.of("node", "all_reduce", 1e8)
+    # ... so that a wire without end is no faster than what comes out of a node.
+    inside_s = cluster.of("node", "all_reduce", 1e8).seconds
+    assert scaled.cost("all_reduce", 1e8).seconds > inside_s / 2
+
+
+def test_scaling_twice_servers_and_groups() -> None:
+    cluster = asked(gpus_per_node=1).cluster
+    one = scaled_network(cluster, 3.0)
+    assert one.served(2).cost("push", 1e8).seconds < cluster.served(2).cost("push", 1e8).seconds
+    assert one.served(0) is one
+    assert one.of((4, 4), "all_reduce", 1e8).seconds == pytest.approx(
+        scaled_network(replace(cluster), 3.0).of((4, 4), "all_reduce", 1e8).seconds
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"method": "ssgd"}, "this is the S-SGD that it would be compared with"),
+        ({"method": "dasgd", "net": "10gbe", "gpus_per_node": 4}, "dasgd is faster than S-SGD"),
+        ({"gpus": 1}, "one GPU uses no network"),
+    ],
+)
+def test_where_there_is_no_break_even_it_says_so(fields: dict[str, Any], words: str) -> None:
+    resolved = asked(**fields)
+    found = breakeven.bandwidth(resolved)
+    assert found.crossings == ()
+    (sentence,) = break_even_words(found, resolved.scenario.method)
+    assert words in sentence
+
+
+def test_uneven_nodes_have_no_number_of_gpus_to_look_for() -> None:
+    resolved = asked(gpus=8, gpus_per_node=None, placement="3,5", net="10gbe")
+    found = breakeven.gpus(resolved, SHIPPED)
+    assert "placement" in found.why_not and found.crossings == ()
+
+
+def test_a_measured_curve_keeps_its_latency_and_gains_what_its_link_would() -> None:
+    cluster = resolve(
+        make_scenario({"model": "resnet50", "gpus": 4, "net": "a100-nvlink3-4"}), SHIPPED
+    ).cluster
+    assert cluster.known is not None
+    for size_bytes in (1e4, 1e6, 1e8):
+        usual = cluster.cost("all_reduce", size_bytes)
+        assert scaled_network(cluster, 1.0).cost("all_reduce", size_bytes).seconds == pytest.approx(
+            usual.seconds
+        )
+        before = usual.seconds
+        for factor in (2.0, 8.0, 1e6):
+            seconds = scaled_network(cluster, factor).cost("all_reduce", size_bytes).seconds
+            assert usual.latency_s <= seconds < before
+            before = seconds
+    # A large message is almost all wire: twice the rate, half of it.
+    wire_s = usual.seconds - usual.latency_s
+    half = scaled_network(cluster, 2.0).cost("all_reduce", 1e8)
+    assert half.seconds - usual.latency_s == pytest.approx(wire_s / 2, rel=0.1)

@@ -1,0 +1,206 @@
+"""Plans: hours and money by hand, the Pareto front by law, refusals in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from perfsim.cli.main import app, code
+from perfsim.errors import DataError, RequestError
+from perfsim.planning.capacity import (
+    ClusterPlan,
+    ParetoChoice,
+    Price,
+    Prices,
+    Target,
+    find_prices,
+    parse_budget,
+    parse_samples,
+    plan,
+    read_prices,
+)
+from perfsim.prediction import predict
+from perfsim.scenario import Scenario, make_scenario
+from support.what_ships import SHIPPED
+
+ASKED = ["plan", "--model", "resnet50", "--dataset", "imagenet", "--epochs", "90"]
+PRICES = """schema = "perfsim/prices/1"
+currency = "usd"
+[[price]]
+gpu = "v100"
+per_gpu_hour = 2.0
+source = "a contract"
+date = "2026-11-01"
+"""
+
+
+def scenarios(*counts: int, method: str = "ssgd") -> list[Scenario]:
+    fields = {"model": "resnet50", "net": "10gbe", "gpu": "v100", "method": method}
+    return [make_scenario(fields | {"gpus": count}) for count in counts]
+
+
+def prices(per_gpu_hour: float = 2.0, net: str = "") -> Prices:
+    return Prices("usd", (Price("v100", net, per_gpu_hour, "s", "2026-11-01"),), Path("p.toml"))
+
+
+def test_hours_and_money_by_hand() -> None:
+    [asked] = scenarios(16)
+    found = predict(asked)
+    made = plan([asked], Target(1_281_167, 90, budget=1e6, currency="usd"), prices(), SHIPPED)
+    iterations = 1_281_167 * 90 / (32 * 16)
+    seconds = iterations * found.iteration_s
+    [one] = made.choices
+    assert one.seconds == pytest.approx(seconds)
+    assert one.interval_s == pytest.approx([iterations * end for end in found.iteration_s_interval])
+    assert one.cost == pytest.approx(16 * seconds / 3600 * 2.0)
+
+
+def test_energy_is_that_of_the_power_given() -> None:
+    both = [*scenarios(16), *scenarios(4)]
+    made = plan(both, Target(1_281_167, 90, gpu_power_w=250.0), prices(), SHIPPED)
+    for one in made.choices:
+        assert one.energy_kwh == pytest.approx(one.gpu_hours * 0.25)
+    assert made.to_dict()["rows"][0]["energy_kwh"] == made.choices[0].energy_kwh
+    assert "in one node" in made.choices[1].words and "10gbe" in made.choices[0].words
+    silent = plan(both, Target(1_281_167, 90), prices(), SHIPPED)
+    assert {one.energy_kwh for one in silent.choices} == {None}
+
+
+def test_epochs_of_one_method_are_its_own() -> None:
+    both = [*scenarios(16), *scenarios(16, method="topk")]
+    made = plan(both, Target(1000_000, 90, {"topk": 180}), Prices("", (), Path()), SHIPPED)
+    dense, sparse = made.choices
+    ratio = sparse.prediction.iteration_s / dense.prediction.iteration_s
+    assert sparse.seconds / dense.seconds == pytest.approx(2 * ratio)
+    assert "No price is known" in " ".join(made.notes)
+
+
+def test_a_price_on_the_network_comes_before_that_of_any() -> None:
+    both = Prices(
+        "usd",
+        (Price("v100", "", 2.0, "s", "d"), Price("v100", "10gbe", 3.0, "s", "d")),
+        Path("p.toml"),
+    )
+    found = both.of("v100", "10gbe"), both.of("v100", "1gbe"), both.of("a100", "1gbe")
+    assert [one and one.per_gpu_hour for one in found] == [3.0, 2.0, None]
+
+
+def test_nothing_that_meets_names_the_nearest() -> None:
+    target = Target(1_281_167, 90, deadline_s=3600.0)
+    with pytest.raises(RequestError) as caught:
+        plan(scenarios(8, 16, 32), target, Prices("", (), Path()), SHIPPED)
+    told = str(caught.value)
+    assert told.startswith("plan: nothing meets 1 h; nearest is ssgd on 32 v100 over 10gbe")
+
+
+def test_a_budget_needs_prices_of_its_currency() -> None:
+    target = Target(1000, 1, budget=5.0, currency="usd")
+    with pytest.raises(RequestError, match="holds no price"):
+        plan(scenarios(8), target, Prices("usd", (), Path("p.toml")), SHIPPED)
+    with pytest.raises(RequestError, match=r"is in eur, the prices of p\.toml are in usd"):
+        plan(scenarios(8), Target(1000, 1, budget=5.0, currency="eur"), prices(), SHIPPED)
+
+
+def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
+    fields = {"model": "gpt2", "gpu": "v100", "net": "ib100", "gpus": 8}
+    made = plan([make_scenario(fields)], Target(1000, 1), Prices("", (), Path()), SHIPPED)
+    assert len(made.choices) == 1
+    refused = make_scenario(fields | {"method": "dgc", "options": {"density": 0.5}, "gpus": 1024})
+    with pytest.raises(RequestError, match="of memory, the GPU has"):
+        plan([refused], Target(1000, 1), Prices("", (), Path()), SHIPPED)
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, max_size=30))
+def test_the_front_is_what_nothing_beats(pairs: list[tuple[float, float]]) -> None:
+    base = FOUND
+    choices = [ParetoChoice(base, seconds, (seconds, seconds), cost) for seconds, cost in pairs]
+    front = ClusterPlan(Target(1, 1), choices, {}, prices()).front
+    for one in choices:
+        beaten = any(
+            other.seconds <= one.seconds
+            and other.spent <= one.spent
+            and (other.seconds, other.spent) != (one.seconds, one.spent)
+            for other in choices
+        )
+        shown = any((f.seconds, f.spent) == (one.seconds, one.spent) for f in front)
+        assert shown != beaten
+
+
+FOUND = predict(scenarios(8)[0])
+
+
+def test_the_shipped_price_table_is_empty_and_says_what_to_write() -> None:
+    found = find_prices(SHIPPED, None)
+    assert found.prices == () and found.currency == "usd"
+    assert "per_gpu_hour" in found.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("per_gpu_hour = 2.0", "per_gpu_hour = 0", "allowed is a number above zero"),
+        ("gpu =", "gpus =", "did you mean 'gpu'"),
+        ("prices/1", "prices/2", "this perfsim reads 'perfsim/prices/1'"),
+        ('date = "2026-11-01"', "", "price[1].date: is missing"),
+    ],
+)
+def test_a_damaged_price_table_is_one_sentence(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES.replace(old, new, 1))
+    with pytest.raises(DataError) as caught:
+        read_prices(path)
+    assert words in str(caught.value) and "prices.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["500", "usd", "0usd", "-5usd", "5 dollars"])
+def test_a_budget_has_a_currency(text: str) -> None:
+    with pytest.raises(RequestError, match="as 500usd"):
+        parse_budget(text)
+
+
+def test_a_data_set_is_known_or_has_its_unit() -> None:
+    with pytest.raises(RequestError, match="did you mean 'imagenet'"):
+        parse_samples("imagnet")
+    with pytest.raises(RequestError, match="1281167samples"):
+        parse_samples("1000000")
+
+
+def test_the_command_plans_with_prices(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES)
+    asked = [*ASKED, "--deadline", "48h", "--budget", "900usd", "--prices", str(path)]
+    asked += ["--counts", "8..64", "--nets", "10gbe,ib100"]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert "cheapest" in shown.output and max(map(len, shown.output.splitlines())) <= 80
+    found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)
+    assert found["schema"] == "perfsim/plan/1" and len(found["rows"]) == 8
+    assert found["cheapest"]["cost"] == min(row["cost"] for row in found["rows"] if row["meets"])
+    assert found["fastest"]["hours"] == min(row["hours"] for row in found["rows"] if row["meets"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--budget", "500usd"],
+        ["--gpu-power", "250"],
+        ["--gpu-power", "0W"],
+        ["--deadline", "1min"],
+        ["--deadline", "24"],
+        ["--counts", "64..8"],
+    ],
+)
+def test_wrong_requests_are_one_sentence(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*ASKED, *wrong]
+    assert code(asked if "--counts" in wrong else [*asked, "--counts", "8"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("perfsim: ") and told.count("\n") == 1

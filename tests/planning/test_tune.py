@@ -1,0 +1,194 @@
+"""``perfsim tune``: the search, the curves, what is advised, and what the command prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsim.planning.tune import FLAT, KNOBS, SearchCurve, Tuning, edge, log_grid, refine, tune
+from perfsim.prediction import predict
+from perfsim.report.planning import sentences
+from perfsim.scenario import Scenario, make_scenario
+from support.commands import answer, run
+from support.what_ships import SHIPPED
+
+
+def asked(**fields: Any) -> Scenario:
+    """Return a scenario."""
+    return make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe"} | fields)
+
+
+def tuned(*over: str, **fields: Any) -> Tuning:
+    """Return what is found for a scenario."""
+    return tune(asked(**fields), over, SHIPPED)
+
+
+@given(st.floats(1.5, 900.0))
+def test_golden_section_finds_the_dip(place: float) -> None:
+    def value(x: float) -> float:
+        return x + place**2 / x  # least at place: latency that falls, waiting that grows
+
+    curve: SearchCurve = {x: value(x) for x in log_grid(1.0, 1000.0, 2.0)}
+    refine(curve, value, 16)
+    least = min(curve, key=lambda x: curve[x] or 0.0)
+    assert least == pytest.approx(place, rel=0.01)
+
+
+@given(st.integers(1, 256))
+def test_whole_numbers_are_tried_whole(place: int) -> None:
+    curve: SearchCurve = {x: (x - place) ** 2 for x in log_grid(1.0, 256.0, 2.0)}
+    refine(curve, lambda x: (x - place) ** 2, 24, whole=True)
+    assert all(x == round(x) for x in curve)
+    assert min(curve, key=lambda x: curve[x] or 0.0) == pytest.approx(place, abs=1)
+
+
+@given(st.floats(1.1, 900.0), st.booleans())
+def test_the_edge_of_what_is_good_enough(place: float, rising: bool) -> None:
+    def value(x: float) -> float:
+        return max(1.0, x / place) if rising else max(1.0, place / x)
+
+    curve: SearchCurve = {x: value(x) for x in log_grid(1.0, 1000.0, 2.0)}
+    found = edge(curve, value, 1.0, rising=rising, steps=30)
+    assert found == pytest.approx(place, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "over"),
+    [("ssgd", "bucket"), ("topk", "density"), ("powersgd", "rank"), ("localsgd", "interval")],
+)
+def test_the_curve_is_what_predict_says(method: str, over: str) -> None:
+    (one,) = tuned(over, method=method).tuned
+    place, seconds = one.curve[len(one.curve) // 2]
+    if over == "bucket":
+        first = {"first_bucket": f"{min(float(place), 2.0**20):.0f}B"}
+        scenario = asked(method=method, bucket=f"{place!r}B", fusion_options=first)
+    else:
+        value = place if over == "density" else int(float(place))
+        scenario = asked(method=method, options={over: value})
+    assert predict(scenario, SHIPPED).iteration_s == pytest.approx(seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["ssgd", "topk", "powersgd", "localsgd", "cpsgd", "acpsgd"])
+def test_the_fastest_is_no_slower_than_anything_tried(method: str) -> None:
+    found = tuned(method=method)
+    said = predict(asked(method=method), SHIPPED).iteration_s
+    assert found.iteration_s == pytest.approx(said, rel=1e-12)
+    for one in found.tuned:
+        at_hand = [seconds for value, seconds in one.curve if str(value) not in one.needs]
+        assert one.fastest_s == min(at_hand)
+        assert one.fastest_s <= one.asked_s * (1 + 1e-12)
+        assert one.asked_s == found.iteration_s
+
+
+@pytest.mark.parametrize(
+    ("method", "over", "gentle"),
+    [("topk", "density", max), ("powersgd", "rank", max), ("localsgd", "interval", min)],
+)
+def test_what_changes_convergence_is_never_called_best(method: str, over: str, gentle: Any) -> None:
+    (one,) = tuned(over, method=method).tuned
+    said = sentences(one)
+    assert KNOBS[over].why in said and "changes convergence" in KNOBS[over].why
+    assert not any(sentence.startswith("Take") for sentence in said)
+    assert one.advised_s <= one.fastest_s * (1 + FLAT)
+    # Every place tried that is as fast and gentler would have been advised.
+    assert one.advised == gentle(one.advised, one.fastest)
+    run_of_good = [value for value, _ in one.curve if one.low <= value <= one.high]  # type: ignore
+    assert one.advised == gentle(run_of_good)
+    assert set(run_of_good) <= set(one.as_good)
+
+
+def test_an_algorithm_that_needs_more_is_shown_and_not_advised() -> None:
+    (one,) = tuned("algorithm", gpus=64).tuned
+    elsewhere, seconds = one.faster_elsewhere[0]
+    assert "SHARP" in one.needs[str(elsewhere)] and seconds < one.fastest_s
+    assert any(str(elsewhere) in sentence and "SHARP" in sentence for sentence in sentences(one))
+    assert one.fastest not in one.needs and one.advised not in one.needs
+    assert not set(map(str, one.as_good)) & set(one.needs)
+    assert "nvls" in one.refused  # runs inside one node
+
+
+def test_a_slow_choice_is_replaced() -> None:
+    (one,) = tuned("algorithm", gpus=64, algorithm="tree").tuned
+    assert one.advised == "auto" and one.gain > 0.1
+    assert any(sentence.startswith("Take auto") for sentence in sentences(one))
+
+
+def test_where_it_makes_no_difference_it_says_so() -> None:
+    (one,) = tuned("algorithm", method="topk").tuned
+    assert one.idle
+    assert sentences(one)[0].startswith("It makes no difference")
+
+
+def test_a_flat_optimum_is_called_flat() -> None:
+    (one,) = tuned("density", method="topk", gpus=4).tuned
+    assert one.flat and any("Flat optimum" in sentence for sentence in sentences(one))
+    (steep,) = tuned("interval", method="localsgd", net="1gbe").tuned
+    assert not steep.flat
+    assert not any("Flat optimum" in sentence for sentence in sentences(steep))
+
+
+def test_mgwfbp_stands_beside_the_bucket_size() -> None:
+    (one,) = tuned("bucket").tuned
+    said = predict(asked(fusion="mgwfbp"), SHIPPED).iteration_s
+    assert one.beside["mgwfbp"] == pytest.approx(said, rel=1e-12)
+    assert any("--fusion mgwfbp" in sentence for sentence in sentences(one))
+
+
+def test_the_object_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "tune --model resnet50 --gpus 64 --net 10gbe --method topk"
+    found = answer(text, capsys)
+    assert list(found) == ["schema", "scenario", "iteration_s", "tuned", "notes"]
+    assert found["schema"] == "perfsim/tune/1"
+    assert [one["name"] for one in found["tuned"]] == ["bucket", "density", "algorithm"]
+    bucket, density, _ = found["tuned"]
+    assert bucket["value_unit"] == "bytes" and bucket["asked"]["value"] == 25 * 2**20
+    assert density["changes_convergence"] and density["caution"]
+    assert {"value", "iteration_s"} == set(density["curve"][0])
+    low, high = density["within_1_percent"]
+    assert low <= density["fastest"]["value"] <= density["advised"]["value"] <= high
+    (only,) = answer(f"{text} --over bucket", capsys)["tuned"]
+    assert only == bucket
+
+
+@pytest.mark.parametrize("method", ["ssgd", "topk", "powersgd", "localsgd"])
+def test_the_screen_is_readable(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    left, out, err = run(f"tune --model resnet50 --gpus 16 --method {method}", capsys)
+    assert (left, err) == (0, "")
+    assert "all-reduce algorithm" in out and "\x1b" not in out
+    assert [line for line in out.splitlines() if len(line) > 80 and "/" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("--gpus 16 --over densty --method topk", "did you mean 'density'?"),
+        ("--gpus 16 --over rank", "'ssgd' has no rank; it has bucket, algorithm"),
+        ("--gpus 16 --over bucket --method p3", "which sets its own sizes"),
+        ("--gpus 1", "nothing to tune"),
+        ("--gpus 16 --method auto", "auto is no method to tune"),
+        ("", "--gpus is needed"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, out, err = run(f"tune --model resnet50 {text}", capsys)
+    assert (left, out) == (2, "")
+    assert words in err and len(err.splitlines()) == 1
+
+
+def test_every_flag_taken_over_from_predict_is_a_field_of_a_scenario() -> None:
+    import inspect
+
+    from perfsim.cli.explain import explain_command
+    from perfsim.cli.predict import NOT_SHARED, SHARED, predict_command
+
+    taken = inspect.signature(explain_command).parameters
+    files = {"html", "trace", "png"}
+    assert set(taken) - set(SHARED) - files <= set(Scenario.model_fields)
+    asked_there = inspect.signature(predict_command).parameters
+    assert {name for name in asked_there if name in Scenario.model_fields} <= set(taken)
+    assert set(NOT_SHARED) & set(taken) == files

@@ -1,0 +1,230 @@
+"""What perfsim does with files that it did not make: no code, no escape, no half-written file."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from perfsim.calibrate.traces import chrome_json as trace_file
+from perfsim.calibrate.traces import kineto_recording as recording
+from perfsim.calibrate.traces import read_trace
+from perfsim.cli.main import code
+from perfsim.data.files import LARGEST, named_file, write_bytes
+from perfsim.errors import DataError, PerfsimError
+from scripts.fuzz.parsers import PARSERS, SEEDS, seeds
+from support.paths import PACKAGE
+
+NODES = [
+    (path, node)
+    for path in sorted(PACKAGE.rglob("*.py"))
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.Call | ast.Name | ast.Import | ast.ImportFrom)
+]
+
+
+# Files are whole or not there
+
+
+def test_a_write_that_is_cut_short_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "answer.json"
+    write_bytes(path, b"old")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_bytes(path, b"new, and longer")
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+IN_PLACE = {
+    "files.py": "what is no regular file has no other way",
+    "journal.py": "a journal grows line by line, and half a last line is cut off",
+}
+TRIALS = {
+    "calibrate/compute/compute.py",
+    "calibrate/importing_traces.py",
+    "calibrate/kernels/points_file.py",
+    "calibrate/network_files.py",
+    "validate/measurements/fit_network.py",
+}
+"""They write into a temporary folder, to read back what they are about to write."""
+
+
+def test_nothing_is_written_but_by_way_of_a_temporary_file() -> None:
+    found: dict[str, str] = {}
+    for path, node in NODES:
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        plain = isinstance(node.func, ast.Attribute) and name in ("write_text", "write_bytes")
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        modes = [ast.unparse(one) for one in given]
+        opened = name == "open" and any(re.fullmatch(r"'[wax]b?\+?'|mode", one) for one in modes)
+        if plain or opened or name in ("savefig", "dump", "mkstemp"):
+            found[str(path.relative_to(PACKAGE))] = ast.unparse(node)
+    assert set(found) <= set(IN_PLACE) | TRIALS, found
+    for trial in TRIALS & set(found):
+        assert "TemporaryDirectory" in (PACKAGE / trial).read_text()
+
+
+# A schema in every file
+
+
+FOREIGN = {"nccl_text", "nccl_json", "nccl_csv", "param_text", "pytorch_csv", "kineto", "horovod",
+           "graph", "flags"}  # fmt: skip
+"""Files of other tools, which have no schema of ours."""
+KINDS = sorted(set(PARSERS) - FOREIGN)
+
+
+@pytest.mark.parametrize("parser", KINDS)
+def test_a_file_of_a_newer_schema_is_told_from_a_damaged_one(parser: str, tmp_path: Path) -> None:
+    for seed in seeds(parser):
+        text, changed = re.subn(
+            r"(perfsim/[\w-]+/)(\d+)",
+            lambda m: f"{m[1]}{int(m[2]) + 1}",
+            seed.data.decode(),
+            count=1,
+        )
+        if not changed:
+            continue
+        path = tmp_path / seed.name
+        path.write_text(text)
+        with pytest.raises(DataError) as error:
+            PARSERS[parser](path)
+        told = str(error.value)
+        assert told.startswith(str(path)) and "this perfsim reads" in told, told
+        assert told.endswith("a newer perfsim may read it"), told
+
+
+# No code from data files
+
+
+def test_nothing_is_executed_or_unpickled() -> None:
+    """The one eval is of the source of a method that ships, without any names of its own."""
+    found = set()
+    for path, node in NODES:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {one.name.partition(".")[0] for one in node.names}
+            names.add((getattr(node, "module", "") or "").partition(".")[0])
+            wrong = names & {"pickle", "shelve", "marshal", "yaml", "dill", "joblib"}
+            found |= {(path.name, one) for one in wrong}
+        if isinstance(node, ast.Name) and node.id in ("eval", "exec", "compile", "__import__"):
+            found.add((path.name, node.id))
+    assert found <= {("method_description.py", "eval"), ("method_description.py", "compile")}
+
+
+def test_only_the_command_line_names_modules_to_import() -> None:
+    """``import_module`` gets a name that a folder of perfsim lists, but for ``--model``."""
+    for path, node in NODES:
+        called = getattr(node, "func", None)
+        if getattr(called, "attr", getattr(called, "id", "")) != "import_module":
+            continue
+        given = ast.unparse(node.args[0])  # type: ignore[union-attr]
+        own = re.match(r"f'(\{__name__\}|\{__package__\}|perfsim|\{package\})\.", given)
+        listed = given in ("HOME[name]", "package")
+        assert own or listed or path.name == "subject.py", f"{path}: {given}"
+
+
+# Scenario and network files reach no other files
+
+
+SECRET = "root:x:0:0:not to be seen"
+
+
+@pytest.mark.parametrize("field", ["model", "net", "intra_net", "gpu", "method", "fusion"])
+@pytest.mark.parametrize("place", ["../secret", "{}/secret", "{}/secret.toml"])
+def test_a_scenario_that_names_another_file_tells_nothing_of_it(
+    field: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("secret", "secret.toml", "secret.csv"):
+        (tmp_path / name).write_text(f"{SECRET}\n")
+    asked = {"model": "resnet50", "gpus": "8", field: place.format(tmp_path)}
+    fields = "\n".join(f"{key} = {json.dumps(value)}" for key, value in asked.items())
+    Path("asked.toml").write_text(f'schema = "perfsim/scenario/1"\n[scenario]\n{fields}\n')
+    assert code(["predict", "--scenario", "asked.toml"]) in (2, 3)
+    told = capsys.readouterr()
+    assert told.out == "" and SECRET not in told.err and told.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*.*")) == sorted(
+        [tmp_path / "here" / "asked.toml", tmp_path / "secret.csv", tmp_path / "secret.toml"]
+    )
+
+
+@pytest.mark.parametrize("field", ["out", "html", "trace", "png", "csv", "profiles"])
+def test_a_scenario_names_no_output(
+    field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "asked.toml", tmp_path / "written"
+    told = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 8\n'
+    path.write_text(f'{told}{field} = "{out}"\n')
+    assert code(["predict", "--scenario", str(path)]) == 2
+    assert f"a scenario has no '{field}'" in capsys.readouterr().err and not out.exists()
+
+
+@pytest.mark.parametrize("file", ["../links.csv", "/etc/passwd", "a/../../links.csv"])
+def test_a_networks_graph_lies_beside_it(file: str, tmp_path: Path) -> None:
+    shutil.copy(SEEDS / "graph" / "links.csv", tmp_path / "links.csv")
+    (tmp_path / "nets").mkdir()
+    text = (SEEDS / "network" / "made-up.toml").read_text()
+    path = tmp_path / "nets" / "made-up.toml"
+    path.write_text(f'{text}\n[fabric]\nkind = "graph"\nfile = "{file}"\nsource = "made up"\n')
+    with pytest.raises(
+        DataError, match=r"fabric\.file: found .* allowed is a file of the same fol"
+    ):
+        PARSERS["network"](path)
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "/etc/cron", "", ".hidden", "a b", "x\n"])
+def test_a_name_in_a_table_makes_no_path(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no name"):
+        named_file(tmp_path, name, ".toml")
+
+
+# Files made to be large
+
+
+def test_a_packed_trace_that_swells_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_file, "SMALL", 1 << 20)
+    bomb = tmp_path / "bomb.json.gz"
+    with gzip.open(bomb, "wb") as file:
+        file.write(b'{"schemaVersion": 1, "traceEvents": [')
+        for _ in range(8):
+            file.write(b" " * (1 << 20))
+        file.write(b"]}")
+    with pytest.raises(DataError, match="unpacks to more than 200 times its size"):
+        read_trace(bomb)
+
+
+def test_a_trace_of_more_spans_than_fit_in_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_KEPT", 5)
+    with pytest.raises(DataError, match="more than 5 spans of training; record fewer steps"):
+        read_trace(SEEDS / "kineto" / "gpu.json")
+
+
+@pytest.mark.parametrize("parser", ["profile", "device", "scenario", "curves", "graph"])
+def test_a_file_larger_than_any_is_refused(
+    parser: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfsim.data.files.LARGEST", 100)
+    assert LARGEST >= 32 << 20
+    [seed, *_] = seeds(parser)
+    path = tmp_path / seed.name
+    path.write_bytes(seed.data)
+    with pytest.raises(PerfsimError, match="is larger than 0 MiB"):
+        PARSERS[parser](path)

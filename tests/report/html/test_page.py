@@ -1,0 +1,245 @@
+"""The HTML report: its figures are the predictions, its strings are text, and it is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from perfsim.cli.main import code
+from perfsim.planning.neighbours import Around, around, measured_like
+from perfsim.prediction import Prediction, predict
+from perfsim.report.html.page import Figure
+from perfsim.report.html.pages import figures_of, prediction_page
+from perfsim.report.html.prediction_figures import scaling
+from perfsim.scenario import Scenario, make_scenario
+from support.page_content import HOSTILE, Tables, island
+from support.what_ships import SHIPPED
+
+ASKED = {"model": "resnet50", "gpus": 16, "net": "25gbe", "method": "horovod", "batch": 64}
+
+
+@pytest.fixture(scope="module")
+def scenario() -> Scenario:
+    return make_scenario(ASKED | {"intra_net": "nvlink-v100"})
+
+
+@pytest.fixture(scope="module")
+def prediction(scenario: Scenario) -> Prediction:
+    return predict(scenario, SHIPPED)
+
+
+@pytest.fixture(scope="module")
+def near(scenario: Scenario, prediction: Prediction) -> Around:
+    return around(scenario, prediction, SHIPPED, ["powersgd"])
+
+
+@pytest.fixture(scope="module")
+def figures(prediction: Prediction, near: Around) -> dict[str, Figure]:
+    return {one.name: one for one in figures_of(prediction, near)}
+
+
+@pytest.fixture(scope="module")
+def page(prediction: Prediction, near: Around) -> str:
+    pytest.importorskip("plotly", reason="needs Plotly (pip install 'perfsim[report]')")
+    return prediction_page(prediction, near)
+
+
+def test_the_page_holds_the_prediction_and_every_figure(
+    page: str, prediction: Prediction, figures: dict[str, Figure]
+) -> None:
+    assert island(page, "prediction") == prediction.to_dict()
+    drawn = {one["name"]: one["data"] for one in island(page, "figures")}
+    assert list(drawn) == ["timeline", "breakdown", "scaling", "breakeven", "worth"]
+    assert drawn == {name: json.loads(json.dumps(one.data)) for name, one in figures.items()}
+
+
+def test_tables_hold_every_row_of_their_figure(page: str, figures: dict[str, Figure]) -> None:
+    tables = Tables(page).found
+    for name, figure in figures.items():
+        rows = [row for row in tables[f"{name}-table"] if row]
+        assert rows == [list(row) for row in figure.rows]
+
+
+def test_bars_of_the_breakdown_are_the_predictions(
+    figures: dict[str, Figure], near: Around
+) -> None:
+    *bars, totals = figures["breakdown"].data
+    for place, (name, one) in enumerate(near.methods.items()):
+        stacked_ms = sum(bar["x"][place] for bar in bars)
+        assert bars[0]["y"][place] == name
+        assert stacked_ms == pytest.approx(one.iteration_s * 1e3, rel=1e-9)
+        assert totals["x"][place] == one.iteration_s * 1e3
+        high_ms = totals["x"][place] + totals["error_x"]["array"][place]
+        assert high_ms == pytest.approx(one.iteration_s_interval[1] * 1e3, rel=1e-12)
+
+
+def test_bars_of_the_timeline_are_its_tasks(
+    figures: dict[str, Figure], prediction: Prediction
+) -> None:
+    bars = {bar["name"]: bar for bar in figures["timeline"].data}
+    for kind in ("forward", "backward"):
+        assert sum(bars[kind]["x"]) == pytest.approx(prediction.breakdown_s[kind] * 1e3, rel=1e-9)
+    sent_ms = prediction.communication["busy_s"] * 1e3
+    assert sum(bars["communicate"]["x"]) == pytest.approx(sent_ms, rel=1e-9)
+
+
+def test_curves_are_predictions_of_the_scenario_at_those_gpus(
+    near: Around, scenario: Scenario
+) -> None:
+    assert list(near.scaling)[:2] == ["ssgd", "horovod"]
+    for gpus in (1, 16, 64):
+        asked = scenario.model_copy(update={"gpus": gpus})
+        assert near.scaling["horovod"][gpus].iteration_s == predict(asked, SHIPPED).iteration_s
+
+
+def test_measured_points_are_those_of_the_tables(figures: dict[str, Figure], near: Around) -> None:
+    """Ying et al. 2021, Horovod with ResNet-50 at batch 64 on p3.16xlarge (bluefog.csv)."""
+    told = {(one.gpus, one.samples_per_s) for one in near.measured}
+    assert {(8, 2493.0), (64, 17127.0), (128, 29919.0)} <= told
+    last = figures["scaling"].data[-1]
+    assert set(zip(last["x"], last["y"], strict=True)) == told
+
+
+def test_another_batch_has_its_own_measured_points_or_none(
+    prediction: Prediction, near: Around
+) -> None:
+    def ids(batch: int) -> set[str]:
+        return {one.id for one in measured_like(prediction.scenario | {"batch": batch}, SHIPPED)}
+
+    assert ids(32) and not ids(32) & {one.id for one in near.measured}
+    assert not ids(48)
+
+
+def test_cells_of_the_map_are_won_by_the_least_time(near: Around) -> None:
+    assert len(near.cells) >= 9
+    for cell in near.cells:
+        times = {name: one.iteration_s for name, one in cell.ranking.predictions.items()}
+        assert cell.ranking.winner == min(times, key=lambda name: times[name])
+    first = near.cells[0].gpus
+    column = [cell for cell in near.cells if cell.gpus == first]
+    times_s = [cell.ranking.predictions["ssgd"].iteration_s for cell in column]
+    assert times_s == sorted(times_s, reverse=True)
+
+
+def test_bars_of_what_would_help_are_the_worth(
+    figures: dict[str, Figure], prediction: Prediction
+) -> None:
+    assert figures["worth"].data[0]["x"] == sorted(
+        (share * 100 for share in prediction.worth.values()), reverse=True
+    )
+
+
+def test_strings_are_text_wherever_they_stand(prediction: Prediction, near: Around) -> None:
+    pytest.importorskip("plotly")
+    named = prediction.scenario | {"model": HOSTILE, "net": HOSTILE}
+    told = replace(prediction, scenario=named, notes=[HOSTILE])
+    hostile = replace(near, methods={HOSTILE: told}, refused={HOSTILE: HOSTILE}, notes=[HOSTILE])
+    page = prediction_page(told, hostile)
+    assert "<img" not in page
+    assert island(page, "prediction")["scenario"]["model"] == HOSTILE
+    labels = json.dumps([one["data"] for one in island(page, "figures")])
+    assert "<img" not in labels and "&lt;img" in labels
+
+
+def test_the_page_is_whole(page: str) -> None:
+    from plotly.offline import get_plotlyjs
+
+    assert get_plotlyjs() in page
+    own = page.replace(get_plotlyjs(), "")
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', own)
+    assert "default-src 'none'" in own
+
+
+def test_every_figure_is_told_in_words_and_can_be_reached_by_key(
+    page: str, figures: dict[str, Figure]
+) -> None:
+    for name, figure in figures.items():
+        found = re.search(rf'<div class="plot" id="{name}"([^>]*)>', page)
+        assert found and 'role="img"' in found[1] and 'tabindex="0"' in found[1]
+        assert len(figure.words) > 40
+        assert "aria-label=" in found[1]
+
+
+def test_curves_without_measurements_say_so(near: Around) -> None:
+    assert scaling(near.scaling, [], "horovod").notes == (
+        "No measured value of this model, GPU, batch, network and method is stored.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flag", "module", "said"),
+    [
+        ("--html", "plotly", "--html: Plotly is not installed; pip install 'perfsim[report]'."),
+        ("--png", "kaleido", "--png: Kaleido is not installed; pip install 'perfsim[png]'"),
+    ],
+)
+def test_a_missing_extra_is_one_sentence(
+    flag: str,
+    module: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if module == "kaleido":
+        pytest.importorskip("plotly")
+    monkeypatch.setitem(sys.modules, module, None)
+    path = tmp_path / "report"
+    assert code(["predict", "--model", "resnet50", "--gpus", "4", flag, str(path)]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert (captured.out, path.exists()) == ("", False)
+
+
+def test_a_browser_that_fails_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("plotly")
+    import plotly.io
+
+    def fails(*_: object, **__: object) -> bytes:
+        raise RuntimeError("Kaleido requires Google Chrome\nto be installed.")
+
+    # Plotly keeps the Kaleido that it finds when to_image is first looked at.
+    monkeypatch.setattr(plotly.io, "to_image", fails)
+    monkeypatch.setitem(sys.modules, "kaleido", ModuleType("kaleido"))
+    path = tmp_path / "timeline.png"
+    assert code(["predict", "--model", "resnet50", "--gpus", "4", "--png", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert "(Kaleido requires Google Chrome to be installed.)" in captured.err
+    assert captured.err.count("\n") == 1
+    assert (captured.out, path.exists()) == ("", False)
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("plotly")
+    path, out = tmp_path / "report.html", tmp_path / "out.json"
+    asked = "predict --model resnet18 --gpus 2 --json"
+    assert code([*asked.split(), "--html", str(path), "--out", str(out)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (
+        island(path.read_text(encoding="utf-8"), "prediction")
+        == told
+        == json.loads(out.read_text())
+    )
+
+
+def test_another_exchange_than_was_measured_has_no_measured_points() -> None:
+    """QSGD of 6 bits, all-reduced, on AWS p3 nodes (vineeths.csv); 2 bits send as many bytes."""
+    catalog = SHIPPED
+    asked = {"model": "resnet50-cifar", "gpus": 4, "net": "10gbe", "method": "qsgd", "batch": 128}
+
+    def points(**options: str | int) -> dict[str, dict[str, Any]]:
+        one = predict(make_scenario(asked | {"options": options}), catalog)
+        return {point.id: dict(point.options) for point in measured_like(one.scenario, catalog)}
+
+    assert points(exchange="all_reduce", bits=6)["vin-684"] == {}
+    assert points(exchange="all_reduce", bits=2)["vin-684"] == {"bits": 6}
+    assert points(bits=6) == {}

@@ -1,0 +1,96 @@
+"""What methods are told things cost: the same as their stages are charged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+
+from perfsim import fusion
+from perfsim.compute.kernel import elementwise
+from perfsim.fusion.bucket import Bucket
+from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
+from perfsim.schedule.costs import Costs
+from perfsim.schedule.schedule import schedule
+from support.builders import hand_device, profile
+
+MODEL = profile([(500, 500)], [0.030], forward_s=0.010, optimizer_s=0.002)
+
+
+def two_nodes() -> Cluster:
+    """Return two nodes of two GPUs, 1 GB/s and 1 ms between them, 10 GB/s and 1 us inside."""
+    wire, bus = custom_link("1GB/s,1ms", "test"), custom_link("10GB/s,1us", "test")
+    return Cluster(4, (2, 2), wire, bus)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "ring", "tree", "hierarchical"])
+def test_a_method_is_told_what_the_asked_algorithm_costs(algorithm: str) -> None:
+    cluster = two_nodes()
+    world = Costs(hand_device(), cluster, algorithm).world(MODEL)
+    told_s = world.collective_s("all_reduce", 1e6, "all")
+    assert told_s == cluster.cost("all_reduce", 1e6, algorithm).seconds
+    # What the user asks for is of all-reduces among all ranks.
+    assert world.collective_s("all_gather", 1e6, "all") == cluster.cost("all_gather", 1e6).seconds
+    inside_s = cluster.of("node", "all_reduce", 1e6).seconds
+    assert world.collective_s("all_reduce", 1e6, "node") == inside_s
+
+
+def test_the_algorithms_differ_here() -> None:
+    costs = [Costs(hand_device(), two_nodes(), name) for name in ("ring", "hierarchical")]
+    ring_s, levels_s = (cost.world(MODEL).collective_s("all_reduce", 1e6, "all") for cost in costs)
+    assert ring_s != pytest.approx(levels_s, rel=0.01)
+
+
+def test_what_is_told_is_what_is_charged() -> None:
+    class Told(Method):
+        summary: ClassVar[str] = "toy"
+        citation: ClassVar[str] = "by hand"
+        family: ClassVar[str] = "dense"
+        wire: ClassVar[str] = ""
+
+        def jobs(
+            self, buckets: Sequence[Bucket], world: MethodContext, iteration: int
+        ) -> list[Job]:
+            found.append(world.collective_s("all_reduce", 1e6, "all"))
+            return [Job("0", (Send("all_reduce", 1e6),), PassPoint("backward"))]
+
+    found: list[float] = []
+    fuse = fusion.load("none").fuse
+    [plan] = schedule(MODEL, Told(), fuse, hand_device(), two_nodes(), algorithm="hierarchical")
+    [send] = [task for task in plan.graph.tasks if task.kind == "communicate"]
+    assert found == [send.duration_s]
+
+
+def test_a_kernel_is_asked_of_the_device_once() -> None:
+    costs = Costs(hand_device(), two_nodes())
+    kernel = elementwise(1_000_000, 2)
+    assert costs.kernel(kernel) is costs.kernel(kernel)
+    # 8 MB at 1 TB/s and a launch of 10 us.
+    assert costs.world(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
+    assert costs.kernels([kernel, kernel]) == [(kernel, 2, costs.kernel(kernel))]
+
+
+def test_memory_may_depend_on_nodes_and_layers() -> None:
+    class Staged(Method):
+        summary: ClassVar[str] = "toy"
+        citation: ClassVar[str] = "by hand"
+        family: ClassVar[str] = "dense"
+        wire: ClassVar[str] = ""
+
+        def memory_in(self, world: MethodContext) -> float:
+            assert world.profile is not None
+            return world.nodes * world.profile.size_bytes
+
+    assert Staged().memory_in(Costs(hand_device(), two_nodes()).world(MODEL)) == 2e6
+    assert Staged().memory_bytes(MODEL.gradients, 4) == 0.0
+
+
+def test_by_default_memory_depends_on_the_gradients_and_ranks() -> None:
+    # DeAR keeps a buffer of all 25.557 million parameters of ResNet-50 and a shard of it.
+    found = predict(make_scenario({"model": "resnet50", "gpus": 16, "method": "dear"}))
+    assert found.memory_bytes["method"] == pytest.approx(4 * 25_557_032 * (1 + 1 / 16))

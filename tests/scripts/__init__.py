@@ -1,0 +1,1 @@
+"""What people run: ``python tests/scripts/NAME.py``."""

@@ -1,0 +1,1 @@
+"""Every figure of speed beside its limit: ``python tests/scripts/benchmarks``."""

@@ -1,0 +1,1 @@
+"""Emulated clusters measured, predicted and run for real."""

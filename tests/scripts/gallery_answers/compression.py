@@ -1,0 +1,111 @@
+"""Whether compression pays, and which method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfsim.data.catalog import Catalog
+from perfsim.report.terminal import interval_words
+from perfsim.scenario import read_file
+from perfsim.units import format_seconds
+from scripts.gallery_found import against, bits, listed, measured, methods, ratio, seconds, time
+
+
+def which_method_1gbe(asked: Any) -> str:
+    """Return who is fastest, who may be, and who of those that learn as S-SGD."""
+    found, by = asked.found, methods(asked)
+    first, same = by[found["winner"]], by[found["same_learning"]]
+    last = by[found["undecided"][-1]]
+    faster = [row for row in found["standings"] if row["against_ssgd"] == "faster"]
+    assert not any(row["learns_as_ssgd"] for row in faster)
+    assert against(found, found["same_learning"]) == "not told apart"
+    return (
+        f"{found['winner']}, {listed(found['undecided'])}: they cannot be told apart, and take"
+        f" {time(first)} to {time(last)} where S-SGD takes {time(by['ssgd'])}. {len(faster)} of"
+        f" {len(by) - 1} methods beat S-SGD, all of which change what is learnt; of those that"
+        f" learn as S-SGD none can be told apart from it (the fastest, {found['same_learning']},"
+        f" takes {time(same)})."
+    )
+
+
+def what_if_dgc_1gbe(asked: Any) -> str:
+    """Return how much faster, and what still holds it back."""
+    found = asked.found
+    low, high = found["iteration_s_interval"]
+    assert high < found["baseline"]["iteration_s"]
+    share = found["breakdown_s"]["communication_exposed"] / found["iteration_s"]
+    return (
+        f"Yes: {time(found)} ({interval_words(low, high)}) instead of S-SGD's"
+        f" {time(found['baseline'])}, {found['baseline']['speedup']:.1f} times as fast;"
+        f" {share:.0%} of it is still communication that nothing hides."
+    )
+
+
+def when_does_topk_stop_paying(asked: Any) -> str:
+    """Return the bandwidth, and what it rests on."""
+    found = asked.found["break_even"]["bandwidth"]
+    [one] = found["crossings"]
+    assert one["method_faster"] == "below"
+    low, high = asked.found["iteration_s_interval"]
+    return (
+        f"Above {bits(one['rate_bytes_per_s'])}: there both take {time(one)}. On 10 GbE Top-k is"
+        f" {asked.found['baseline']['speedup']:.1f} times as fast as S-SGD. That is where the two"
+        f" predictions cross; each has an interval of its own (Top-k on 10 GbE"
+        f" {interval_words(low, high)})."
+    )
+
+
+def what_if_powersgd_10gbe(asked: Any) -> str:
+    """Return Power-SGD's gain and who is faster."""
+    found, by = asked.found, methods(asked)
+    power, dense = by["powersgd"], by["ssgd"]
+    ahead = [name for name in by if by[name]["iteration_s"] < power["iteration_s"]]
+    assert found["winner"] == "topk" and found["undecided"] == ["acpsgd"]
+    assert against(found, "powersgd") == "faster"
+    return (
+        f"Power-SGD pays, {ratio(dense, power):.1f} times as fast as S-SGD, and others pay more:"
+        f" {listed(ahead)} are faster, of which {found['winner']} ({time(by[found['winner']])}) and"
+        f" {found['undecided'][0]} ({time(by[found['undecided'][0]])}) cannot be told apart."
+    )
+
+
+def acpsgd_or_powersgd(asked: Any) -> str:
+    """Return who is faster, at the paper's rank, and what rank costs."""
+    of = {(row["method"], int(row["options.rank"])): seconds(row) for row in asked.found}
+    ranks = sorted({rank for _, rank in of})
+    gains = [of["powersgd", rank] / of["acpsgd", rank] for rank in ranks]
+    assert min(gains) > 1.2
+    [paper] = [
+        claim["paper"]
+        for claim in read_file(Catalog().scenario("Zhang2023_acpsgd_bert-large_10gbe_32"))["claim"]
+        if "Power-SGD" in claim["name"]
+    ]
+    growth = [of[name, ranks[-1]] / of[name, ranks[0]] for name in ("acpsgd", "powersgd")]
+    return (
+        f"ACP-SGD at every rank: {of['powersgd', 32] / of['acpsgd', 32]:.2f} times as fast at the"
+        f" paper's rank 32 (the paper: {paper} in the mean of four models). From rank {ranks[0]} to"
+        f" {ranks[-1]} an iteration grows {growth[0]:.1f} times with ACP-SGD and {growth[1]:.1f}"
+        " times with Power-SGD."
+    )
+
+
+def which_kfac_64(asked: Any) -> str:
+    """Return the order of the K-FACs, beside what was measured."""
+    by = methods(asked)
+    order = ["spd_kfac", "mpd_kfac", "d_kfac"]
+    published = {name: measured(asked, by[name], name) for name in asked.measured}
+    for known in (published, {name: row["iteration_s"] for name, row in by.items()}):
+        assert sorted(order, key=known.__getitem__) == order and known["horovod"] < known[order[0]]
+    assert against(asked.found, "dp_kfac") == "slower"
+    assert min(by, key=lambda name: by[name]["iteration_s"]) == "horovod"
+    told = {
+        name: f"{time(by[name])} (measured {format_seconds(published[name], 3)},"
+        f" {by[name]['iteration_s'] / published[name] - 1:+.0%})"
+        for name in published
+    }
+    return (
+        f"DP-KFAC with {time(by['dp_kfac'])}, by prediction alone: it was not measured here. Then"
+        f" SPD-KFAC {told['spd_kfac']}, MPD-KFAC {told['mpd_kfac']} and D-KFAC {told['d_kfac']}, in"
+        f" the measured order. All are slower than S-SGD under Horovod, {told['horovod']}, and must"
+        " save iterations."
+    )

@@ -1,0 +1,229 @@
+"""Pictures of the gallery: bars of what a command found, one function a command.
+
+A function named after a question draws that question alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from perfsim.report.planning import WORDS
+from perfsim.report.terminal import interval_words
+from perfsim.units import format_seconds
+from scripts.gallery_found import measured_s
+from support.bars import LEGEND, Row, chart, parts_of
+
+FIRST = 8
+"""Methods of a long comparison that are drawn, with S-SGD and the last."""
+
+PARTS = (
+    "forward",
+    "backward",
+    "update",
+    "other",
+    "compression",
+    "second_order",
+    "communication_exposed",
+)
+
+
+def picture(asked: Any) -> str:
+    """Return the picture of a question's answer."""
+    return DRAWN[asked.command.split()[1]](asked)
+
+
+def compared(asked: Any) -> str:
+    """Return methods by time."""
+    rows = asked.found["rows"]
+    last = len(rows) - 1
+    kept = [
+        at
+        for at, row in enumerate(rows)
+        if at < FIRST or at == last or row["scenario"]["method"] == "ssgd"
+    ]
+    groups = [
+        [_predicted(rows[at], asked) for _, at in run]
+        for _, run in groupby(enumerate(kept), lambda pair: pair[1] - pair[0])
+    ]
+    notes = [LEGEND, "~ cannot be told apart from the first"]
+    return chart(_head("method", asked), groups, notes)
+
+
+def _predicted(row: Mapping[str, Any], asked: Any) -> Row:
+    name = row["scenario"]["method"]
+    mark = "~ " if name in asked.found["undecided"] else "  "
+    cells = (f"{mark}{name}", *_times(row["iteration_s"], row["iteration_s_interval"]))
+    return Row((*cells, *_beside(name, row, asked)), parts_of(row["breakdown_s"]))
+
+
+def swept(asked: Any) -> str:
+    """Return the rows of a sweep, those with one first value together."""
+    axes = list(asked.found[0])[: list(asked.found[0]).index("iteration_s")]
+    first = list(dict.fromkeys(row[axes[0]] for row in asked.found))
+    groups = [
+        [_swept(row, axes, asked) for row in asked.found if row[axes[0]] == one] for one in first
+    ]
+    if len(axes) == 1:
+        groups = [[row for group in groups for row in group]]
+    label = " ".join(axis.removeprefix("options.") for axis in axes)
+    return chart(_head(label, asked), groups, [LEGEND])
+
+
+def _swept(row: Mapping[str, str], axes: Sequence[str], asked: Any) -> Row:
+    label = " ".join(row[axis] for axis in axes)
+    ends = float(row["iteration_s_low"]), float(row["iteration_s_high"])
+    cells = (label, *_times(float(row["iteration_s"]), ends))
+    parts = {part: float(row[f"{part}_s"]) for part in PARTS}
+    return Row((*cells, *_beside(label, row, asked)), parts_of(parts))
+
+
+def throughput(asked: Any, each: bool = False) -> str:
+    """Return the rows of a sweep by samples a second, where the samples of an iteration differ.
+
+    With ``each`` the bars are those of one GPU.
+    """
+    axes = list(asked.found[0])[: list(asked.found[0]).index("iteration_s")]
+    rows = []
+    for row in asked.found:
+        rate, mid_s = float(row["samples_per_s"]), float(row["iteration_s"])
+        ends = [rate * mid_s / float(row[f"iteration_s_{end}"]) for end in ("high", "low")]
+        label = " ".join(row[axis] for axis in axes)
+        case = asked.measured.get(label)
+        cells = (label, f"{rate:,.0f}", " to ".join(f"{end:,.0f}" for end in ends))
+        beside = (f"{case.value:,.0f}" if case else "",) if asked.measured else ()
+        rows.append(Row((*cells, *beside), [("#", rate / float(row["gpus"]) if each else rate)]))
+    head = [" ".join(axes), "samples/s", "90 % interval"]
+    groups = [list(run) for _, run in groupby(rows, lambda row: row.cells[0].split()[0])]
+    if len(axes) == 1:
+        groups = [rows]
+    notes = ["# samples a second of one GPU"] if each else []
+    return chart([*head, *(["measured"] if asked.measured else [])], groups, notes)
+
+
+more_gpus_or_faster_network = which_batch_size = throughput
+
+
+def how_far_does_it_scale(asked: Any) -> str:
+    """Return samples a second by GPUs, and bars of what one GPU does."""
+    return throughput(asked, each=True)
+
+
+def predicted(asked: Any) -> str:
+    """Return the timeline that the command prints."""
+    lines = asked.printed.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("timeline: "))
+    end = next((at for at, line in enumerate(lines) if at > start and not line), len(lines))
+    return "\n".join(lines[start:end])
+
+
+def what_if_two_jobs_10gbe(asked: Any) -> str:
+    """Return each job alone and beside the other."""
+    met = asked.found["beside"]
+    jobs = [("ResNet-50", met), ("BERT-Base", met["jobs"][0])]
+    groups = [
+        [
+            Row((name, format_seconds(job["alone_s"]), "alone"), [("#", job["alone_s"])]),
+            Row(("", format_seconds(job["iteration_s"]), "beside"), [("#", job["iteration_s"])]),
+        ]
+        for name, job in jobs
+    ]
+    return chart(["job", "iteration", ""], groups)
+
+
+def explained(asked: Any) -> str:
+    """Return the iteration as it is and with each cause twice as good."""
+    found = asked.found
+    whole_s = found["iteration_s"]
+    rows = [Row(("as it is", format_seconds(whole_s), ""), [("#", whole_s)])]
+    for one in found["sensitivity"]:
+        cells = (WORDS[one["what"]], format_seconds(one["iteration_s"]), f"{-one['saved']:+.1%}")
+        rows.append(Row(cells, [("#", one["iteration_s"])]))
+    return chart(["twice as good", "iteration", "change"], [rows])
+
+
+def when_does_topk_stop_paying(asked: Any) -> str:
+    """Return the method and S-SGD by bandwidth."""
+    found = asked.found["break_even"]["bandwidth"]
+    groups = []
+    for one in found["curve"]:
+        if not 1 / 16 <= one["factor"] <= 8:
+            continue
+        rate = 8 * one["factor"] * found["rate_bytes_per_s"]
+        pair = (("topk", one["iteration_s"]), ("ssgd", one["ssgd_s"]))
+        groups.append(
+            [
+                Row((f"{rate / 1e9:5.2f} {method}", format_seconds(time_s)), [("#", time_s)])
+                for method, time_s in pair
+            ]
+        )
+    return chart(["Gbit/s", "iteration"], groups)
+
+
+def tuned(asked: Any) -> str:
+    """Return the curve that the command prints."""
+    lines = asked.printed.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.lstrip().startswith("value "))
+    end = next(at for at, line in enumerate(lines) if at > start and not line)
+    return "\n".join(lines[start:end])
+
+
+def planned(asked: Any) -> str:
+    """Return what meets the target with as few GPUs as possible, by network and method."""
+    rows: dict[tuple[str, str], Row] = {}
+    for one in sorted(asked.found["rows"], key=lambda row: row["gpus"]):
+        if one["surely_in_time"]:
+            cells = (
+                f"{one['net']} {one['method']}",
+                str(one["gpus"]),
+                f"{one['hours']:.1f}",
+                f"{one['hours_low']:.1f} to {one['hours_high']:.1f}",
+                f"{one['gpu_hours']:.0f}",
+            )
+            rows.setdefault((one["net"], one["method"]), Row(cells, [("#", one["hours"])]))
+    head = ["least GPUs surely in time", "GPUs", "hours", "90 % interval", "GPU h"]
+    return chart(head, [[rows[key] for key in sorted(rows)]])
+
+
+def validated(asked: Any) -> str:
+    """Return the errors by method and number of GPUs."""
+    found = asked.found
+    groups = [[found["all"] | {"name": "all"}]]
+    groups += [[one for one in found["groups"] if one["by"] == by] for by in ("method", "scale")]
+    head = ["error of the time", "rows", "median", "90th perc.", "in interval"]
+    bars = [[_wrong(one) for one in several] for several in groups]
+    return chart(head, bars, ["# median, - up to the 90th percentile"])
+
+
+def _wrong(one: Mapping[str, Any]) -> Row:
+    shares = f"{one['median']:.1%}", f"{one['p90']:.1%}", f"{one['coverage']:.0%}"
+    parts = (("#", one["median"]), ("-", one["p90"] - one["median"]))
+    return Row((one["name"], str(one["count"]), *shares), parts)
+
+
+DRAWN: Mapping[str, Callable[[Any], str]] = {
+    "compare": compared,
+    "sweep": swept,
+    "predict": predicted,
+    "explain": explained,
+    "tune": tuned,
+    "plan": planned,
+    "validate": validated,
+}
+
+
+def _head(first: str, asked: Any) -> list[str]:
+    return [first, "iteration", "90 % interval", *(["measured"] if asked.measured else [])]
+
+
+def _times(seconds: float, ends: Sequence[float]) -> tuple[str, str]:
+    return format_seconds(seconds), interval_words(*ends)
+
+
+def _beside(name: str, row: Mapping[str, Any], asked: Any) -> tuple[str, ...]:
+    if not asked.measured:
+        return ()
+    case = asked.measured.get(name)
+    rate, seconds = float(row["samples_per_s"]), float(row["iteration_s"])
+    return ("" if case is None else format_seconds(measured_s(case, rate * seconds)),)

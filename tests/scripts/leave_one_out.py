@@ -1,0 +1,81 @@
+"""How wrong a carried profile has been. ``python tests/scripts/leave_one_out.py``.
+
+For every GPU, precision and model that was measured at batches of 8 or more, and that is not the
+profile's own place, all its measured iterations there are left out, the profile is carried there
+from what remains, and the result is held against what was left out (several sources: their
+geometric mean; forward and backward alone: scaled by the profile's share). The error is
+max(predicted / measured, measured / predicted) - 1.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import exp, log
+
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import Profile, read_profile
+from perfsim.compute.transfer import Anchor, load_anchors, transfer
+from perfsim.session import Session
+
+LEAST_BATCH = 8
+WORST = 8
+
+
+@cache
+def errors() -> dict[tuple[str, str, str, int], float]:
+    """Return the error of every (GPU, precision, model, batch) left out."""
+    catalog = Session()
+    known = {gpu: tuple(load_anchors(gpu, catalog)) for gpu in catalog.files("devices")}
+    profiles = {path.name.split(".")[0]: path for path in catalog.files("models").values()}
+    read = {model: read_profile(path) for model, path in profiles.items()}
+    goals: dict[tuple[str, str, str, int], list[Anchor]] = {}
+    for gpu, anchors in known.items():
+        for anchor in anchors:
+            profile = read.get(anchor.model)
+            if profile is None or profile.sequence != anchor.sequence or anchor.use == "ratio":
+                continue
+            own = (profile.gpu, profile.precision) == (gpu, anchor.precision)
+            if anchor.batch >= LEAST_BATCH and not own:
+                key = (gpu, anchor.precision, anchor.model, anchor.batch)
+                goals.setdefault(key, []).append(anchor)
+    found = {}
+    for key, anchors in goals.items():
+        gpu, precision, model, batch = key
+        rest = {
+            other: [one for one in of if (other, one.precision, one.model) != key[:3]]
+            for other, of in known.items()
+        }
+        device = load_device(gpu, catalog)
+        predicted_s = transfer(read[model], device, batch, precision, rest).quantity.value
+        found[key] = exp(abs(log(predicted_s / _measured_s(read[model], anchors)))) - 1
+    return found
+
+
+def _measured_s(profile: Profile, anchors: list[Anchor]) -> float:
+    """Return the whole iteration that the anchors give [s]."""
+    whole = profile.iteration_s / (profile.forward_s + profile.backward_s)
+    factors = [whole if anchor.covers == "forward_backward" else 1.0 for anchor in anchors]
+    logs = [log(one.iteration_s * f) for one, f in zip(anchors, factors, strict=True)]
+    return exp(sum(logs) / len(logs))
+
+
+def spread(found: dict[tuple[str, str, str, int], float]) -> tuple[int, float, float]:
+    """Return count, median and 90th percentile of the errors."""
+    rising = sorted(found.values())
+    at = [rising[min(len(rising) - 1, int(share * len(rising)))] for share in (0.5, 0.9)]
+    return len(rising), at[0], at[1]
+
+
+def told() -> str:
+    """Return count, median and 90th percentile in words, and the worst."""
+    found = errors()
+    count, middle, ninth = spread(found)
+    lines = [f"{count} left out: median {middle:.1%}, 90th percentile {ninth:.1%}; the worst:"]
+    for key in sorted(found, key=lambda key: -found[key])[:WORST]:
+        gpu, precision, model, batch = key
+        lines.append(f"  {model} on {gpu}, {precision}, batch {batch}: {found[key]:.0%}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(told())

@@ -1,0 +1,265 @@
+"""Writes the generated parts of README.md and of the documents that it links to.
+
+``python tests/scripts/readme.py``; a test fails on drift.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from perfsim.calibrate.sources import read_clusters
+from perfsim.cli.main import code
+from perfsim.cli.show import rows
+from perfsim.data.catalog import shipped
+from perfsim.data.tables import read_table
+from perfsim.network import known as growth_errors
+from perfsim.prediction import predict
+from perfsim.report.validation import claim_rows
+from perfsim.scenario import make_scenario
+from perfsim.session import Session
+from perfsim.validate.claims import validate_claims
+from perfsim.validate.measurements.stored import SCHEMA as STORED
+from scripts import leave_one_out, published
+from support.bars import bar, parts_of
+from support.paths import ROOT
+
+README = ROOT / "README.md"
+SESSION = Session()
+SHOWN = ("ssgd", "signsgd", "topk", "dgc", "acpsgd")
+NETWORKS = ("1gbe", "10gbe")
+BAR = 40
+FORMS = ("{:.1%}", "{:.1%}", "{:+.1%}", "{:.0%}")
+"""Of median, p90, bias and coverage."""
+
+ALL = "whole iterations"
+
+ANSWERS = {
+    "predict": ("--model resnet50 --gpus 64 --net 1gbe --method dgc", {1: 5, 2: 9}),
+    "compare": (
+        "--model bert-large --gpus 32 --net 10gbe --methods ssgd,topk,dgc,powersgd,acpsgd",
+        {1: 3, 2: 6},
+    ),
+    "explain": ("--model resnet50 --gpus 64 --net 10gbe --method topk", {1: 2, 4: 5}),
+    "tune": ("--model resnet50 --gpus 64 --net 10gbe --over bucket", {1: 3}),
+    "plan": (
+        "--model resnet50 --dataset imagenet --epochs 90 --deadline 24h --nets 10gbe,ib100",
+        {1: 2, 2: 5},
+    ),
+}
+"""Commands that answer a question, and which paragraphs of what they print, so many lines each."""
+
+
+def answer(command: str) -> str:
+    """Return a command and the paragraphs of its output that answer the question."""
+    flags, wanted = ANSWERS[command]
+    shown = StringIO()
+    with redirect_stdout(shown), patch.dict(os.environ, {"COLUMNS": "80"}):
+        assert code([command, *flags.split()]) == 0
+    paragraphs = [part.splitlines() for part in shown.getvalue().split("\n\n")]
+    lines: list[str] = []
+    for place, count in wanted.items():
+        lines += ["", *paragraphs[place][:count]]
+        lines += ["..."] * (len(paragraphs[place]) > count)
+    lines += [] if lines[-1] == "..." else ["..."]
+    text = "\n".join(line.rstrip() for line in lines[1:])
+    return block(f"$ perfsim {command} {flags}\n{text}")
+
+
+def accuracy() -> str:
+    """Return how wrong perfsim is, a line a kind of prediction."""
+    held = [abs(published.error(scenario, row)[1]) for scenario, row in published.held_out()]
+    whole = stored()["all", ALL]
+    found = [
+        ("whole training iterations that others published", *_numbers(whole), "measurements"),
+        (
+            "held out: ResNet-50 on 8 to 32 GPUs, nothing changed after looking",
+            *(len(held), median(held), quantiles(held, n=10)[-1]),
+            "measurements",
+        ),
+    ]
+    words = {
+        "in_range": "a collective between two measured sizes",
+        "scale_4x": "a collective on up to 4 times the nodes",
+    }
+    carried = growth_rows()
+    found += [(said, *_numbers(carried[which]), "networks") for which, said in words.items()]
+    spread = leave_one_out.spread(leave_one_out.errors())
+    found += [("a model on a GPU it was never measured on", *spread, "devices")]
+    lines = ["| predicted | how many | median error | 90th percentile |", "|---|---|---|---|"]
+    lines += [
+        f"| [{said}](profiles/{where}/README.md#how-right) | {count} | {middle:.1%} | {ninth:.0%} |"
+        for said, count, middle, ninth, where in found
+    ]
+    return "\n".join(lines)
+
+
+def _numbers(cells: dict[str, str]) -> tuple[int, float, float]:
+    count = cells.get("rows") or cells["count"]
+    return int(count), float(cells["median"]), float(cells["p90"])
+
+
+def picture() -> str:
+    """Return bars of the iteration time of some methods on three networks."""
+    lines = ["ResNet-50, 64 V100, 4 a node: one iteration, # computation, + compression,"]
+    lines += ["- exposed communication (each network has its own scale)", ""]
+    for net in NETWORKS:
+        found = {
+            method: predict(
+                make_scenario({"model": "resnet50", "gpus": 64, "net": net, "method": method}),
+                SESSION,
+            )
+            for method in SHOWN
+        }
+        longest = max(one.iteration_s for one in found.values())
+        for method, one in found.items():
+            drawn = bar(parts_of(one.breakdown_s), longest, BAR)
+            lines.append(f"{net:6} {method:9}{one.iteration_s * 1e3:8.0f} ms  {drawn}")
+        lines.append("")
+    return block("\n".join(lines).rstrip())
+
+
+def held_out() -> str:
+    """Return the table of held-out published rows."""
+    lines = ["| scenario | measured samples/s | predicted | error of the time | why |"]
+    lines.append("|---|---|---|---|---|")
+    for scenario, row in published.held_out():
+        predicted, off = published.error(scenario, row)
+        reason = published.REASONS.get(scenario, "")
+        lines.append(
+            f"| `{scenario}` | {row.value:,.0f} +-{published.deviation(row):.0f} |"
+            f" {predicted:,.0f} | {off:+.1%} | {reason} |"
+        )
+    return "\n".join(lines)
+
+
+def table_of(found: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
+    """Return some columns of rows as a table."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in found]
+    return "\n".join(lines)
+
+
+def stored() -> dict[tuple[str, str], dict[str, str]]:
+    """Return the stored errors of all collected rows by (group, name)."""
+    path = shipped() / "measurements" / "summary.csv"
+    read = read_table(path, STORED, ("by", "name", "rows", "median", "p90"))
+    return {(cells["by"], cells["name"]): cells for _, cells in read}
+
+
+def validation() -> str:
+    """Return the errors of published iterations by source, from the stored summary of all rows."""
+    lines = [
+        "| source | rows | median | p90 | bias | in the 90 % interval |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (by, name), cells in stored().items():
+        if by not in ("all", "source"):
+            continue
+        shares = [float(cells[one]) for one in ("median", "p90", "bias", "coverage")]
+        told = [form.format(one) for form, one in zip(FORMS, shares, strict=True)]
+        said = f"all {name}" if by == "all" else name
+        lines.append(f"| {said} | {cells['rows']} | {' | '.join(told)} |")
+    return "\n".join(lines)
+
+
+def claims() -> str:
+    """Return the papers' headline claims beside ours."""
+    columns = ("claim", "paper", "perfsim", "lands", "note", "why")
+    return table_of(claim_rows(validate_claims(SESSION)), columns)
+
+
+def carried() -> str:
+    """Return how wrong a profile carried to another GPU has been."""
+    return block(leave_one_out.told())
+
+
+def methods() -> str:
+    """Return every method: what it is, what it needs, how right it has been."""
+    columns = ("method", "family", "what", "paper", "needs", "record")
+    return table_of(rows("methods", SESSION), columns)
+
+
+def presets() -> str:
+    """Return the networks that are no single measured cluster: what a user names by its speed."""
+    measured = read_clusters(shipped() / "networks" / "clusters.csv")
+    columns = ("network", "link", "rate", "kind", "ranks", "title")
+    found = [row for row in rows("networks", SESSION) if row["network"] not in measured]
+    return table_of(found, columns)
+
+
+def growth_rows() -> dict[str, dict[str, str]]:
+    """Return the recorded errors of carried collectives by question."""
+    path = shipped() / growth_errors.FILE
+    read = read_table(path, growth_errors.GROWTH_ERRORS_SCHEMA, growth_errors.GROWTH_ERRORS_COLUMNS)
+    return {cells["question"]: cells for _, cells in read}
+
+
+def collectives() -> str:
+    """Return how wrong carried collectives are, from the recorded validation."""
+    names = {
+        "in_range": "between two measured sizes",
+        "other_collective": "all_gather, reduce_scatter from all_reduce",
+        "scale_2x": "up to 2 times the nodes",
+        "scale_4x": "up to 4 times the nodes",
+        "scale_beyond": "beyond",
+    }
+    lines = ["| carried to | rows | median, 90th percentile | plain alpha-beta ring fit |"]
+    lines.append("|---|---|---|---|")
+    for question, cells in growth_rows().items():
+        own, plain = (
+            f"{float(cells[f'{of}median']):.1%}, {float(cells[f'{of}p90']):.0%}"
+            for of in ("", "plain_")
+        )
+        lines.append(f"| {names[question]} | {cells['count']} | {own} | {plain} |")
+    return "\n".join(lines)
+
+
+def block(text: str) -> str:
+    """Return ``text`` as a block of code."""
+    return f"```text\n{text}\n```"
+
+
+DOCUMENTS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {
+        "picture": picture,
+        **{command: lambda command=command: answer(command) for command in ANSWERS},  # type: ignore[misc]
+        "accuracy": accuracy,
+    },
+    "perfsim/methods/README.md": {"methods": methods},
+    "profiles/measurements/README.md": {
+        "published": held_out,
+        "validation": validation,
+        "claims": claims,
+    },
+    "profiles/networks/README.md": {"collectives": collectives, "networks": presets},
+    "profiles/devices/README.md": {"carried": carried},
+}
+"""The generated parts of each document."""
+
+
+def generated(document: str) -> str:
+    """Return a document with its generated parts made anew."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for name, make in DOCUMENTS[document].items():
+        marks = (f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->")
+        pattern = re.compile(f"{re.escape(marks[0])}.*?{re.escape(marks[1])}", re.DOTALL)
+        assert pattern.search(text), f"{document} has no part {name}"
+        part = make()
+        text = pattern.sub(lambda _, p=part, m=marks: f"{m[0]}{p}\n{m[1]}", text)  # type: ignore[misc]
+    return text
+
+
+if __name__ == "__main__":
+    for one in DOCUMENTS:
+        (ROOT / one).write_text(generated(one), encoding="utf-8")

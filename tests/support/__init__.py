@@ -1,0 +1,1 @@
+"""What tests share: small models, clusters and files, and how tests look at answers."""

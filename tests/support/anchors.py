@@ -1,0 +1,66 @@
+"""Anchors and a profile that tests can compute by hand, and carrying the one by the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfsim.compute.device import load_device
+from perfsim.compute.profile import Gradient, Layer, Profile
+from perfsim.compute.transfer import Anchor, TransferredProfile, transfer
+from perfsim.quantity import Kind
+from support.what_ships import SHIPPED
+
+__all__ = ["Table", "anchor", "carried", "milliseconds", "profile"]
+
+Table = dict[str, Sequence[Anchor]]
+
+
+def anchor(
+    batch: int,
+    milliseconds: float,
+    model: str = "net",
+    precision: str = "fp32",
+    source: str = "paper",
+    covers: str = "iteration",
+    use: str = "level",
+) -> Anchor:
+    """Return what a source measured of a model."""
+    return Anchor(
+        model, precision, batch, None, milliseconds / 1e3, None, "", covers, use, "measured", source
+    )
+
+
+def profile(
+    batch: int = 32, gpu: str = "v100", kind: Kind = "derived", share: float = 1.0
+) -> Profile:
+    """Return a profile of 100 ms: forward 30, backward 60 (conv for ``share``), optimizer 10."""
+    kinds: dict[str, Kind] = dict.fromkeys(("forward_ms", "backward_ms", "optimizer_ms"), "derived")
+    return Profile(
+        "net",
+        gpu,
+        "fp32",
+        batch,
+        0.1,
+        0.01,
+        (
+            Layer("a", "conv", 0.03 * share, 0.06 * share),
+            Layer("b", "batchnorm", 0.03 * (1 - share), 0.06 * (1 - share)),
+        ),
+        (Gradient("a.weight", (8, 8), 0.05, 0),),
+        {**kinds, "ready_ms": "derived", "iteration_ms": kind},
+        {"source": "by hand"},
+    )
+
+
+def carried(
+    table: Table, batch: int, gpu: str = "v100", precision: str = "fp32", own: Profile | None = None
+) -> TransferredProfile:
+    """Return a profile (:func:`profile`'s) carried by a table of anchors."""
+    return transfer(own or profile(), load_device(gpu, SHIPPED), batch, precision, table)
+
+
+def milliseconds(result: TransferredProfile) -> float:
+    """Return the carried iteration [ms]."""
+    assert math.isclose(result.profile.iteration_s, result.quantity.value)
+    return result.quantity.value * 1e3

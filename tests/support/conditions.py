@@ -1,0 +1,31 @@
+"""What tests of conditions share: predictions and plans of small scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfsim.prediction import Prediction, predict
+from perfsim.resolve import resolve
+from perfsim.scenario import make_scenario
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule import plans
+from support.what_ships import SHIPPED
+
+__all__ = ["PLAIN", "ask", "computed_s", "plans_of"]
+
+PLAIN = {"model": "resnet50", "gpus": 8, "net": "10Gbit/s,30us", "intra_net": "100Gbit/s,5us"}
+
+
+def ask(**fields: Any) -> Prediction:
+    """Return the prediction of a scenario given by its fields."""
+    return predict(make_scenario({**PLAIN, **fields}), SHIPPED)
+
+
+def plans_of(**fields: Any) -> list[CostedGraph]:
+    """Return the plans of a scenario."""
+    return plans.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+
+
+def computed_s(found: Prediction) -> float:
+    """Return what an iteration computes [s]."""
+    return sum(found.breakdown_s[part] for part in ("forward", "backward", "update"))

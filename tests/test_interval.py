@@ -1,0 +1,190 @@
+"""Intervals: what moves an iteration, how far they reach, and the record that they are made of."""
+
+from __future__ import annotations
+
+import csv
+from math import exp, hypot, log1p, log2
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfsim import fusion
+from perfsim.data.catalog import Catalog
+from perfsim.errors import DataError
+from perfsim.interval import FILE, GRADES, NO_METHOD, PARTS, Uncertainty, of_ratio, uncertainties
+from perfsim.methods import load_method
+from perfsim.prediction import predict
+from perfsim.quantity import Grade
+from perfsim.scenario import make_scenario
+from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.schedule import schedule
+from perfsim.simulate.graph import TaskGraph
+from perfsim.validate.measurements.uncertainty import text_of
+from perfsim.what_if import bottleneck, moves, steady_s
+from support.builders import hand_device, profile, ring_cluster
+
+SIZES = {"compute_given": 0.03, "network_modelled": 0.2, "other": 0.04}
+KNOWN = Uncertainty("none", 9, 3, SIZES)
+MOVES = {"compute_given": (0.5, 0.6), "network_modelled": (0.2, 0.4), "other": (1.0, 1.0)}
+
+
+# The interval
+
+
+def test_parts_add_in_quadrature_each_side_by_itself() -> None:
+    low, high = KNOWN.interval(MOVES, 0.1)
+    assert low == pytest.approx(0.1 * exp(-(((0.5 * 0.03) ** 2 + 0.04**2 + 0.04**2) ** 0.5)))
+    assert high == pytest.approx(0.1 * exp(((0.6 * 0.03) ** 2 + 0.08**2 + 0.04**2) ** 0.5))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_holds_the_prediction_and_grows_with_every_part(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = dict(zip(PARTS, rng.lognormal(-2, 2, len(PARTS)), strict=True))
+    moved = {part: tuple(rng.uniform(0, 1, 2)) for part in PARTS}
+    known = Uncertainty("none", 9, 3, sizes)
+    low, high = known.interval(moved, 0.1)
+    assert 0 < low <= 0.1 <= high
+    for part in PARTS:
+        wider = known._replace(sizes=sizes | {part: 2 * sizes[part]}).interval(moved, 0.1)
+        assert wider[0] <= low and wider[1] >= high
+        further = known.interval(moved | {part: (moved[part][0] * 2, moved[part][1] * 2)}, 0.1)
+        assert further[0] <= low and further[1] >= high
+    doubled = {part: 2 * size for part, size in sizes.items()}
+    wider = known._replace(sizes=doubled).interval(moved, 0.1)
+    assert wider[0] / 0.1 == pytest.approx((low / 0.1) ** 2)
+    assert wider[1] / 0.1 == pytest.approx((high / 0.1) ** 2)
+
+
+def test_computation_moves_one_gpus_iteration_as_well() -> None:
+    # With nothing but computation the efficiency is 1, however long computation takes.
+    alone = of_ratio({"compute_carried": (1.0, 1.0), "other": (1.0, 1.0)})
+    assert alone == {"compute_carried": (0.0, 0.0), "other": (1.0, 1.0)}
+
+
+# What moves an iteration
+
+
+def one_send(grade: Grade = "modelled") -> CostedGraph:
+    """Return 10 ms of compute, then an exposed message of 6 ms, by hand."""
+    graph = TaskGraph()
+    backward = graph.add("backward", "compute", "backward", 0.010)
+    send = graph.add("send", "communication", "communicate", 0.006, [backward])
+    graph.add("update", "compute", "update", 0.0, [send])
+    return CostedGraph(
+        graph, [TaskCost("compute"), TaskCost("network", grade=grade), TaskCost("compute")]
+    )
+
+
+def moved(
+    plans: list[CostedGraph], compute: Grade = "given", hidden_s: float = 0.0
+) -> dict[str, tuple[float, float]]:
+    """Return what moves plans."""
+    iteration_s = steady_s(plans)
+    return moves(plans, iteration_s, bottleneck(plans, iteration_s)[1], compute, hidden_s)
+
+
+def test_a_cause_twice_as_fast_or_slow_by_hand() -> None:
+    found = moved([one_send()])
+    assert found["compute_given"] == pytest.approx((log2(16 / 11), log2(26 / 16)))
+    assert found["network_modelled"] == pytest.approx((log2(16 / 13), log2(22 / 16)))
+    assert found["other"] == (1.0, 1.0)
+    assert found["hidden"] == (0.0, 0.0)
+    assert set(found) == {"compute_given", "network_modelled", "other", "hidden"}
+
+
+def test_grades_share_a_cause_by_time_as_variances() -> None:
+    both = moved([one_send("measured"), one_send("carried")])
+    alone = moved([one_send("measured")])
+    for side in (0, 1):
+        parts = [both[f"network_{grade}"][side] for grade in ("measured", "carried")]
+        assert parts[0] == pytest.approx(parts[1])
+        assert hypot(*parts) == pytest.approx(alone["network_measured"][side])
+
+
+def test_hidden_communication_may_show_but_not_hide_more() -> None:
+    assert moved([one_send()], hidden_s=0.008)["hidden"] == pytest.approx((0.0, log1p(0.5)))
+
+
+def test_one_gpu_moves_with_computation_alone() -> None:
+    found = predict(make_scenario({"model": "resnet50", "gpus": 1}))
+    causes = {part.partition("_")[0] for part in found.moves}
+    assert causes == {"compute", "hidden", "other"}
+    [part] = [part for part in found.moves if part.startswith("compute")]
+    assert found.moves[part] == pytest.approx((1.0, 1.0), rel=1e-6)
+
+
+def test_what_is_known_of_computation_decides_its_part() -> None:
+    asked = {"model": "resnet50", "gpus": 8, "net": "10gbe"}
+    given = predict(make_scenario(asked | {"single_gpu": "250ms"})).moves
+    carried = predict(make_scenario(asked | {"gpu": "titan-xp"})).moves
+    assert "compute_given" in given and "compute_carried" in carried
+
+
+def test_every_charge_has_a_grade_that_its_part_knows() -> None:
+    [made] = schedule(
+        profile([250_000], [0.010]),
+        load_method("topk", {}),
+        fusion.load("none").fuse,
+        hand_device(),
+        ring_cluster(2, "1GB/s,1us"),
+    )
+    found = moved([made], "measured")
+    assert set(found) <= set(PARTS)
+    assert "kernels_modelled" in found and "network_modelled" in found
+
+
+# The record
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("0.0500", "wide"), "'wide' is not a number"),
+        (("uncertainty/1", "uncertainty/9"), "schema"),
+    ],
+)
+def test_a_damaged_record_is_one_sentence(
+    tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    record = {NO_METHOD: Uncertainty(NO_METHOD, 9, 3, dict.fromkeys(PARTS, 0.05))}
+    (tmp_path / "measurements").mkdir()
+    text = text_of(record, "2000-01-01").replace(*change)
+    (tmp_path / "measurements" / FILE).write_text(text)
+    with pytest.raises(DataError, match=words):
+        uncertainties(Catalog(tmp_path))
+
+
+def test_the_shipped_record_leaves_out_every_source_that_ships() -> None:
+    known = uncertainties(Catalog())
+    assert known[NO_METHOD].sources >= 10
+    for path in Catalog().files("measurements").values():
+        with path.open() as file:
+            lines = [line for line in file if not line.startswith("#")]
+        for cells in csv.DictReader(lines):
+            if cells["role"] == "test":
+                assert cells["id"].partition("-")[0] in known, cells["id"]
+    for one in known.values():
+        for cause, grades in GRADES.items():
+            sizes = [one.sizes[f"{cause}_{grade}"] for grade in grades]
+            assert sizes == sorted(sizes)
+        assert one.sizes["other"] > 0
+
+
+# What uses them
+
+
+def test_a_prediction_has_the_records_interval_and_says_so() -> None:
+    found = predict(make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe"}))
+    known = uncertainties(Catalog())[NO_METHOD]
+    assert found.iteration_s_interval == known.interval(found.moves, found.iteration_s)
+    assert known.words() in found.notes
+
+
+def test_without_a_record_costs_scatter_as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfsim.interval.FILE", "nowhere.csv")
+    found = predict(make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe"}))
+    low, high = found.iteration_s_interval
+    assert low < found.iteration_s < high
+    assert any("fit residuals and repeats" in note for note in found.notes)

@@ -1,0 +1,101 @@
+"""What-ifs on plans that can be computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfsim import fusion
+from perfsim.methods import load_method
+from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.schedule import schedule
+from perfsim.simulate.array import simulate
+from perfsim.simulate.graph import Shared, TaskGraph
+from perfsim.what_if import bottleneck, changed, halved, interval, steady_s
+from support.builders import hand_device, profile, ring_cluster
+
+
+def one_send(
+    compute_s: float, send_s: float, latency_s: float, spread: float | None
+) -> CostedGraph:
+    """Return compute, then one exposed message, by hand."""
+    graph = TaskGraph()
+    backward = graph.add("backward", "compute", "backward", compute_s)
+    send = graph.add("send", "communication", "communicate", send_s, [backward])
+    graph.add("update", "compute", "update", 0.0, [send])
+    return CostedGraph(
+        graph, [TaskCost("compute"), TaskCost("network", latency_s, spread), TaskCost("compute")]
+    )
+
+
+def test_halving_a_cause_halves_its_part_only() -> None:
+    plan = one_send(0.010, 0.006, latency_s=0.002, spread=None)
+    assert changed(plan, halved("compute")) == [0.005, 0.006, 0.0]
+    assert changed(plan, halved("latency")) == pytest.approx([0.010, 0.005, 0.0])
+    assert changed(plan, halved("bandwidth")) == pytest.approx([0.010, 0.004, 0.0])
+    assert changed(plan, halved("compression")) == [0.010, 0.006, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("compute_s", "send_s", "latency_s", "expected"),
+    [
+        (0.010, 0.006, 0.002, "compute"),
+        (0.002, 0.009, 0.001, "bandwidth"),
+        (0.002, 0.009, 0.008, "latency"),
+    ],
+)
+def test_the_bottleneck_is_the_cause_worth_most(
+    compute_s: float, send_s: float, latency_s: float, expected: str
+) -> None:
+    plan = one_send(compute_s, send_s, latency_s, None)
+    found, worth = bottleneck([plan], steady_s([plan]))
+    assert found == expected
+    assert worth["compute"] == pytest.approx(compute_s / 2 / (compute_s + send_s))
+
+
+def test_halving_latency_leaves_the_bytes_on_a_shared_link() -> None:
+    # Two messages at once, each 2 s of latency and 4 s of bytes: 1 + 2 + 8 s, as they share a link.
+    graph, link = TaskGraph(), Shared("wire")
+    backward = graph.add("backward", "compute", "backward", 1.0)
+    sends = [
+        graph.add(stream, stream, "communicate", 6.0, [backward], shares=link, latency_s=2.0)
+        for stream in ("one", "two")
+    ]
+    graph.add("update", "compute", "update", 0.0, sends)
+    network = TaskCost("network", 2.0, spread=0.5)
+    plan = CostedGraph(graph, [TaskCost("compute"), network, network, TaskCost("compute")])
+    assert steady_s([plan]) == pytest.approx(11.0)
+    assert steady_s([plan], halved("latency")) == pytest.approx(10.0)
+    assert steady_s([plan], halved("bandwidth")) == pytest.approx(7.0)
+    # Half as much or half more of all the network takes: 1 + 5 and 1 + 15 s.
+    assert interval([plan], 11.0, None) == pytest.approx((6.0, 16.0))
+
+
+def test_interval_adds_independent_causes_in_quadrature() -> None:
+    # Compute 10 ms +-3 % and network 6 ms +-10 %: sqrt(0.3^2 + 0.6^2) ms.
+    plan = one_send(0.010, 0.006, 0.0, spread=0.10)
+    low, high = interval([plan], steady_s([plan]), compute_spread=0.03)
+    assert high - 0.016 == pytest.approx((0.0003**2 + 0.0006**2) ** 0.5)
+    assert 0.016 - low == pytest.approx(high - 0.016)
+
+
+def test_no_known_spread_no_width() -> None:
+    plan = one_send(0.010, 0.006, 0.0, spread=None)
+    assert interval([plan], 0.016, None) == (0.016, 0.016)
+
+
+def test_hidden_communication_widens_nothing_until_it_shows() -> None:
+    [made] = schedule(
+        profile([250_000, 250_000], [0.010, 0.030]),
+        load_method("ssgd", {}),
+        fusion.load("none").fuse,
+        hand_device(),
+        ring_cluster(2, "1GB/s,1us"),
+    )
+    # Two messages of 1 MB and 1 ms: the first is hidden, only the last one counts.
+    made.charges = [
+        TaskCost(c.cause, c.latency_s, 0.5 if c.cause == "network" else None) for c in made.charges
+    ]
+    base = float(simulate(made.graph).iteration_s)
+    low, high = interval([made], base, None)
+    assert high - base == pytest.approx(0.5 * 1.002e-3, rel=1e-6)
+    assert base - low == pytest.approx(0.5 * 1.002e-3, rel=1e-6)

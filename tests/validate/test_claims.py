@@ -1,0 +1,179 @@
+"""Papers' claims in scenario files, beside predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from perfsim.cli.main import app, code
+from perfsim.data.catalog import Catalog
+from perfsim.errors import DataError, RequestError
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario, read_file
+from perfsim.validate import claims
+from perfsim.validate.claims import Claim, Result, claim_notes, claims_of, validate_claims
+from support.what_ships import SHIPPED
+
+HEAD = """schema = "perfsim/scenario/1"
+[scenario]
+model = "resnet50"
+gpus = 8
+net = "1gbe"
+method = "topk"
+[scenario.options]
+density = 0.01
+[[claim]]
+name = "x"
+part = "iteration"
+form = "about"
+paper = 2
+"""
+
+
+def result(form: str, paper: tuple[float, ...], *ours: float) -> Result:
+    """Return a result by hand."""
+    claim = Claim("x", (), "iteration", paper, form, "", "")
+    return Result(claim, {str(place): value for place, value in enumerate(ours)})
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (result("range", (1.1, 1.4), 1.2, 1.3), "inside"),
+        (result("range", (1.1, 1.4), 1.2, 1.5), "1 of 2 inside"),
+        (result("mean", (4.0,), 3.0, 5.4), "within 10%"),
+        (result("mean", (4.0,), 6.0, 6.0), "outside: +50%"),
+        (result("up to", (2.0,), 0.5, 1.9), "within 10%"),
+        (result("up to", (2.0,), 0.5, 1.0), "outside: -50%"),
+    ],
+)
+def test_where_our_figures_land(found: Result, words: str) -> None:
+    assert found.lands() == words
+
+
+def test_a_claim_compares_with_its_rival(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD + 'against = { method = "ssgd" }\n')
+    [claim] = claims_of(str(path), SHIPPED)
+    fields = read_file(path)["scenario"]
+    own = predict(make_scenario(fields)).iteration_s
+    rival = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s
+    assert claim.against == ({"method": "ssgd"},)
+
+    class One(Catalog):
+        def scenarios(self) -> dict[str, Path]:
+            return {"one": path}
+
+    [found] = validate_claims(One())
+    assert found.ours == {"one": pytest.approx(rival / own)}
+
+
+def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD + 'against = [{ method = "ssgd" }, { method = "acpsgd" }]\n')
+
+    class One(Catalog):
+        def scenarios(self) -> dict[str, Path]:
+            return {"one": path}
+
+    fields = read_file(path)["scenario"]
+    times = [
+        predict(make_scenario({**fields, "method": method, "options": {}})).iteration_s
+        for method in ("ssgd", "acpsgd")
+    ]
+    own = predict(make_scenario(fields)).iteration_s
+    [found] = validate_claims(One())
+    assert found.ours == {"one": pytest.approx(min(times) / own)}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("paper = 2", 'paper = "two"'), "is not one or two numbers above zero"),
+        (('form = "about"', 'form = "nearly"'), "form: found 'nearly', allowed: mean"),
+        (("paper = 2", "papers = 2"), "did you mean 'paper'"),
+        (("paper = 2", "paper = 2\nagainst = 3"), "is not a table or a list of tables"),
+        (("paper = 2", "paper = 2\nwhy = 3"), "why: found 3, allowed is a text"),
+        (("paper = 2", 'paper = 2\nagainst = {method = "sgd"}'), "did you mean 'ssgd'"),
+        (("paper = 2", 'paper = 2\nagainst = {metod = "ssgd"}'), "did you mean 'method'"),
+        (("paper = 2", "paper = 2\nagainst = {options = {densty = 1}}"), "no 'densty'"),
+    ],
+)
+def test_a_damaged_claim_is_one_sentence(
+    tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD.replace(*change))
+    with pytest.raises(DataError) as caught:
+        claims_of(str(path), SHIPPED)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('against = { method = "ssgd" }', "about 2 times as fast as ssgd"),
+        ('against = [{ method = "ssgd" }, { method = "bsp" }]', "as fast as ssgd or bsp"),
+        ('against = { method = "powersgd", options = { rank = 4 } }', "as powersgd, rank 4"),
+        ("", "as fast as its own default options"),
+    ],
+)
+def test_a_claim_in_words(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD + text)
+    [claim] = claims_of(str(path), SHIPPED)
+    assert words in claim.words()
+
+
+def test_a_prediction_says_what_the_scenario_claims(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD + 'against = { method = "ssgd" }\n')
+    fields = read_file(path)["scenario"]
+    own = predict(make_scenario(fields)).iteration_s
+    ratio = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s / own
+    notes = predicted_notes(path)
+    assert f"Claim 'x': the paper says about 2 times as fast as ssgd; here {ratio:.2f}." in notes
+    notes = predicted_notes(path, "--gpus", "16")
+    assert any("not compared, as flags change the scenario" in note for note in notes)
+    shown = CliRunner().invoke(app, ["show", "scenario", str(path), "--json"])
+    [claim] = json.loads(shown.output)["claims"]
+    assert claim["paper"] == "about 2 times as fast as ssgd"
+
+
+def predicted_notes(path: Path, *flags: str) -> list[str]:
+    """Return the notes of a scenario's prediction."""
+    found = CliRunner().invoke(app, ["predict", "--scenario", str(path), *flags, "--json"])
+    notes: list[str] = json.loads(found.output)["notes"]
+    return notes
+
+
+@pytest.mark.parametrize("command", [["predict", "--scenario"], ["show", "scenario"]])
+def test_a_damaged_claim_is_refused_wherever_its_file_is_read(
+    tmp_path: Path, command: list[str]
+) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD.replace('form = "about"', 'form = "nearly"'))
+    assert code([*command, str(path)]) == 3
+
+
+def test_what_the_scenario_lacks_cannot_be_compared(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD.replace('"iteration"', '"second_order"') + 'against = {method = "ssgd"}')
+    with pytest.raises(RequestError, match="topk has no second_order"):
+        claim_notes(str(path), SHIPPED, read_file(path)["scenario"])
+
+
+def test_the_command_prints_every_shipped_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = CliRunner().invoke(app, ["validate", "claims", "--json"])
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.output)
+    assert found["schema"] == "perfsim/claims/1"
+    catalog = SHIPPED
+    shipped = {claim.name for name in catalog.scenarios() for claim in claims_of(name, catalog)}
+    assert {row["claim"] for row in found["claims"]} == shipped
+    monkeypatch.setattr(claims, "validate_claims", lambda catalog: [result("mean", (4.0,), 6.0)])
+    table = CliRunner().invoke(app, ["validate", "claims"])
+    assert "outside: +50%" in table.output

@@ -1,0 +1,239 @@
+"""Measured cases: read, mapped to scenarios, predicted, counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from perfsim.cli.main import app
+from perfsim.data.catalog import Catalog
+from perfsim.errors import DataError
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
+from perfsim.validate.measurements import validate_measurements
+from perfsim.validate.measurements.answer import answer
+from perfsim.validate.measurements.ask import singles_of
+from perfsim.validate.measurements.case import COLUMNS, read_cases
+from perfsim.validate.measurements.rules import read_rules
+from perfsim.validate.measurements.single import Singles, is_single
+from support.collected import COLLECTED, needs_data
+
+HEAD = ",".join(["id", "source", "seen_or_memory", *COLUMNS[1:]])
+
+ROWS = (
+    # One GPU at 250 samples/s calibrates; two systems on 8 GPUs are tests.
+    "t-1,T,SEEN,single GPU,ResNet-50,V100-PCIE-32GB,1,1,none,64,,,throughput,250,",
+    "t-2,T,SEEN,S-SGD DDP,ResNet-50,V100-PCIE-32GB,8,4,PCIe3 in node,64,,,throughput,1500,",
+    "t-3,T,SEEN,Top-k,ResNet-50,V100-PCIE-32GB,8,4,PCIe3 in node,64,,density 0.01,iteration_s,0.5,",
+    "t-4,T,SEEN,Unheard of,ResNet-50,V100-PCIE-32GB,8,4,PCIe3 in node,64,,,iteration_s,0.5,",
+    "t-5,T,MEMORY,S-SGD DDP,ResNet-50,V100-PCIE-32GB,8,4,PCIe3 in node,64,,,iteration_s,0.5,",
+    "t-6,T,SEEN,S-SGD DDP,ResNet-50,V100-PCIE-32GB,8,4,PCIe3 in node,64,,,train_time_h,5,",
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Return a table of six cases."""
+    path = tmp_path / "cases.csv"
+    path.write_text("\n".join([HEAD, *ROWS]) + "\n")
+    return path
+
+
+def test_cases_calibrate_test_or_say_why_not(table: Path) -> None:
+    report = validate_measurements(table)
+    assert [row.case.id for row in report.rows] == ["t-2", "t-3"]
+    reasons = {asked.case.id: asked.reason for asked in report.left}
+    assert reasons["t-1"] == "calibrates computation"
+    assert reasons["t-4"] == "no rule for method 'Unheard of'"
+    assert reasons["t-5"] == "recalled, never verified"
+    assert reasons["t-6"] == "metric train_time_h is not one that a prediction states"
+
+
+def test_limits_hold_for_whole_groups_only(table: Path) -> None:
+    assert [miss.group for miss in validate_measurements(table).missed][:1] == [
+        "all whole iterations"
+    ]
+    part = validate_measurements(table, method="ssgd")
+    assert len(part.rows) == 1 and part.missed == []
+
+
+def test_the_sources_own_rate_fixes_computation(table: Path) -> None:
+    fields = {
+        "model": "resnet50",
+        "gpu": "v100-pcie",
+        "gpus": 8,
+        "gpus_per_node": 4,
+        "net": "10gbe",
+        "intra_net": "pcie3",
+        "batch": 64,
+        "single_gpu": "0.256s",
+    }
+    expected = predict(make_scenario(fields)).samples_per_s
+    row = validate_measurements(table).rows[0]
+    assert row.predicted == pytest.approx(expected, rel=1e-9)
+    # A rate's error is that of the time behind it.
+    assert row.error == pytest.approx(1500 / expected - 1)
+
+
+def test_the_given_single_gpu_iteration_is_what_one_gpu_takes() -> None:
+    fields = {"model": "resnet50", "gpus": 1, "single_gpu": "300ms"}
+    assert predict(make_scenario(fields)).iteration_s == pytest.approx(0.3, rel=1e-5)
+
+
+def test_a_rate_of_the_same_system_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "n-{0},N,SEEN,{1},ResNet-50,A100,{2},8,NVLink,256,,,throughput,{3},"
+    rows = [row.format(1, "AMP", 1, 2560), row.format(2, "TF32", 1, 1280)]
+    rows.append(row.format(3, "AMP", 8, 16000))
+    path.write_text("\n".join([HEAD, *rows]) + "\n")
+    cases = read_cases(path)
+    assert Singles(cases).iteration_s(cases[2]) == pytest.approx(0.1)
+
+
+def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "p-{0},DDP,ResNet-50,A100,{1},8,NVLink,{2},,,{3},{4},,{5}"
+    rows = [
+        row.format(1, 1, 64, "iteration_s", 0.3, ""),
+        row.format(2, 2, 64, "iteration_s", 0.25, "calibration"),
+        row.format(3, 2, 64, "exposed_comm_s", 0.05, "calibration"),
+        row.format(4, 8, 64, "iteration_s", 0.4, ""),
+        # Of batch 128 only one half of the pair is marked: one GPU tells.
+        row.format(5, 1, 128, "iteration_s", 0.6, ""),
+        row.format(6, 2, 128, "iteration_s", 0.5, "calibration"),
+        row.format(7, 2, 128, "exposed_comm_s", 0.05, ""),
+        row.format(8, 8, 128, "iteration_s", 0.8, ""),
+    ]
+    path.write_text("\n".join([",".join([*COLUMNS, "role"]), *rows]) + "\n")
+    cases = read_cases(path)
+    singles = singles_of(cases, [])
+    assert singles.iteration_s(cases[3]) == pytest.approx(0.2)
+    assert singles.iteration_s(cases[7]) == pytest.approx(0.6)
+
+
+def test_what_a_method_adds_on_one_gpu_is_no_computation(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "n-{0},N,{1},SEEN,QSGD,ResNet-50,A100,{2},8,NVLink,256,,8 bits,{3},{4},"
+    rows = [
+        row.format(1, "a", 1, "iteration_s", 0.15),
+        row.format(2, "a", 1, "compress_plus_comm_s", 0.02),
+        row.format(3, "b", 1, "compress_plus_comm_s", 0.09),
+        row.format(4, "a", 8, "iteration_s", 0.2),
+    ]
+    head = ",".join(["id", "source", "provenance", "seen_or_memory", *COLUMNS[1:]])
+    path.write_text("\n".join([head, *rows]) + "\n")
+    cases = read_cases(path)
+    singles = Singles(cases)
+    assert singles.iteration_s(cases[3]) == pytest.approx(0.13)
+    # That of the nearer run; only of the same system.
+    assert singles.kernels_s(cases[3]) == pytest.approx(0.02)
+    assert singles.kernels_s(replace(cases[3], system="Top-k")) is None
+    assert [is_single(case) for case in cases] == [True, True, True, False]
+
+
+def test_errors_of_time_and_rate_have_one_sign() -> None:
+    found = predict(make_scenario({"model": "resnet50", "gpus": 8, "net": "10gbe"}))
+    slow_s, slow_rate = found.iteration_s / 2, found.samples_per_s * 2
+    assert answer("iteration_s", slow_s, found)[1] == pytest.approx(1.0)
+    assert answer("throughput", slow_rate, found)[1] == pytest.approx(1.0)
+    (value, low, high), _ = answer("throughput", 1.0, found)
+    assert low <= value <= high
+    assert answer("speedup_vs_1gpu", 1.0, found)[0][0] == pytest.approx(
+        8 * found.scaling_efficiency
+    )
+
+
+def test_the_ranking_counts_pairs_that_measure_apart(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    row = "r-{0},R,SEEN,{1},ResNet-50,V100,32,1,1GbE,32,,{2},iteration_s,{3},"
+    # On 1 GbE a dense iteration is far longer than Top-k's; the third is within 10 % of the first.
+    rows = [
+        row.format(1, "DDP", "", 3.0),
+        row.format(2, "Top-k", "density 0.001", 0.3),
+        row.format(3, "DGC", "density 0.001", 0.31),
+    ]
+    path.write_text("\n".join([HEAD, *rows]).replace("1GbE", "PCIe3 in node") + "\n")
+    assert validate_measurements(path).ranking()[0] == 2
+
+
+def test_the_shipped_rules_set_known_things() -> None:
+    path = Catalog().beside("measurements", "", "map.toml")
+    assert path is not None
+    rules = read_rules(path)
+    catalog = Catalog()
+    for rule in rules:
+        for field, kind in (("model", "models"), ("net", "networks"), ("intra_net", "networks")):
+            if field in rule.fields:
+                names = {stem.split(".")[0] for stem in catalog.files(kind)}
+                assert rule.fields[field] in names, rule
+        if "gpu" in rule.fields:
+            assert rule.fields["gpu"] in catalog.files("devices"), rule
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("id,source", "name,source"), ["column 'id'", "missing column"]),
+        (("t-2,", "t-1,"), ["'t-1' stands on line 2 already"]),
+        (("throughput,1500", "throughput,fast"), ["'fast' is not a number"]),
+    ],
+)
+def test_a_damaged_table_is_one_sentence(
+    table: Path, change: tuple[str, str], words: list[str]
+) -> None:
+    table.write_text(table.read_text().replace(*change, 1))
+    with pytest.raises(DataError) as caught:
+        read_cases(table)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[rule]]\nwhen = { colour = "red" }', "no column 'colour'"),
+        ('[[rule]]\nwhen = { id = "x" }\nnumber = { gpus = "id:(" }', "is no pattern"),
+        ('[[rule]]\nwhen = { id = "x" }\nnumber = { gpus = "id:x" }', "pattern with one group"),
+        ("[[rule]]\nset = { gpu_per_node = 4 }", "no field 'gpu_per_node'; did you mean 'gpus_per"),
+        ("[[rule]]\nset = { options = 4 }", "no field 'options'; "),
+        ("[[rule]]\nset = { net.a = 4 }", "set.net: is a table, not a value"),
+        ('[[rule]]\nset = { "net.a" = 4 }', "no field 'net.a'; "),
+        ('[[rule]]\nwhat = 1\nwhen = { id = "x" }', "did you mean 'when'"),
+    ],
+)
+def test_a_damaged_rule_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "map.toml"
+    path.write_text('schema = "perfsim/measurement-map/1"\n' + text + "\n")
+    with pytest.raises(DataError) as caught:
+        read_rules(path)
+    assert words in str(caught.value)
+
+
+def test_the_command_prints_tables_and_json(table: Path) -> None:
+    runner = CliRunner()
+    shown = runner.invoke(app, ["validate", "measurements", "--measurements", str(table)])
+    # Two invented rows: their errors are outside the limit of all iterations.
+    assert shown.exit_code == 4, shown.output
+    assert "by method" in shown.output and "no rule for method 'Unheard of'" in shown.output
+    asked = ["validate", "measurements", "--measurements", str(table), "--json"]
+    found = json.loads(runner.invoke(app, asked).output)
+    assert found["schema"] == "perfsim/validation/1"
+    assert {"count", "median", "p90", "worst", "bias", "coverage"} <= set(found["all"])
+    with pytest.raises(DataError, match=r"none.csv: cannot be read"):
+        read_cases(table.with_name("none.csv"))
+
+
+def test_a_schema_that_is_not_stated_is_one_sentence(table: Path) -> None:
+    table.write_text("# schema\n" + table.read_text())
+    with pytest.raises(DataError, match="line 1: schema is '', this perfsim reads"):
+        read_cases(table)
+
+
+@needs_data
+def test_the_collected_table_is_read() -> None:
+    cases = read_cases(COLLECTED / "measurements" / "cases.csv")
+    assert len(cases) > 1000
