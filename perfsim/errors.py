@@ -5,70 +5,30 @@ The command line prints the sentence on standard error and leaves with ``exit_co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 __all__ = [
-    "COUNT",
-    "ELEMENTS",
-    "LATENCY",
-    "LAUNCH",
     "LONGEST",
-    "MATRIX_RATE",
-    "MEMORY",
-    "MESSAGE",
-    "POWER",
-    "RATE",
-    "REDUCTION",
-    "SPREAD",
-    "TIME",
     "DataError",
-    "NumberLimit",
     "PerfsimError",
     "RequestError",
     "nearest",
     "newer",
     "rule",
     "shown",
+    "spelled",
+    "spelling",
     "unknown",
     "unknown_option",
 ]
 
 LONGEST = 60
 """Characters of a wrong value that a message repeats."""
-
-
-class NumberLimit(NamedTuple):
-    """The lowest and highest value of a quantity, in SI units, and both in words.
-
-    Examples
-    --------
-    >>> RATE.holds(1.25e9), RATE.holds(1e-300)
-    (True, False)
-    """
-
-    least: float
-    most: float
-    words: str
-
-    def holds(self, value: float) -> bool:
-        """Say whether a value lies inside; what is no number does not."""
-        return self.least <= value <= self.most
-
-
-RATE = NumberLimit(1.0, 1e18, "1 B/s to 1e18 B/s")
-MATRIX_RATE = NumberLimit(1e6, 1e21, "1e6 FLOP/s to 1e21 FLOP/s")
-TIME = NumberLimit(1e-15, 1e9, "1e-15 s to 1e9 s")
-LAUNCH = NumberLimit(1e-9, 1.0, "1 ns to 1 s")
-LATENCY = NumberLimit(0.0, 10.0, "0 s to 10 s")
-REDUCTION = NumberLimit(0.0, 1.0, "0 s/B to 1 s/B")
-MEMORY = NumberLimit(1e6, 1e15, "1 MB to 1e15 B")
-MESSAGE = NumberLimit(1.0, 1e18, "1 B to 1e18 B")
-SPREAD = NumberLimit(0.0, 3.0, "0 % to 300 %")
-POWER = NumberLimit(1.0, 1e5, "1 W to 100000 W")
-ELEMENTS = NumberLimit(1.0, 1e15, "1 to 1e15")
-COUNT = NumberLimit(1.0, 1e9, "1 to 1e9")
 
 
 def shown(value: object) -> str:
@@ -95,9 +55,81 @@ class PerfsimError(Exception):
 
 
 class RequestError(PerfsimError):
-    """The request is wrong: a field, what was given, what is allowed."""
+    """The request is wrong: which field, what was given, why, and the nearest allowed value.
+
+    Parameters
+    ----------
+    field : the field as Python and scenario files name it, such as ``gpus_per_node`` or
+        ``options.density``; "" where it is no single field
+    why : the sentence that follows the field's name; other fields stand in backticks, such as
+        ``needs `overlap` ``
+    value : what was given
+    nearest : the allowed name that is most like it
+    source : the file or job in which it was found
+
+    Examples
+    --------
+    >>> error = RequestError("gpus_per_node", "3 does not divide `gpus`.", value=3)
+    >>> print(error)
+    gpus_per_node: 3 does not divide gpus.
+    >>> with spelling(lambda field: "--" + field.replace("_", "-")):
+    ...     print(error)
+    --gpus-per-node: 3 does not divide --gpus.
+    """
 
     exit_code = 2
+
+    def __init__(
+        self,
+        field: str,
+        why: str | None = None,
+        *,
+        value: object = None,
+        nearest: str = "",
+        source: str = "",
+    ) -> None:
+        if why is None:
+            field, why = "", field
+        self.field, self.why, self.value = field, why, value
+        self.nearest, self.source = nearest, source
+        super().__init__(field, why)
+
+    def __str__(self) -> str:
+        """Return the whole sentence, fields written as the reader knows them (see `spelling`)."""
+        parts = [self.source, f"`{self.field}`" if self.field else "", self.why]
+        return spelled(": ".join(part for part in parts if part))
+
+    def within(self, source: str) -> RequestError:
+        """Return the same error, found in a file or job of this name."""
+        where = ": ".join(part for part in (source, self.source) if part)
+        return RequestError(
+            self.field, self.why, value=self.value, nearest=self.nearest, source=where
+        )
+
+
+_FIELD = re.compile(r"(?<!`)`([a-z]\w*(?:\.\w*)*)`(?!`)")
+_SPELL: ContextVar[Callable[[str], str]] = ContextVar("_SPELL", default=str)
+
+
+@contextmanager
+def spelling(spell: Callable[[str], str]) -> Iterator[None]:
+    """Write fields as ``spell`` has them meanwhile: the command line sets its flags."""
+    token = _SPELL.set(spell)
+    try:
+        yield
+    finally:
+        _SPELL.reset(token)
+
+
+def spelled(text: str) -> str:
+    """Return a text for a person, with the fields that stand in backticks as the reader knows them.
+
+    Examples
+    --------
+    >>> spelled("give `single_gpu` or `net`")
+    'give single_gpu or net'
+    """
+    return _FIELD.sub(lambda found: _SPELL.get()(found[1]), text)
 
 
 class DataError(PerfsimError):
@@ -159,13 +191,28 @@ def newer(found: object, schema: str) -> str:
 
 def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:
     """Build the error for a name that does not exist: nearest match and what is allowed."""
+    allowed = sorted(choices)
     where = f" (`perfsim list {listing}` shows them)" if listing else ""
-    return RequestError(f"{field}: no {_short(name)}{_allowed(name, choices)}{where}.")
+    return RequestError(
+        field,
+        f"no {_short(name)}{_allowed(name, allowed)}{where}.",
+        value=name,
+        nearest=nearest(name[:LONGEST], allowed),
+    )
 
 
-def unknown_option(where: str, owner: str, name: str, choices: Iterable[str]) -> RequestError:
+def unknown_option(
+    owner: str, name: str, choices: Iterable[str], *, field: str = "", source: str = ""
+) -> RequestError:
     """Build the error for an option or field that ``owner`` does not have."""
-    return RequestError(f"{where}{owner} has no {_short(name)}{_allowed(name, choices)}.")
+    allowed = sorted(choices)
+    return RequestError(
+        field,
+        f"{owner} has no {_short(name)}{_allowed(name, allowed)}.",
+        value=name,
+        nearest=nearest(name[:LONGEST], allowed),
+        source=source,
+    )
 
 
 def _allowed(name: str, choices: Iterable[str]) -> str:

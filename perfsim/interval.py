@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import number, read_table
-from perfsim.errors import NumberLimit
+from perfsim.quantity import NumberLimit
 
 __all__ = [
     "FILE",

@@ -119,7 +119,7 @@ def _network_notes(resolved: Setup) -> list[str]:
     if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
         notes.append(
             f"The link inside a node ({intra.name}, {format_rate(intra.rate.value)}) is slower than"
-            " the network and sets the pace of rings; --intra-net changes it."
+            " the network and sets the pace of rings; `intra_net` changes it."
         )
     return notes
 
@@ -132,14 +132,14 @@ def _asked_notes(resolved: Setup) -> list[str]:
         needs = algorithm("all_reduce", scenario.algorithm).needs
         if needs:
             notes.append(
-                f"--algorithm {scenario.algorithm} takes {needs}; no file says it is there."
+                f"`algorithm` {scenario.algorithm} takes {needs}; no file says it is there."
             )
     if scenario.oversubscription is not None and cluster.nodes == 1:
-        notes.append("--oversubscription has no effect: all GPUs stand on one node.")
+        notes.append("`oversubscription` has no effect: all GPUs stand on one node.")
     own_link = not resolved.network.path and resolved.intra_network is None
     if own_link and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes.append(
-            f"{resolved.network.name} is taken between the GPUs of a node too; --intra-net changes"
+            f"{resolved.network.name} is taken between the GPUs of a node too; `intra_net` changes"
             " that."
         )
     return notes

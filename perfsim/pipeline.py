@@ -51,7 +51,8 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import LATENCY, MESSAGE, RATE, TIME, NumberLimit, PerfsimError, shown
+from perfsim.errors import PerfsimError, shown
+from perfsim.quantity import LATENCY, MESSAGE, RATE, TIME, NumberLimit
 from perfsim.units import format_seconds, parse_bytes, parse_rate, parse_seconds
 
 __all__ = [

@@ -6,7 +6,28 @@ from typing import Literal, NamedTuple
 
 from perfsim.units import format_rate, format_seconds
 
-__all__ = ["KINDS", "Cost", "Grade", "Kind", "Quantity", "Term", "weakest"]
+__all__ = [
+    "COUNT",
+    "Cost",
+    "ELEMENTS",
+    "Grade",
+    "KINDS",
+    "Kind",
+    "LATENCY",
+    "LAUNCH",
+    "MATRIX_RATE",
+    "MEMORY",
+    "MESSAGE",
+    "NumberLimit",
+    "POWER",
+    "Quantity",
+    "RATE",
+    "REDUCTION",
+    "SPREAD",
+    "TIME",
+    "Term",
+    "weakest",
+]
 
 Kind = Literal["measured", "published", "fitted", "derived"]
 Grade = Literal["given", "measured", "carried", "modelled"]
@@ -85,3 +106,57 @@ def weakest(kinds: list[Kind]) -> Kind:
     'fitted'
     """
     return max(kinds, key=KINDS.index)
+
+
+class NumberLimit(NamedTuple):
+    """The lowest and highest value of a quantity, in SI units, and both in words.
+
+    Examples
+    --------
+    >>> RATE.holds(1.25e9), RATE.holds(1e-300)
+    (True, False)
+    """
+
+    least: float
+    most: float
+    words: str
+
+    def holds(self, value: float) -> bool:
+        """Say whether a value lies inside; what is no number does not."""
+        return self.least <= value <= self.most
+
+
+RATE = NumberLimit(1.0, 1e18, "1 B/s to 1e18 B/s")
+
+
+MATRIX_RATE = NumberLimit(1e6, 1e21, "1e6 FLOP/s to 1e21 FLOP/s")
+
+
+TIME = NumberLimit(1e-15, 1e9, "1e-15 s to 1e9 s")
+
+
+LAUNCH = NumberLimit(1e-9, 1.0, "1 ns to 1 s")
+
+
+LATENCY = NumberLimit(0.0, 10.0, "0 s to 10 s")
+
+
+REDUCTION = NumberLimit(0.0, 1.0, "0 s/B to 1 s/B")
+
+
+MEMORY = NumberLimit(1e6, 1e15, "1 MB to 1e15 B")
+
+
+MESSAGE = NumberLimit(1.0, 1e18, "1 B to 1e18 B")
+
+
+SPREAD = NumberLimit(0.0, 3.0, "0 % to 300 %")
+
+
+POWER = NumberLimit(1.0, 1e5, "1 W to 100000 W")
+
+
+ELEMENTS = NumberLimit(1.0, 1e15, "1 to 1e15")
+
+
+COUNT = NumberLimit(1.0, 1e9, "1 to 1e9")

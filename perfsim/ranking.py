@@ -189,7 +189,9 @@ def rank(
     """
     if scenario.options:
         names = ", ".join(scenario.options)
-        raise RequestError(f"--set: {names} is for one method; --method auto takes their defaults.")
+        raise RequestError(
+            "options", f"{names} is for one method; `method` auto takes their defaults."
+        )
     return rank_methods(scenario, dict.fromkeys(method_names(), scenario), catalog, tell)
 
 
@@ -224,7 +226,7 @@ def rank_methods(
             found[name] = predict(its, catalog)
         except RequestError as error:
             if str(error).startswith("fusion."):  # a wrong value, not what one method cannot do
-                raise RequestError(f"--set {error}") from None
+                raise RequestError(f"`options` {error}") from None
             refused[name] = _short(name, str(error))
             continue
         for flag in flags:
@@ -249,4 +251,4 @@ def method_of(prediction: Prediction) -> str:
 
 def _short(name: str, reason: str) -> str:
     """Return a refusal without the method's name, which stands beside it."""
-    return reason.removeprefix("--method: ").removeprefix(f"{name} ").removesuffix(".")
+    return reason.removeprefix("`method`: ").removeprefix(f"{name} ").removesuffix(".")

@@ -65,7 +65,7 @@ def find_profile(
     files = catalog.files("models")
     names = model_names(files)
     if model not in names:
-        raise unknown("--model", model, names, "models")
+        raise unknown("model", model, names, "models")
 
     def distance(stem: str) -> tuple[bool, bool, bool, float, str]:
         of_gpu, of_precision, of_batch = (*stem.split("."), "", "", "")[1:4]
@@ -196,7 +196,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     """Return the networks between and inside nodes, GPUs on them, and what is to be said."""
     notes: list[str] = []
     network = catalog.once(
-        ("network", "--net", scenario.net), lambda: load_network(scenario.net, catalog, "--net")
+        ("network", "net", scenario.net), lambda: load_network(scenario.net, catalog, "net")
     )
     intra_network = _intra_network(scenario, network, device, catalog, notes)
     types, each = parse_types(scenario.gpu), scenario.gpus_per_node
@@ -229,7 +229,7 @@ def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> 
         counts = [count for _, count in parse_types(scenario.gpu)] or [scenario.gpus]
         of = " and ".join(map(str, dict.fromkeys(counts)))
         origin = f"the largest divisor of {of} up to {stated}"
-    return [f"{each} GPUs a node ({origin}); set --gpus-per-node to change it."]
+    return [f"{each} GPUs a node ({origin}); set `gpus_per_node` to change it."]
 
 
 def _network_warnings(
@@ -260,27 +260,28 @@ def _intra_network(
             return None
         inside = network.inside or DEFAULT_INTRA_NET
         return catalog.once(
-            ("network", "--intra-net", inside), lambda: load_network(inside, catalog, "--intra-net")
+            ("network", "intra_net", inside), lambda: load_network(inside, catalog, "intra_net")
         )
     if scenario.intra_net == "nvlink":
         families = {name.split("-")[0] for name, _ in parse_types(scenario.gpu)}
         if len(families) > 1:
             raise RequestError(
-                f"--intra-net: 'nvlink' is after the GPU, and here are several types"
-                f" ({scenario.gpu}); name one network for all nodes, such as pcie3."
+                "intra_net",
+                f"'nvlink' is after the GPU, and here are several types"
+                f" ({scenario.gpu}); name one network for all nodes, such as pcie3.",
             )
         family = device.name.split("-")[0]
         names = catalog.files("networks")
         if f"nvlink-{family}" not in names:
             measured = ", ".join(sorted(name for name in names if name.startswith("nvlink-")))
             raise RequestError(
-                f"--intra-net: no measured NVLink of {device.name!r}; measured: {measured}."
+                "intra_net", f"no measured NVLink of {device.name!r}; measured: {measured}."
             )
-        notes.append(f"--intra-net nvlink is nvlink-{family}, after the GPU.")
-        return load_network(f"nvlink-{family}", catalog, "--intra-net")
+        notes.append(f"`intra_net` nvlink is nvlink-{family}, after the GPU.")
+        return load_network(f"nvlink-{family}", catalog, "intra_net")
     named = scenario.intra_net
     return catalog.once(
-        ("network", "--intra-net", named), lambda: load_network(named, catalog, "--intra-net")
+        ("network", "intra_net", named), lambda: load_network(named, catalog, "intra_net")
     )
 
 
@@ -306,7 +307,7 @@ class Setup:
     def kernels_s(self) -> float | None:
         """What the method's kernels take in an iteration on one GPU, where that was given [s]."""
         given = self.scenario.single_gpu_kernels
-        return None if given is None else parse_seconds(given, "--single-gpu-kernels")
+        return None if given is None else parse_seconds(given, "single_gpu_kernels")
 
     @property
     def conditions(self) -> Conditions | None:
@@ -409,9 +410,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         device, carried = slowest.device, slowest.carried
     if scenario.single_gpu:
         batch = carried.profile.batch
-        carried = pin_iteration(
-            carried, parse_iteration(scenario.single_gpu, batch, "--single-gpu")
-        )
+        carried = pin_iteration(carried, parse_iteration(scenario.single_gpu, batch, "single_gpu"))
     limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
     own = _own_notes(profile, device, network, catalog)
     beside, others = _beside(scenario, catalog)
@@ -442,7 +441,7 @@ def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], li
         try:
             found.append(resolve(asked, catalog))
         except RequestError as error:
-            raise RequestError(f"--beside: {Path(name).name}: {error}") from None
+            raise error.within(Path(name).name).within("`beside`") from None
         notes += noted
     return tuple(found), notes
 
@@ -452,14 +451,15 @@ def _limit_bytes(scenario: Scenario, policy_name: str, sizes_its_own: bool) -> f
     if not scenario.bucket:
         return None
     if sizes_its_own:
-        origin = f"--fusion {policy_name}"
+        origin = f"`fusion` {policy_name}"
         if not scenario.fusion:
             origin = f"{policy_name!r}, the fusion policy of {method_name(scenario.method)}"
         raise RequestError(
-            f"--bucket: {scenario.bucket!r} has no meaning with {origin}, which sets its own sizes;"
-            " leave --bucket out."
+            "bucket",
+            f"{scenario.bucket!r} has no meaning with {origin}, which sets its own sizes;"
+            " leave `bucket` out.",
         )
-    return parse_bytes(scenario.bucket, "--bucket")
+    return parse_bytes(scenario.bucket, "bucket")
 
 
 def _own_notes(profile: Profile, device: Device, network: Network, catalog: Catalog) -> list[str]:
@@ -485,4 +485,4 @@ def _own_notes(profile: Profile, device: Device, network: Network, catalog: Cata
 def _check_fusion_options(name: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:
     for option in given:
         if option not in known:
-            raise unknown_option("--set: ", f"fusion policy {name!r}", option, known)
+            raise unknown_option(f"fusion policy {name!r}", option, known, field="options")

@@ -21,17 +21,9 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.conditions.spec import MOST_JITTER, checked_names, parse_straggler
 from perfsim.data.files import forbidden
 from perfsim.data.toml import read_toml
-from perfsim.errors import (
-    TIME,
-    DataError,
-    RequestError,
-    newer,
-    rule,
-    shown,
-    unknown,
-    unknown_option,
-)
+from perfsim.errors import DataError, RequestError, newer, rule, shown, unknown, unknown_option
 from perfsim.methods.base import truth_for_number
+from perfsim.quantity import TIME
 from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_seconds
 
 __all__ = [
@@ -46,7 +38,7 @@ __all__ = [
 ]
 
 
-def parse_types(text: str, field: str = "--gpu") -> tuple[tuple[str, int], ...]:
+def parse_types(text: str, field: str = "gpu") -> tuple[tuple[str, int], ...]:
     """Return the types of GPU and how many there are of each; () where only a name is given.
 
     Types are separated by commas or by plus signs (in a list of values, where a comma ends one).
@@ -68,8 +60,9 @@ def parse_types(text: str, field: str = "--gpu") -> tuple[tuple[str, int], ...]:
         name, _, count = (piece.strip() for piece in part.partition(":"))
         if not name or not count.isdecimal() or int(count) < 1:
             raise RequestError(
-                f"{field}: {shown(text)} does not say how many there are of each type; write"
-                " TYPE:GPUS,TYPE:GPUS such as v100:16,p100:16."
+                field,
+                f"{shown(text)} does not say how many there are of each type; write"
+                " TYPE:GPUS,TYPE:GPUS such as v100:16,p100:16.",
             )
         found.append((name, int(count)))
     return tuple(found)
@@ -155,7 +148,9 @@ class Scenario(BaseModel):
         wrong = truth_for_number(cls, values)
         if wrong:
             given = str(values[wrong]).lower()
-            raise RequestError(f"{FLAGS[wrong]}: {given} is not allowed: a number is needed.")
+            raise RequestError(
+                wrong, f"{given} is not allowed: a number is needed.", value=values[wrong]
+            )
         return values
 
     @model_validator(mode="before")
@@ -177,16 +172,16 @@ class Scenario(BaseModel):
     @classmethod
     def _known_precision(cls, value: str | None) -> str | None:
         if value is not None and value not in PRECISIONS:
-            raise unknown("--precision", value, PRECISIONS)
+            raise unknown("precision", value, PRECISIONS)
         return value
 
     @field_validator("bucket")
     @classmethod
     def _sized_bucket(cls, value: str | None) -> str | None:
-        if value is not None and parse_bytes(value, "--bucket") <= 0:
+        if value is not None and parse_bytes(value, "bucket") <= 0:
             raise RequestError(
-                f"--bucket: {value!r} is not above zero; for one message a tensor use"
-                " --fusion none."
+                "bucket",
+                f"{value!r} is not above zero; for one message a tensor use `fusion` none.",
             )
         return value
 
@@ -197,11 +192,11 @@ class Scenario(BaseModel):
             parts = value.split(",")
             if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
                 raise RequestError(
-                    f"--placement: {shown(value)} is not a list of GPUs on each node such as 3,5."
+                    "placement", f"{shown(value)} is not a list of GPUs on each node such as 3,5."
                 )
             return tuple(int(part) for part in parts)
         if isinstance(value, list | tuple) and any(isinstance(part, bool) for part in value):
-            raise RequestError("--placement: a list of whole numbers such as [3, 5] is needed.")
+            raise RequestError("placement", "a list of whole numbers such as [3, 5] is needed.")
         return value
 
     @field_validator("straggler", mode="before")
@@ -218,28 +213,28 @@ class Scenario(BaseModel):
     @field_validator("jitter", "background", mode="before")
     @classmethod
     def _shared_out(cls, value: object, info: ValidationInfo) -> float:
-        flag, most = f"--{info.field_name}", MAX_SHARE[str(info.field_name)]
+        field, most = str(info.field_name), MAX_SHARE[str(info.field_name)]
         try:
-            share = parse_fraction(value, flag)
+            share = parse_fraction(value, field)
         except OverflowError:  # a whole number of hundreds of digits
             share = math.inf
         if share > most:
-            raise RequestError(f"{flag}: {shown(value)} is not allowed: 0% to {most:.0%}.")
+            raise RequestError(field, f"{shown(value)} is not allowed: 0% to {most:.0%}.")
         return share
 
     @field_validator("single_gpu")
     @classmethod
     def _timed_single_gpu(cls, value: str | None) -> str | None:
-        if value is not None and not TIME.holds(parse_iteration(value, 1, "--single-gpu")):
-            raise RequestError(f"--single-gpu: {shown(value)} is outside {TIME.words}.")
+        if value is not None and not TIME.holds(parse_iteration(value, 1, "single_gpu")):
+            raise RequestError("single_gpu", f"{shown(value)} is outside {TIME.words}.")
         return value
 
     @field_validator("single_gpu_kernels")
     @classmethod
     def _timed_kernels(cls, value: str | None) -> str | None:
-        flag = "--single-gpu-kernels"
+        flag = "single_gpu_kernels"
         if value is not None and not TIME.holds(parse_seconds(value, flag)):
-            raise RequestError(f"{flag}: {shown(value)} is outside {TIME.words}.")
+            raise RequestError(flag, f"{shown(value)} is outside {TIME.words}.")
         return value
 
     @field_validator("options")
@@ -248,7 +243,7 @@ class Scenario(BaseModel):
         for name, one in value.items():
             if isinstance(one, float) and not math.isfinite(one):
                 raise RequestError(
-                    f"--set {name}: {one} is not allowed: a finite number is needed."
+                    f"options.{name}", f"{one} is not allowed: a finite number is needed."
                 )
         return value
 
@@ -269,7 +264,7 @@ class Scenario(BaseModel):
     def _consistent(self) -> Scenario:
         if self.beside and self.jitter:
             raise RequestError(
-                "--beside: not with --jitter, whose draws have no other job in them."
+                "beside", "not with `jitter`, whose draws have no other job in them."
             )
         if not self.overlap and self.overlap_slowdown > 1:
             raise RequestError(
@@ -283,13 +278,14 @@ class Scenario(BaseModel):
         total = sum(count for _, count in types)
         if types and total != self.gpus:
             raise RequestError(
-                f"--gpu: {self.gpu!r} is {total} GPUs, --gpus says {self.gpus}; the two must agree."
+                "gpu", f"{self.gpu!r} is {total} GPUs, `gpus` says {self.gpus}; the two must agree."
             )
         for name in NOT_MIXED:
             if len(types) > 1 and getattr(self, name):
                 raise RequestError(
-                    f"{FLAGS[name]}: not with GPUs of several types ({self.gpu}): which of them it"
-                    " would hold for is not said."
+                    name,
+                    f"not with GPUs of several types ({self.gpu}): which of them it would hold for is"
+                    " not said.",
                 )
         return self
 
@@ -297,22 +293,18 @@ class Scenario(BaseModel):
     def _stragglers_are_there(self) -> Scenario:
         slow = sum(parse_straggler(one)[0] for one in self.straggler)
         if slow > self.gpus:
-            raise RequestError(f"--straggler: {slow} slow GPUs of {self.gpus} are too many.")
+            raise RequestError("straggler", f"{slow} slow GPUs of {self.gpus} are too many.")
         if self.jitter and self.gpus > MAX_JITTERED_GPUS:
             raise RequestError(
-                f"--jitter: each GPU is followed by itself, at most {MAX_JITTERED_GPUS:,}; here are"
-                f" {self.gpus:,}."
+                "jitter",
+                f"each GPU is followed by itself, at most {MAX_JITTERED_GPUS:,}; here are"
+                f" {self.gpus:,}.",
             )
         return self
 
 
-FLAGS = {
-    name: "--" + name.replace("_", "-") for name in Scenario.model_fields if "options" not in name
-} | {
-    "options": "--set",
-    "fusion_options": "--set fusion.",
-    "overlap_slowdown": "overlap_slowdown",
-}
+FIELDS = tuple(Scenario.model_fields)
+"""Names of a scenario's fields."""
 
 
 def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
@@ -323,28 +315,24 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
     RequestError
         If a field is unknown, missing or not allowed; ``source`` names the file it came from.
     """
-    where = f"{source}: " if source else ""
     for field, value in fields.items():
-        if field not in FLAGS:
-            raise unknown_option(where, "a scenario", field, FLAGS)
+        if field not in FIELDS:
+            raise unknown_option("a scenario", field, FIELDS, source=source)
         if isinstance(value, str) and forbidden(value):
-            told = f"{FLAGS[field]}: {shown(value)} holds a control character."
-            raise RequestError(f"{where}{told}")
+            why = f"{shown(value)} holds a control character."
+            raise RequestError(field, why, value=value, source=source)
     try:
         return Scenario(**fields)
     except RequestError as error:
-        raise RequestError(f"{where}{error}") from None
+        raise error.within(source) from None
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0])
-        flag = FLAGS.get(name, name)
-        if "options" in name and len(first["loc"]) > 1:
-            flag = f"{flag}{'' if flag.endswith('.') else ' '}{first['loc'][1]}"
+        field = ".".join(str(part) for part in first["loc"][:2])
         if first["type"] == "missing":
-            raise RequestError(f"{where}{flag} is needed.") from None
-        raise RequestError(
-            f"{where}{flag}: {shown(first['input'])} is not allowed: {rule(first)}."
-        ) from None
+            raise RequestError(field, "is needed.", source=source) from None
+        given = first["input"]
+        why = f"{shown(given)} is not allowed: {rule(first)}."
+        raise RequestError(field, why, value=given, source=source) from None
 
 
 GROUPS = ("options", "fusion_options")
@@ -360,7 +348,7 @@ def is_field(name: str) -> bool:
     [True, True, False, False, False]
     """
     group, dot, option = name.partition(".")
-    return group in FLAGS and (group in GROUPS) == bool(dot) == bool(option)
+    return group in FIELDS and (group in GROUPS) == bool(dot) == bool(option)
 
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"

@@ -61,15 +61,16 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
             found = " (a bare number has no unit)"
         allowed = ", ".join(unit or "none" for unit in units if unit != "µs")
         raise RequestError(
-            f"{field}: {shown(given)} is not {what}{found}; give a number and a unit such as"
-            f" {example!r}. Units: {allowed}."
+            field,
+            f"{shown(given)} is not {what}{found}; give a number and a unit such as"
+            f" {example!r}. Units: {allowed}.",
         )
     value = float(match[1])
     if value and math.isfinite(value):  # in decimal, so that "50us" is 5e-05 to the last digit
         value = float(Decimal(match[1]) * Decimal(repr(units[match[2]])))
     if not math.isfinite(value) or value < 0:
         raise RequestError(
-            f"{field}: {shown(text)} is not {what}: it must be finite and not negative."
+            field, f"{shown(text)} is not {what}: it must be finite and not negative."
         )
     return value
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from perfsim import prediction, session as sessions
+from perfsim import prediction
+from perfsim import session as sessions
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 from perfsim.methods.base import MethodContext

@@ -76,8 +76,8 @@ def _main() -> None:
     from perfsim.errors import PerfsimError
 
     parser = ArgumentParser(prog="python -m perfsim.calibrate.assemble", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the collected files")
-    parser.add_argument("--out", type=Path, required=True, help="folder of clusters.csv")
+    parser.add_argument("data", type=Path, required=True, help="folder of the collected files")
+    parser.add_argument("out", type=Path, required=True, help="folder of clusters.csv")
     given = parser.parse_args()
     try:
         write_condensed(given.data, given.out)

@@ -134,8 +134,8 @@ def _main() -> None:
     from argparse import ArgumentParser
 
     parser = ArgumentParser(prog="python -m perfsim.calibrate.condense", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the collected files")
-    parser.add_argument("--out", type=Path, required=True, help="folder of clusters.csv")
+    parser.add_argument("data", type=Path, required=True, help="folder of the collected files")
+    parser.add_argument("out", type=Path, required=True, help="folder of clusters.csv")
     given = parser.parse_args()
     try:
         for network, path in write_condensed(given.data, given.out).items():

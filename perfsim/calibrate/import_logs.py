@@ -59,7 +59,7 @@ def import_files(
     """
     check_name(name, transport, nics_per_node)
     if collective is not None and not collective_name(collective):
-        raise unknown("--collective", collective, COLLECTIVES)
+        raise unknown("collective", collective, COLLECTIVES)
     curves: list[CollectiveCurve] = []
     skipped: list[str] = []
     for file in files:
@@ -97,7 +97,7 @@ def _one_cluster(curves: Sequence[CollectiveCurve]) -> list[CollectiveCurve]:
             named = " and ".join(shown(one) for one in stated[:2])
             raise RequestError(
                 f"FILE: the measurements name several {word}, such as {named}; a network has one,"
-                " so import each under a --name of its own."
+                " so import each under a `name` of its own."
             )
         said[field] = stated[0] if stated else ""
     return [replace(curve, **said) for curve in curves]  # type: ignore[arg-type]

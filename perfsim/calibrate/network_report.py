@@ -10,10 +10,9 @@ from typing import Any
 from perfsim.calibrate.fit import FitResult, Parameter, Unidentified, both_shapes
 from perfsim.calibrate.link_fit import MIDDLE_BYTES, LinkFit
 from perfsim.calibrate.network_fit import NetworkFit
-from perfsim.errors import SPREAD
 from perfsim.network.link import Latency
 from perfsim.network.measured import CollectiveCurve
-from perfsim.quantity import Quantity
+from perfsim.quantity import SPREAD, Quantity
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["FitShape", "fit_report", "network_report", "network_toml", "shape_of"]

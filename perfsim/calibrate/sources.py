@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsim.data.tables import check_word, number, read_table
-from perfsim.errors import COUNT, DataError, shown
+from perfsim.errors import DataError, shown
 from perfsim.network.measured import LIBRARIES
+from perfsim.quantity import COUNT
 
 __all__ = ["Source", "SourceCluster", "read_clusters", "read_sources"]
 

@@ -62,9 +62,9 @@ def write_network(
     paths = folder / f"{name}.toml", folder / f"{name}{CURVES}"
     for path in paths:
         if path.exists() and not path.is_file():
-            raise RequestError(f"--out: {str(path)!r} is there and is no file.")
+            raise RequestError("out", f"{str(path)!r} is there and is no file.")
         if path.exists() and not replaces:
-            raise RequestError(f"--name: {str(path)!r} is there already; --force replaces it.")
+            raise RequestError("name", f"{str(path)!r} is there already; `force` replaces it.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix=f".{name}.") as work:
@@ -75,7 +75,7 @@ def write_network(
             for part, path in zip(parts, paths, strict=True):
                 part.replace(path)
     except OSError as error:
-        told = f"--out: {str(folder)!r} cannot be written: {error.strerror}."
+        told = f"`out`: {str(folder)!r} cannot be written: {error.strerror}."
         raise RequestError(told) from None
     return paths
 
@@ -116,7 +116,7 @@ class MadeNetwork:
         if folder == DEFAULT:
             return f"{command} {self.name}"
         if folder.name == DEFAULT.name:
-            return f"{command} {self.name} --profiles {quote(str(folder.parent))}"
+            return f"{command} {self.name} `profiles` {quote(str(folder.parent))}"
         return f"{command} {quote(str(self.network))}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -239,21 +239,22 @@ def check_name(name: str, transport: str, nics_per_node: int) -> None:
     """Refuse a name that no network may have, an empty transport, no NIC."""
     if not NAME.fullmatch(name):
         raise RequestError(
-            f"--name: {shown(name)} is no name of a network; letters, digits, '.', '_' and '-',"
-            " at most 64, such as our-cluster."
+            "name",
+            f"{shown(name)} is no name of a network; letters, digits, '.', '_' and '-',"
+            " at most 64, such as our-cluster.",
         )
     if NUMBER.fullmatch(name):
         raise RequestError(
-            f"--name: {shown(name)} reads as a number, which --net takes for a rate; add a letter."
+            "name", f"{shown(name)} reads as a number, which `net` takes for a rate; add a letter."
         )
     if (shipped() / "networks" / f"{name}.toml").is_file():
         raise RequestError(
-            f"--name: {name!r} is a network that ships with perfsim; take another name."
+            "name", f"{name!r} is a network that ships with perfsim; take another name."
         )
     if not transport.strip():
-        raise RequestError("--transport: is empty; write a word such as tcp, ib, efa or nvlink.")
+        raise RequestError("transport", "is empty; write a word such as tcp, ib, efa or nvlink.")
     if nics_per_node < 1:
-        raise RequestError(f"--nics-per-node: {nics_per_node}; at least 1.")
+        raise RequestError("nics_per_node", f"{nics_per_node}; at least 1.")
 
 
 FIELDS = (

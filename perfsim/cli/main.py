@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from perfsim.errors import LONGEST, PerfsimError, shown
+from perfsim.errors import LONGEST, PerfsimError, shown, spelling
 
 __all__ = [
     "COMMANDS",
@@ -287,6 +287,18 @@ def run() -> None:
 
 def code(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments`` (default: the process's) and return its exit code."""
+    with spelling(_flag):
+        return _code(arguments)
+
+
+def _flag(field: str) -> str:
+    """Return the flag of a field (see `perfsim.cli.options.flag_of`, imported where one is named)."""
+    from perfsim.cli.options import flag_of
+
+    return flag_of(field)
+
+
+def _code(arguments: list[str] | None) -> int:
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "it is closed")

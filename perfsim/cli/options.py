@@ -262,6 +262,43 @@ def scenario_fields(
     return fields, notes
 
 
+NO_FLAGS = ("overlap_slowdown",)
+"""Fields that only scenario files have."""
+
+OTHER_FLAGS = frozenset(
+    """
+    backend budget chakra cluster collective collectives counts csv dask data dataset
+    deadline device device_file epochs epochs_of force format fresh full gpu_power gpu_types
+    html install_completion json kernel_budget kernels max max_size measurements methods
+    name nets nics_per_node nodes optimizer out over patience png prices profiles ranks
+    repeats report scenario sequence show_completion skip_bad sort timeline title tolerance
+    trace transport workers
+    """.split()
+)
+"""Flags that are no field of a scenario, as texts of the library name them in backticks."""
+
+
+def flag_of(field: str) -> str:
+    """Return how the command line writes a field: ``gpus_per_node`` is ``--gpus-per-node``.
+
+    What is neither a field of a scenario nor another flag (a key of a file) stays as it is.
+
+    Examples
+    --------
+    >>> [flag_of(field) for field in ("gpus_per_node", "options.density", "vary.gpus", "alpha")]
+    ['--gpus-per-node', '--set density', '--vary gpus', 'alpha']
+    """
+    from perfsim.scenario import FIELDS
+
+    name, _, option = field.partition(".")
+    grouped = {"options": "--set ", "fusion_options": "--set fusion.", "vary": "--vary "}
+    if name in grouped:
+        return f"{grouped[name]}{option}".strip()
+    if name in NO_FLAGS or name not in {*FIELDS, *OTHER_FLAGS}:
+        return field
+    return "--" + name.replace("_", "-")
+
+
 @contextmanager
 def naming(scenario: str | None) -> Iterator[None]:
     """Name the scenario file in what is refused: it may stand there rather than in a flag.
@@ -269,14 +306,14 @@ def naming(scenario: str | None) -> Iterator[None]:
     Examples
     --------
     >>> with naming("mine.toml"):
-    ...     raise RequestError("--gpus is needed.")
+    ...     raise RequestError("gpus", "is needed.")
     Traceback (most recent call last):
-    perfsim.errors.RequestError: mine.toml: --gpus is needed.
+    perfsim.errors.RequestError: mine.toml: gpus: is needed.
     """
     try:
         yield
     except RequestError as error:
-        raise RequestError(f"{scenario}: {error}" if scenario else str(error)) from None
+        raise error.within(scenario or "") from None
 
 
 def ranking_of(asked: Scenario, catalog: Catalog) -> Ranking | None:

@@ -102,7 +102,7 @@ def algorithms() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def algorithm(collective: str, name: str, field: str = "--algorithm") -> Algorithm:
+def algorithm(collective: str, name: str, field: str = "algorithm") -> Algorithm:
     """Return one algorithm of one collective.
 
     Raises

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import check_word, kind_of, number, read_table, scatter
-from perfsim.errors import COUNT, SPREAD, TIME, DataError
-from perfsim.quantity import Kind, weakest
+from perfsim.errors import DataError
+from perfsim.quantity import COUNT, SPREAD, TIME, Kind, weakest
 
 __all__ = [
     "ALIKE",

@@ -20,9 +20,11 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import kind_of, number, read_table, scatter
 from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import (
+from perfsim.errors import DataError, RequestError, shown, unknown
+from perfsim.quantity import (
     COUNT,
     ELEMENTS,
+    KINDS,
     LAUNCH,
     MATRIX_RATE,
     MEMORY,
@@ -30,12 +32,13 @@ from perfsim.errors import (
     RATE,
     SPREAD,
     TIME,
-    DataError,
-    RequestError,
-    shown,
-    unknown,
+    Cost,
+    Grade,
+    Kind,
+    Quantity,
+    Term,
+    weakest,
 )
-from perfsim.quantity import KINDS, Cost, Grade, Kind, Quantity, Term, weakest
 from perfsim.units import (
     format_bytes,
     format_count,
@@ -397,8 +400,9 @@ class Device:
         """
         if precision not in self.rates:
             raise RequestError(
-                f"--precision: {self.name} has no {precision!r} rate; allowed on this GPU:"
-                f" {', '.join(self.rates)}."
+                "precision",
+                f"{self.name} has no {precision!r} rate; allowed on this GPU:"
+                f" {', '.join(self.rates)}.",
             )
         return self.rates[precision]
 
@@ -537,7 +541,7 @@ def _stem(name: str, files: Mapping[str, Path]) -> str:
         for stem, path in files.items():
             plain |= {_plain(alias): stem for alias in read_device_file(path)["aliases"]}
     if _plain(name) not in plain:
-        raise unknown("--gpu", name, files, "gpus")
+        raise unknown("gpu", name, files, "gpus")
     return plain[_plain(name)]
 
 

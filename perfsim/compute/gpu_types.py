@@ -60,15 +60,16 @@ def check_nodes(types: Types, placement: Sequence[int], gpus: int) -> None:
         If they are not.
     """
     if sum(count for _, count in types) != gpus:
-        raise RequestError(f"--gpu: the GPUs of each type are given, and are not {gpus} in all.")
+        raise RequestError("gpu", f"the GPUs of each type are given, and are not {gpus} in all.")
     ends = set(accumulate(placement))
     for (name, _), end in zip(types, accumulate(count for _, count in types), strict=True):
         if end not in ends:
             nodes = "+".join(map(str, placement)) if len(placement) <= 8 else f"{placement[0]} GPUs"
             raise RequestError(
-                f"--gpu: a node ({nodes}) would hold {name} and another type; set --gpus-per-node"
-                " or --placement so that all GPUs of a node are of one type, the first type on the"
-                " first nodes."
+                "gpu",
+                f"a node ({nodes}) would hold {name} and another type; set `gpus_per_node`"
+                " or `placement` so that all GPUs of a node are of one type, the first type on the"
+                " first nodes.",
             )
 
 

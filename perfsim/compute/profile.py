@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
 from perfsim.data.tables import number, read_lines, read_table, rows
-from perfsim.errors import COUNT, ELEMENTS, TIME, DataError, newer, shown
-from perfsim.quantity import Kind
+from perfsim.errors import DataError, newer, shown
+from perfsim.quantity import COUNT, ELEMENTS, TIME, Kind
 
 __all__ = [
     "BESIDE",

@@ -565,7 +565,7 @@ def transfer(
         If the GPU does not compute at that precision or the batch is below 1.
     """
     if batch < 1:
-        raise RequestError(f"--batch: {batch} is below 1.")
+        raise RequestError("batch", f"{batch} is below 1.")
     device.matrix_rate(precision)
     ground = _ground(profile, device, anchors)
     goal = GpuPrecision(device.name, precision)

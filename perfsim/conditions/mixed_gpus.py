@@ -88,9 +88,10 @@ def mixed_plans(
         plans = [_without_slivers(plan) for plan in make(agreed.follow)]
         if [_shape(plan) for plan in plans] != [_shape(plan) for plan in whole]:
             raise RequestError(
-                f"--gpu: {method} does other things on {name} than on {slowest}, as it decides by"
+                "gpu",
+                f"{method} does other things on {name} than on {slowest}, as it decides by"
                 " times or their profiles differ; such GPUs in one job cannot be followed, take one"
-                " type."
+                " type.",
             )
         found.append((name, plans))
     for number, plan in enumerate(whole):

@@ -35,25 +35,28 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
     try:
         path = catalog.scenario(name)
     except RequestError as error:
-        raise RequestError(f"--beside: {str(error).removeprefix('--scenario: ')}") from None
+        raise RequestError("beside", error.why, value=name, nearest=error.nearest) from None
     fields = dict(read_file(path)["scenario"])
     own = fields.get("net", Scenario.model_fields["net"].default)
     for field in ("beside", "jitter"):
         if fields.get(field):
             raise RequestError(
-                f"--beside: {Path(name).name} has {field} itself; a job beside another has none."
+                "beside", f"{Path(name).name} has {field} itself; a job beside another has none."
             )
     fields |= {field: getattr(scenario, field) for field in NETWORK}
     try:
         found = make_scenario(fields, Path(name).name)
+    except RequestError as error:
+        raise error.within("`beside`") from None
     except PerfsimError as error:
-        raise RequestError(f"--beside: {error}") from None
+        raise RequestError("beside", str(error)) from None
     if found.method.lower() == AUTO:
-        raise RequestError(f"--beside: {Path(name).name}: method auto; name the one that it runs.")
+        raise RequestError("beside", f"{Path(name).name}: method auto; name the one that it runs.")
     if len(parse_types(found.gpu)) > 1:
         raise RequestError(
-            f"--beside: {Path(name).name}: GPUs of several types ({found.gpu}) are not followed"
-            " beside another job."
+            "beside",
+            f"{Path(name).name}: GPUs of several types ({found.gpu}) are not followed"
+            " beside another job.",
         )
     notes = []
     if own != scenario.net:

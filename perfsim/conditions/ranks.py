@@ -61,7 +61,7 @@ def exchanges(jobs: Sequence[Job], nodes: int) -> bool:
 
 
 def joined(
-    rounds: Sequence[Round], exchanging: Callable[[int], bool], flag: str = "--jitter"
+    rounds: Sequence[Round], exchanging: Callable[[int], bool], flag: str = "jitter"
 ) -> list[Joined]:
     """Return the rounds with those that exchange nothing put before the one that follows.
 
@@ -116,8 +116,9 @@ def _iterations(apart: Round, count: int, flag: str) -> tuple[tuple[int, ...], t
         return (LOCAL,), (count,)
     if count > MOST_APART:
         raise RequestError(
-            f"{flag}: {count} iterations between two exchanges are too many to follow, at most"
-            f" {MOST_APART}; set a shorter interval."
+            flag,
+            f"{count} iterations between two exchanges are too many to follow, at most"
+            f" {MOST_APART}; set a shorter interval.",
         )
     kinds = apart.iterations
     return tuple(kinds[at % len(kinds)] for at in range(count)), (1,) * count
@@ -193,13 +194,15 @@ def check_followed(plans: Sequence[CostedGraph], method: Method) -> None:
     name = type(method).__module__.rpartition(".")[2]
     if any(plan.order == "priority" for plan in plans):
         raise RequestError(
-            f"--method: {name} sends by priority, and --jitter follows messages in the order in"
-            " which they are issued only."
+            "method",
+            f"{name} sends by priority, and `jitter` follows messages in the order in"
+            " which they are issued only.",
         )
     if any(plan.graph.contended for plan in plans):
         raise RequestError(
-            f"--method: {name} sends several messages at once over a link that they share, and"
-            " --jitter follows one after the other only."
+            "method",
+            f"{name} sends several messages at once over a link that they share, and"
+            " `jitter` follows one after the other only.",
         )
 
 

@@ -85,7 +85,7 @@ class Conditions(NamedTuple):
         return found
 
 
-def parse_straggler(text: object, field: str = "--straggler") -> tuple[int, float]:
+def parse_straggler(text: object, field: str = "straggler") -> tuple[int, float]:
     """Return how many GPUs are slow, and how many times slower, as RANKS:FACTOR says.
 
     Raises
@@ -105,13 +105,15 @@ def parse_straggler(text: object, field: str = "--straggler") -> tuple[int, floa
         colon = ""
     if not isinstance(text, str) or not colon:
         raise RequestError(
-            f"{field}: {shown(text)} is not GPUS:FACTOR such as 1:1.5 (one GPU that computes 1.5"
-            " times slower)."
+            field,
+            f"{shown(text)} is not GPUS:FACTOR such as 1:1.5 (one GPU that computes 1.5"
+            " times slower).",
         )
     if found[0] < 1 or not 1.0 <= found[1] <= MOST_SLOWER:
         raise RequestError(
-            f"{field}: {shown(text)} is not allowed: at least 1 GPU, 1 to {MOST_SLOWER:g} times"
-            " slower, such as 1:1.5."
+            field,
+            f"{shown(text)} is not allowed: at least 1 GPU, 1 to {MOST_SLOWER:g} times"
+            " slower, such as 1:1.5.",
         )
     return found
 
@@ -136,11 +138,12 @@ def checked_names(value: object) -> tuple[str, ...]:
     listed = value if isinstance(value, list | tuple) else (value,)
     if not all(isinstance(one, str) and one.strip() for one in listed):
         raise RequestError(
-            "--beside: the scenario of the other job is needed, a file such as bert.toml or a"
-            " shipped one (`perfsim list scenarios`)."
+            "beside",
+            "the scenario of the other job is needed, a file such as bert.toml or a"
+            " shipped one (`perfsim list scenarios`).",
         )
     if len(listed) > MOST_BESIDE:
-        raise RequestError(f"--beside: {len(listed)} other jobs; at most {MOST_BESIDE}.")
+        raise RequestError("beside", f"{len(listed)} other jobs; at most {MOST_BESIDE}.")
     return tuple(str(one).strip() for one in listed)
 
 

@@ -56,7 +56,7 @@ def meeting_notes(
     names = [label(name) for name in resolved.scenario.beside]
     others = plans[0].beside
     if not any(plan.crossings for plan in plans):
-        return ["--beside has no effect: this job sends nothing between nodes."]
+        return ["`beside` has no effect: this job sends nothing between nodes."]
     quiet = [name for name, other in zip(names, others, strict=True) if not other.crossings]
     notes = [f"{name} sends nothing between nodes, and is in nobody's way." for name in quiet]
     if len(quiet) == len(names):
@@ -157,10 +157,10 @@ def condition_notes(
             f" byte takes {1 / (1 - background):.3g} times as long there; latency and the choice of"
             " algorithm stay."
             if nodes > 1
-            else "--background has no effect: all GPUs stand on one node."
+            else "`background` has no effect: all GPUs stand on one node."
         )
     if seed and not (conditions and conditions.jitter):
-        notes.append("--seed has no effect without --jitter.")
+        notes.append("`seed` has no effect without `jitter`.")
     if notes:
         notes.append(
             "The S-SGD that it is held against runs under the same conditions; scaling efficiency"
@@ -189,7 +189,7 @@ def _jitter_notes(
     conditions: Conditions, plans: Sequence[CostedGraph], timelines: Sequence[Timeline]
 ) -> list[str]:
     if not conditions.varies:
-        return ["--jitter has no effect on the mean iteration of one GPU."]
+        return ["`jitter` has no effect on the mean iteration of one GPU."]
     counted = [draws * periods for draws, _, periods in map(sample, plans)]
     error_s = _error_s(plans, timelines)
     notes = [

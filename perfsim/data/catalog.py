@@ -50,8 +50,8 @@ class Catalog:
 
     def __init__(self, profiles: str | Path | None = None) -> None:
         if isinstance(profiles, str) and not profiles.strip():
-            raise RequestError(f"--profiles: is empty; give a folder that holds {NEEDED}.")
-        named = [("--profiles", profiles)] if profiles is not None else []
+            raise RequestError("profiles", f"is empty; give a folder that holds {NEEDED}.")
+        named = [("profiles", profiles)] if profiles is not None else []
         named += [
             ("PERFSIM_PATH", part)
             for part in os.environ.get("PERFSIM_PATH", "").split(os.pathsep)
@@ -132,15 +132,15 @@ class Catalog:
             return found[name]
         if path.suffix == ".toml" or len(path.parts) > 1:
             shipped_too = "`perfsim list scenarios` shows those that ship"
-            raise RequestError(f"--scenario: there is no file {shown(name)}; {shipped_too}.")
-        raise unknown("--scenario", name, found, "scenarios")
+            raise RequestError("scenario", f"there is no file {shown(name)}; {shipped_too}.")
+        raise unknown("scenario", name, found, "scenarios")
 
 
 def _folder(field: str, folder: Path) -> Path:
     if not _there(folder.is_dir):
-        raise RequestError(f"{field}: {shown(str(folder))} is not a folder.")
+        raise RequestError(field, f"{shown(str(folder))} is not a folder.")
     if not any(_there((folder / kind).is_dir) for kind in SUFFIXES):
-        raise RequestError(f"{field}: {shown(str(folder))} holds no {NEEDED}.")
+        raise RequestError(field, f"{shown(str(folder))} holds no {NEEDED}.")
     return folder
 
 

@@ -93,12 +93,12 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def write_text(path: Path, text: str, flag: str = "--out") -> None:
+def write_text(path: Path, text: str, flag: str = "out") -> None:
     """Write ``text`` to ``path`` as `write_bytes` does, in UTF-8."""
     write_bytes(path, text.encode(), flag)
 
 
-def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
+def write_bytes(path: Path, data: bytes, flag: str = "out") -> None:
     """Write ``data`` to ``path``: to a temporary file beside it first, then renamed.
 
     A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
@@ -131,7 +131,7 @@ def write_bytes(path: Path, data: bytes, flag: str = "--out") -> None:
         temporary = None
     except (OSError, ValueError) as error:  # also a name with a zero byte
         told = getattr(error, "strerror", None) or error
-        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {told}.") from None
+        raise RequestError(flag, f"{str(path)!r} cannot be written: {told}.") from None
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def named_file(folder: Path, name: str, suffix: str) -> Path:
     return folder / f"{name}{suffix}"
 
 
-def check_writable(path: Path, flag: str = "--out") -> None:
+def check_writable(path: Path, flag: str = "out") -> None:
     """Refuse a file that could not be written, before any work.
 
     Raises
@@ -168,7 +168,7 @@ def check_writable(path: Path, flag: str = "--out") -> None:
     except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
         reason = str(getattr(error, "strerror", None) or error)
     if reason:
-        raise RequestError(f"{flag}: {str(path)!r} cannot be written: {reason}.")
+        raise RequestError(flag, f"{str(path)!r} cannot be written: {reason}.")
 
 
 def _unwritable(target: Path) -> str:

@@ -91,8 +91,9 @@ class Journal:
         for name, given in self._setting.items():
             if setting.get(name) != given:
                 raise RequestError(
-                    f"--out: {self.path} was begun with {name} {setting.get(name)}, now it is"
-                    f" {given}; {self._anew}."
+                    "out",
+                    f"{self.path} was begun with {name} {setting.get(name)}, now it is"
+                    f" {given}; {self._anew}.",
                 )
         if whole is not lines:
             # Shortened in place: writing it anew could lose all on a disk that is still full.
@@ -111,5 +112,5 @@ class Journal:
                 with suppress(OSError):
                     self.remove()
             raise RequestError(
-                f"--out: {self.path} cannot be written: {error.strerror}{kept}."
+                "out", f"{self.path} cannot be written: {error.strerror}{kept}."
             ) from None

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfsim.data.files import cell, forbidden, read_text
-from perfsim.errors import DataError, NumberLimit, PerfsimError, newer, shown
-from perfsim.quantity import KINDS, Kind
+from perfsim.errors import DataError, PerfsimError, newer, shown
+from perfsim.quantity import KINDS, Kind, NumberLimit
 
 if TYPE_CHECKING:
     import pandas

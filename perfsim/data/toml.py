@@ -9,16 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfsim.data.files import escaped, forbidden, read_text
-from perfsim.errors import (
-    COUNT,
-    LONGEST,
-    DataError,
-    NumberLimit,
-    RequestError,
-    nearest,
-    newer,
-    shown,
-)
+from perfsim.errors import LONGEST, DataError, RequestError, nearest, newer, shown
+from perfsim.quantity import COUNT, NumberLimit
 
 __all__ = ["TomlTable", "read_toml"]
 

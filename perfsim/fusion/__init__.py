@@ -65,5 +65,5 @@ def load(name: str) -> Policy:
 
     allowed = policies()
     if name not in allowed:
-        raise unknown("--fusion", name, allowed)
+        raise unknown("fusion", name, allowed)
     return cast(Policy, importlib.import_module(f"{__name__}.{name}"))

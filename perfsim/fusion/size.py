@@ -30,7 +30,7 @@ __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]
 
 SUMMARY = "PyTorch DDP: a bucket closes with the tensor that reaches 25 MiB (the first: 1 MiB)"
 OPTIONS: Mapping[str, str] = {
-    "first_bucket": "limit of the first bucket (a size; default 1MiB, or --bucket where given)"
+    "first_bucket": "limit of the first bucket (a size; default 1MiB, or `bucket` where given)"
 }
 
 LIMIT_BYTES = 25 * 2.0**20

@@ -39,8 +39,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from perfsim.compute.profile import Gradient
-from perfsim.errors import NumberLimit, RequestError, shown
+from perfsim.errors import RequestError, shown
 from perfsim.fusion.bucket import Bucket, FusionContext, fill
+from perfsim.quantity import NumberLimit
 from perfsim.units import parse_seconds
 
 __all__ = ["LIMIT_BYTES", "OPTIONS", "SUMMARY", "fuse"]

@@ -75,7 +75,7 @@ class Library(NamedTuple):
         """
         found = find_algorithm(collective, name)
         if found.name not in self.names(collective):
-            error = unknown("--algorithm", name, (*self.names(collective), "auto"))
+            error = unknown("algorithm", name, (*self.names(collective), "auto"))
             raise RequestError(f"{collective} of {self.name}, {error}")
         factor = self.hop_factor(collective, found.name)
         return found if factor == 1.0 else _slowed(found, factor)
@@ -117,7 +117,7 @@ def libraries() -> tuple[str, ...]:
 
 
 @cache
-def library(name: str, field: str = "--library") -> Library:
+def library(name: str, field: str = "library") -> Library:
     """Return one library.
 
     Raises

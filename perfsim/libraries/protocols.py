@@ -32,11 +32,12 @@ def check_protocol(name: str, library: str, has: bool) -> None:
     >>> check_protocol("ll128", "nccl", True)
     """
     if name not in (AUTO, *PROTOCOLS):
-        raise unknown("--protocol", name, (AUTO, *PROTOCOLS))
+        raise unknown("protocol", name, (AUTO, *PROTOCOLS))
     if name != AUTO and not has:
         raise RequestError(
-            f"--protocol: {name!r} is a protocol of NCCL, and {library} has none; leave it out, or"
-            " take --library nccl."
+            "protocol",
+            f"{name!r} is a protocol of NCCL, and {library} has none; leave it out, or"
+            " take `library` nccl.",
         )
 
 

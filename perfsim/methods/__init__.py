@@ -58,7 +58,7 @@ def method_class(name: str) -> type[Method]:
     raise TypeError(f"perfsim/methods/{module_name}.py defines no Method")
 
 
-def method_name(name: str, field: str = "--method") -> str:
+def method_name(name: str, field: str = "method") -> str:
     """Return a method's own name for one that may be written another way; ``field`` is for errors.
 
     Raises
@@ -72,10 +72,10 @@ def method_name(name: str, field: str = "--method") -> str:
     'spd_kfac'
     """
     if _plain(name) == AUTO:
-        raise RequestError(f"{field}: auto is no method; `perfsim predict` ranks all by it.")
+        raise RequestError(field, "auto is no method; `perfsim predict` ranks all by it.")
     plain = _by_plain_name(tuple(__path__))
     if _plain(name) not in plain:
-        more = (AUTO,) if field == "--method" else ()
+        more = (AUTO,) if field == "method" else ()
         raise unknown(field, name, (*method_names(), *more), "methods")
     return plain[_plain(name)]
 
@@ -105,18 +105,18 @@ def load_method(name: str, options: Mapping[str, Any]) -> Method:
     cls = method_class(name)
     for option in options:
         if option not in cls.model_fields:
-            raise unknown_option("--set: ", f"method {name!r}", option, cls.model_fields)
+            raise unknown_option(f"method {name!r}", option, cls.model_fields, field="options")
     try:
         return cls(**options)
     except ValidationError as error:
-        raise RequestError(_sentence(name, error)) from None
+        raise _refused(name, error) from None
 
 
-def _sentence(name: str, error: ValidationError) -> str:
+def _refused(name: str, error: ValidationError) -> RequestError:
+    """Build the error for an option whose value is not allowed."""
     first = error.errors()[0]
     if not first["loc"]:
-        return f"--set: {name}: {first['msg'].removeprefix('Value error, ')}."
-    field = str(first["loc"][0])
-    return (
-        f"--set {field}: {shown(first['input'])} is not allowed for method {name!r}: {rule(first)}."
-    )
+        return RequestError("options", f"{name}: {first['msg'].removeprefix('Value error, ')}.")
+    given = first["input"]
+    why = f"{shown(given)} is not allowed for method {name!r}: {rule(first)}."
+    return RequestError(f"options.{first['loc'][0]}", why, value=given)

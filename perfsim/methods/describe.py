@@ -164,9 +164,9 @@ PLAIN_FUSION = "size"
 """S-SGD's own fusion. Methods with another are what they are by it, too."""
 
 WHY_KEPT = {
-    "--fusion": "is for methods that fuse as ssgd, as another fusion is part of what a method is",
-    "--bucket": "is for fusion that does not set its own sizes",
-    "--set": "is for fusion policies that have it",
+    "fusion": "is for methods that fuse as ssgd, as another fusion is part of what a method is",
+    "bucket": "is for fusion that does not set its own sizes",
+    "options": "is for fusion policies that have it",
 }
 
 
@@ -182,16 +182,16 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
     used = scenario.fusion or own
     if own not in (used, PLAIN_FUSION):
         changes["fusion"], used = None, own
-        kept.append(f"--fusion {scenario.fusion}")
+        kept.append(f"`fusion` {scenario.fusion}")
     policy = fusion.load(used)
     if scenario.bucket and policy.LIMIT_BYTES is None:
         changes["bucket"] = None
-        kept.append(f"--bucket {scenario.bucket}")
+        kept.append(f"`bucket` {scenario.bucket}")
     strange = [option for option in scenario.fusion_options if option not in policy.OPTIONS]
     if strange:
         known = scenario.fusion_options.items()
         changes["fusion_options"] = {key: value for key, value in known if key not in strange}
-        kept += [f"--set fusion.{option}" for option in strange]
+        kept += [f"`options` fusion.{option}" for option in strange]
     return scenario.model_copy(update=changes), kept
 
 
@@ -201,7 +201,7 @@ def check_fusion_options(scenario: Scenario) -> None:
     known = {option for name in used for option in fusion.load(name).OPTIONS}
     for option in scenario.fusion_options:
         if option not in known:
-            raise unknown_option("--set: ", "fusion", option, known)
+            raise unknown_option("fusion", option, known, field="options")
 
 
 def _own(name: str, options: Mapping[str, Any]) -> str:

@@ -79,7 +79,9 @@ class Gzccl(Method):
         even = world.ranks == world.nodes * world.gpus_per_node
         powers = world.ranks & (world.ranks - 1) == 0
         if self.exchange == "doubling" and not (even and powers):
-            return "pairs a power of two of GPUs, as many on every node (or --set exchange=ring)"
+            return (
+                "pairs a power of two of GPUs, as many on every node (or `options` exchange=ring)"
+            )
         return ""
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:

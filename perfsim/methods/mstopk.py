@@ -84,7 +84,9 @@ class Mstopk(Method):
         """Return that nodes must be alike, if they are not."""
         if self.exchange == "all_gather" or world.ranks == world.nodes * world.gpus_per_node:
             return ""
-        return "takes the same number of GPUs on every node (--set exchange=all_gather does not)"
+        return (
+            "takes the same number of GPUs on every node (`options` exchange=all_gather does not)"
+        )
 
     def _picked(self, elements: int) -> tuple[Kernel, ...]:
         """Return the residual's passes and the selection."""

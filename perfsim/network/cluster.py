@@ -428,8 +428,9 @@ class Cluster(Layout):
         refusal = route.algorithm.refusal(route.base)
         if refusal:
             raise RequestError(
-                f"--algorithm: {collective} {route.algorithm.name} {refusal}; here are {self.gpus}"
-                f" GPUs on {self.nodes} {'node' if self.nodes == 1 else 'nodes'}."
+                "algorithm",
+                f"{collective} {route.algorithm.name} {refusal}; here are {self.gpus}"
+                f" GPUs on {self.nodes} {'node' if self.nodes == 1 else 'nodes'}.",
             )
         known = self._known(collective, size_bytes, route, algorithm, protocol)
         if known is None:
@@ -543,34 +544,37 @@ def place(
     ((4, 4), (2, 2, 2, 2, 2), (3, 5))
     """
     if gpus < 1:
-        raise RequestError(f"--gpus: {gpus} is not a number of GPUs; at least 1.")
+        raise RequestError("gpus", f"{gpus} is not a number of GPUs; at least 1.")
     if placement is not None:
         if not placement or min(placement) < 1:
             raise RequestError(
-                f"--placement: {_shown(placement)} has a node without a GPU; give at least 1 for"
-                " every node."
+                "placement",
+                f"{_shown(placement)} has a node without a GPU; give at least 1 for every node.",
             )
         if sum(placement) != gpus:
             raise RequestError(
-                f"--placement: {_shown(placement)} places {sum(placement)} GPUs, --gpus says"
-                f" {gpus}; the two must agree."
+                "placement",
+                f"{_shown(placement)} places {sum(placement)} GPUs, `gpus` says"
+                f" {gpus}; the two must agree.",
             )
         if gpus_per_node is not None and gpus_per_node != max(placement):
             raise RequestError(
-                f"--gpus-per-node: {gpus_per_node} contradicts --placement {_shown(placement)};"
-                " give one of the two."
+                "gpus_per_node",
+                f"{gpus_per_node} contradicts `placement` {_shown(placement)};"
+                " give one of the two.",
             )
         return tuple(placement)
     if gpus_per_node is None:
         most = min(stated or DEFAULT_GPUS_PER_NODE, gpus)
         gpus_per_node = next(size for size in range(most, 0, -1) if gpus % size == 0)
     if gpus_per_node < 1:
-        raise RequestError(f"--gpus-per-node: {gpus_per_node} is not a number of GPUs; at least 1.")
+        raise RequestError("gpus_per_node", f"{gpus_per_node} is not a number of GPUs; at least 1.")
     if gpus % gpus_per_node:
         divisors = [size for size in range(1, min(gpus, MOST_SHOWN) + 1) if gpus % size == 0]
         raise RequestError(
-            f"--gpus-per-node: {gpus} GPUs do not divide by {gpus_per_node}; allowed for {gpus}:"
-            f" {', '.join(map(str, divisors))}, or --placement for uneven nodes."
+            "gpus_per_node",
+            f"{gpus} GPUs do not divide by {gpus_per_node}; allowed for {gpus}:"
+            f" {', '.join(map(str, divisors))}, or `placement` for uneven nodes.",
         )
     return (gpus_per_node,) * (gpus // gpus_per_node)
 
@@ -629,11 +633,12 @@ def make_cluster(
     if max(nodes) > 1:
         if intra_net is None and "intra" not in net.links:
             raise RequestError(
-                f"--intra-net: {net.name!r} says nothing of the link between the GPUs of a node;"
-                " name one, such as pcie3."
+                "intra_net",
+                f"{net.name!r} says nothing of the link between the GPUs of a node;"
+                " name one, such as pcie3.",
             )
-        intra = (intra_net or net).link("intra", "--intra-net")
-    inter = net.link("inter", "--net") if len(nodes) > 1 else None
+        intra = (intra_net or net).link("intra", "intra_net")
+    inter = net.link("inter", "net") if len(nodes) > 1 else None
     fabric, node = net.fabric, net.node if intra_net is None else None
     narrowed = False
     if oversubscription is not None and oversubscription > 1.0 and len(nodes) > 1:

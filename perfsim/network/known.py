@@ -9,7 +9,6 @@ from functools import cache
 from perfsim.collectives import Hops, algorithm
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import number, read_table
-from perfsim.errors import SPREAD
 from perfsim.libraries import AUTO
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.scaling_laws import (
@@ -25,7 +24,7 @@ from perfsim.network.scaling_laws import (
     inside_share,
 )
 from perfsim.network.tuner_fit import TunedChoice
-from perfsim.quantity import Cost, Grade, Kind, Quantity, Term
+from perfsim.quantity import SPREAD, Cost, Grade, Kind, Quantity, Term
 from perfsim.units import format_bytes
 
 __all__ = [

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from perfsim.errors import LATENCY, RATE, RequestError
+from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.libraries.protocols import VERSION, protocol_factors
-from perfsim.quantity import Kind, Quantity
+from perfsim.quantity import LATENCY, RATE, Kind, Quantity
 from perfsim.units import parse_rate, parse_seconds
 
 __all__ = ["GIVEN", "Held", "Latency", "Link", "custom_link", "link_class", "under_protocol"]
@@ -193,20 +193,21 @@ def custom_link(text: str, field: str) -> Link:
     parts = [part.strip() for part in text.split(",")]
     rate = parse_rate(parts[0], field)
     if not RATE.holds(rate):
-        raise RequestError(f"{field}: the rate in {text!r} is not within {RATE.words}.")
+        raise RequestError(field, f"the rate in {text!r} is not within {RATE.words}.")
     if len(parts) == 1:
         raise RequestError(
-            f"{field}: {text!r} is a rate without a latency; write rate,latency such as"
-            f" '{text},50us'."
+            field,
+            f"{text!r} is a rate without a latency; write rate,latency such as '{text},50us'.",
         )
     if len(parts) > 2:
         raise RequestError(
-            f"{field}: {text!r} has {len(parts)} parts; a link of your own is rate,latency such"
-            " as '10Gbit/s,50us'."
+            field,
+            f"{text!r} has {len(parts)} parts; a link of your own is rate,latency such"
+            " as '10Gbit/s,50us'.",
         )
     alpha_s = parse_seconds(parts[1], field)
     if not LATENCY.holds(alpha_s):
-        raise RequestError(f"{field}: the latency in {text!r} is not within {LATENCY.words}.")
+        raise RequestError(field, f"the latency in {text!r} is not within {LATENCY.words}.")
     alpha = Quantity(alpha_s, "s/hop", "derived", GIVEN)
     speed = Quantity(rate, "B/s", "derived", GIVEN)
     gamma = Quantity(0.0, "s/B", "derived", "a link given by the user has no reduction cost")

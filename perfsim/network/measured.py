@@ -18,9 +18,9 @@ from statistics import median
 from perfsim.collectives import COLLECTIVES
 from perfsim.data.files import write_text
 from perfsim.data.tables import check_word, number, read_lines, read_table
-from perfsim.errors import COUNT, MESSAGE, SPREAD, TIME, DataError, NumberLimit, shown
+from perfsim.errors import DataError, shown
 from perfsim.libraries import libraries
-from perfsim.quantity import Kind, weakest
+from perfsim.quantity import COUNT, MESSAGE, SPREAD, TIME, Kind, NumberLimit, weakest
 
 __all__ = [
     "CURVES_COLUMNS",

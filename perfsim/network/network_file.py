@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 from perfsim.collectives import COLLECTIVES
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import (
-    LATENCY,
-    MESSAGE,
-    RATE,
-    REDUCTION,
-    SPREAD,
-    TIME,
-    DataError,
-    NumberLimit,
-    RequestError,
-    shown,
-)
+from perfsim.errors import DataError, RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
 from perfsim.libraries.nccl_figures import ARCHITECTURES, parse_version
 from perfsim.network.fabrics.inter import Fabric
@@ -33,7 +22,18 @@ from perfsim.network.link import Held, Latency, Link, custom_link
 from perfsim.network.measured import GROUNDS, LIBRARIES, CollectiveCurve
 from perfsim.network.routing import TIES, Ties
 from perfsim.network.tuner_fit import Communicator, TunedChoice
-from perfsim.quantity import KINDS, Kind, Quantity
+from perfsim.quantity import (
+    KINDS,
+    LATENCY,
+    MESSAGE,
+    RATE,
+    REDUCTION,
+    SPREAD,
+    TIME,
+    Kind,
+    NumberLimit,
+    Quantity,
+)
 from perfsim.units import (
     parse_bytes,
     parse_fraction,
@@ -453,8 +453,9 @@ class Network(NamedTuple):
             return self.links[of]
         place = {"inter": "between nodes", "intra": "between the GPUs of a node"}
         raise RequestError(
-            f"{field}: {self.name!r} has no link {place[of]} (class {of!r}), only"
-            f" {', '.join(map(repr, self.links))}; `perfsim list networks` shows which have."
+            field,
+            f"{self.name!r} has no link {place[of]} (class {of!r}), only"
+            f" {', '.join(map(repr, self.links))}; `perfsim list networks` shows which have.",
         )
 
 
@@ -556,7 +557,7 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
     """
     if text.endswith(SUFFIX):
         if not _there(text):
-            raise RequestError(f"{field}: there is no file {shown(text)}.")
+            raise RequestError(field, f"there is no file {shown(text)}.")
         return read_network(Path(text))
     if "," in text or "/" in text or NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)

@@ -277,7 +277,7 @@ def gpus(resolved: Setup, catalog: Catalog) -> BreakEven:
     if resolved.parts:
         return BreakEven("gpus", why_not="GPUs are of several types, so many of each")
     if resolved.cluster.uneven:
-        return BreakEven("gpus", why_not="GPUs stand unevenly on the nodes as --placement says")
+        return BreakEven("gpus", why_not="GPUs stand unevenly on the nodes as `placement` says")
     most = max(MOST_GPUS, resolved.cluster.gpus)
     counts = {2**power for power in range(1, each.bit_length()) if 2**power < each}
     counts |= {each * 2**power for power in range(20) if each * 2**power <= most}

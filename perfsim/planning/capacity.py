@@ -87,8 +87,9 @@ def parse_samples(text: str) -> int:
         near = nearest(text, DATASETS)
         hint = f"; did you mean {near!r}?" if near else ";"
         raise RequestError(
-            f"--dataset: no {shown(text)}{hint} allowed: {', '.join(DATASETS)}, or a number of"
-            " samples such as '1281167samples'."
+            "dataset",
+            f"no {shown(text)}{hint} allowed: {', '.join(DATASETS)}, or a number of"
+            " samples such as '1281167samples'.",
         )
     return int(float(match[1]))
 
@@ -111,10 +112,10 @@ def parse_epochs(text: str, of: Sequence[str] = ()) -> tuple[float, dict[str, fl
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not name:
             raise RequestError(
-                f"--epochs-of: {shown(pair)} is not METHOD=EPOCHS, such as topk=100."
+                "epochs_of", f"{shown(pair)} is not METHOD=EPOCHS, such as topk=100."
             )
-        single[name] = _epochs(value, "--epochs-of")
-    return _epochs(text, "--epochs"), single
+        single[name] = _epochs(value, "epochs_of")
+    return _epochs(text, "epochs"), single
 
 
 def _epochs(text: str, flag: str) -> float:
@@ -123,7 +124,7 @@ def _epochs(text: str, flag: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise RequestError(f"{flag}: {shown(text)} is not a number of epochs above zero.")
+        raise RequestError(flag, f"{shown(text)} is not a number of epochs above zero.")
     return value
 
 
@@ -143,7 +144,7 @@ def parse_budget(text: str) -> tuple[float, str]:
     match = _MONEY.fullmatch(text)
     if match is None or float(match[1]) <= 0:
         raise RequestError(
-            f"--budget: {shown(text)} is not an amount with its currency, as 500usd."
+            "budget", f"{shown(text)} is not an amount with its currency, as 500usd."
         )
     return float(match[1]), match[2].lower()
 
@@ -163,7 +164,7 @@ def parse_power(text: str) -> float:
     """
     match = _POWER.fullmatch(text)
     if match is None or float(match[1]) <= 0:
-        raise RequestError(f"--gpu-power: {shown(text)} is not a power with its unit, as 250W.")
+        raise RequestError("gpu_power", f"{shown(text)} is not a power with its unit, as 250W.")
     return float(match[1]) * (1000.0 if match[2] == "kW" else 1.0)
 
 
@@ -351,12 +352,12 @@ class ClusterPlan:
         """What a plan rests on, in words."""
         told = [
             "Time an epoch, not convergence: every method is given the same epochs unless"
-            " --epochs-of says otherwise, and a larger global batch may need more of them.",
+            " `epochs_of` says otherwise, and a larger global batch may need more of them.",
             "Of memory, weights, gradients, the optimizer's and the method's are counted, no"
             " activations.",
         ]
         if self.target.gpu_power_w is None:
-            told.append("No GPU's power is known here: give it (--gpu-power 250W) for the energy.")
+            told.append("No GPU's power is known here: give it (`gpu_power` 250W) for the energy.")
         else:
             told.append(
                 f"Energy is that of the GPUs at {self.target.gpu_power_w:g} W each, as given;"
@@ -453,8 +454,9 @@ def check_one_type(gpu: str) -> None:
     """
     if len(parse_types(gpu)) > 1:
         raise RequestError(
-            f"--gpu: {gpu!r} is several types, and a plan weighs clusters of one, by its price and"
-            " its memory; name one (--gpu-types for several clusters)."
+            "gpu",
+            f"{gpu!r} is several types, and a plan weighs clusters of one, by its price and"
+            " its memory; name one (`gpu_types` for several clusters).",
         )
 
 
@@ -463,13 +465,14 @@ def _check_budget(target: Target, prices: Prices) -> None:
         return
     if not prices.prices:
         raise RequestError(
-            f"--budget: {prices.path} holds no price; write those that you pay into a copy of it"
-            " (profiles/prices.toml, or --prices FILE)."
+            "budget",
+            f"{prices.path} holds no price; write those that you pay into a copy of it"
+            " (profiles/prices.toml, or `prices` FILE).",
         )
     if target.currency != prices.currency:
         raise RequestError(
-            f"--budget: is in {target.currency}, the prices of {prices.path} are in"
-            f" {prices.currency}."
+            "budget",
+            f"is in {target.currency}, the prices of {prices.path} are in {prices.currency}.",
         )
 
 

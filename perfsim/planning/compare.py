@@ -36,7 +36,7 @@ __all__ = [
     "scaling_of",
 ]
 
-FIELD = "--methods"
+FIELD = "methods"
 
 
 def own_method(scenario: Scenario) -> str | None:
@@ -114,9 +114,9 @@ def _holders(option: str, names: Sequence[str]) -> list[str]:
     """Return the methods that an option is for, as it is written: ``name`` or ``method.name``."""
     of, one, plain = option.rpartition(".")
     if one:
-        name = method_name(of, "--set")
+        name = method_name(of, "options")
         if name not in names:
-            raise RequestError(f"--set {option}: {name} is not among the methods compared.")
+            raise RequestError(f"options.{option}", f"{name} is not among the methods compared.")
         load_method(name, {})
         having = [name] if plain in method_class(name).model_fields else []
         among = sorted(method_class(name).model_fields)
@@ -124,7 +124,7 @@ def _holders(option: str, names: Sequence[str]) -> list[str]:
         having = [name for name in names if plain in method_class(name).model_fields]
         among = sorted({field for name in names for field in method_class(name).model_fields})
     if not having:
-        raise unknown("--set", plain, among)
+        raise unknown("options", plain, among)
     return having
 
 
@@ -307,7 +307,9 @@ def notes_of(
         plain = option.rpartition(".")[2]
         if option == plain:
             having = [name for name in sorted(given) if plain in given[name]]
-            found.append(f"--set {option}={value} goes to those that have it: {', '.join(having)}.")
+            found.append(
+                f"`options` {option}={value} goes to those that have it: {', '.join(having)}."
+            )
     found += [*_unlike(ranking), *ranking.kept_words()]
     first, *others = ranking.predictions.values()
     alike = set(first.notes).intersection(*(one.notes for one in others))
@@ -347,7 +349,7 @@ def _unlike(ranking: Ranking) -> list[str]:
     ]
     if not told:
         return []
-    return [f"Not set alike (--set makes them so): {'; '.join(told)}."]
+    return [f"Not set alike (`options` makes them so): {'; '.join(told)}."]
 
 
 def _few(names: list[str]) -> str:
@@ -417,7 +419,7 @@ def compare(
     ['faster', 'faster', None]
     """
     if sort not in SORTS:
-        raise unknown("--sort", sort, SORTS)
+        raise unknown("sort", sort, SORTS)
     catalog = catalog or default_session()
     own = own_method(scenario)
     names = chosen_methods(methods, own)
@@ -429,7 +431,7 @@ def compare(
     ranking = rank_methods(plain, asked, catalog, tell)
     if not ranking.predictions:
         why = "; ".join(f"{name}: {reason}" for name, reason in ranking.refused.items())
-        raise RequestError(f"--methods: none of them applies: {why}.")
+        raise RequestError("methods", f"none of them applies: {why}.")
     rows = list(ranking.predictions.values())
     if sort != "time":  # ties keep the ranking's order
         rows.sort(key=SORTS[sort])
@@ -444,7 +446,7 @@ def _asked(
     kernels = scenario.single_gpu_kernels
     if own is None and kernels is not None:
         raise RequestError(
-            "--single-gpu-kernels: it is for one method; name that by --method, or leave it out."
+            "single_gpu_kernels", "it is for one method; name that by `method`, or leave it out."
         )
     return {
         name: plain.model_copy(

@@ -31,7 +31,7 @@ ANSWER = 10
 PATIENCE = 60
 """How long no worker at all may be there before the rest is given up [s]; one may come back."""
 
-KEPT = "with --out, what is done is kept, and the same command goes on from there."
+KEPT = "with `out`, what is done is kept, and the same command goes on from there."
 MISSING = "needs dask.distributed: pip install 'perfsim[dask]'."
 
 _kept: list[tuple[Sweep, SweepRows]] = []
@@ -63,7 +63,7 @@ class Spread:
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
         self.workers, self.address = workers, address
-        self.flag = "--workers" if address is None else "--dask"
+        self.flag = "workers" if address is None else "dask"
         try:
             import distributed  # noqa: F401
         except ImportError:
@@ -105,7 +105,7 @@ class Spread:
                 yield client
         except (OSError, ValueError, TimeoutError) as error:
             told = str(error).splitlines()[0] if str(error) else "it does not answer"
-            raise RequestError(f"--dask: {self.address!r} cannot be used: {told}.") from None
+            raise RequestError("dask", f"{self.address!r} cannot be used: {told}.") from None
 
 
 @contextmanager
@@ -189,4 +189,4 @@ def _check_versions(client: Any) -> None:
     for worker, found in client.run(_version, on_error="return").items():
         if found != __version__:
             said = f"perfsim {found}" if isinstance(found, str) else "no perfsim"
-            raise RequestError(f"--dask: worker {worker} has {said}; here is {__version__}.")
+            raise RequestError("dask", f"worker {worker} has {said}; here is {__version__}.")

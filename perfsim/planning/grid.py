@@ -9,8 +9,9 @@ from decimal import Decimal
 from math import isfinite, prod
 from typing import Any, get_args
 
-from perfsim.errors import LONGEST, NumberLimit, RequestError, shown, unknown_option
-from perfsim.scenario import FLAGS, GROUPS, Scenario, is_field
+from perfsim.errors import LONGEST, RequestError, shown, unknown_option
+from perfsim.quantity import NumberLimit
+from perfsim.scenario import FIELDS, GROUPS, Scenario, is_field
 from perfsim.units import BYTES, RATES, SAMPLES_PER_S, SECONDS
 
 __all__ = [
@@ -82,7 +83,7 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     apart = ";" if ";" in text or field in LISTS else ","
     parts = [part.strip() for part in text.split(apart)]
     if not all(parts):
-        raise RequestError(f"--vary {field}: {shown(text)} has an empty value.")
+        raise RequestError(f"vary.{field}", f"{shown(text)} has an empty value.")
     if field in LINKS:
         parts = _links(parts)
     found: list[str] = []
@@ -98,7 +99,7 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
         else:
             found += expand(field, part, whole=whole)
         if len(found) > MOST_VALUES:
-            raise RequestError(f"--vary {field}: more than {MOST_VALUES:,} values.")
+            raise RequestError(f"vary.{field}", f"more than {MOST_VALUES:,} values.")
     return list(dict.fromkeys(found))
 
 
@@ -138,13 +139,13 @@ def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     last, other = _end(field, text, ends.partition("..")[2])
     if field in UNITS and not unit:
         raise RequestError(
-            f"--vary {field}: {shown(text)} has no unit where it begins; write such as"
-            f" {UNITS[field]}."
+            f"vary.{field}",
+            f"{shown(text)} has no unit where it begins; write such as {UNITS[field]}.",
         )
     last *= _ratio(field, text, other or unit, unit)
     if last < first:
         raise RequestError(
-            f"--vary {field}: {shown(text)} is empty: it ends below where it begins."
+            f"vary.{field}", f"{shown(text)} is empty: it ends below where it begins."
         )
     if whole is None:
         whole = not unit and first == int(first) and last == int(last)
@@ -160,7 +161,7 @@ def _between(
     if not step:
         if first <= 0:
             raise RequestError(
-                f"--vary {field}: {shown(text)} doubles from what is not above zero."
+                f"vary.{field}", f"{shown(text)} doubles from what is not above zero."
             )
         return _until(field, first, last, lambda number: number * 2)
     if step.startswith(("lin", "log")):
@@ -168,7 +169,7 @@ def _between(
     by, own = _end(field, text, step)
     by *= _ratio(field, text, own or unit, unit)
     if by <= 0:
-        raise RequestError(f"--vary {field}: the step of {shown(text)} is not above zero.")
+        raise RequestError(f"vary.{field}", f"the step of {shown(text)} is not above zero.")
     return _until(field, first, last, lambda number: number + by)
 
 
@@ -179,7 +180,7 @@ def _until(
     while (number := following(numbers[-1])) <= last:
         numbers.append(number)
         if len(numbers) > MOST_VALUES:
-            raise RequestError(f"--vary {field}: more than {MOST_VALUES:,} values.")
+            raise RequestError(f"vary.{field}", f"more than {MOST_VALUES:,} values.")
     return numbers
 
 
@@ -188,11 +189,12 @@ def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> 
     even, count = step[:3], step[3:]
     if not count.isdecimal() or len(count) > LONGEST or not 2 <= int(count) <= MOST_SPREAD:
         raise RequestError(
-            f"--vary {field}: {shown(text)} asks for {count[:LONGEST] or 'no'} values; write how"
-            f" many, from 2 to {MOST_SPREAD:,}, such as {even}5."
+            f"vary.{field}",
+            f"{shown(text)} asks for {count[:LONGEST] or 'no'} values; write how"
+            f" many, from 2 to {MOST_SPREAD:,}, such as {even}5.",
         )
     if even == "log" and first <= 0:
-        raise RequestError(f"--vary {field}: {shown(text)} has no logarithm at its beginning.")
+        raise RequestError(f"vary.{field}", f"{shown(text)} has no logarithm at its beginning.")
     parts = [Decimal(place) / (int(count) - 1) for place in range(1, int(count) - 1)]
     if even == "log":
         inner = [first * (last / first) ** part for part in parts]
@@ -205,12 +207,13 @@ def _end(field: str, text: str, part: str) -> tuple[Decimal, str]:
     match = _NUMBER.fullmatch(part)
     if match is None or not any((match[2] or "") in units for units in _UNITS):
         raise RequestError(
-            f"--vary {field}: {shown(part.strip())} in {shown(text)} is no number, with a unit"
-            f" where the field has one; {WORDS}."
+            f"vary.{field}",
+            f"{shown(part.strip())} in {shown(text)} is no number, with a unit"
+            f" where the field has one; {WORDS}.",
         )
     if float(match[1]) and not ENDS.holds(abs(float(match[1]))):
         raise RequestError(
-            f"--vary {field}: {shown(part.strip())} in {shown(text)} is outside {ENDS.words}."
+            f"vary.{field}", f"{shown(part.strip())} in {shown(text)} is outside {ENDS.words}."
         )
     return Decimal(match[1] if float(match[1]) else 0), match[2] or ""
 
@@ -223,7 +226,7 @@ def _ratio(field: str, text: str, of: str, to: str) -> Decimal:
         if of in units and to in units:
             return Decimal(repr(units[of])) / Decimal(repr(units[to]))
     raise RequestError(
-        f"--vary {field}: {shown(text)} mixes {of or 'no unit'!r} with {to or 'no unit'!r}."
+        f"vary.{field}", f"{shown(text)} mixes {of or 'no unit'!r} with {to or 'no unit'!r}."
     )
 
 
@@ -280,7 +283,7 @@ class SweepGrid:
         """Refuse a grid that nobody waits for."""
         if len(self) > MOST_ROWS:
             raise RequestError(
-                f"--vary: {len(self):,} rows; at most {MOST_ROWS:,}. Give fewer values."
+                "vary", f"{len(self):,} rows; at most {MOST_ROWS:,}. Give fewer values."
             )
 
     def __len__(self) -> int:
@@ -334,16 +337,16 @@ def given(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not name:
-            raise RequestError(f"--vary: {shown(pair)} is not field=values, such as gpus=8..64.")
+            raise RequestError("vary", f"{shown(pair)} is not field=values, such as gpus=8..64.")
         head, dot, tail = name.partition(".")
         name = f"{head.lstrip('-').replace('-', '_')}{dot}{tail}"
         if name in found:
-            raise RequestError(f"--vary: {shown(name)} is given twice.")
+            raise RequestError("vary", f"{shown(name)} is given twice.")
         found[name] = text
     return found
 
 
-def axes_of(vary: Mapping[str, Any], where: str = "--vary: ") -> tuple[Axis, ...]:
+def axes_of(vary: Mapping[str, Any], source: str = "") -> tuple[Axis, ...]:
     """Return the axes that a mapping of fields to values describes.
 
     Values are a text as ``values_of`` reads it, a list of values, or one value; a table
@@ -363,17 +366,19 @@ def axes_of(vary: Mapping[str, Any], where: str = "--vary: ") -> tuple[Axis, ...
     for name, values in vary.items():
         nested = values if name in GROUPS and isinstance(values, Mapping) else None
         flat.update({name: values} if nested is None else _inside(name, nested))
-    return tuple(_axis(name, values, where) for name, values in flat.items())
+    return tuple(_axis(name, values, source) for name, values in flat.items())
 
 
 def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{group}.{name}": values for name, values in table.items()}
 
 
-def _axis(name: str, values: Any, where: str) -> Axis:
+def _axis(name: str, values: Any, source: str) -> Axis:
     if not is_field(name) or len(name.partition(".")[2]) > LONGEST:
-        allowed = [field for field in FLAGS if field not in GROUPS]
-        raise unknown_option(where, "a scenario", name, [*allowed, "options.NAME"])
+        allowed = [field for field in FIELDS if field not in GROUPS]
+        raise unknown_option(
+            "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
+        )
     listed = values if isinstance(values, list | tuple) else [values]
     found: list[GridValue] = []
     for value in listed:
@@ -384,16 +389,18 @@ def _axis(name: str, values: Any, where: str) -> Axis:
         elif name == "placement" and isinstance(value, list | tuple):
             found.append(",".join(map(str, value)))
         else:
-            raise RequestError(f"{where}{name}: {shown(value)} is no value of a field.")
+            raise RequestError(
+                f"vary.{name}", f"{shown(value)} is no value of a field.", source=source
+            )
     if not found:
-        raise RequestError(f"{where}{name} has no value.")
+        raise RequestError(f"vary.{name}", "has no value.", source=source)
     return Axis(name, tuple(dict.fromkeys(found)))
 
 
 def _named(name: str, text: str) -> list[str]:
     """Return the values of a text; ``method=all`` is every method."""
     if not text.strip():
-        raise RequestError(f"--vary {name}: has no value.")
+        raise RequestError(f"vary.{name}", "has no value.")
     if name == "method" and text.strip().lower() == "all":
         from perfsim.methods import method_names
 

@@ -343,7 +343,7 @@ def _methods(
         try:
             found[name] = predict(_with_method(scenario, asked, name), catalog)
         except RequestError as error:
-            refused[name] = str(error).removeprefix("--method: ").removeprefix(f"{name} ")
+            refused[name] = str(error).removeprefix("`method`: ").removeprefix(f"{name} ")
     order = sorted(found, key=lambda name: (found[name].iteration_s, name))
     return {name: found[name] for name in order}, refused
 

@@ -79,8 +79,9 @@ class Sweep:
         count = len(self.grid)
         if self.objects and count > MOST_OBJECTS:
             raise RequestError(
-                f"--vary: {count:,} rows; at most {MOST_OBJECTS:,} as JSON objects, and"
-                f" {MOST_ROWS:,} as CSV or Parquet. Give fewer values, or --out FILE.csv."
+                "vary",
+                f"{count:,} rows; at most {MOST_OBJECTS:,} as JSON objects, and"
+                f" {MOST_ROWS:,} as CSV or Parquet. Give fewer values, or `out` FILE.csv.",
             )
 
     @property
@@ -347,7 +348,7 @@ def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
 def _record(out: Path, sweep: Sweep) -> Journal:
     path = out.with_name(out.name + SUFFIX)
     return Journal(
-        path, SWEEP_JOURNAL_SCHEMA, _setting(sweep), what="a sweep", anew="--fresh begins anew"
+        path, SWEEP_JOURNAL_SCHEMA, _setting(sweep), what="a sweep", anew="`fresh` begins anew"
     )
 
 

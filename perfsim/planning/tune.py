@@ -180,13 +180,14 @@ def refuse(knob: str, resolved: Setup) -> RequestError:
     found = [one.name for one in knobs(resolved)]
     method = method_name(resolved.scenario.method)
     if knob not in KNOBS:
-        return unknown("--over", knob, KNOBS)
+        return unknown("over", knob, KNOBS)
     if knob == "bucket":
         return RequestError(
-            f"--over: 'bucket' has no meaning with fusion {resolved.policy_name!r}, which sets its"
-            f" own sizes; here: {', '.join(found)}."
+            "over",
+            f"'bucket' has no meaning with fusion {resolved.policy_name!r}, which sets its"
+            f" own sizes; here: {', '.join(found)}.",
         )
-    return RequestError(f"--over: {method!r} has no {knob}; it has {', '.join(found)}.")
+    return RequestError("over", f"{method!r} has no {knob}; it has {', '.join(found)}.")
 
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -464,7 +465,7 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
         if name not in has:
             raise refuse(name, resolved)
     if resolved.cluster.gpus == 1:
-        raise RequestError("--gpus: 1 GPU exchanges nothing, so that there is nothing to tune.")
+        raise RequestError("gpus", "1 GPU exchanges nothing, so that there is nothing to tune.")
     asked_s = _iteration_s(resolved)
     names = [name for name in KNOBS if name in (over or has)]
     tuned, notes = [], []
@@ -514,7 +515,7 @@ def _names(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
         try:
             curve.append((name, _iteration_s(with_value(resolved, knob, name))))
         except RequestError as error:
-            refused[name] = str(error).removeprefix("--algorithm: ").removesuffix(".")
+            refused[name] = str(error).removeprefix("`algorithm`: ").removesuffix(".")
     curve.sort(key=lambda one: one[1])
     asked = current(resolved, knob)
     at_hand = [one for one in curve if one[0] not in needs]
@@ -595,12 +596,12 @@ def _notes(resolved: Setup, tuned: Sequence[Tuned]) -> list[str]:
     notes = ["Each is tuned alone, all else as asked."] if len(tuned) > 1 else []
     if any(one.knob.name == "bucket" for one in tuned) and first_bucket(resolved) is not None:
         notes.append(
-            "The first bucket stays at 1 MiB, as in PyTorch's default; --bucket alone would change"
-            " it too: add --set fusion.first_bucket=1MiB."
+            "The first bucket stays at 1 MiB, as in PyTorch's default; `bucket` alone would change"
+            " it too: add `options` fusion.first_bucket=1MiB."
         )
     if resolved.scenario.single_gpu_kernels and any(one.knob.gentle for one in tuned):
         notes.append(
-            "The kernels take what --single-gpu-kernels says at every value; leave it out to let"
+            "The kernels take what `single_gpu_kernels` says at every value; leave it out to let"
             " them change."
         )
     if any(one.knob.gentle for one in tuned):

@@ -17,11 +17,12 @@ import numpy as np
 
 from perfsim.compute.transfer import pin_iteration
 from perfsim.data.catalog import Made
-from perfsim.errors import TIME, PerfsimError
+from perfsim.errors import PerfsimError
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CLASSES, Network
 from perfsim.planning.grid import Axis, GridValue, SweepGrid
 from perfsim.planning.rows import figures
+from perfsim.quantity import TIME
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.plans import plans_of
@@ -155,7 +156,7 @@ class BatchedFloat:
 NUMBERS = (BatchedFloat, float, int, np.floating)
 
 
-LINKS = {"net": "--net", "intra_net": "--intra-net"}
+LINKS = {"net": "net", "intra_net": "intra_net"}
 FEWEST = 8
 """Rows below which arrays cost more than they save."""
 
@@ -307,7 +308,7 @@ def _picked(column: Any, agreed: Any) -> Any:
 
 def _network(text: str, rate: Any, alpha_s: Any) -> Network:
     """Return a link of the user's own with many rates and latencies."""
-    link = custom_link(text, "--net")
+    link = custom_link(text, "net")
     speed = link.rate._replace(value=rate)
     latency = Latency.constant(link.rate._replace(value=alpha_s, unit="s/hop"))
     many = Link(text, speed, speed, link.gamma, latency, latency)
@@ -344,12 +345,12 @@ def _link(value: Any) -> tuple[float, ...]:
 
 @lru_cache(maxsize=4096)
 def _rate(text: str) -> float:
-    return custom_link(f"{text},1us", "--net").rate.value
+    return custom_link(f"{text},1us", "net").rate.value
 
 
 @lru_cache(maxsize=4096)
 def _latency(text: str) -> float:
-    return custom_link(f"1GB/s,{text}", "--net").ring.alpha_s[0]
+    return custom_link(f"1GB/s,{text}", "net").ring.alpha_s[0]
 
 
 def _iteration(value: Any) -> tuple[float, ...]:

@@ -208,7 +208,7 @@ def _whole(name: str, value: int) -> dict[str, Any]:
 
 def _refused(prediction: Prediction, why: str) -> RequestError:
     method = prediction.scenario["method"]
-    return RequestError(f"--chakra: {method} {why}; --trace FILE writes what happens all the same.")
+    return RequestError("chakra", f"{method} {why}; `trace` FILE writes what happens all the same.")
 
 
 def _metadata(prediction: Prediction, iterations: int, rounds: list[_Round]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def print_plan(plan: ClusterPlan) -> None:
         told_lines = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
         print_lines(told_lines[:SHOWN_LEFT_OUT], most=PLAN_WIDTH)
         if len(told_lines) > SHOWN_LEFT_OUT:
-            print(f"and {len(told_lines) - SHOWN_LEFT_OUT} more (--json lists all)")
+            print(f"and {len(told_lines) - SHOWN_LEFT_OUT} more (`json` lists all)")
     print("\nNotes")
     print_lines(plan.notes, "  - ", "    ", PLAN_WIDTH)
 
@@ -450,7 +450,7 @@ def _parquet(table: SweepTable, path: Path) -> None:
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise RequestError(f"--out: {str(path)!r} cannot be written: {error.strerror}.") from None
+        raise RequestError("out", f"{str(path)!r} cannot be written: {error.strerror}.") from None
 
 
 def _array(pyarrow: Any, values: Sequence[Any]) -> Any:
@@ -471,8 +471,8 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError:
         raise RequestError(
-            "--out: Parquet needs pyarrow: pip install 'perfsim[parquet]', or name a .csv or .jsonl"
-            " file."
+            "out",
+            "Parquet needs pyarrow: pip install 'perfsim[parquet]', or name a .csv or .jsonl file.",
         ) from None
     return pyarrow, pyarrow.parquet
 
@@ -495,7 +495,7 @@ def check_format(path: Path) -> None:
     """
     if path.suffix.lower() not in FORMATS:
         raise RequestError(
-            f"--out: {str(path)!r} ends in no known format; allowed: {', '.join(FORMATS)}."
+            "out", f"{str(path)!r} ends in no known format; allowed: {', '.join(FORMATS)}."
         )
     if path.suffix.lower() == ".parquet":
         _arrow()
@@ -516,7 +516,7 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     if rows:
         print_rows([_shown(fields, record) for record in records[:MOST_SHOWN]])
         if len(records) > MOST_SHOWN:
-            print_lines([f"... {len(records) - MOST_SHOWN:,} rows more; --out FILE has all."])
+            print_lines([f"... {len(records) - MOST_SHOWN:,} rows more; `out` FILE has all."])
     reasons = Counter(record["reason"] for record in records if record["reason"])
     if reasons:
         print_lines(["", "Without a prediction"])
@@ -632,7 +632,7 @@ def sentences(one: Tuned) -> list[str]:
     else:
         found.append(f"Take {best}: {one.gain:.1%} less time than as asked.")
     for policy, time_s in one.beside.items():
-        found.append(f"Beside it, --fusion {policy} ({BESIDE[policy]}): {format_seconds(time_s)}.")
+        found.append(f"Beside it, `fusion` {policy} ({BESIDE[policy]}): {format_seconds(time_s)}.")
     return found
 
 

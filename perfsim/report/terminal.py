@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.words import named
 from perfsim.data.files import write_text
+from perfsim.errors import spelled
 from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
@@ -43,7 +44,7 @@ __all__ = [
 
 def json_text(result: dict[str, Any]) -> str:
     """Return ``result`` as JSON, refusing NaN and infinity."""
-    return json.dumps(result, indent=2, allow_nan=False)
+    return spelled(json.dumps(result, indent=2, allow_nan=False))
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:
@@ -105,7 +106,7 @@ def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: i
     for line in lines:
         print(
             fill(
-                line,
+                spelled(line),
                 max(width, 40),
                 initial_indent=first,
                 subsequent_indent=rest,
@@ -253,7 +254,7 @@ def print_method(found: Mapping[str, Any]) -> None:
     facts = {
         "family": found["family"],
         "learns as ssgd": "yes" if found["learns_as_ssgd"] else "no",
-        "fusion": f"{found['default_fusion']}, unless --fusion asks for another",
+        "fusion": f"{found['default_fusion']}, unless `fusion` asks for another",
         "needs": found["needs"],
     }
     print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, COLUMNS)
@@ -263,7 +264,7 @@ def print_method(found: Mapping[str, Any]) -> None:
         if name == "bytes_a_rank":
             print_lines([f"by default {found['wire_by_default']}"], "  ", "    ", COLUMNS)
             print_lines([f"with {found['wire_symbols']}"], "  ", "    ", COLUMNS)
-    print("\noptions (--set NAME=VALUE)" + ("" if found["options"] else ": none"))
+    print("\noptions (`options` NAME=VALUE)" + ("" if found["options"] else ": none"))
     for option in found["options"]:
         value = "none" if option["default"] in ("", None) else option["default"]
         first = f"{option['option']} = {value}   ({option['allowed']})"

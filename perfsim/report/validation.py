@@ -94,7 +94,7 @@ def print_measurements(report: MeasurementsReport) -> None:
             short = reason if len(reason) <= LONGEST else reason[: LONGEST - 3] + "..."
             print(f"  {count:4} {short}")
         if len(reasons) > SHOWN_REASONS:
-            print(f"  and {len(reasons) - SHOWN_REASONS} more reasons (--json lists all)")
+            print(f"  and {len(reasons) - SHOWN_REASONS} more reasons (`json` lists all)")
     if report.notices:
         print()
     for notice in report.notices:
@@ -379,4 +379,4 @@ def _falls(report: NcclReport) -> None:
             f" {format_bytes(fall['from_bytes'])} to {format_bytes(fall['to_bytes'])}"
         )
     if len(falls) > SHOWN_FALLS:
-        print(f"  - and {len(falls) - SHOWN_FALLS} more (--json lists all)")
+        print(f"  - and {len(falls) - SHOWN_FALLS} more (`json` lists all)")

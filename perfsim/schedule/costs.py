@@ -67,7 +67,7 @@ class Costs:
         modelled_s = sum(self.kernel(kernel).seconds for kernel in kernels)
         if modelled_s <= 0:
             raise RequestError(
-                "--single-gpu-kernels: the method runs no kernels of its own here; leave it out."
+                "single_gpu_kernels", "the method runs no kernels of its own here; leave it out."
             )
         return replace(self, kernel_factor=seconds / modelled_s, _kernels={})
 

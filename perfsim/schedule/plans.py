@@ -43,10 +43,10 @@ def plans_among(
     if resolved.parts:
         return _mixed(resolved, planned, fuse)
     beside = tuple(
-        most_frequent(others(one, one.policy.fuse, shared=True, joins="--beside"))
+        most_frequent(others(one, one.policy.fuse, shared=True, joins="beside"))
         for one in resolved.beside
     )
-    plans = planned(resolved, fuse, shared=True, joins="--beside")
+    plans = planned(resolved, fuse, shared=True, joins="beside")
     return [replace(plan, beside=beside) for plan in plans]
 
 
@@ -59,7 +59,7 @@ def _mixed(resolved: Setup, planned: Planned, fuse: FusionPolicy) -> list[Costed
             partial(
                 planned,
                 replace(resolved, device=part.device, carried=part.carried),
-                joins="--gpu",
+                joins="gpu",
             ),
         )
         for part in order

@@ -140,8 +140,9 @@ def together(
     much = amount(jobs)
     if much is None:
         raise RequestError(
-            "--beside: the iterations of these jobs are too many, or too different in length, to be"
-            " followed; take larger buckets, or --background for the share that the other takes."
+            "beside",
+            "the iterations of these jobs are too many, or too different in length, to be"
+            " followed; take larger buckets, or `background` for the share that the other takes.",
         )
     return simulate_together(jobs, much, brief=brief)
 

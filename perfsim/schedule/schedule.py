@@ -67,7 +67,7 @@ def schedule(
     rounds = _Rounds(profile, method, fuse, costs, given, kept, overlap=overlap, slowdown=slowdown)
     refusal = method.refusal(rounds.world) if cluster.gpus > 1 else ""
     if refusal:
-        raise RequestError(f"--method: {type(method).__module__.rpartition('.')[2]} {refusal}.")
+        raise RequestError("method", f"{type(method).__module__.rpartition('.')[2]} {refusal}.")
     if kernels_s is not None and cluster.gpus > 1:
         rounds.hold(kernels_s)
 

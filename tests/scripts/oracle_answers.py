@@ -89,7 +89,7 @@ def answer_in_python(question: Question) -> Answer:
         # What pydantic itself refuses has no exit code; what perfsim refuses has.
         exit_code = getattr(error, "exit_code", None)
         kind = KINDS[exit_code] if exit_code in KINDS else type(error).__name__
-        return {"exit": exit_code, "kind": kind, **told(str(error))}
+        return {"exit": exit_code, "kind": kind, **told(str(error), flag_of(error))}
 
 
 def answer_of_command(question: Question) -> Answer:
@@ -108,12 +108,19 @@ def answer_of_command(question: Question) -> Answer:
     return answer
 
 
-def told(sentence: str) -> Answer:
-    """Return a refusal's sentence, and the flag that it is about where it begins with one."""
-    flag = re.match(r"(?:[\w.-]+\.toml: )?(--[a-z-]+)", sentence)
+def flag_of(error: Exception) -> str:
+    """Return the flag of the field that a refusal is about, "" where it is about none."""
+    field = str(getattr(error, "field", "")).partition(".")[0]
+    name = {"options": "set", "fusion_options": "set"}.get(field, field)
+    return f"--{name.replace('_', '-')}" if name else ""
+
+
+def told(sentence: str, flag: str = "") -> Answer:
+    """Return a refusal's sentence, and the flag that it is about, where it begins with one."""
+    found = re.match(r"(?:[\w.-]+\.toml: )?(--[a-z-]+)", sentence)
     lines = [line.strip() for line in sentence.splitlines()]
     said = " ".join(line for line in lines if "errors.pydantic.dev" not in line)
-    return {"about": flag[1] if flag else "", "said": said.strip()}
+    return {"about": found[1] if found else flag, "said": said.strip()}
 
 
 def content_of(path: Path) -> Any:

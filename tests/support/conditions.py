@@ -7,8 +7,8 @@ from typing import Any
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule import plans
+from perfsim.schedule.plan import CostedGraph
 from support.what_ships import SHIPPED
 
 __all__ = ["PLAIN", "ask", "computed_s", "plans_of"]

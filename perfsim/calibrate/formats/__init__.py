@@ -85,7 +85,7 @@ def read_file(
         told = "; ".join(_title(module) for module in formats().values())
         raise DataError(f"holds no measurements in a form that is known: {told}", path=path)
     if collective is not None:
-        collective = known(collective, LogRows(Path("--collective")))
+        collective = known(collective, LogRows(Path("collective")))
     return _read(name, text, path, GivenFacts(collective, ranks, nodes, gpus_per_node), skip_bad)
 
 

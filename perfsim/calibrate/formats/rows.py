@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.collectives import COLLECTIVES
-from perfsim.errors import MESSAGE, TIME, DataError, RequestError, nearest, shown
+from perfsim.errors import DataError, RequestError, nearest, shown
 from perfsim.network.measured import CollectiveCurve
+from perfsim.quantity import MESSAGE, TIME
 
 __all__ = [
     "DIGITS",
@@ -313,7 +314,7 @@ class LogRows:
             Unless damaged lines are skipped; it names file, line and what was found.
         """
         if not self.skip_bad:
-            raise DataError(f"{what} (--skip-bad leaves such lines out)", path=self.path, row=row)
+            raise DataError(f"{what} (`skip_bad` leaves such lines out)", path=self.path, row=row)
         self.skipped.append(f"{self.path}:{row}: {what}")
 
     def fatal(self, what: str, row: int | None = None) -> DataError:
@@ -369,14 +370,14 @@ class LogRun:
             if stated is None:
                 facts[name] = told
         if facts["collective"] is None:
-            raise rows.fatal("does not say which collective it measured: --collective", self.row)
+            raise rows.fatal("does not say which collective it measured: `collective`", self.row)
         ranks, nodes, most = facts["ranks"], facts["nodes"], facts["gpus_per_node"]
         if ranks is None and nodes is not None and most is not None:
             ranks = nodes * most
         if nodes is None and ranks is not None and most is not None:
             nodes = -(-ranks // most)
         if ranks is None or nodes is None:
-            lacks = "ranks and nodes: --ranks and --nodes" if ranks is None else "nodes: --nodes"
+            lacks = "ranks and nodes: `ranks` and `nodes`" if ranks is None else "nodes: `nodes`"
             raise rows.fatal(f"does not say the number of {lacks}", self.row)
         facts.update(ranks=ranks, nodes=nodes, gpus_per_node=most or -(-ranks // nodes))
 

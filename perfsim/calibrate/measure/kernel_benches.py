@@ -870,5 +870,5 @@ def chosen(place: KernelDevice, names: Sequence[str]) -> list[Bench]:
     known = [bench.name for bench in benches]
     for name in names:
         if name not in known:
-            raise unknown("--kernels", name, known)
+            raise unknown("kernels", name, known)
     return [bench for bench in benches if not names or bench.name in names]

@@ -41,7 +41,8 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import write_text
 from perfsim.data.tables import read_table, scatter
-from perfsim.errors import SPREAD, PerfsimError, RequestError
+from perfsim.errors import PerfsimError, RequestError
+from perfsim.quantity import SPREAD
 from perfsim.units import format_count, format_seconds
 
 __all__ = [
@@ -630,7 +631,7 @@ def calibrate_kernels(wanted: KernelRequest, tell: ReportKernel) -> MeasuredKern
     known = Catalog(wanted.out if (wanted.out / "devices").is_dir() else None)
     name = wanted.gpu or device_name(place.word, known.files("devices"))
     if not NAME.fullmatch(name) or name == "any":
-        raise RequestError(f"--gpu: {name!r} is no name; lower-case letters, digits and '-'.")
+        raise RequestError("gpu", f"{name!r} is no name; lower-case letters, digits and '-'.")
     benches = chosen(place, wanted.kernels)
     folder = wanted.out / "devices"
     journal = _journal(wanted, folder, name, place)
@@ -659,13 +660,14 @@ def _journal(wanted: KernelRequest, folder: Path, name: str, place: KernelDevice
     points = folder / f"{name}{POINTS}"
     if points.exists() and not (wanted.force or path.exists()):
         raise RequestError(
-            f"--out: {str(points)!r} is there already; --force measures anew, and keeps the points"
-            " of kernels that are not measured."
+            "out",
+            f"{str(points)!r} is there already; `force` measures anew, and keeps the points"
+            " of kernels that are not measured.",
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RequestError(f"--out: {str(folder)!r}: {error.strerror}.") from None
+        raise RequestError("out", f"{str(folder)!r}: {error.strerror}.") from None
     setting = {"device": place.word, "software": place.software}
     return KernelJournal(path, setting, fresh=wanted.fresh)
 

@@ -52,7 +52,7 @@ class MpiWire:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
             raise RequestError(
-                f"--backend mpi: mpi4py does not load ({error}); pip install mpi4py."
+                f"`backend` mpi: mpi4py does not load ({error}); pip install mpi4py."
             ) from None
         self._mpi, self._numpy, self._world = MPI, np, MPI.COMM_WORLD
         self.library, self.rank, self.device = "mpi", self._world.Get_rank(), "cpu"

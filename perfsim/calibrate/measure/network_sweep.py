@@ -431,7 +431,7 @@ def _made(
 def open_wire(launch: Launch, wanted: NetworkRequest) -> Backend:
     """Return the library that was asked for, joined to the job."""
     if wanted.backend not in (None, *BACKENDS):
-        raise unknown("--backend", str(wanted.backend), BACKENDS)
+        raise unknown("backend", str(wanted.backend), BACKENDS)
     if wanted.backend == "mpi":
         from perfsim.calibrate.measure.mpi_wire import MpiWire
 
@@ -445,7 +445,7 @@ def _collectives(wire: Backend, wanted: NetworkRequest) -> tuple[str, ...]:
     have = wire.collectives()
     for name in wanted.collectives:
         if name not in have:
-            raise unknown("--collectives", name, have)
+            raise unknown("collectives", name, have)
     return wanted.collectives or have
 
 

@@ -104,7 +104,7 @@ def measure_beside(device: str | None = None) -> OverlapMeasurement | None:
     torch = place.torch
     if place.gpu:
         if local_rank >= torch.cuda.device_count():
-            raise RequestError(f"--beside: local rank {local_rank} has no GPU of its own.")
+            raise RequestError("beside", f"local rank {local_rank} has no GPU of its own.")
         torch.cuda.set_device(local_rank)
     else:
         torch.set_num_threads(1)
@@ -117,7 +117,7 @@ def measure_beside(device: str | None = None) -> OverlapMeasurement | None:
         dist.barrier()
     except RuntimeError as error:
         first = (str(error).strip().splitlines() or ["no reason given"])[0]
-        raise RequestError(f"--beside: the job broke off on rank {rank}: {first[:200]}.") from None
+        raise RequestError("beside", f"the job broke off on rank {rank}: {first[:200]}.") from None
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -150,7 +150,7 @@ class _Job:
                 self.messages *= 2
                 if self.messages > MOST_MESSAGES:
                     raise RequestError(
-                        f"--beside: {MOST_MESSAGES} all-reduces of 25 MiB end before {name} does."
+                        "beside", f"{MOST_MESSAGES} all-reduces of 25 MiB end before {name} does."
                     )
                 continue
             alone.append(alone_s)
@@ -227,7 +227,8 @@ def _told(name: str) -> int:
     value = os.environ.get(name, "")
     if not value.isdecimal():
         raise RequestError(
-            f"{name}: not set; start --beside as torchrun --nproc-per-node 2 -m perfsim calibrate"
-            " kernels --beside."
+            name,
+            "not set; start --beside as torchrun --nproc-per-node 2 -m perfsim calibrate"
+            " kernels `beside`.",
         )
     return int(value)

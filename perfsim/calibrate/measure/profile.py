@@ -271,9 +271,9 @@ def measure_compute(
     import torch
 
     if precision not in PRECISIONS:
-        raise unknown("--precision", precision, PRECISIONS)
+        raise unknown("precision", precision, PRECISIONS)
     if device == "cpu" and precision in ("tf32", "amp-fp16"):
-        raise RequestError(f"--precision: {precision} needs a GPU; a CPU has fp32 and amp-bf16.")
+        raise RequestError("precision", f"{precision} needs a GPU; a CPU has fp32 and amp-bf16.")
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.benchmark = True
@@ -286,7 +286,7 @@ def measure_compute(
         whole, taken, marks = _in_turn(step, subject, clock, repeats, ranks or Alone())
     except torch.OutOfMemoryError:
         raise RequestError(
-            "--batch: the model does not fit into the GPU's memory; take a smaller batch."
+            "batch", "the model does not fit into the GPU's memory; take a smaller batch."
         ) from None
     moments = _middle(taken)
     began = {name: place for place, name in enumerate(moments.begun_s)}
@@ -316,7 +316,7 @@ class _Step:
             "adamw": lambda of: torch.optim.AdamW(of, lr=1e-5),
         }
         if optimizer not in kinds:
-            raise unknown("--optimizer", optimizer, OPTIMIZERS)
+            raise unknown("optimizer", optimizer, OPTIMIZERS)
         subject.model.train()
         self._optimizer = kinds[optimizer](subject.model.parameters())
         types = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
@@ -575,7 +575,7 @@ def calibrate_compute(
     """
     torch, device = torch_device("calibrate compute", device)
     if batch < 1 or repeats < 3:
-        raise RequestError("--batch must be at least 1 and --repeats at least 3.")
+        raise RequestError("`batch` must be at least 1 and `repeats` at least 3.")
     ranks = find_ranks(os.environ)
     if device == "cuda":
         torch.cuda.set_device(ranks.local_rank % torch.cuda.device_count())
@@ -583,11 +583,11 @@ def calibrate_compute(
     gpu = gpu or device_name(word, Catalog().files("devices"))
     name = name or re.sub(r"[^A-Za-z0-9_-]+", "-", named_parts(model)[1])
     if not NAME.fullmatch(name):
-        raise RequestError(f"--name: {name!r} is no name; letters, digits, '_' and '-'.")
+        raise RequestError("name", f"{name!r} is no name; letters, digits, '_' and '-'.")
     parts = [name, gpu, precision, f"b{batch}", *([f"s{sequence}"] if sequence else [])]
     path = folder / "models" / f"{'.'.join(parts)}.csv"
     if path.exists() and not force:
-        raise RequestError(f"--out: {str(path)!r} is there already; --force replaces it.")
+        raise RequestError("out", f"{str(path)!r} is there already; `force` replaces it.")
     measured = measure_compute(
         lambda: find_subject(model, batch, sequence, device),
         precision,
@@ -619,7 +619,7 @@ def _write(path: Path, text: str, positions: Path, positions_csv: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RequestError(f"--out: {str(path.parent)!r}: {error.strerror}.") from None
+        raise RequestError("out", f"{str(path.parent)!r}: {error.strerror}.") from None
     with TemporaryDirectory() as work:
         trial = Path(work) / path.name
         trial.write_text(text, encoding="utf-8")

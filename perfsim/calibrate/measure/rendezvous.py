@@ -96,11 +96,11 @@ def _setting(wire: Backend) -> dict[str, Any]:
 def _check_out(out: Path, force: bool) -> None:
     """Refuse what could not be written in the end; only rank 0's disk counts."""
     if out.suffix != ".toml":
-        raise RequestError(f"--out: {str(out)!r} does not end in .toml, as a network file does.")
+        raise RequestError("out", f"{str(out)!r} does not end in .toml, as a network file does.")
     if out.exists() and not force:
-        raise RequestError(f"--out: {str(out)!r} is there already; --force replaces it.")
+        raise RequestError("out", f"{str(out)!r} is there already; `force` replaces it.")
     if not out.parent.is_dir():
-        raise RequestError(f"--out: the folder {str(out.parent)!r} is not there.")
+        raise RequestError("out", f"the folder {str(out.parent)!r} is not there.")
 
 
 FILTERS = "^=,"

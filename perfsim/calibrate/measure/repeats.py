@@ -157,7 +157,7 @@ class KernelJournal:
         self.points: list[KernelPoint] = []
         self.stops: list[Stop] = []
         self._record = Journal(
-            path, KERNEL_JOURNAL_SCHEMA, setting, what="a run", anew="--fresh begins anew"
+            path, KERNEL_JOURNAL_SCHEMA, setting, what="a run", anew="`fresh` begins anew"
         )
         self._record.open(self._take, fresh=fresh)
 
@@ -305,7 +305,7 @@ class NetworkJournal:
             NETWORK_JOURNAL_SCHEMA,
             setting,
             what="a sweep",
-            anew="delete it or name another --out",
+            anew="delete it or name another `out`",
         )
         self._record.open(lambda line: self._take(_point(line)), fresh=not resume)
 

@@ -200,7 +200,7 @@ def find_subject(name: str, batch: int, sequence: int | None, device: str) -> Su
     try:
         found = import_module(library)
     except ImportError:
-        raise RequestError(f"--model: {library} is not installed; pip install {library}.") from None
+        raise RequestError("model", f"{library} is not installed; pip install {library}.") from None
     if library == "transformers":
         return _language(name, found, model, batch, sequence or 128, device)
     return _images(name, found, model, batch, device)
@@ -222,8 +222,9 @@ def named_parts(name: str) -> tuple[str, str]:
     library, _, model = name.partition(":")
     if not library or not model:
         raise RequestError(
-            f"--model: {name!r} is no model to measure; write torchvision:resnet50,"
-            " transformers:bert-base-uncased, timm:vit_base_patch16_224 or module:factory."
+            "model",
+            f"{name!r} is no model to measure; write torchvision:resnet50,"
+            " transformers:bert-base-uncased, timm:vit_base_patch16_224 or module:factory.",
         )
     return library, model
 
@@ -236,9 +237,9 @@ def _own(
     try:
         made = getattr(import_module(module), factory)
     except ImportError as error:
-        raise RequestError(f"--model: {module!r} cannot be imported: {error}.") from None
+        raise RequestError("model", f"{module!r} cannot be imported: {error}.") from None
     except AttributeError:
-        raise unknown("--model", factory, dir(import_module(module))) from None
+        raise unknown("model", factory, dir(import_module(module))) from None
     finally:
         sys.path.remove("")
     given = {"batch": batch, "device": device}
@@ -248,8 +249,9 @@ def _own(
         model, loss = made(**given)
     except (TypeError, ValueError) as error:
         raise RequestError(
-            f"--model: {name} must take batch and device and return a module and a function that"
-            f" gives its loss: {error}."
+            "model",
+            f"{name} must take batch and device and return a module and a function that"
+            f" gives its loss: {error}.",
         ) from None
     return Subject(name, model, loss, batch, sequence)
 
@@ -260,7 +262,7 @@ def _images(name: str, library: Any, model: str, batch: int, device: str) -> Sub
     known = library.models.list_models() if library.__name__ == "torchvision" else []
     known = known or library.list_models()
     if model not in known:
-        raise unknown("--model", model, known)
+        raise unknown("model", model, known)
     side = SIDE.get(model, SIDE_USUAL)
     if library.__name__ == "torchvision":
         made = library.models.get_model(model, weights=None, num_classes=CLASSES)
@@ -311,5 +313,5 @@ def _known_config(library: Any, model: str) -> Any:
         "gpt2": library.GPT2Config,
     }
     if model not in known:
-        raise unknown("--model", model, known)
+        raise unknown("model", model, known)
     return known[model]()

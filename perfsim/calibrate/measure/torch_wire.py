@@ -217,7 +217,7 @@ class TorchWire:
         except ImportError:
             raise RequestError(
                 "calibrate network: PyTorch is not installed, which drives nccl and gloo; pip"
-                " install 'perfsim[calibrate]', or take --backend mpi."
+                " install 'perfsim[calibrate]', or take `backend` mpi."
             ) from None
         self._torch, self._dist, self._launch = torch, dist, launch
         self.library = backend or ("nccl" if torch.cuda.is_available() else "gloo")
@@ -273,8 +273,8 @@ class TorchWire:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if launch.local_rank >= count:
             raise RequestError(
-                f"--backend nccl: rank {launch.rank} is number {launch.local_rank} on its node,"
-                f" which shows {count} GPUs; start one process a GPU, or take --backend gloo."
+                f"`backend` nccl: rank {launch.rank} is number {launch.local_rank} on its node,"
+                f" which shows {count} GPUs; start one process a GPU, or take `backend` gloo."
             )
         torch.cuda.set_device(launch.local_rank)
         self.version = ".".join(map(str, torch.cuda.nccl.version()))

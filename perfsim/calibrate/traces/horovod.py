@@ -19,7 +19,8 @@ from typing import Any
 from perfsim.calibrate.traces.chrome_json import EVENTS, entries, microseconds
 from perfsim.calibrate.traces.traced import Seen, Traced, bytes_of, called
 from perfsim.data.files import printable
-from perfsim.errors import MESSAGE, DataError
+from perfsim.errors import DataError
+from perfsim.quantity import MESSAGE
 
 __all__ = ["matches", "read"]
 

@@ -59,7 +59,7 @@ def placed(traced: Traced, nodes: int, gpus_per_node: int | None) -> tuple[list[
     most = gpus_per_node or max(1, -(-ranks // nodes))
     if whole and not nodes <= ranks <= nodes * most:
         raise RequestError(
-            f"--nodes: the trace's {ranks} ranks do not fit on {nodes} nodes of {most} GPUs."
+            "nodes", f"the trace's {ranks} ranks do not fit on {nodes} nodes of {most} GPUs."
         )
     return whole, most
 
@@ -387,12 +387,12 @@ def import_trace(
     text, path, stem = None, None, file.name.partition(".")[0]
     if traced.step is not None:
         if model is None or batch is None:
-            lacks = "--model" if model is None else "--batch"
+            lacks = "model" if model is None else "batch"
             raise RequestError(f"{lacks}: is needed for the profile that {file.name} shows.")
         known = Catalog().files("devices")
         gpu = gpu or (device_name(traced.device, known) if traced.device else "")
         if not NAME.fullmatch(gpu):
-            raise RequestError("--gpu: the trace does not name its GPU; give its name.")
+            raise RequestError("gpu", "the trace does not name its GPU; give its name.")
         about = {"model": model, "gpu": gpu, "precision": precision, "batch": str(batch)}
         about |= {"sequence": str(sequence)} if sequence else {}
         parts = [model, gpu, precision, f"b{batch}", *([f"s{sequence}"] if sequence else [])]
@@ -418,11 +418,11 @@ def _check(
     nodes: int | None,
     gpus_per_node: int | None,
 ) -> None:
-    for option, word in (("--model", model), ("--gpu", gpu)):
+    for option, word in (("model", model), ("gpu", gpu)):
         if word is not None and not NAME.fullmatch(word):
             raise RequestError(f"{option}: {word!r} is no name; letters, digits, '_' and '-'.")
     if precision not in PRECISIONS:
-        raise unknown("--precision", precision, PRECISIONS)
+        raise unknown("precision", precision, PRECISIONS)
     counts = {"batch": batch, "sequence": sequence, "nodes": nodes, "gpus-per-node": gpus_per_node}
     for option, count in counts.items():
         if count is not None and count < 1:
@@ -453,7 +453,7 @@ def _write(files: Mapping[Path | None, str | None], file: Path, force: bool) -> 
     wanted = [(path, text) for path, text in files.items() if path is not None and text]
     for path, _ in wanted:
         if path.exists() and not force:
-            raise RequestError(f"--out: {str(path)!r} is there already; --force replaces it.")
+            raise RequestError("out", f"{str(path)!r} is there already; `force` replaces it.")
     for path, text in wanted:
         if path.parent.name == "models":
             with TemporaryDirectory() as work:
@@ -464,5 +464,5 @@ def _write(files: Mapping[Path | None, str | None], file: Path, force: bool) -> 
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RequestError(f"--out: {str(path.parent)!r}: {error.strerror}.") from None
+            raise RequestError("out", f"{str(path.parent)!r}: {error.strerror}.") from None
         write_text(path, text)

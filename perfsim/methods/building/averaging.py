@@ -74,8 +74,8 @@ def by_schedule(schedule: str) -> list[Round]:
 
 def _not_a_schedule(schedule: str) -> RequestError:
     return RequestError(
-        f"--set schedule: {shown(schedule)} is not allowed: give intervals and iterations, as in"
-        " 4x1000,8x500."
+        "options.schedule",
+        f"{shown(schedule)} is not allowed: give intervals and iterations, as in 4x1000,8x500.",
     )
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from perfsim.data.files import forbidden, read_text
 from perfsim.data.tables import read_lines, rows
-from perfsim.errors import LATENCY, RATE, DataError, NumberLimit, RequestError, shown
+from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.fabrics.option import Option
 from perfsim.network.fabrics.wire import new_graph
 from perfsim.network.routing import Graph
+from perfsim.quantity import LATENCY, RATE, NumberLimit
 from perfsim.units import parse_rate, parse_seconds
 
 __all__ = ["OPTIONS", "PLACE", "SUMMARY", "graph", "words"]

@@ -153,8 +153,9 @@ def oversubscribed(ratio: float, nodes_per_leaf: int = 1) -> Fabric:
     """
     if not 1.0 <= ratio <= 1e3:
         raise RequestError(
-            f"--oversubscription: {ratio:g} is not a ratio from 1 to 1000; 2 means that a leaf's"
-            " nodes together are twice as fast as its uplinks."
+            "oversubscription",
+            f"{ratio:g} is not a ratio from 1 to 1000; 2 means that a leaf's"
+            " nodes together are twice as fast as its uplinks.",
         )
     options: tuple[tuple[str, FabricValue], ...] = (
         ("nodes_per_leaf", nodes_per_leaf),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, spelled
 from perfsim.scenario import gpu_words
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ def need_plotly(flag: str) -> None:
         import plotly  # noqa: F401
     except ImportError:
         raise RequestError(
-            f"{flag}: Plotly is not installed; pip install 'perfsim[report]'."
+            flag, "Plotly is not installed; pip install 'perfsim[report]'."
         ) from None
 
 
@@ -479,7 +479,7 @@ def _source_rows(prediction: Prediction) -> Iterator[tuple[str, ...]]:
 
 
 def _plain(text: object) -> str:
-    return html.escape(str(text))
+    return html.escape(spelled(str(text)))
 
 
 def _json(value: Any) -> str:
@@ -495,7 +495,7 @@ TITLE = 50
 INK, GRID = "#1d2733", "#d5dbe1"
 
 
-def need_kaleido(flag: str = "--png") -> None:
+def need_kaleido(flag: str = "png") -> None:
     """Check that Kaleido is there, and Plotly.
 
     Raises
@@ -508,12 +508,13 @@ def need_kaleido(flag: str = "--png") -> None:
         import kaleido  # noqa: F401
     except ImportError:
         raise RequestError(
-            f"{flag}: Kaleido is not installed; pip install 'perfsim[png]' (it draws with an"
-            " installed Chrome or Chromium)."
+            flag,
+            "Kaleido is not installed; pip install 'perfsim[png]' (it draws with an"
+            " installed Chrome or Chromium).",
         ) from None
 
 
-def png_of(figure: Figure, title: str, flag: str = "--png") -> bytes:
+def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
     """Return a figure as a PNG with a title.
 
     Raises
@@ -550,7 +551,7 @@ def png_of(figure: Figure, title: str, flag: str = "--png") -> bytes:
         # Kaleido's errors share no class: no browser, one that fails, one that never answers.
         told = " ".join(str(error).split())[:200] or type(error).__name__
         raise RequestError(
-            f"{flag}: no picture, as Kaleido could not draw with Chrome or Chromium ({told})."
+            flag, f"no picture, as Kaleido could not draw with Chrome or Chromium ({told})."
         ) from None
 
 

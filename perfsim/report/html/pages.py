@@ -210,7 +210,7 @@ MOST_ROWS = 5000
 MOST_REASONS = 12
 
 
-def check_rows(count: int, flag: str = "--html") -> None:
+def check_rows(count: int, flag: str = "html") -> None:
     """Refuse a sweep that no page can hold, before any work.
 
     Raises
@@ -220,8 +220,9 @@ def check_rows(count: int, flag: str = "--html") -> None:
     """
     if count > MOST_ROWS:
         raise RequestError(
-            f"{flag}: {count:,} rows, and it holds at most {MOST_ROWS:,}. Give fewer values, or"
-            " --out FILE.csv."
+            flag,
+            f"{count:,} rows, and it holds at most {MOST_ROWS:,}. Give fewer values, or"
+            " `out` FILE.csv.",
         )
 
 

@@ -240,7 +240,7 @@ def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
             )
             for step in kept
         ],
-        [f"The {left:,} shortest steps are left out; --json has all."] if left else [],
+        [f"The {left:,} shortest steps are left out; `json` has all."] if left else [],
     )
 
 
@@ -517,7 +517,7 @@ def tuned_figure(one: Tuned) -> Figure:
         [
             *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
             *(
-                (f"--fusion {policy} ({BESIDE[policy]})", time_s * 1e3, "beside it")
+                (f"`fusion` {policy} ({BESIDE[policy]})", time_s * 1e3, "beside it")
                 for policy, time_s in one.beside.items()
             ),
         ],

@@ -29,9 +29,9 @@ def parse(text: str, name: str) -> dict[str, Any]:
     for part in filter(None, (part.strip() for part in text.split(";"))):
         field, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not field or not value:
-            raise RequestError(f"{name}: scenario: {part!r} is not field=value, as method=topk.")
+            raise RequestError(name, f"scenario: {part!r} is not field=value, as method=topk.")
         if field in found:
-            raise RequestError(f"{name}: scenario: {field!r} stands twice.")
+            raise RequestError(name, f"scenario: {field!r} stands twice.")
         found[field] = value
     return found
 

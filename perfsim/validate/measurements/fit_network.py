@@ -95,7 +95,7 @@ def rows_of(
         for case in marked(cases, rules, group)
     ]
     if not found:
-        raise RequestError(f"--group: no case of {group!r} calibrates the network.")
+        raise RequestError("group", f"no case of {group!r} calibrates the network.")
     return found
 
 
@@ -222,10 +222,10 @@ def _write(table: FitTable, path: Path) -> None:
 def main() -> None:
     """Fit a network and write its file."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path, required=True)
-    parser.add_argument("--group", required=True)
-    parser.add_argument("--start", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("measurements", type=Path, required=True)
+    parser.add_argument("group", required=True)
+    parser.add_argument("start", type=Path, required=True)
+    parser.add_argument("out", type=Path, required=True)
     given = parser.parse_args()
     catalog = Catalog()
     beside = catalog.beside("measurements", "", "map.toml")

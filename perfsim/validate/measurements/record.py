@@ -81,9 +81,9 @@ def text_of(report: MeasurementsReport, date: str) -> str:
 def main() -> None:
     """Predict a table of measurements and write the record."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path, nargs="+", required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--date", required=True)
+    parser.add_argument("measurements", type=Path, nargs="+", required=True)
+    parser.add_argument("out", type=Path, required=True)
+    parser.add_argument("date", required=True)
     given = parser.parse_args()
     write_text(given.out, text_of(joined(given.measurements), given.date))
 

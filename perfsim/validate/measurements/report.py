@@ -193,7 +193,7 @@ def validate_measurements(
     cases = cases_of(path, catalog)
     beside = catalog.beside("measurements", "", MAP)
     if beside is None:
-        raise RequestError(f"--measurements: no measurements/{MAP} in any folder of profiles.")
+        raise RequestError("measurements", f"no measurements/{MAP} in any folder of profiles.")
     rules = read_rules(beside)
     singles = singles_of(cases, rules)
     asked = [ask(case, rules, singles, catalog) for case in cases]
@@ -261,7 +261,7 @@ def only(asked: Sequence[AskedCase], cluster: str | None, method: str | None) ->
     RequestError
         If there are none; the message names the nearest of those that there are.
     """
-    for flag, wanted, names in (("--cluster", cluster, _clusters), ("--method", method, _methods)):
+    for flag, wanted, names in (("cluster", cluster, _clusters), ("method", method, _methods)):
         if wanted is None:
             continue
         every = {name for one in asked for name in names(one) if name}

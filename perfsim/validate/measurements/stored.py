@@ -105,9 +105,9 @@ def worse(report: MeasurementsReport, stored: list[Stored]) -> list[str]:
 def main() -> None:
     """Predict, and write the record."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--date", required=True)
+    parser.add_argument("measurements", type=Path, nargs="+")
+    parser.add_argument("out", type=Path, required=True)
+    parser.add_argument("date", required=True)
     given = parser.parse_args()
     write_text(given.out, text_of(joined(given.measurements or [None]), given.date))
 

@@ -59,8 +59,8 @@ def table_of(told: dict[str, str], cases: list[Case], rules: list[MappingRule]) 
 def main() -> None:
     """Write every table that ships."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("measurements", type=Path, required=True)
+    parser.add_argument("out", type=Path, required=True)
     given = parser.parse_args()
     cases, rules = read_cases(given.measurements), read_rules(given.out / "map.toml")
     for _, told in read_table(given.out / SOURCES, SOURCE_SCHEMA, SOURCE_COLUMNS):

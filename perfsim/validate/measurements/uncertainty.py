@@ -94,11 +94,11 @@ def held_out(
 def main() -> None:
     """Predict, fit and write the record."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path, nargs="+")
-    parser.add_argument("--from-residuals", type=Path)
-    parser.add_argument("--residuals", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--date", required=True)
+    parser.add_argument("measurements", type=Path, nargs="+")
+    parser.add_argument("from_residuals", type=Path)
+    parser.add_argument("residuals", type=Path)
+    parser.add_argument("out", type=Path, required=True)
+    parser.add_argument("date", required=True)
     given = parser.parse_args()
     if given.from_residuals:
         residuals = read_residuals(given.from_residuals)

@@ -54,9 +54,9 @@ def _main() -> None:
     from perfsim.validate.nccl.source import from_folder
 
     parser = ArgumentParser(prog="python -m perfsim.validate.nccl.record", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of measured curves")
-    parser.add_argument("--out", type=Path, required=True, help="table to write")
-    parser.add_argument("--date", required=True, help="date of the measurement, such as 2026-11-21")
+    parser.add_argument("data", type=Path, required=True, help="folder of measured curves")
+    parser.add_argument("out", type=Path, required=True, help="table to write")
+    parser.add_argument("date", required=True, help="date of the measurement, such as 2026-11-21")
     given = parser.parse_args()
     write_text(given.out, growth_table(validate_nccl(from_folder(given.data)[0]), given.date))
 
