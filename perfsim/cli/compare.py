@@ -125,7 +125,7 @@ def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
         from perfsim.report.html.prediction_figures import ranked
 
         scenario = found.rows[0].scenario
-        words = f"{scenario['model']}, {scenario['gpus']} GPUs, {scenario['net']}"
+        words = f"{scenario.model}, {scenario.gpus} GPUs, {scenario.net}"
         return png_of(ranked(found), plain(words))
 
     def traces() -> str:

@@ -104,7 +104,7 @@ def _write(outputs: Outputs, found: Tuning, scenario: Scenario, session: Session
         from perfsim.report.html.planning_figures import tuned_figure
 
         asked = found.scenario
-        words = f"{asked['model']}, {asked['method']}, {asked['gpus']} GPUs, {asked['net']}"
+        words = f"{asked.model}, {asked.method}, {asked.gpus} GPUs, {asked.net}"
         return png_of(tuned_figure(found.best), plain(f"{words}: {found.best.knob.name}"))
 
     def out() -> str:
