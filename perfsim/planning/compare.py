@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
-    "BASELINE",
     "COMPARISON_SCHEMA",
-    "CURVES",
     "SORTS",
     "Comparison",
     "chosen_methods",
     "compare",
-    "notes_of",
+    "comparison_notes",
     "options_of_each",
     "own_method",
     "scaling_of",
@@ -138,7 +136,7 @@ def _refusal(name: str, options: Mapping[str, Any]) -> RequestError | None:
 
 COMPARISON_SCHEMA = "perfsim/compare/1"
 
-BASELINE = "ssgd"
+_BASELINE = "ssgd"
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,7 @@ class Comparison:
 
     def _side(self, one: Prediction) -> str | None:
         """Return faster, slower, or not told apart: against S-SGD, for all but S-SGD itself."""
-        if one.scenario["method"] == BASELINE and one.iteration_s == self.baseline.iteration_s:
+        if one.scenario["method"] == _BASELINE and one.iteration_s == self.baseline.iteration_s:
             return None
         ahead = one.iteration_s < self.baseline.iteration_s
         pair = (one, self.baseline) if ahead else (self.baseline, one)
@@ -273,7 +271,7 @@ class Comparison:
             "undecided": self.ranking.undecided(),
             "same_learning": self.ranking.same_learning,
             "own": self.own,
-            "baseline": {"method": BASELINE, "iteration_s": self.baseline.iteration_s},
+            "baseline": {"method": _BASELINE, "iteration_s": self.baseline.iteration_s},
             "standings": self.standings(),
             "sort": self.sort,
             "rows": [one.to_dict(provenance=False) for one in self.rows],
@@ -283,16 +281,16 @@ class Comparison:
         }
 
 
-DELAYED = "delayed updates"
+_DELAYED = "delayed updates"
 
-MOST_NAMES = 3
+_MAX_NAMES = 3
 """So many methods with one value of an option are named."""
 
-WORDS = {"dense": "lower precision"}
+_FAMILY_WORDS = {"dense": "lower precision"}
 """Families whose name does not tell why their lossy methods learn otherwise."""
 
 
-def notes_of(
+def comparison_notes(
     ranking: Ranking,
     options: Mapping[str, Any],
     given: Mapping[str, Mapping[str, Any]],
@@ -322,12 +320,12 @@ def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[
     for name in sorted(ranking.predictions):
         family = method_class(name).family
         if load_method(name, given[name]).delay():
-            why.setdefault(DELAYED, []).append(name)
+            why.setdefault(_DELAYED, []).append(name)
         elif method_class(name).lossy:
-            why.setdefault(WORDS.get(family, family), []).append(name)
+            why.setdefault(_FAMILY_WORDS.get(family, family), []).append(name)
     if not why:
         return []
-    order = [*(WORDS.get(family, family) for family in FAMILIES), DELAYED]
+    order = [*(_FAMILY_WORDS.get(family, family) for family in FAMILIES), _DELAYED]
     groups = "; ".join(f"{group} ({', '.join(why[group])})" for group in order if group in why)
     return [
         "Time per iteration is not convergence: these do not learn as ssgd and may need more"
@@ -353,7 +351,7 @@ def _unlike(ranking: Ranking) -> list[str]:
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} methods"
+    return ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} methods"
 
 
 def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:
@@ -425,7 +423,7 @@ def compare(
     names = chosen_methods(methods, own)
     given = options_of_each(scenario, own, names, options or {})
     plain = scenario.model_copy(
-        update={"method": BASELINE, "options": {}, "single_gpu_kernels": None}
+        update={"method": _BASELINE, "options": {}, "single_gpu_kernels": None}
     )
     asked = _asked(scenario, plain, own, given)
     ranking = rank_methods(plain, asked, catalog, tell)
@@ -435,7 +433,7 @@ def compare(
     rows = list(ranking.predictions.values())
     if sort != "time":  # ties keep the ranking's order
         rows.sort(key=SORTS[sort])
-    notes = notes_of(ranking, options or {}, given, catalog)
+    notes = comparison_notes(ranking, options or {}, given, catalog)
     return Comparison(ranking, rows, sort, own, _baseline(ranking, plain, catalog), notes, asked)
 
 
@@ -458,14 +456,14 @@ def _asked(
 
 def _baseline(ranking: Ranking, plain: Scenario, catalog: Catalog) -> Prediction:
     """Return S-SGD with DDP's buckets and overlap, whatever is asked of the others."""
-    own = ranking.predictions.get(BASELINE)
+    own = ranking.predictions.get(_BASELINE)
     if own is not None and own.iteration_s == own.baseline_s:
         return own
     changes: dict[str, Any] = {"fusion": None, "bucket": None, "fusion_options": {}}
     return predict(plain.model_copy(update={**changes, "overlap": True}), catalog)
 
 
-CURVES = 3
+_MAX_CURVES = 3
 """Methods whose scaling is looked at: S-SGD, the fastest, and the scenario's own or the next."""
 
 
@@ -486,8 +484,8 @@ def scaling_of(
     """
     catalog = catalog or Catalog()
     ones = comparison.ranking.predictions
-    order = (BASELINE, comparison.ranking.winner, comparison.own, *ones)
-    names = [name for name in dict.fromkeys(order) if name in ones][:CURVES]
+    order = (_BASELINE, comparison.ranking.winner, comparison.own, *ones)
+    names = [name for name in dict.fromkeys(order) if name in ones][:_MAX_CURVES]
     found = {}
     for done, name in enumerate(names):
         if tell is not None:

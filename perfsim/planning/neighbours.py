@@ -28,30 +28,30 @@ from perfsim.validate.measurements.rules import read_rules
 from perfsim.validate.measurements.source import shipped_cases
 
 __all__ = [
-    "Around",
     "GridCell",
     "PublishedValue",
-    "around",
+    "ReportContext",
     "bandwidths",
+    "counts_around",
     "gpu_counts",
     "is_heavy",
+    "map_side",
     "measured_like",
-    "nearest",
-    "spread",
+    "report_context",
     "tasks_of",
     "thinned",
 ]
 
-FIRST = ("model", "gpu", "net", "method")
+_FIRST_FIELDS = ("model", "gpu", "net", "method")
 """What a row is held to before its files are read."""
 
-SAME = ("model", "gpu", "batch", "precision", "net", "intra_net", "method")
+_SAME_FIELDS = ("model", "gpu", "batch", "precision", "net", "intra_net", "method")
 """Fields of the resolved scenario that must be equal; GPUs are what a curve runs over."""
 
-ALIKE = 1e-9
+_SAME_BYTES = 1e-9
 """Bytes within this part of each other are the same."""
 
-COUNTED = ("gpus", "gpus_per_node", "batch")
+_COUNT_FIELDS = ("gpus", "gpus_per_node", "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,11 @@ def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[Publish
             fields = nested(told_of(case, rules).fields, catalog)
         except RequestError:
             continue  # it names a scenario that is not here
-        if any(str(fields.get(name, "")) != str(scenario[name]) for name in FIRST):
+        if any(str(fields.get(name, "")) != str(scenario[name]) for name in _FIRST_FIELDS):
             continue
-        for name, column in zip(COUNTED, ("gpus", "gpus_per_node", "batch_per_gpu"), strict=True):
+        for name, column in zip(
+            _COUNT_FIELDS, ("gpus", "gpus_per_node", "batch_per_gpu"), strict=True
+        ):
             whole = case.whole(column)
             if whole:
                 fields.setdefault(name, whole)
@@ -103,7 +105,7 @@ def _like(
     try:
         row = make_scenario(fields)
         known = resolve(row, catalog).fields()
-        if any(known[name] != scenario[name] for name in SAME):
+        if any(known[name] != scenario[name] for name in _SAME_FIELDS):
             return None
         own, asked = known["options"], scenario["options"]
         others = {name: value for name, value in own.items() if asked.get(name) != value}
@@ -127,32 +129,32 @@ def _sends_alike(row: Scenario, asked: Mapping[str, Any], catalog: Catalog) -> b
     """Say whether a GPU sends the same with the options that were asked for."""
     other = row.model_copy(update={"options": dict(asked)})
     sent = [predict(one, catalog).communication["bytes_per_gpu"] for one in (row, other)]
-    return abs(sent[0] - sent[1]) <= ALIKE * max(sent)
+    return abs(sent[0] - sent[1]) <= _SAME_BYTES * max(sent)
 
 
-GBIT = 1e9 / 8
+_GBIT_PER_S = 1e9 / 8
 """Bytes a second in a Gbit/s."""
 
-RATES = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0)
+_SOLD_GBIT_PER_S = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0)
 """Ethernet and InfiniBand rates that are sold [Gbit/s]."""
 
-BEYOND = 8
-"""Counts go to so many times the GPUs asked for, at least to ``LEAST``."""
+_COUNTS_BEYOND = 8
+"""Counts go to so many times the GPUs asked for, at least to ``_MIN_GPUS_SHOWN``."""
 
-LEAST = 64
-MOST_COUNTS = 10
+_MIN_GPUS_SHOWN = 64
+_MAX_COUNTS = 10
 
-MAP_TASKS = 40_000
-CURVE_TASKS = 10_000
+_MAP_TASKS = 40_000
+_CURVE_TASKS = 10_000
 """Tasks that a map, and a method's curve, may have in all: about a second for 5,000."""
 
-HEAVY_TASKS = 1_500
+_MAX_MAP_TASKS_A_METHOD = 1_500
 """A method whose prediction has more is left out of the map."""
 
-TASKS_A_PREDICTION = 100
+_TASKS_A_PREDICTION = 100
 """What a prediction takes besides its tasks, in tasks."""
 
-SIDES = (3, 7)
+_MAP_SIDES = (3, 7)
 
 
 def gpu_counts(gpus: int, gpus_per_node: int) -> list[int]:
@@ -163,7 +165,7 @@ def gpu_counts(gpus: int, gpus_per_node: int) -> list[int]:
     >>> gpu_counts(24, 4)
     [1, 2, 4, 8, 16, 24, 32, 64, 128]
     """
-    most = max(LEAST, BEYOND * gpus)
+    most = max(_MIN_GPUS_SHOWN, _COUNTS_BEYOND * gpus)
     found = {1, gpus}
     count = 2
     while count < gpus_per_node:
@@ -174,7 +176,7 @@ def gpu_counts(gpus: int, gpus_per_node: int) -> list[int]:
         found.add(count)
         count *= 2
     ordered = sorted(found)
-    while len(ordered) > MOST_COUNTS:
+    while len(ordered) > _MAX_COUNTS:
         ordered.remove(next(count for count in ordered[1:] if count != gpus))
     return ordered
 
@@ -187,18 +189,20 @@ def bandwidths(rate_bytes_per_s: float, count: int) -> list[float]:
     >>> [rate * 8 / 1e9 for rate in bandwidths(1.17e9, 3)]
     [5.0, 10.0, 25.0]
     """
-    own = rate_bytes_per_s / GBIT
-    nearest = min(range(len(RATES)), key=lambda place: abs(RATES[place] / own - 1.0))
-    first = max(0, min(nearest - count // 2, len(RATES) - count))
-    return [rate * GBIT for rate in RATES[first : first + count]]
+    own = rate_bytes_per_s / _GBIT_PER_S
+    nearest = min(
+        range(len(_SOLD_GBIT_PER_S)), key=lambda place: abs(_SOLD_GBIT_PER_S[place] / own - 1.0)
+    )
+    first = max(0, min(nearest - count // 2, len(_SOLD_GBIT_PER_S) - count))
+    return [rate * _GBIT_PER_S for rate in _SOLD_GBIT_PER_S[first : first + count]]
 
 
-def nearest(counts: Sequence[int], wanted: int, most: int) -> list[int]:
+def counts_around(counts: Sequence[int], wanted: int, most: int) -> list[int]:
     """Return at most so many of ascending counts, with the one that is wanted in their middle.
 
     Examples
     --------
-    >>> nearest([8, 16, 32, 64, 128], 32, 3), nearest([8, 16, 32], 4, 2)
+    >>> counts_around([8, 16, 32, 64, 128], 32, 3), counts_around([8, 16, 32], 4, 2)
     ([16, 32, 64], [8, 16])
     """
     place = min(range(len(counts)), key=lambda one: abs(counts[one] - wanted))
@@ -208,24 +212,24 @@ def nearest(counts: Sequence[int], wanted: int, most: int) -> list[int]:
 
 def tasks_of(prediction: Prediction) -> int:
     """Return what a prediction costs, in tasks."""
-    return TASKS_A_PREDICTION + sum(len(one.graph.tasks) for one in prediction.timelines)
+    return _TASKS_A_PREDICTION + sum(len(one.graph.tasks) for one in prediction.timelines)
 
 
 def is_heavy(prediction: Prediction) -> bool:
     """Say whether a map of this method would take too long."""
-    return tasks_of(prediction) > HEAVY_TASKS
+    return tasks_of(prediction) > _MAX_MAP_TASKS_A_METHOD
 
 
-def spread(predictions: Iterable[Prediction]) -> int:
+def map_side(predictions: Iterable[Prediction]) -> int:
     """Return how many rates, and how many GPU counts, a map of these methods can afford."""
     tasks = sum(tasks_of(one) for one in predictions)
-    return max(SIDES[0], min(SIDES[1], isqrt(MAP_TASKS // tasks)))
+    return max(_MAP_SIDES[0], min(_MAP_SIDES[1], isqrt(_MAP_TASKS // tasks)))
 
 
 def thinned(counts: Sequence[int], prediction: Prediction) -> list[int]:
     """Return the counts that a method's curve can afford: one GPU, that of the prediction, ends."""
     own = int(prediction.scenario["gpus"])
-    more = max(0, CURVE_TASKS // tasks_of(prediction))
+    more = max(0, _CURVE_TASKS // tasks_of(prediction))
     others = [count for count in counts if count not in (1, own)]
     if more < len(others):
         step = len(others) / more if more else 0.0
@@ -233,16 +237,16 @@ def thinned(counts: Sequence[int], prediction: Prediction) -> list[int]:
     return sorted({1, own, *others})
 
 
-BASELINE = "ssgd"
+_BASELINE = "ssgd"
 
-FEW = (BASELINE, "powersgd", "acpsgd", "dgc", "signsgd", "localsgd")
+_SHOWN_METHODS = (_BASELINE, "powersgd", "acpsgd", "dgc", "signsgd", "localsgd")
 """The methods shown beside the one that is asked for: one or two of a family that saves bytes."""
 
-MOST_METHODS = 6
-CURVES = 3
+_MAX_METHODS = 6
+_MAX_CURVES = 3
 """Methods whose scaling is drawn: the baseline, the one asked for, then the fastest others."""
 
-MAPPED = 4
+_MAX_MAP_METHODS = 4
 """Methods of the break-even map."""
 
 Progress = Callable[[int, int], None]
@@ -259,7 +263,7 @@ class GridCell:
 
 
 @dataclass(frozen=True)
-class Around:
+class ReportContext:
     """The predictions around one.
 
     Parameters
@@ -282,13 +286,13 @@ class Around:
     notes: list[str]
 
 
-def around(
+def report_context(
     scenario: Scenario,
     prediction: Prediction,
     catalog: Catalog | None = None,
     names: Sequence[str] | None = None,
     progress: Progress | None = None,
-) -> Around:
+) -> ReportContext:
     """Return what is around a prediction of ``scenario``.
 
     Parameters
@@ -299,17 +303,17 @@ def around(
     Examples
     --------
     >>> scenario = Scenario(model="resnet18", gpus=2, net="1gbe")
-    >>> near = around(scenario, predict(scenario), names=["dgc"])
+    >>> near = report_context(scenario, predict(scenario), names=["dgc"])
     >>> list(near.methods), list(near.scaling["ssgd"])
     (['ssgd', 'dgc'], [1, 2, 4, 8, 16, 32, 64])
     """
     catalog = catalog or default_session()
     asked = method_name(scenario.method)
-    methods, refused = _methods(scenario, asked, prediction, catalog, names or FEW)
-    lines = _first(asked, methods, CURVES)
+    methods, refused = _methods(scenario, asked, prediction, catalog, names or _SHOWN_METHODS)
+    lines = _first(asked, methods, _MAX_CURVES)
     heavy = [name for name, one in methods.items() if is_heavy(one)]
     light = {name: one for name, one in methods.items() if name not in heavy}
-    mapped = _first(asked, light, MAPPED)
+    mapped = _first(asked, light, _MAX_MAP_METHODS)
     counts = gpu_counts(prediction.scenario["gpus"], prediction.scenario["gpus_per_node"])
     places, notes = _places(scenario, counts, [methods[name] for name in mapped], catalog)
     kept = {name: thinned(counts, methods[name]) for name in lines}
@@ -321,7 +325,7 @@ def around(
         notes.append("Other GPU counts stand on even nodes.")
     if len(parse_types(scenario.gpu)) > 1:
         notes.append("Other GPU counts are left out: the GPUs are of several types.")
-    return Around(
+    return ReportContext(
         methods,
         refused,
         scaling,
@@ -337,8 +341,8 @@ def _methods(
 ) -> tuple[dict[str, Prediction], dict[str, str]]:
     """Return the predictions of the methods to show, fastest first, and why others are not."""
     found, refused = {asked: prediction}, {}
-    for name in dict.fromkeys((BASELINE, *names)):
-        if name in found or len(found) == MOST_METHODS:
+    for name in dict.fromkeys((_BASELINE, *names)):
+        if name in found or len(found) == _MAX_METHODS:
             continue
         try:
             found[name] = predict(_with_method(scenario, asked, name), catalog)
@@ -358,7 +362,7 @@ def _with_method(scenario: Scenario, asked: str, name: str) -> Scenario:
 
 def _first(asked: str, methods: Mapping[str, Prediction], count: int) -> list[str]:
     """Return the baseline, the method asked for, then the fastest others."""
-    kept = [name for name in dict.fromkeys((BASELINE, asked)) if name in methods]
+    kept = [name for name in dict.fromkeys((_BASELINE, asked)) if name in methods]
     return [*kept, *(name for name in methods if name not in kept)][:count]
 
 
@@ -376,14 +380,14 @@ def _places(
         return [], ["No break-even map: other jobs are on the network, and it would take too long."]
     if not mapped:
         return [], ["No break-even map: it would take too long for these methods."]
-    side = min(spread(mapped), len(several) + 2)
+    side = min(map_side(mapped), len(several) + 2)
     latency_s = own.ring.at(0.0)
     held = {"intra_net": resolved.fields()["intra_net"], "placement": None}
     library = resolved.cluster.library
     cells = []
     for rate in bandwidths(own.rate.value, side):
         link = {"net": f"{rate * 8:g}bit/s,{latency_s:.6g}s", "library": library}
-        for gpus in nearest(several, scenario.gpus, side):
+        for gpus in counts_around(several, scenario.gpus, side):
             changes = {**held, **link, "gpus": gpus, "gpus_per_node": each}
             cells.append((gpus, rate, scenario.model_copy(update=changes)))
     notes = [

@@ -23,22 +23,22 @@ from perfsim.session import default_session
 from perfsim.what_if import steady_s
 
 __all__ = [
-    "FLAT",
-    "KNOBS",
+    "FLAT_SHARE",
+    "TUNABLES",
     "TUNE_SCHEMA",
     "SearchCurve",
     "Tunable",
     "TunableValue",
-    "Tuned",
+    "TunedValue",
     "Tuning",
     "choices",
     "current",
     "edge",
     "first_bucket",
-    "knobs",
     "log_grid",
     "refine",
     "refuse",
+    "tunables",
     "tune",
     "with_best",
     "with_value",
@@ -73,7 +73,7 @@ class Tunable:
     why: str = ""
 
 
-KNOBS: dict[str, Tunable] = {
+TUNABLES: dict[str, Tunable] = {
     "bucket": Tunable("bucket", "bytes", 2.0**16, 2.0**40),
     "density": Tunable(
         "density",
@@ -107,11 +107,11 @@ KNOBS: dict[str, Tunable] = {
 """In the order in which they are shown."""
 
 
-def knobs(resolved: Setup) -> list[Tunable]:
+def tunables(resolved: Setup) -> list[Tunable]:
     """Return what can be tuned in a scenario."""
     options = method_class(resolved.scenario.method).model_fields
     found = []
-    for name, knob in KNOBS.items():
+    for name, knob in TUNABLES.items():
         if name == "bucket":
             if resolved.policy.LIMIT_BYTES is not None:
                 # Beyond the whole model all sizes are one bucket.
@@ -177,10 +177,10 @@ def with_value(resolved: Setup, knob: Tunable, value: TunableValue) -> Setup:
 
 def refuse(knob: str, resolved: Setup) -> RequestError:
     """Return the error for something that this scenario cannot be tuned over."""
-    found = [one.name for one in knobs(resolved)]
+    found = [one.name for one in tunables(resolved)]
     method = method_name(resolved.scenario.method)
-    if knob not in KNOBS:
-        return unknown("over", knob, KNOBS)
+    if knob not in TUNABLES:
+        return unknown("over", knob, TUNABLES)
     if knob == "bucket":
         return RequestError(
             "over",
@@ -190,7 +190,7 @@ def refuse(knob: str, resolved: Setup) -> RequestError:
     return RequestError("over", f"{method!r} has no {knob}; it has {', '.join(found)}.")
 
 
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 SearchCurve = dict[float, float | None]
 """Place to value; None where the function has none."""
@@ -244,16 +244,16 @@ def refine(
     middle = held.index(_least(curve))
     low = math.log(held[max(0, middle - 1)])
     high = math.log(held[min(len(held) - 1, middle + 1)])
-    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     before, after = at(left), at(right)
     for _ in range(max(0, steps - 2)):
         if before <= after:
             high, right, after = right, left, before
-            left = high - GOLDEN * (high - low)
+            left = high - _GOLDEN * (high - low)
             before = at(left)
         else:
             low, left, before = left, right, after
-            right = low + GOLDEN * (high - low)
+            right = low + _GOLDEN * (high - low)
             after = at(right)
 
 
@@ -312,15 +312,15 @@ def _least(curve: SearchCurve) -> float:
     )
 
 
-FLAT = 0.01
+FLAT_SHARE = 0.01
 """Times within this share of the least are as good."""
 
-NOTHING = 1e-9
+_SAME_TIME = 1e-9
 """Times nearer than this share are the same."""
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedValue:
     """One thing tuned, all else as asked.
 
     Parameters
@@ -361,7 +361,7 @@ class Tuned:
     @property
     def as_good(self) -> list[TunableValue]:
         """The values at hand whose iteration is within 1 % of the shortest."""
-        limit_s = self.fastest_s * (1.0 + FLAT)
+        limit_s = self.fastest_s * (1.0 + FLAT_SHARE)
         return [
             value
             for value, seconds in self.curve
@@ -377,7 +377,7 @@ class Tuned:
     def idle(self) -> bool:
         """Whether it makes no difference at all."""
         times = [seconds for _, seconds in self.curve]
-        return max(times) <= min(times) * (1.0 + NOTHING)
+        return max(times) <= min(times) * (1.0 + _SAME_TIME)
 
     @property
     def at_end(self) -> bool:
@@ -411,10 +411,10 @@ class Tuned:
 
 TUNE_SCHEMA = "perfsim/tune/1"
 
-STEPS = 16
+_SEARCH_STEPS = 16
 """Places that are tried between those of the coarse grid."""
 
-BESIDE = ("mgwfbp", "optimal")
+_SELF_SIZING_FUSION = ("mgwfbp", "optimal")
 """Fusion policies that size buckets by themselves, shown beside the best size."""
 
 
@@ -424,11 +424,11 @@ class Tuning:
 
     scenario: dict[str, Any]
     iteration_s: float
-    tuned: list[Tuned]
+    tuned: list[TunedValue]
     notes: list[str]
 
     @property
-    def best(self) -> Tuned:
+    def best(self) -> TunedValue:
         """The one change that saves most, the first of several."""
         return max(self.tuned, key=lambda one: one.gain)
 
@@ -460,14 +460,14 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
     True
     """
     resolved = resolve(scenario, catalog or default_session())
-    has = {knob.name: knob for knob in knobs(resolved)}
+    has = {knob.name: knob for knob in tunables(resolved)}
     for name in over:
         if name not in has:
             raise refuse(name, resolved)
     if resolved.cluster.gpus == 1:
         raise RequestError("gpus", "1 GPU exchanges nothing, so that there is nothing to tune.")
     asked_s = _iteration_s(resolved)
-    names = [name for name in KNOBS if name in (over or has)]
+    names = [name for name in TUNABLES if name in (over or has)]
     tuned, notes = [], []
     for name in names:
         try:
@@ -502,11 +502,11 @@ def _iteration_s(resolved: Setup) -> float:
     return steady_s(plans_of(resolved))
 
 
-def _tuned(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
+def _tuned(resolved: Setup, knob: Tunable, asked_s: float) -> TunedValue:
     return (_names if knob.name == "algorithm" else _numbers)(resolved, knob, asked_s)
 
 
-def _names(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
+def _names(resolved: Setup, knob: Tunable, asked_s: float) -> TunedValue:
     """Return the algorithms, fastest first."""
     curve: list[tuple[TunableValue, float]] = []
     refused: dict[str, str] = {}
@@ -521,15 +521,15 @@ def _names(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
     at_hand = [one for one in curve if one[0] not in needs]
     # A name must be worth it: where nothing is gained, the asked one stays.
     advised = (asked, asked_s)
-    if at_hand and at_hand[0][1] < asked_s / (1.0 + FLAT):
+    if at_hand and at_hand[0][1] < asked_s / (1.0 + FLAT_SHARE):
         advised = at_hand[0]
     fastest = (at_hand or curve)[0]
-    return Tuned(
+    return TunedValue(
         knob, asked, asked_s, curve, *fastest, *advised, None, None, refused=refused, needs=needs
     )
 
 
-def _numbers(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
+def _numbers(resolved: Setup, knob: Tunable, asked_s: float) -> TunedValue:
     """Return the curve over numbers, its least value and the range within 1 % of it."""
     why: list[RequestError] = []
 
@@ -548,17 +548,17 @@ def _numbers(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
             curve[one] = value_at(one)
     if all(found is None for found in curve.values()):
         raise why[0]
-    refine(curve, value_at, STEPS, whole=knob.whole)
+    refine(curve, value_at, _SEARCH_STEPS, whole=knob.whole)
     least_s = min(found for found in curve.values() if found is not None)
-    limit = least_s * (1.0 + FLAT)
-    search = partial(edge, curve, value_at, limit, steps=STEPS, whole=knob.whole)
+    limit = least_s * (1.0 + FLAT_SHARE)
+    search = partial(edge, curve, value_at, limit, steps=_SEARCH_STEPS, whole=knob.whole)
     low, high = search(rising=False), search(rising=True)
     held = sorted((place, found) for place, found in curve.items() if found is not None)
     fastest, fastest_s = min(held, key=lambda one: (one[1], one[0]))
     times = dict(held)
     advised = {"high": high, "low": low, "": fastest}[knob.gentle]
     beside = _beside(resolved) if knob.name == "bucket" else {}
-    return Tuned(
+    return TunedValue(
         knob,
         asked,
         asked_s,
@@ -576,7 +576,7 @@ def _numbers(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
 def _beside(resolved: Setup) -> dict[str, float]:
     """Return the iteration with fusion policies that size buckets by themselves [s]."""
     found = {}
-    for name in BESIDE:
+    for name in _SELF_SIZING_FUSION:
         scenario = resolved.scenario.model_copy(update={"fusion_options": {}})
         other = replace(
             resolved,
@@ -592,7 +592,7 @@ def _beside(resolved: Setup) -> dict[str, float]:
     return found
 
 
-def _notes(resolved: Setup, tuned: Sequence[Tuned]) -> list[str]:
+def _notes(resolved: Setup, tuned: Sequence[TunedValue]) -> list[str]:
     notes = ["Each is tuned alone, all else as asked."] if len(tuned) > 1 else []
     if any(one.knob.name == "bucket" for one in tuned) and first_bucket(resolved) is not None:
         notes.append(

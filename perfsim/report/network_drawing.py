@@ -95,13 +95,13 @@ def uplinks(graph: Any, level: int) -> str:
     return f"{count} uplink{'s' if count != '1' else ''} of {told} each"
 
 
-WIDTH = 80
-NODES_DRAWN = 3
-BOX = 24
-LABEL = 10
-GPUS_NAMED = 8
-NICS_NAMED = 3
-NAMES = {1: "leaf", 2: "spine", 3: "core"}
+_TEXT_COLUMNS = 80
+_MAX_NODES_TEXT = 3
+_BOX_COLUMNS = 24
+_LABEL_COLUMNS = 10
+_MAX_GPUS_NAMED = 8
+_MAX_NICS_NAMED = 3
+_LEVEL_NAMES = {1: "leaf", 2: "spine", 3: "core"}
 
 
 def draw_text(picture: Picture) -> str:
@@ -149,18 +149,18 @@ def draw_html(picture: Picture, path: Path) -> None:
 
 def _wrap(text: str) -> list[str]:
     plain = text.replace("\u00b5", "u").encode("ascii", "replace").decode()
-    return textwrap.wrap(plain, WIDTH, subsequent_indent="  ") or [""]
+    return textwrap.wrap(plain, _TEXT_COLUMNS, subsequent_indent="  ") or [""]
 
 
 def _switches(picture: Picture) -> list[str]:
-    stem = " " * LABEL + "|"
+    stem = " " * _LABEL_COLUMNS + "|"
     if picture.graph is None:
-        return [" " * LABEL + "( network )", stem]
+        return [" " * _LABEL_COLUMNS + "( network )", stem]
     lines: list[str] = []
     found = levels(picture.graph)
     for level, names in found:
-        label = NAMES.get(level, "") if len(found) > 1 else ""
-        lines.append(f"{label:<{LABEL}}{_fitting(names, WIDTH - LABEL)}")
+        label = _LEVEL_NAMES.get(level, "") if len(found) > 1 else ""
+        lines.append(f"{label:<{_LABEL_COLUMNS}}{_fitting(names, _TEXT_COLUMNS - _LABEL_COLUMNS)}")
         below = uplinks(picture.graph, level - 1)
         lines.append(f"{stem}  {below}" if below else stem)
     return lines
@@ -177,12 +177,12 @@ def _fitting(names: Sequence[str], width: int) -> str:
 
 
 def _nodes(picture: Picture) -> list[str]:
-    drawn = min(picture.nodes, NODES_DRAWN) if picture.inter is not None else 1
-    left = " " * (LABEL if drawn < NODES_DRAWN else 2)
-    edge = "+" + "-" * (BOX - 2) + "+"
+    drawn = min(picture.nodes, _MAX_NODES_TEXT) if picture.inter is not None else 1
+    left = " " * (_LABEL_COLUMNS if drawn < _MAX_NODES_TEXT else 2)
+    edge = "+" + "-" * (_BOX_COLUMNS - 2) + "+"
     rows = [edge]
     inside = [[f"node {index}", *_inside(picture)] for index in range(drawn)]
-    boxes = [[edge, *(f"| {line:<{BOX - 4}} |" for line in box), edge] for box in inside]
+    boxes = [[edge, *(f"| {line:<{_BOX_COLUMNS - 4}} |" for line in box), edge] for box in inside]
     rows = [left + " ".join(cells) for cells in zip(*boxes, strict=True)]
     more = picture.nodes - drawn if picture.inter is not None else 0
     return [*rows, f"{left}... {more} more"] if more else rows
@@ -192,26 +192,26 @@ def _inside(picture: Picture) -> list[str]:
     """Return the lines of a node's box: its NICs, the wires, its GPUs."""
     lines = []
     if picture.inter is not None:
-        few = picture.nics_per_node <= NICS_NAMED
+        few = picture.nics_per_node <= _MAX_NICS_NAMED
         nics = " ".join(["[NIC]"] * picture.nics_per_node)
         lines.append(nics if few else f"[NIC] x {picture.nics_per_node}")
     if picture.intra is not None:
-        bar = f"={picture.intra_kind.partition(',')[0][: BOX - 8]}="
-        lines.append(bar.center(BOX - 4, "="))
+        bar = f"={picture.intra_kind.partition(',')[0][: _BOX_COLUMNS - 8]}="
+        lines.append(bar.center(_BOX_COLUMNS - 4, "="))
     gpus = picture.gpus_per_node
     if gpus is None:
         return [*lines, "GPUs: not stated"]
     named = " ".join(map(str, range(gpus)))
-    return [*lines, f"GPU {named}" if gpus <= GPUS_NAMED else f"GPU 0 to {gpus - 1}"]
+    return [*lines, f"GPU {named}" if gpus <= _MAX_GPUS_NAMED else f"GPU 0 to {gpus - 1}"]
 
 
-NODES_DRAWN_SVG = 4
-SWITCHES_DRAWN = 6
-NODE = (210, 130)
-SWITCH = (130, 34)
-GAP = 30
-RISE = 110
-MARGIN = 20
+_MAX_NODES_SVG = 4
+_MAX_SWITCHES_SVG = 6
+_NODE_SIZE = (210, 130)
+_SWITCH_SIZE = (130, 34)
+_GAP = 30
+_ROW_HEIGHT = 110
+_MARGIN = 20
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 64em; color: #1d2733; }
 svg { width: 100%; height: auto; } text { font: 13px system-ui, sans-serif; fill: #1d2733; }
@@ -220,7 +220,7 @@ svg { width: 100%; height: auto; } text { font: 13px system-ui, sans-serif; fill
 .gpu { fill: #d9efd9; stroke: #4c8c4c; } .small { font-size: 11px; fill: #52606d; }
 """
 
-XY = tuple[float, float]
+_Point = tuple[float, float]
 
 
 def page(picture: Picture) -> str:
@@ -263,20 +263,22 @@ def _shapes(picture: Picture) -> tuple[list[str], float, float]:
     """Return the shapes, wires first so that boxes cover their ends, and the size."""
     rows, words = _rows(picture)
     nodes = rows[-1]
-    widths = [len(row) * ((NODE if row is nodes else SWITCH)[0] + GAP) - GAP for row in rows]
-    width = max(widths) + 2 * MARGIN + 110
-    places: dict[str, XY] = {}
+    widths = [
+        len(row) * ((_NODE_SIZE if row is nodes else _SWITCH_SIZE)[0] + _GAP) - _GAP for row in rows
+    ]
+    width = max(widths) + 2 * _MARGIN + 110
+    places: dict[str, _Point] = {}
     boxes: list[str] = []
     for depth, row in enumerate(rows):
-        size = NODE if row is nodes else SWITCH
-        left = MARGIN + (width - 2 * MARGIN - 110 - widths[depth]) / 2
-        top = MARGIN + depth * RISE
+        size = _NODE_SIZE if row is nodes else _SWITCH_SIZE
+        left = _MARGIN + (width - 2 * _MARGIN - 110 - widths[depth]) / 2
+        top = _MARGIN + depth * _ROW_HEIGHT
         for index, name in enumerate(row):
-            x = left + index * (size[0] + GAP)
+            x = left + index * (size[0] + _GAP)
             places[name] = (x + size[0] / 2, top)
             boxes += _node(picture, name, x, top) if row is nodes else _switch(name, x, top)
-        boxes.append(_text(width - MARGIN - 100, top + 22, words[depth], "small"))
-    height = MARGIN * 2 + (len(rows) - 1) * RISE + NODE[1]
+        boxes.append(_text(width - _MARGIN - 100, top + 22, words[depth], "small"))
+    height = _MARGIN * 2 + (len(rows) - 1) * _ROW_HEIGHT + _NODE_SIZE[1]
     return [*_wires(picture, rows, places), *boxes], width, height
 
 
@@ -284,19 +286,21 @@ def _rows(picture: Picture) -> tuple[list[list[str]], list[str]]:
     """Return the names to draw, the highest level first, and what is left out of each row."""
     if picture.inter is None:
         return [["node 0"]], [""]
-    count = min(picture.nodes, NODES_DRAWN_SVG)
+    count = min(picture.nodes, _MAX_NODES_SVG)
     more = f"... {picture.nodes - count} more" if picture.nodes > count else ""
     if picture.graph is None:
         return [["network"], [f"node {index}" for index in range(count)]], ["", more]
     rows, words = [], []
     for _, names in levels(picture.graph):
-        drawn = names[:SWITCHES_DRAWN]
+        drawn = names[:_MAX_SWITCHES_SVG]
         rows.append(drawn)
         words.append(f"... {len(names) - len(drawn)} more" if len(names) > len(drawn) else "")
     return [*rows, list(picture.graph.graph["hosts"][:count])], [*words, more]
 
 
-def _wires(picture: Picture, rows: Sequence[Sequence[str]], places: Mapping[str, XY]) -> list[str]:
+def _wires(
+    picture: Picture, rows: Sequence[Sequence[str]], places: Mapping[str, _Point]
+) -> list[str]:
     if picture.graph is None:
         pairs = [(rows[0][0], node) for node in rows[-1]] if len(rows) > 1 else []
     else:
@@ -305,27 +309,27 @@ def _wires(picture: Picture, rows: Sequence[Sequence[str]], places: Mapping[str,
     lines = []
     for a, b in pairs:
         (x1, y1), (x2, y2) = places[a], places[b]
-        half = SWITCH[1] / 2
+        half = _SWITCH_SIZE[1] / 2
         lines.append(
             f'<line class="wire" x1="{x1:g}" y1="{y1 + half:g}" x2="{x2:g}" y2="{y2 + half:g}"/>'
         )
     for depth, (level, _) in enumerate(levels(picture.graph) if picture.graph is not None else []):
         told = uplinks(picture.graph, level - 1)
         if told:
-            lines.append(_text(MARGIN, MARGIN + depth * RISE + 75, told, "small"))
+            lines.append(_text(_MARGIN, _MARGIN + depth * _ROW_HEIGHT + 75, told, "small"))
     return lines
 
 
 def _switch(name: str, x: float, y: float) -> list[str]:
     return [
-        f'<rect class="switch" x="{x:g}" y="{y:g}" width="{SWITCH[0]}" height="{SWITCH[1]}"'
+        f'<rect class="switch" x="{x:g}" y="{y:g}" width="{_SWITCH_SIZE[0]}" height="{_SWITCH_SIZE[1]}"'
         ' rx="5"/>',
         _text(x + 10, y + 22, name),
     ]
 
 
 def _node(picture: Picture, name: str, x: float, y: float) -> list[str]:
-    box = f'x="{x:g}" y="{y:g}" width="{NODE[0]}" height="{NODE[1]}" rx="6"'
+    box = f'x="{x:g}" y="{y:g}" width="{_NODE_SIZE[0]}" height="{_NODE_SIZE[1]}" rx="6"'
     shapes = [f'<rect class="node" {box}/>', _text(x + 10, y + 22, name)]
     if picture.inter is not None:
         shapes += _chips("nic", "NIC", picture.nics_per_node, x + 70, y + 8)

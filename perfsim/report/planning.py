@@ -25,7 +25,7 @@ from perfsim.planning.capacity import ClusterPlan, ParetoChoice
 from perfsim.planning.compare import Comparison
 from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
 from perfsim.planning.sweep import SweepTable
-from perfsim.planning.tune import FLAT, TunableValue, Tuned, Tuning
+from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.terminal import cluster_words, interval_words, print_lines, print_rows, question
@@ -33,10 +33,11 @@ from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
-    "FORMATS",
+    "TABLE_FORMATS",
     "break_even_words",
     "check_format",
     "csv_text",
+    "explanation_verdict",
     "jsonl_text",
     "print_comparison",
     "print_explanation",
@@ -44,13 +45,12 @@ __all__ = [
     "print_ranking",
     "print_sweep",
     "print_tuning",
-    "sentences",
-    "verdict",
+    "tuned_verdict",
     "write_sweep",
 ]
 
 PLAN_WIDTH = 80
-SHOWN_LEFT_OUT = 8
+_MAX_LEFT_OUT = 8
 
 
 def print_plan(plan: ClusterPlan) -> None:
@@ -88,9 +88,9 @@ def print_plan(plan: ClusterPlan) -> None:
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
         told_lines = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
-        print_lines(told_lines[:SHOWN_LEFT_OUT], most=PLAN_WIDTH)
-        if len(told_lines) > SHOWN_LEFT_OUT:
-            print(f"and {len(told_lines) - SHOWN_LEFT_OUT} more (`json` lists all)")
+        print_lines(told_lines[:_MAX_LEFT_OUT], most=PLAN_WIDTH)
+        if len(told_lines) > _MAX_LEFT_OUT:
+            print(f"and {len(told_lines) - _MAX_LEFT_OUT} more (`json` lists all)")
     print("\nNotes")
     print_lines(plan.notes, "  - ", "    ", PLAN_WIDTH)
 
@@ -109,11 +109,13 @@ def _paid(one: ParetoChoice, unit: str) -> str:
 
 COMPARISON_WIDTH = 80
 
-COMPUTE = ("forward", "backward", "update", "other")
-KERNELS = ("compression", "second_order")
-EXPOSED = ("communication_exposed",)
+_COMPUTE_PARTS = ("forward", "backward", "update", "other")
+_KERNEL_PARTS = ("compression", "second_order")
+_EXPOSED_PARTS = ("communication_exposed",)
 
-HEAD = f"{'#':>2} {'method':15}{'iteration':>9} {'90 % interval':>18} {'x S-SGD':>7} {'next':>8}"
+_COMPARISON_HEAD = (
+    f"{'#':>2} {'method':15}{'iteration':>9} {'90 % interval':>18} {'x S-SGD':>7} {'next':>8}"
+)
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -134,7 +136,7 @@ def print_comparison(comparison: Comparison) -> None:
             "",
         ]
     )
-    print(f"{HEAD} {'comp':>5} {'kern':>4} {'wait':>4}")
+    print(f"{_COMPARISON_HEAD} {'comp':>5} {'kern':>4} {'wait':>4}")
     standings = {row["method"]: row for row in comparison.standings()}
     for one in comparison.rows:
         print(_line(one, standings[one.scenario["method"]]))
@@ -165,7 +167,7 @@ def _line(one: Prediction, standing: Mapping[str, Any]) -> str:
     low, high = one.iteration_s_interval
     shares = [
         sum(one.breakdown_s[part] for part in parts) / one.iteration_s
-        for parts in (COMPUTE, KERNELS, EXPOSED)
+        for parts in (_COMPUTE_PARTS, _KERNEL_PARTS, _EXPOSED_PARTS)
     ]
     comp, kern, wait = (f"{100 * share:.0f}" for share in shares)
     return (
@@ -184,13 +186,13 @@ def _print_left_out(comparison: Comparison) -> None:
 
 
 EXPLAIN_COLUMNS = 80
-RUNS = 24
+_MAX_PATH_LINES = 24
 """Most lines of a critical path, and most buckets, that are shown; the JSON has all."""
 
-LONGEST = 28
+_MAX_BUCKET_NAME = 28
 """Most letters of a bucket's name that are shown."""
 
-WORDS = {
+IMPROVEMENT_WORDS = {
     "bandwidth": "the bandwidth",
     "latency": "half the latency",
     "gpu": "the GPU's speed",
@@ -200,7 +202,7 @@ WORDS = {
     "bucket_halved": "half the bucket size",
 }
 
-PAYS = 0.01
+_MIN_SAVING = 0.01
 """Savings below this share are called none."""
 
 
@@ -213,7 +215,7 @@ def print_explanation(found: Explanation) -> None:
             f"iteration {format_seconds(said.iteration_s)}, S-SGD"
             f" {format_seconds(said.baseline_s)} ({said.speedup:.2f}x); held back by"
             f" {said.bottleneck}",
-            verdict(found),
+            explanation_verdict(found),
         ],
         most=EXPLAIN_COLUMNS,
     )
@@ -236,12 +238,12 @@ def print_explanation(found: Explanation) -> None:
     print_lines([*found.notes, *said.notes], "  - ", "    ", EXPLAIN_COLUMNS)
 
 
-def verdict(found: Explanation) -> str:
+def explanation_verdict(found: Explanation) -> str:
     """Return in one sentence what pays most."""
-    if not found.improvements or found.improvements[0].saved < PAYS:
+    if not found.improvements or found.improvements[0].saved < _MIN_SAVING:
         return "Nothing that could be twice as good saves 1 % of the iteration."
     first = found.improvements[0]
-    what = WORDS[first.what]
+    what = IMPROVEMENT_WORDS[first.what]
     twice = what[0].upper() + what[1:] if what.startswith("half") else f"Twice {what}"
     return (
         f"{twice} pays most: {format_seconds(first.iteration_s)} instead of"
@@ -265,9 +267,13 @@ def _path(path: CriticalPath, several: bool) -> Iterator[str]:
     yield from wrap(line, EXPLAIN_COLUMNS, initial_indent="  ", subsequent_indent="  ")
     yield f"  {'start':>11}{'end':>12}{'time':>12}  {'stream':14}what"
     runs = [list(group) for _, group in groupby(path.steps, lambda step: (step.stream, step.kind))]
-    left = runs if len(runs) <= RUNS else [*runs[: RUNS // 2], [], *runs[-RUNS // 2 :]]
+    left = (
+        runs
+        if len(runs) <= _MAX_PATH_LINES
+        else [*runs[: _MAX_PATH_LINES // 2], [], *runs[-_MAX_PATH_LINES // 2 :]]
+    )
     for run in left:
-        yield _run(run) if run else _middle(runs[RUNS // 2 : -RUNS // 2])
+        yield _run(run) if run else _middle(runs[_MAX_PATH_LINES // 2 : -_MAX_PATH_LINES // 2])
 
 
 def _run(run: list[PathStep]) -> str:
@@ -302,20 +308,20 @@ def _exposed(rows: list[Exposed], several: bool) -> Iterator[str]:
     hidden = [row for row in rows if row.exposed_s <= 0]
     yield f"exposed communication by bucket, mean of an iteration: {format_seconds(total_s)}"
     shown = [row for row in rows if row.exposed_s > 0]
-    most = sorted(shown, key=lambda row: -row.exposed_s)[:RUNS]
+    most = sorted(shown, key=lambda row: -row.exposed_s)[:_MAX_PATH_LINES]
     names = {id(row): f"round {row.round}: {row.bucket}" if several else row.bucket for row in most}
     width = max((len(name) for name in names.values()), default=0)
-    width = min(max(width, len("bucket")), LONGEST)
+    width = min(max(width, len("bucket")), _MAX_BUCKET_NAME)
     if shown:
         yield f"  {'bucket':{width}}{'exposed':>12}{'on the wire':>13}{'kernels':>12}  messages"
     for row in shown:
         if id(row) in names:
             times = f"{_ms(row.exposed_s):>12}{_ms(row.busy_s):>13}{_ms(row.kernels_s):>12}"
-            name = names[id(row)][:LONGEST]
+            name = names[id(row)][:_MAX_BUCKET_NAME]
             yield f"  {name:{width}}{times}  {row.collectives}"[:EXPLAIN_COLUMNS]
-    if len(shown) > RUNS:
+    if len(shown) > _MAX_PATH_LINES:
         rest_s = sum(row.exposed_s for row in shown if id(row) not in names)
-        yield f"  {len(shown) - RUNS} more, {format_seconds(rest_s)} in all"
+        yield f"  {len(shown) - _MAX_PATH_LINES} more, {format_seconds(rest_s)} in all"
     if hidden:
         yield f"  {len(hidden)} of {len(rows)} are hidden wholly by computation"
 
@@ -326,7 +332,7 @@ def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
         elasticity = "-" if row.elasticity is None else f"{row.elasticity:.2f}"
         saved = f"{row.saved:.1%}"
         time = format_seconds(row.iteration_s)
-        yield f"  {WORDS[row.what]:32}{time:>12}{saved:>9}{elasticity:>13}"
+        yield f"  {IMPROVEMENT_WORDS[row.what]:32}{time:>12}{saved:>9}{elasticity:>13}"
     if not rows:
         yield f"  nothing: {format_seconds(iteration_s)} is made of nothing that can be faster"
 
@@ -405,8 +411,8 @@ def _fusion(prediction: Prediction) -> str:
     return f"{prediction.scenario['fusion']}" + (f" {bucket / 2**20:g} MiB" if bucket else "")
 
 
-MOST_REASONS = 10
-MOST_SHOWN = 60
+_MAX_REASONS = 10
+_MAX_ROWS = 60
 """Rows that a terminal is shown; a file has all."""
 
 
@@ -477,7 +483,7 @@ def _arrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-FORMATS: Mapping[str, Callable[[SweepTable, Path], None]] = {
+TABLE_FORMATS: Mapping[str, Callable[[SweepTable, Path], None]] = {
     ".csv": lambda table, path: write_text(path, csv_text(table)),
     ".jsonl": lambda table, path: write_text(path, jsonl_text(table)),
     ".parquet": _parquet,
@@ -493,9 +499,9 @@ def check_format(path: Path) -> None:
     RequestError
         If its suffix is unknown, or what it needs is not installed.
     """
-    if path.suffix.lower() not in FORMATS:
+    if path.suffix.lower() not in TABLE_FORMATS:
         raise RequestError(
-            "out", f"{str(path)!r} ends in no known format; allowed: {', '.join(FORMATS)}."
+            "out", f"{str(path)!r} ends in no known format; allowed: {', '.join(TABLE_FORMATS)}."
         )
     if path.suffix.lower() == ".parquet":
         _arrow()
@@ -503,7 +509,7 @@ def check_format(path: Path) -> None:
 
 def write_sweep(table: SweepTable, path: Path) -> None:
     """Write the table in the format that the file's name says, whole or not at all."""
-    FORMATS[path.suffix.lower()](table, path)
+    TABLE_FORMATS[path.suffix.lower()](table, path)
 
 
 def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
@@ -514,17 +520,17 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     records = list(table.records())
     fields = [axis.field for axis in table.sweep.grid.axes]
     if rows:
-        print_rows([_shown(fields, record) for record in records[:MOST_SHOWN]])
-        if len(records) > MOST_SHOWN:
-            print_lines([f"... {len(records) - MOST_SHOWN:,} rows more; `out` FILE has all."])
+        print_rows([_shown(fields, record) for record in records[:_MAX_ROWS]])
+        if len(records) > _MAX_ROWS:
+            print_lines([f"... {len(records) - _MAX_ROWS:,} rows more; `out` FILE has all."])
     reasons = Counter(record["reason"] for record in records if record["reason"])
     if reasons:
         print_lines(["", "Without a prediction"])
         print_lines(
-            [f"{_rows(count)}: {text}" for text, count in reasons.most_common(MOST_REASONS)]
+            [f"{_rows(count)}: {text}" for text, count in reasons.most_common(_MAX_REASONS)]
         )
-    if len(reasons) > MOST_REASONS:
-        print_lines([f"and {len(reasons) - MOST_REASONS:,} reasons more"])
+    if len(reasons) > _MAX_REASONS:
+        print_lines([f"and {len(reasons) - _MAX_REASONS:,} reasons more"])
     done = [record for record in records if not record["reason"]]
     fastest = min(done, key=lambda record: record["iteration_s"])
     most = max(done, key=lambda record: record["samples_per_s"])
@@ -566,11 +572,11 @@ def _rows(count: int) -> str:
 
 
 TUNE_COLUMNS = 80
-BAR = 30
-LINES = 18
+_BAR_COLUMNS = 30
+_MAX_CURVE_LINES = 18
 """Most values of a curve that are shown; the JSON has all."""
 
-NAMES = {
+TUNABLE_NAMES = {
     "bucket": "bucket size",
     "density": "density",
     "rank": "rank",
@@ -578,7 +584,7 @@ NAMES = {
     "algorithm": "all-reduce algorithm",
 }
 
-BESIDE = {
+FUSION_WORDS = {
     "mgwfbp": "MG-WFBP's merging",
     "optimal": "exact where every message is one all-reduce",
 }
@@ -597,24 +603,24 @@ def print_tuning(found: Tuning) -> None:
         most=TUNE_COLUMNS,
     )
     for one in found.tuned:
-        print_lines(["", NAMES[one.knob.name]], most=TUNE_COLUMNS)
-        print_lines(sentences(one), "  ", "  ", TUNE_COLUMNS)
+        print_lines(["", TUNABLE_NAMES[one.knob.name]], most=TUNE_COLUMNS)
+        print_lines(tuned_verdict(one), "  ", "  ", TUNE_COLUMNS)
         for line in _curve(one):
             print(line)
     print_lines(["", "Notes"], most=TUNE_COLUMNS)
     print_lines(found.notes, "  - ", "    ", TUNE_COLUMNS)
 
 
-def sentences(one: Tuned) -> list[str]:
+def tuned_verdict(one: TunedValue) -> list[str]:
     """Return the verdict on one thing tuned."""
-    name = NAMES[one.knob.name]
-    asked = f"asked: {shown(one, one.asked)}, {format_seconds(one.asked_s)}"
+    name = TUNABLE_NAMES[one.knob.name]
+    asked = f"asked: {value_words(one, one.asked)}, {format_seconds(one.asked_s)}"
     if one.idle:
         return [f"It makes no difference here ({asked})."]
-    found = [f"Fastest: {shown(one, one.fastest)}, {format_seconds(one.fastest_s)}; {asked}."]
+    found = [f"Fastest: {value_words(one, one.fastest)}, {format_seconds(one.fastest_s)}; {asked}."]
     for value, seconds in one.faster_elsewhere[:1]:
         found.append(
-            f"{shown(one, value)} would take {format_seconds(seconds)}; it needs"
+            f"{value_words(one, value)} would take {format_seconds(seconds)}; it needs"
             f" {one.needs[str(value)]}."
         )
     if one.at_end:
@@ -623,26 +629,28 @@ def sentences(one: Tuned) -> list[str]:
         found.append(one.knob.why)
     if one.flat:
         found.append(f"Flat optimum: {_range(one)} within 1 % of the fastest.")
-    best = f"{shown(one, one.advised)}, {format_seconds(one.advised_s)}"
+    best = f"{value_words(one, one.advised)}, {format_seconds(one.advised_s)}"
     if one.knob.gentle:
         side = "Highest" if one.knob.gentle == "high" else "Shortest"
         found.append(f"{side} {name} within 1 % of the fastest: {best}.")
-    elif one.gain < FLAT:
+    elif one.gain < FLAT_SHARE:
         found.append("Nothing to gain over what was asked (less than 1 %).")
     else:
         found.append(f"Take {best}: {one.gain:.1%} less time than as asked.")
     for policy, time_s in one.beside.items():
-        found.append(f"Beside it, `fusion` {policy} ({BESIDE[policy]}): {format_seconds(time_s)}.")
+        found.append(
+            f"Beside it, `fusion` {policy} ({FUSION_WORDS[policy]}): {format_seconds(time_s)}."
+        )
     return found
 
 
-def _range(one: Tuned) -> str:
+def _range(one: TunedValue) -> str:
     if one.low is None or one.high is None:
         return f"{', '.join(map(str, one.as_good))} are"
-    return f"all values tried from {shown(one, one.low)} to {shown(one, one.high)} are"
+    return f"all values tried from {value_words(one, one.low)} to {value_words(one, one.high)} are"
 
 
-def shown(one: Tuned, value: TunableValue) -> str:
+def value_words(one: TunedValue, value: TunableValue) -> str:
     """Return a value with its unit."""
     if isinstance(value, str):
         return value
@@ -652,18 +660,18 @@ def shown(one: Tuned, value: TunableValue) -> str:
     return f"{value:.3g}" if not one.knob.whole else f"{value:g}"
 
 
-def _curve(one: Tuned) -> Iterator[str]:
+def _curve(one: TunedValue) -> Iterator[str]:
     """Yield value, iteration and a bar; * is within 1 % of the fastest."""
     if one.idle:
         return
-    width = max(len(shown(one, value)) for value, _ in one.curve)
+    width = max(len(value_words(one, value)) for value, _ in one.curve)
     width = max(width, *map(len, one.refused), 5) if one.refused else max(width, 5)
     yield f"  {'value':>{width}}{'iteration':>13} * within 1 %"
     longest_s = max(seconds for _, seconds in one.curve)
     for value, seconds in _thinned(one):
         mark = "*" if value in one.as_good else " "
-        line = f"  {shown(one, value):>{width}}{format_seconds(seconds):>13} {mark} "
-        line += "#" * max(1, round(BAR * seconds / longest_s))
+        line = f"  {value_words(one, value):>{width}}{format_seconds(seconds):>13} {mark} "
+        line += "#" * max(1, round(_BAR_COLUMNS * seconds / longest_s))
         needs = one.needs.get(str(value))
         yield line
         if needs:
@@ -678,13 +686,13 @@ def _curve(one: Tuned) -> Iterator[str]:
         yield from wrap(why, TUNE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
-def _thinned(one: Tuned) -> list[tuple[TunableValue, float]]:
+def _thinned(one: TunedValue) -> list[tuple[TunableValue, float]]:
     """Return values that show the curve: its ends and what matters, others apart from those."""
-    if one.low is None or len(one.curve) <= LINES:
+    if one.low is None or len(one.curve) <= _MAX_CURVE_LINES:
         return one.curve
     wanted = {one.fastest, one.advised, one.asked, one.curve[0][0], one.curve[-1][0]}
     logs = [log(float(value)) for value, _ in one.curve]
-    apart = (logs[-1] - logs[0]) / LINES
+    apart = (logs[-1] - logs[0]) / _MAX_CURVE_LINES
     held = [at for at, (value, _) in enumerate(one.curve) if value in wanted]
     for at, place in enumerate(logs):
         if all(abs(place - logs[other]) >= apart for other in held):

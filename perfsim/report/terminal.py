@@ -52,16 +52,16 @@ def write_json(path: Path, result: dict[str, Any]) -> None:
     write_text(path, json_text(result) + "\n")
 
 
-BAR = 24
-ROUNDING = 1e-12
+_BAR_COLUMNS = 24
+_ROUNDING = 1e-12
 """Shares below this are what adding up the others leaves over."""
-WIDTH = 110
+_PIPE_COLUMNS = 110
 """Columns of text that goes to a file or a pipe."""
 
 PAGE = 80
 """Columns of a description."""
 
-NAMES = {
+PART_NAMES = {
     "forward": "forward",
     "backward": "backward",
     "compression": "compression",
@@ -94,7 +94,9 @@ def _kind(term: Term) -> str:
     return f"{term.quantity.kind}, extrapolated" if term.extrapolated else term.quantity.kind
 
 
-def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: int = WIDTH) -> None:
+def print_lines(
+    lines: Sequence[str], first: str = "", rest: str = "  ", most: int = _PIPE_COLUMNS
+) -> None:
     """Print texts folded to the terminal's width; an empty one is an empty line.
 
     ``most``: columns where the output is no terminal, and at most so many in one if given.
@@ -102,7 +104,7 @@ def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: i
     width = most
     if sys.stdout.isatty():
         columns = get_terminal_size().columns
-        width = columns if most == WIDTH else min(columns, most)
+        width = columns if most == _PIPE_COLUMNS else min(columns, most)
     for line in lines:
         print(
             fill(
@@ -182,14 +184,14 @@ def _answer(prediction: Prediction) -> list[str]:
 
 
 def _breakdown(prediction: Prediction) -> Iterator[str]:
-    width = max(map(len, NAMES.values()))
+    width = max(map(len, PART_NAMES.values()))
     yield f"{'where the time goes':{width}}{'time':>12}{'share':>9}"
     for name, seconds in prediction.breakdown_s.items():
-        if seconds <= ROUNDING * prediction.iteration_s:
+        if seconds <= _ROUNDING * prediction.iteration_s:
             continue
         share = seconds / prediction.iteration_s
-        line = f"{NAMES[name]:{width}} {format_seconds(seconds):>11}{share:9.1%}"
-        yield f"{line}  {'#' * round(BAR * share)}".rstrip()
+        line = f"{PART_NAMES[name]:{width}} {format_seconds(seconds):>11}{share:9.1%}"
+        yield f"{line}  {'#' * round(_BAR_COLUMNS * share)}".rstrip()
     total_s = sum(prediction.breakdown_s.values())
     yield f"{'total':{width}}{format_seconds(total_s):>12}{1:9.1%}"
 
@@ -238,7 +240,7 @@ def print_description(description: Mapping[str, Any]) -> None:
 
 
 COLUMNS = 80
-TITLES = {
+_METHOD_TITLES = {
     "what_is_sent": "what is sent",
     "kernels": "when, by which calls and kernels",
     "bytes_a_rank": "bytes a rank",
@@ -258,7 +260,7 @@ def print_method(found: Mapping[str, Any]) -> None:
         "needs": found["needs"],
     }
     print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, COLUMNS)
-    for name, title in TITLES.items():
+    for name, title in _METHOD_TITLES.items():
         if found[name]:
             _section(title, [found[name]])
         if name == "bytes_a_rank":
@@ -281,7 +283,7 @@ def _section(title: str, lines: list[str]) -> None:
 
 
 SCENARIOS_WIDTH = 80
-LONGEST_NAME = 40
+_MAX_NAME = 40
 
 
 def print_scenarios(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -296,7 +298,7 @@ def print_scenarios(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _print(rows: Sequence[Mapping[str, Any]], told: str) -> None:
     names = [row["scenario"] for row in rows]
-    width = min(max(map(len, names), default=0), LONGEST_NAME) + 2
+    width = min(max(map(len, names), default=0), _MAX_NAME) + 2
     for row in rows:
         print_lines([row[told]], f"{row['scenario']:{width}}", " " * width, SCENARIOS_WIDTH)
 
@@ -337,23 +339,23 @@ def command_lines(command: str, width: int = SCENARIOS_WIDTH) -> list[str]:
 TABLE_WIDTH = 80
 """Columns where the output is no terminal."""
 
-ROOM = 30
+_MIN_FOLDED_COLUMNS = 30
 """Columns that a text needs to be folded beside others."""
 
-FOLDS = 3
+_MAX_FOLDED_LINES = 3
 """Lines that such a text may take there, at its longest."""
 
-SHARED = 30
-LOOKED_UP = 100
+_MAX_TABLE_NOTES = 30
+_MAX_ROWS_WITH_NOTES = 100
 """So many texts at most stand once below a table, and of so many rows: one has to look there."""
 
-LONG = 12
+_LONG_TEXT = 12
 """Texts that stand there are longer than that."""
 
-GAPS = (2, 1)
+_GAPS = (2, 1)
 """Spaces between columns, and where that makes all fit."""
 
-NOTHING = ("", "-")
+_EMPTY_CELLS = ("", "-")
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -388,7 +390,9 @@ def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     yield from _cells([name.replace("_", " ") for name in beside], widths, gap)
     for place in range(len(rows)):
         yield from _cells([table[name][place] for name in beside], widths, gap)
-        told = [(name, table[name][place]) for name in moved if table[name][place] not in NOTHING]
+        told = [
+            (name, table[name][place]) for name in moved if table[name][place] not in _EMPTY_CELLS
+        ]
         below = "; ".join(f"{name}: {text}" for name, text in told)
         yield from wrap(below, width, initial_indent=" " * 4, subsequent_indent=" " * 6)
     for name, long in notes.items():
@@ -399,12 +403,12 @@ def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
 def _shared(table: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the long texts of columns in which many rows share few of them."""
     found: dict[str, list[str]] = {}
-    if len(next(iter(table.values()))) > LOOKED_UP:
+    if len(next(iter(table.values()))) > _MAX_ROWS_WITH_NOTES:
         return found
     for name, texts in table.items():
-        long = [text for text in texts if len(text) > LONG]
+        long = [text for text in texts if len(text) > _LONG_TEXT]
         each = list(dict.fromkeys(long))
-        if 0 < len(each) <= min(SHARED, len(long) // 2):
+        if 0 < len(each) <= min(_MAX_TABLE_NOTES, len(long) // 2):
             found[name] = each
     return found
 
@@ -420,7 +424,7 @@ def _widths(table: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def _gap(widths: Mapping[str, int], width: int) -> int:
     """Return the spaces between columns with which they fit, 0 for none."""
     left = width - sum(widths.values())
-    return next((gap for gap in GAPS if gap * (len(widths) - 1) <= left), 0)
+    return next((gap for gap in _GAPS if gap * (len(widths) - 1) <= left), 0)
 
 
 def _layout(table: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, int], list[str]]:
@@ -429,8 +433,10 @@ def _layout(table: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, i
     first = next(iter(beside))
     while not _gap(beside, width) and len(beside) > 1:
         widest = max((name for name in beside if name != first), key=lambda name: beside[name])
-        others = sum(beside.values()) - beside[widest] + GAPS[0] * (len(beside) - 1)
-        if width - others >= ROOM and beside[widest] <= FOLDS * (width - others):
+        others = sum(beside.values()) - beside[widest] + _GAPS[0] * (len(beside) - 1)
+        if width - others >= _MIN_FOLDED_COLUMNS and beside[widest] <= _MAX_FOLDED_LINES * (
+            width - others
+        ):
             beside[widest] = width - others
             break
         del beside[widest]

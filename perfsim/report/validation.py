@@ -61,8 +61,8 @@ def _own(result: Result) -> str:
     return f"{result.low:.2f} to {result.high:.2f}, mean {result.mean:.2f}"
 
 
-SHOWN_REASONS = 15
-LONGEST = 90
+_MAX_REASONS = 15
+_MAX_REASON = 90
 
 
 def print_measurements(report: MeasurementsReport) -> None:
@@ -90,11 +90,11 @@ def print_measurements(report: MeasurementsReport) -> None:
     reasons = report.reasons()
     if reasons:
         print(f"\n{len(report.left)} values not predicted")
-        for reason, count in reasons[:SHOWN_REASONS]:
-            short = reason if len(reason) <= LONGEST else reason[: LONGEST - 3] + "..."
+        for reason, count in reasons[:_MAX_REASONS]:
+            short = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 3] + "..."
             print(f"  {count:4} {short}")
-        if len(reasons) > SHOWN_REASONS:
-            print(f"  and {len(reasons) - SHOWN_REASONS} more reasons (`json` lists all)")
+        if len(reasons) > _MAX_REASONS:
+            print(f"  and {len(reasons) - _MAX_REASONS} more reasons (`json` lists all)")
     if report.notices:
         print()
     for notice in report.notices:
@@ -114,9 +114,9 @@ def _line(name: str, rows: list[ComparedCase]) -> dict[str, str]:
     }
 
 
-SIDE = 520
-MARGIN = 60
-COLOURS = tuple(figure.COLOURS.values())
+_PLOT_SIDE = 520
+_PLOT_MARGIN = 60
+_SOURCE_COLOURS = tuple(figure.PALETTE.values())
 STYLE = (
     skin.STYLE
     + """
@@ -127,7 +127,7 @@ caption { text-align: left; font-weight: 600; padding: 4px 0; }
 .miss { font-weight: 600; }
 """
 )
-SHARES = ("median", "p90", "worst", "bias", "coverage", "half_width")
+_SCORE_COLUMNS = ("median", "p90", "worst", "bias", "coverage", "half_width")
 
 
 def measurements_page(report: MeasurementsReport) -> str:
@@ -162,13 +162,13 @@ pairs of systems that measure more than 10 % apart, {right} are ranked right.</p
 
 
 def _table(title: str, named: dict[str, list[ComparedCase]]) -> str:
-    words = ("group", "rows", *(share.replace("_", " ") for share in SHARES))
+    words = ("group", "rows", *(share.replace("_", " ") for share in _SCORE_COLUMNS))
     head = "".join(f'<th scope="col">{word}</th>' for word in words)
     lines = []
     for name, rows in sorted(named.items()):
         found = figures(rows)
         cells = [str(found["count"])]
-        cells += ["-" if found[one] is None else f"{found[one]:.1%}" for one in SHARES]
+        cells += ["-" if found[one] is None else f"{found[one]:.1%}" for one in _SCORE_COLUMNS]
         told = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f"<tr><td>{escape(name)}</td>{told}</tr>")
     body = chr(10).join(lines)
@@ -189,13 +189,15 @@ def _picture(rows: Sequence[ComparedCase]) -> str:
     ends = [math.log10(value) for row in points for value in (row.case.value, row.predicted)]
     low, high = math.floor(min(ends)), math.ceil(max(ends))
     sources = sorted({row.case.group for row in points})
-    colour = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(sources)}
+    colour = {
+        name: _SOURCE_COLOURS[number % len(_SOURCE_COLOURS)] for number, name in enumerate(sources)
+    }
 
     def place(value: float) -> float:
-        return (math.log10(value) - low) / max(1, high - low) * SIDE
+        return (math.log10(value) - low) / max(1, high - low) * _PLOT_SIDE
 
     shapes = [_grid(place(10.0**power), f"{10.0**power:g}") for power in range(low, high + 1)]
-    shapes.append(f'<line class="same" x1="0" y1="{SIDE}" x2="{SIDE}" y2="0"/>')
+    shapes.append(f'<line class="same" x1="0" y1="{_PLOT_SIDE}" x2="{_PLOT_SIDE}" y2="0"/>')
     shapes += [
         _point(row, place(row.case.value), place(row.predicted), colour[row.case.group])
         for row in points
@@ -203,26 +205,26 @@ def _picture(rows: Sequence[ComparedCase]) -> str:
     shapes += [_key(name, number, colour[name]) for number, name in enumerate(sources)]
     label = "measured (across) and predicted (up) values in their metric's unit; equal on the line"
     return (
-        f'<svg viewBox="-{MARGIN} -10 {SIDE + MARGIN + 130} {SIDE + MARGIN}" role="img"'
+        f'<svg viewBox="-{_PLOT_MARGIN} -10 {_PLOT_SIDE + _PLOT_MARGIN + 130} {_PLOT_SIDE + _PLOT_MARGIN}" role="img"'
         f' aria-label="{label}">{chr(10).join(shapes)}'
-        f'<text x="{SIDE / 2}" y="{SIDE + 36}" text-anchor="middle">{label}</text></svg>'
+        f'<text x="{_PLOT_SIDE / 2}" y="{_PLOT_SIDE + 36}" text-anchor="middle">{label}</text></svg>'
     )
 
 
 def _grid(at: float, word: str) -> str:
     """Return a line up and a line across at one value, with the value beside both."""
     return (
-        f'<line class="axis" x1="{at:.1f}" y1="0" x2="{at:.1f}" y2="{SIDE}"/>'
-        f'<line class="axis" x1="0" y1="{SIDE - at:.1f}" x2="{SIDE}" y2="{SIDE - at:.1f}"/>'
-        f'<text x="{at:.1f}" y="{SIDE + 16}" text-anchor="middle">{word}</text>'
-        f'<text x="-6" y="{SIDE - at + 4:.1f}" text-anchor="end">{word}</text>'
+        f'<line class="axis" x1="{at:.1f}" y1="0" x2="{at:.1f}" y2="{_PLOT_SIDE}"/>'
+        f'<line class="axis" x1="0" y1="{_PLOT_SIDE - at:.1f}" x2="{_PLOT_SIDE}" y2="{_PLOT_SIDE - at:.1f}"/>'
+        f'<text x="{at:.1f}" y="{_PLOT_SIDE + 16}" text-anchor="middle">{word}</text>'
+        f'<text x="-6" y="{_PLOT_SIDE - at + 4:.1f}" text-anchor="end">{word}</text>'
     )
 
 
 def _point(row: ComparedCase, across: float, up: float, colour: str) -> str:
     """Return a row as a dot that says what it is."""
     return (
-        f'<circle cx="{across:.1f}" cy="{SIDE - up:.1f}" r="3" fill="{colour}"'
+        f'<circle cx="{across:.1f}" cy="{_PLOT_SIDE - up:.1f}" r="3" fill="{colour}"'
         f' fill-opacity="0.7"><title>{escape(row.case.id)}: {escape(row.case.metric)} measured'
         f" {row.case.value:g}, predicted {row.predicted:.4g}, error of the time"
         f" {row.error:+.1%}</title></circle>"
@@ -232,12 +234,12 @@ def _point(row: ComparedCase, across: float, up: float, colour: str) -> str:
 def _key(name: str, number: int, colour: str) -> str:
     """Return a source's line in the key."""
     return (
-        f'<circle cx="{SIDE + 20}" cy="{12 + 16 * number}" r="4" fill="{colour}"/>'
-        f'<text x="{SIDE + 30}" y="{16 + 16 * number}">{escape(name)}</text>'
+        f'<circle cx="{_PLOT_SIDE + 20}" cy="{12 + 16 * number}" r="4" fill="{colour}"/>'
+        f'<text x="{_PLOT_SIDE + 30}" y="{16 + 16 * number}">{escape(name)}</text>'
     )
 
 
-SHOWN_FALLS = 12
+_MAX_FALLS = 12
 
 
 def print_validation(report: NcclReport) -> None:
@@ -373,10 +375,10 @@ def _falls(report: NcclReport) -> None:
         f"\n{len(falls)} places where a measured time falls by more than 10 % as size grows: kept,"
         " interpolated as measured; no model whose time grows with size explains them"
     )
-    for fall in falls[:SHOWN_FALLS]:
+    for fall in falls[:_MAX_FALLS]:
         print(
             f"  - {fall['cluster']}: {fall['curve']}: -{fall['drop']:.0%} from"
             f" {format_bytes(fall['from_bytes'])} to {format_bytes(fall['to_bytes'])}"
         )
-    if len(falls) > SHOWN_FALLS:
-        print(f"  - and {len(falls) - SHOWN_FALLS} more (`json` lists all)")
+    if len(falls) > _MAX_FALLS:
+        print(f"  - and {len(falls) - _MAX_FALLS} more (`json` lists all)")

@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from perfsim.prediction import Prediction
 
 __all__ = [
-    "COLOURS",
-    "PARTS",
+    "PALETTE",
+    "PART_STYLES",
     "SCRIPT",
     "STYLE",
     "Figure",
     "Page",
     "PageTable",
     "axis",
-    "interval",
+    "error_bars",
+    "figure_label",
     "marker",
-    "names",
+    "names_axis",
     "need_kaleido",
     "need_plotly",
     "page_text",
-    "plain",
     "png_of",
-    "quantity",
+    "quantity_axis",
     "question_of",
     "sources_of",
-    "upright",
+    "vertical_line",
 ]
 
-COLOURS = {
+PALETTE = {
     "blue": "#0072b2",
     "orange": "#e69f00",
     "green": "#009e73",
@@ -50,25 +50,25 @@ COLOURS = {
 }
 """Okabe and Ito's palette, which colour-blind readers tell apart."""
 
-PARTS = {
-    "forward": (COLOURS["sky"], ""),
-    "backward": (COLOURS["blue"], ""),
-    "compression": (COLOURS["purple"], "x"),
-    "second_order": (COLOURS["yellow"], "."),
-    "communication_exposed": (COLOURS["vermilion"], "/"),
-    "update": (COLOURS["green"], ""),
-    "other": (COLOURS["grey"], ""),
+PART_STYLES = {
+    "forward": (PALETTE["sky"], ""),
+    "backward": (PALETTE["blue"], ""),
+    "compression": (PALETTE["purple"], "x"),
+    "second_order": (PALETTE["yellow"], "."),
+    "communication_exposed": (PALETTE["vermilion"], "/"),
+    "update": (PALETTE["green"], ""),
+    "other": (PALETTE["grey"], ""),
 }
 """Colour and hatch of each part of an iteration."""
 
 CellText = str | int | float
 
-WIDE = 8.0
+WIDE_RANGE = 8.0
 """Values that span more than this factor stand on a logarithmic axis."""
 
-STEPS = ((1.0, 2.0, 5.0), (1.0,))
+_TICK_STEPS = ((1.0, 2.0, 5.0), (1.0,))
 """Ticks of a decade, where they span few decades or many."""
-FEW_DECADES = 2.5
+_FEW_DECADES = 2.5
 
 
 def marker(colour: str, hatch: str) -> dict[str, Any]:
@@ -101,12 +101,12 @@ class Figure:
     notes: Sequence[str] = field(default=())
 
 
-def plain(text: object) -> str:
+def figure_label(text: object) -> str:
     """Return text for a figure: Plotly reads a little HTML in labels, and this is none.
 
     Examples
     --------
-    >>> plain("a<b>")
+    >>> figure_label("a<b>")
     'a&lt;b&gt;'
     """
     return html.escape(str(text), quote=False)
@@ -114,15 +114,15 @@ def plain(text: object) -> str:
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """Return an axis with its title."""
-    return {"title": {"text": plain(title)}, "automargin": True, **more}
+    return {"title": {"text": figure_label(title)}, "automargin": True, **more}
 
 
-def interval(values: Sequence[float], ends: Sequence[Sequence[float]]) -> dict[str, Any]:
+def error_bars(values: Sequence[float], ends: Sequence[Sequence[float]]) -> dict[str, Any]:
     """Return the bars of intervals around values, each from its low end to its high one.
 
     Examples
     --------
-    >>> found = interval([5.0], [(4.0, 8.0)])
+    >>> found = error_bars([5.0], [(4.0, 8.0)])
     >>> found["array"], found["arrayminus"]
     ([3.0], [1.0])
     """
@@ -135,7 +135,7 @@ def interval(values: Sequence[float], ends: Sequence[Sequence[float]]) -> dict[s
     }
 
 
-def upright(at: float, **line: Any) -> dict[str, Any]:
+def vertical_line(at: float, **line: Any) -> dict[str, Any]:
     """Return a line over the whole height."""
     return {
         "type": "line",
@@ -148,28 +148,28 @@ def upright(at: float, **line: Any) -> dict[str, Any]:
     }
 
 
-def names(words: Sequence[str], **more: Any) -> dict[str, Any]:
+def names_axis(words: Sequence[str], **more: Any) -> dict[str, Any]:
     """Return a vertical axis of names, the first on top; every one is written."""
     return axis("", type="category", categoryarray=list(words)[::-1], dtick=1, **more)
 
 
-def quantity(title: str, values: Sequence[float]) -> dict[str, Any]:
+def quantity_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     """Return an axis from zero, or a logarithmic one where positive values span a wide range.
 
     Examples
     --------
-    >>> quantity("time [ms]", [1.0, 2.0])["rangemode"]
+    >>> quantity_axis("time [ms]", [1.0, 2.0])["rangemode"]
     'tozero'
-    >>> quantity("time [ms]", [3.0, 70.0])["ticktext"]
+    >>> quantity_axis("time [ms]", [3.0, 70.0])["ticktext"]
     ['2', '5', '10', '20', '50', '100']
-    >>> quantity("time [ms]", [1.0, 90000.0])["ticktext"][-1]
+    >>> quantity_axis("time [ms]", [1.0, 90000.0])["ticktext"][-1]
     '100,000'
     """
     low, high = min(values), max(values)
-    if low <= 0 or high <= WIDE * low:
+    if low <= 0 or high <= WIDE_RANGE * low:
         return axis(title, rangemode="tozero")
     first, last = floor(log10(low)), floor(log10(high)) + 1
-    steps = STEPS[log10(high / low) > FEW_DECADES]
+    steps = _TICK_STEPS[log10(high / low) > _FEW_DECADES]
     marks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
     ends = max(mark for mark in marks if mark <= low), min(mark for mark in marks if mark >= high)
     kept = [mark for mark in marks if ends[0] <= mark <= ends[1]]
@@ -297,7 +297,7 @@ POLICY = (
 )
 """Nothing is fetched: the page is whole."""
 
-MAX_UNFOLDED = 1e6
+_MIN_WHOLE = 1e6
 """Numbers from here on are shown without decimals."""
 
 
@@ -456,7 +456,7 @@ def _cell(value: CellText) -> str:
 
 
 def _rounded(value: float) -> str:
-    whole = float(value).is_integer() or abs(value) >= MAX_UNFOLDED
+    whole = float(value).is_integer() or abs(value) >= _MIN_WHOLE
     return f"{value:,.0f}" if whole else f"{value:.6g}"
 
 
@@ -488,11 +488,11 @@ def _json(value: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-WIDTH, SCALE = 1000, 2
-TITLE = 50
+_PNG_WIDTH, _PNG_SCALE = 1000, 2
+_PNG_TITLE = 50
 """Pixels above the figure."""
 
-INK, GRID = "#1d2733", "#d5dbe1"
+_INK, _GRID = "#1d2733", "#d5dbe1"
 
 
 def need_kaleido(flag: str = "png") -> None:
@@ -526,27 +526,27 @@ def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
     import plotly.io
 
     axes = {
-        name: {"gridcolor": GRID, "zerolinecolor": GRID, **_inked(figure.layout[name])}
+        name: {"gridcolor": _GRID, "zerolinecolor": _GRID, **_inked(figure.layout[name])}
         for name in ("xaxis", "yaxis")
     }
     layout = {
         **_inked(figure.layout),
         **axes,
-        "height": TITLE + figure.layout["height"],
+        "height": _PNG_TITLE + figure.layout["height"],
         "title": {"text": title, "x": 0.01, "font": {"size": 16}},
-        "font": {"size": 13, "color": INK},
+        "font": {"size": 13, "color": _INK},
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
         "legend": {
             **{"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom", "x": 0},
             **figure.layout.get("legend", {}),
         },
-        "margin": {"l": 10, "r": 20, "t": TITLE + figure.layout.get("margin", {}).get("t", 20)}
+        "margin": {"l": 10, "r": 20, "t": _PNG_TITLE + figure.layout.get("margin", {}).get("t", 20)}
         | {"b": 90},
     }
     drawn = {"data": _inked(figure.data), "layout": layout}
     try:
-        return bytes(plotly.io.to_image(drawn, format="png", width=WIDTH, scale=SCALE))
+        return bytes(plotly.io.to_image(drawn, format="png", width=_PNG_WIDTH, scale=_PNG_SCALE))
     except Exception as error:
         # Kaleido's errors share no class: no browser, one that fails, one that never answers.
         told = " ".join(str(error).split())[:200] or type(error).__name__
@@ -561,4 +561,4 @@ def _inked(value: Any) -> Any:
         return {key: _inked(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_inked(one) for one in value]
-    return INK if value == "ink" else value
+    return _INK if value == "ink" else value
