@@ -121,7 +121,7 @@ def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
         return comparison_page(found, curves)
 
     def picture() -> bytes:
-        from perfsim.report.html.page import figure_label, png_of
+        from perfsim.report.html.figure import figure_label, png_of
         from perfsim.report.html.prediction_figures import ranking_figure
 
         scenario = found.rows[0].scenario

@@ -138,7 +138,7 @@ def chakra(prediction: Prediction) -> str:
 
 def timeline_png(prediction: Prediction) -> bytes:
     """Return a prediction's timeline as a PNG."""
-    from perfsim.report.html.page import figure_label, png_of
+    from perfsim.report.html.figure import figure_label, png_of
     from perfsim.report.html.pages import title_of
     from perfsim.report.html.prediction_figures import timeline_figure
     from perfsim.units import format_seconds

@@ -169,7 +169,7 @@ def _page(table: SweepTable) -> str:
 
 
 def _picture(table: SweepTable) -> bytes:
-    from perfsim.report.html.page import figure_label, png_of
+    from perfsim.report.html.figure import figure_label, png_of
     from perfsim.report.html.pages import sweep_figures
 
     first = sweep_figures(table)[0]

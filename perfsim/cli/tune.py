@@ -100,7 +100,7 @@ def _write(outputs: Outputs, found: Tuning, scenario: Scenario, session: Session
         return trace_of(with_best(scenario, found, session))
 
     def picture() -> bytes:
-        from perfsim.report.html.page import figure_label, png_of
+        from perfsim.report.html.figure import figure_label, png_of
         from perfsim.report.html.planning_figures import tuned_figure
 
         asked = found.scenario

@@ -1,18 +1,25 @@
-"""The page that shows a network: one SVG, no scripts, nothing from elsewhere."""
+"""Draw a network: nodes, switches and links, as ASCII text or as one HTML page with an SVG."""
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfsim.units import format_rate
 
-__all__ = ["DrawnLink", "Picture", "draw_html", "draw_text", "levels", "page", "uplinks"]
+__all__ = [
+    "DrawnLink",
+    "Picture",
+    "draw_html",
+    "draw_text",
+    "network_page",
+    "switch_levels",
+    "uplink_words",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +62,13 @@ class Picture:
     notes: tuple[str, ...] = ()
 
 
-def levels(graph: Any) -> list[tuple[int, list[str]]]:
+def switch_levels(graph: Any) -> list[tuple[int, list[str]]]:
     """Return the switches of a graph by level, the highest first.
 
     Examples
     --------
     >>> from perfsim.network.fabrics import Fabric
-    >>> levels(Fabric("leaf-spine", (("nodes_per_leaf", 2),)).graph(4))
+    >>> switch_levels(Fabric("leaf-spine", (("nodes_per_leaf", 2),)).graph(4))
     [(2, ['spine 0']), (1, ['leaf 0', 'leaf 1'])]
     """
     found: dict[int, list[str]] = {}
@@ -71,13 +78,13 @@ def levels(graph: Any) -> list[tuple[int, list[str]]]:
     return sorted(found.items(), reverse=True)
 
 
-def uplinks(graph: Any, level: int) -> str:
+def uplink_words(graph: Any, level: int) -> str:
     """Return in words the links of a switch to the level above, "" where there are none.
 
     Examples
     --------
     >>> from perfsim.network.fabrics import oversubscribed
-    >>> uplinks(oversubscribed(2.0, nodes_per_leaf=4).graph(8, 1, 1e9), 1)
+    >>> uplink_words(oversubscribed(2.0, nodes_per_leaf=4).graph(8, 1, 1e9), 1)
     '1 uplink of 2 GB/s each'
     """
     height = dict(graph.nodes(data="level"))
@@ -142,9 +149,9 @@ def draw_html(picture: Picture, path: Path) -> None:
     RequestError
         If the file cannot be written.
     """
-    from perfsim.report.terminal import write_text
+    from perfsim.data.files import write_text
 
-    write_text(path, page(picture))
+    write_text(path, network_page(picture))
 
 
 def _wrap(text: str) -> list[str]:
@@ -157,11 +164,11 @@ def _switches(picture: Picture) -> list[str]:
     if picture.graph is None:
         return [" " * _LABEL_COLUMNS + "( network )", stem]
     lines: list[str] = []
-    found = levels(picture.graph)
+    found = switch_levels(picture.graph)
     for level, names in found:
         label = _LEVEL_NAMES.get(level, "") if len(found) > 1 else ""
         lines.append(f"{label:<{_LABEL_COLUMNS}}{_fitting(names, _TEXT_COLUMNS - _LABEL_COLUMNS)}")
-        below = uplinks(picture.graph, level - 1)
+        below = uplink_words(picture.graph, level - 1)
         lines.append(f"{stem}  {below}" if below else stem)
     return lines
 
@@ -212,54 +219,74 @@ _SWITCH_SIZE = (130, 34)
 _GAP = 30
 _ROW_HEIGHT = 110
 _MARGIN = 20
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 64em; color: #1d2733; }
-svg { width: 100%; height: auto; } text { font: 13px system-ui, sans-serif; fill: #1d2733; }
-.wire { stroke: #7b8a99; stroke-width: 1.5; } .switch { fill: #dbe9f6; stroke: #3b6ea5; }
-.node { fill: #f7f8fa; stroke: #9aa7b3; } .nic { fill: #fde8c9; stroke: #c78a2c; }
-.gpu { fill: #d9efd9; stroke: #4c8c4c; } .small { font-size: 11px; fill: #52606d; }
-"""
-
 _Point = tuple[float, float]
+"""Across and down [px]."""
 
 
-def page(picture: Picture) -> str:
+class _Wire(NamedTuple):
+    """A line between two boxes [px]."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    shape: str = "wire"
+
+
+class _Box(NamedTuple):
+    """A rectangle [px]; ``kind`` is its class in the page's style: node, switch, nic or gpu."""
+
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+    radius: float
+    shape: str = "box"
+
+
+class _Label(NamedTuple):
+    """A text that begins at a point [px]."""
+
+    x: float
+    y: float
+    text: str
+    small: bool = False
+    shape: str = "label"
+
+
+_Shape = _Wire | _Box | _Label
+
+
+def network_page(picture: Picture) -> str:
     """Return the page as text.
 
     Examples
     --------
-    >>> from perfsim.report.network_drawing import Wire
-    >>> text = page(Picture("a & b", Wire("1 GB/s"), nodes=2))
+    >>> from perfsim.report.network_drawing import DrawnLink
+    >>> text = network_page(Picture("a & b", DrawnLink("1 GB/s"), nodes=2))
     >>> "<h1>a &amp; b</h1>" in text, text.count('class="node"')
     (True, 2)
     """
+    from perfsim.report.html.render import render
+
     shapes, width, height = _shapes(picture)
-    told = []
+    paragraphs = []
     if picture.inter is not None:
-        told.append(f"Between nodes: {picture.inter_kind}; a NIC {picture.inter}.")
+        paragraphs.append(f"Between nodes: {picture.inter_kind}; a NIC {picture.inter}.")
     if picture.intra is not None:
-        told.append(f"In a node: {picture.intra_kind}; {picture.intra}.")
-    paragraphs = "\n".join(f"<p>{_plain(line)}</p>" for line in (*told, *picture.notes))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_plain(picture.title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>{_plain(picture.title)}</h1>
-<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{_plain(picture.title)}">
-{chr(10).join(shapes)}
-</svg>
-{paragraphs}
-</body>
-</html>
-"""
+        paragraphs.append(f"In a node: {picture.intra_kind}; {picture.intra}.")
+    return render(
+        "network.html.j2",
+        title=picture.title,
+        shapes=shapes,
+        width=width,
+        height=height,
+        paragraphs=[*paragraphs, *picture.notes],
+    )
 
 
-def _shapes(picture: Picture) -> tuple[list[str], float, float]:
+def _shapes(picture: Picture) -> tuple[list[_Shape], float, float]:
     """Return the shapes, wires first so that boxes cover their ends, and the size."""
     rows, words = _rows(picture)
     nodes = rows[-1]
@@ -268,7 +295,7 @@ def _shapes(picture: Picture) -> tuple[list[str], float, float]:
     ]
     width = max(widths) + 2 * _MARGIN + 110
     places: dict[str, _Point] = {}
-    boxes: list[str] = []
+    boxes: list[_Shape] = []
     for depth, row in enumerate(rows):
         size = _NODE_SIZE if row is nodes else _SWITCH_SIZE
         left = _MARGIN + (width - 2 * _MARGIN - 110 - widths[depth]) / 2
@@ -277,7 +304,7 @@ def _shapes(picture: Picture) -> tuple[list[str], float, float]:
             x = left + index * (size[0] + _GAP)
             places[name] = (x + size[0] / 2, top)
             boxes += _node(picture, name, x, top) if row is nodes else _switch(name, x, top)
-        boxes.append(_text(width - _MARGIN - 100, top + 22, words[depth], "small"))
+        boxes.append(_Label(width - _MARGIN - 100, top + 22, words[depth], small=True))
     height = _MARGIN * 2 + (len(rows) - 1) * _ROW_HEIGHT + _NODE_SIZE[1]
     return [*_wires(picture, rows, places), *boxes], width, height
 
@@ -291,7 +318,7 @@ def _rows(picture: Picture) -> tuple[list[list[str]], list[str]]:
     if picture.graph is None:
         return [["network"], [f"node {index}" for index in range(count)]], ["", more]
     rows, words = [], []
-    for _, names in levels(picture.graph):
+    for _, names in switch_levels(picture.graph):
         drawn = names[:_MAX_SWITCHES_SVG]
         rows.append(drawn)
         words.append(f"... {len(names) - len(drawn)} more" if len(names) > len(drawn) else "")
@@ -300,66 +327,50 @@ def _rows(picture: Picture) -> tuple[list[list[str]], list[str]]:
 
 def _wires(
     picture: Picture, rows: Sequence[Sequence[str]], places: Mapping[str, _Point]
-) -> list[str]:
+) -> list[_Shape]:
+    """Return a wire for each link between two boxes that are drawn, and words on the uplinks."""
     if picture.graph is None:
         pairs = [(rows[0][0], node) for node in rows[-1]] if len(rows) > 1 else []
+        levels = []
     else:
-        graph = picture.graph
-        pairs = [pair for pair in combinations(places, 2) if graph.has_edge(*pair)]
-    lines = []
+        pairs = [pair for pair in combinations(places, 2) if picture.graph.has_edge(*pair)]
+        levels = switch_levels(picture.graph)
+    half = _SWITCH_SIZE[1] / 2
+    shapes: list[_Shape] = []
     for a, b in pairs:
         (x1, y1), (x2, y2) = places[a], places[b]
-        half = _SWITCH_SIZE[1] / 2
-        lines.append(
-            f'<line class="wire" x1="{x1:g}" y1="{y1 + half:g}" x2="{x2:g}" y2="{y2 + half:g}"/>'
-        )
-    for depth, (level, _) in enumerate(levels(picture.graph) if picture.graph is not None else []):
-        told = uplinks(picture.graph, level - 1)
-        if told:
-            lines.append(_text(_MARGIN, _MARGIN + depth * _ROW_HEIGHT + 75, told, "small"))
-    return lines
-
-
-def _switch(name: str, x: float, y: float) -> list[str]:
-    return [
-        f'<rect class="switch" x="{x:g}" y="{y:g}" width="{_SWITCH_SIZE[0]}" height="{_SWITCH_SIZE[1]}"'
-        ' rx="5"/>',
-        _text(x + 10, y + 22, name),
-    ]
-
-
-def _node(picture: Picture, name: str, x: float, y: float) -> list[str]:
-    box = f'x="{x:g}" y="{y:g}" width="{_NODE_SIZE[0]}" height="{_NODE_SIZE[1]}" rx="6"'
-    shapes = [f'<rect class="node" {box}/>', _text(x + 10, y + 22, name)]
-    if picture.inter is not None:
-        shapes += _chips("nic", "NIC", picture.nics_per_node, x + 70, y + 8)
-    if picture.intra is not None:
-        shapes.append(_text(x + 10, y + 58, picture.intra_kind[:32], "small"))
-    if picture.gpus_per_node is None:
-        return [*shapes, _text(x + 10, y + 92, "GPUs: not stated")]
-    return [*shapes, *_chips("gpu", "GPU", picture.gpus_per_node, x + 10, y + 72)]
-
-
-def _chips(kind: str, word: str, count: int, x: float, y: float) -> list[str]:
-    """Return small boxes, four a row, or one that tells the number."""
-    most = 8 if kind == "gpu" else 2
-    words = [f"{word} {index}" for index in range(count)] if count <= most else [f"{count} {word}s"]
-    shapes = []
-    for index, text in enumerate(words):
-        left, top = x + index % 4 * 48, y + index // 4 * 25
-        wide = 44 if count <= most else 76
-        box = f'x="{left:g}" y="{top:g}" width="{wide}" height="21" rx="3"'
-        shapes += [f'<rect class="{kind}" {box}/>', _text(left + 5, top + 15, text, "small")]
+        shapes.append(_Wire(x1, y1 + half, x2, y2 + half))
+    for depth, (level, _) in enumerate(levels):
+        y = _MARGIN + depth * _ROW_HEIGHT + 75
+        shapes.append(_Label(_MARGIN, y, uplink_words(picture.graph, level - 1), small=True))
     return shapes
 
 
-def _plain(text: str) -> str:
-    """Return text as a page may carry it: escaped, without what cannot be printed."""
-    return html.escape("".join(letter if letter.isprintable() else " " for letter in text))
+def _switch(name: str, x: float, y: float) -> list[_Shape]:
+    return [_Box("switch", x, y, *_SWITCH_SIZE, 5), _Label(x + 10, y + 22, name)]
 
 
-def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    if not text:
-        return ""
-    named = f' class="{kind}"' if kind else ""
-    return f'<text{named} x="{x:g}" y="{y:g}">{_plain(text)}</text>'
+def _node(picture: Picture, name: str, x: float, y: float) -> list[_Shape]:
+    shapes: list[_Shape] = [_Box("node", x, y, *_NODE_SIZE, 6), _Label(x + 10, y + 22, name)]
+    if picture.inter is not None:
+        shapes += _chips("nic", "NIC", picture.nics_per_node, x + 70, y + 8)
+    if picture.intra is not None:
+        shapes.append(_Label(x + 10, y + 58, picture.intra_kind[:32], small=True))
+    if picture.gpus_per_node is None:
+        return [*shapes, _Label(x + 10, y + 92, "GPUs: not stated")]
+    return [*shapes, *_chips("gpu", "GPU", picture.gpus_per_node, x + 10, y + 72)]
+
+
+def _chips(kind: str, word: str, count: int, x: float, y: float) -> list[_Shape]:
+    """Return small boxes, four a row; where they are too many, one box that says how many."""
+    most = 8 if kind == "gpu" else 2
+    words = [f"{word} {index}" for index in range(count)] if count <= most else [f"{count} {word}s"]
+    width = 44 if count <= most else 76
+    shapes: list[_Shape] = []
+    for index, text in enumerate(words):
+        left, top = x + index % 4 * 48, y + index // 4 * 25
+        shapes += [
+            _Box(kind, left, top, width, 21, 3),
+            _Label(left + 5, top + 15, text, small=True),
+        ]
+    return shapes

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
 from perfsim.ranking import CAVEAT
-from perfsim.report.html.page import (
-    CellText,
-    Figure,
-    Page,
-    PageTable,
-    page_text,
-    question_of,
-    sources_of,
-)
+from perfsim.report.html.figure import CellText, Figure
+from perfsim.report.html.page import Page, PageTable, page_text, question_of, sources_of
 from perfsim.report.html.planning_figures import (
     DRAWN_COLUMNS,
     crossing_figure,

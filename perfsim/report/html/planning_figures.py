@@ -8,7 +8,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import PerfsimError
-from perfsim.report.html.page import (
+from perfsim.report.html.figure import (
     PALETTE,
     WIDE_RANGE,
     CellText,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfsim.report.html.page import (
+from perfsim.report.html.figure import (
     PALETTE,
     PART_STYLES,
     Figure,

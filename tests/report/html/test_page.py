@@ -15,9 +15,10 @@ import pytest
 from perfsim.cli.main import code
 from perfsim.planning.neighbours import ReportContext, measured_like, report_context
 from perfsim.prediction import Prediction, predict
-from perfsim.report.html.page import Figure
+from perfsim.report.html.figure import Figure
 from perfsim.report.html.pages import prediction_figures, prediction_page
 from perfsim.report.html.prediction_figures import scaling_figure
+from perfsim.report.terminal import json_text
 from perfsim.scenario import Scenario, make_scenario
 from support.page_content import HOSTILE, Tables, island
 from support.what_ships import SHIPPED
@@ -54,7 +55,7 @@ def page(prediction: Prediction, near: ReportContext) -> str:
 def test_the_page_holds_the_prediction_and_every_figure(
     page: str, prediction: Prediction, figures: dict[str, Figure]
 ) -> None:
-    assert island(page, "prediction") == prediction.to_dict()
+    assert island(page, "prediction") == json.loads(json_text(prediction.to_dict()))
     drawn = {one["name"]: one["data"] for one in island(page, "figures")}
     assert list(drawn) == ["timeline", "breakdown", "scaling", "breakeven", "worth"]
     assert drawn == {name: json.loads(json.dumps(one.data)) for name, one in figures.items()}

@@ -13,7 +13,7 @@ from perfsim.planning.compare import Comparison, compare, scaling_of
 from perfsim.planning.explain import Explanation, explain
 from perfsim.planning.sweep import SweepTable, sweep
 from perfsim.planning.tune import Tuning, tune, with_best
-from perfsim.report.html.page import Figure
+from perfsim.report.html.figure import Figure
 from perfsim.report.html.pages import (
     comparison_figures,
     comparison_page,
