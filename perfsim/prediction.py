@@ -12,7 +12,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, uncertainties
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
-from perfsim.resolve import Setup, resolve
+from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.plan import CostedGraph, terms_of
@@ -45,7 +45,7 @@ class Prediction:
     this job and those beside it fare, where there are any.
     """
 
-    scenario: dict[str, Any]
+    scenario: ResolvedScenario
     iteration_s: float
     iteration_s_interval: tuple[float, float]
     samples_per_s: float
@@ -72,7 +72,7 @@ class Prediction:
         """Return the prediction as plain data, by the contract perfsim/prediction/1."""
         result: dict[str, Any] = {
             "schema": PREDICTION_SCHEMA,
-            "scenario": self.scenario,
+            "scenario": self.scenario.to_dict(),
             "iteration_s": self.iteration_s,
             "iteration_s_interval": list(self.iteration_s_interval),
             "samples_per_s": self.samples_per_s,
@@ -145,7 +145,7 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
 
         notes += meeting_notes(resolved, plans, met)
     return Prediction(
-        scenario=resolved.fields(),
+        scenario=resolved.resolved_scenario(),
         iteration_s=iteration_s,
         iteration_s_interval=_interval(known, resolved, still, iteration_s, moved),
         samples_per_s=samples_per_s,

@@ -163,8 +163,8 @@ class Ranking:
                     "bytes_per_gpu": one.communication["bytes_per_gpu"],
                     "lossy": method_class(name).lossy,
                     "needs": method_class(name).needs,
-                    "fusion": one.scenario["fusion"],
-                    "bucket_bytes": one.scenario["bucket_bytes"],
+                    "fusion": one.scenario.fusion,
+                    "bucket_bytes": one.scenario.bucket_bytes,
                 }
                 for name, one in self.predictions.items()
             ],
@@ -246,7 +246,7 @@ def rank_methods(
 
 def method_of(prediction: Prediction) -> str:
     """Return the name of the method that was predicted."""
-    return str(prediction.scenario["method"])
+    return prediction.scenario.method
 
 
 def _short(name: str, reason: str) -> str:

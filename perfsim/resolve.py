@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import log
 from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Platform",
+    "ResolvedScenario",
     "Setup",
     "computation",
     "computations",
@@ -285,6 +286,59 @@ def _intra_network(
     )
 
 
+@dataclass(frozen=True)
+class ResolvedScenario:
+    """A scenario with every default filled in: what a prediction is of.
+
+    Its fields, in this order, are the keys of ``scenario`` in the JSON of a prediction.
+    ``batch`` is in samples a GPU; ``placement`` has the GPUs of each node where nodes differ;
+    ``bucket_bytes`` is None where the fusion policy has no limit; ``single_gpu_s`` and
+    ``single_gpu_kernels_s`` are what the user gave [s]; ``profile`` is the name of the file.
+    """
+
+    model: str
+    gpus: int
+    gpus_per_node: int
+    nodes: int
+    placement: tuple[int, ...] | None
+    net: str
+    intra_net: str
+    gpu: str
+    batch: int
+    precision: str
+    method: str
+    options: Mapping[str, Any]
+    fusion: str
+    fusion_options: Mapping[str, str]
+    bucket_bytes: float | None
+    algorithm: str
+    protocol: str
+    library: str
+    oversubscription: float | None
+    straggler: tuple[str, ...]
+    jitter: float
+    background: float
+    seed: int
+    overlap: bool
+    overlap_slowdown: float
+    single_gpu_s: float | None
+    single_gpu_kernels_s: float | None
+    profile: str
+    beside: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data; ``beside`` is left out where there are no other jobs."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain.update(options=dict(self.options), fusion_options=dict(self.fusion_options))
+        plain["placement"] = None if self.placement is None else list(self.placement)
+        plain["straggler"] = list(self.straggler)
+        if self.beside:
+            plain["beside"] = list(self.beside)
+        else:
+            del plain["beside"]
+        return plain
+
+
 @dataclass
 class Setup:
     """Everything a prediction is made of, checked and loaded."""
@@ -343,41 +397,40 @@ class Setup:
             return alone_s(self.parts)
         return self.profile.alone_s
 
-    def fields(self) -> dict[str, Any]:
-        """Return the scenario with every default filled in, as --json prints it."""
-        scenario = self.scenario
-        cluster = self.cluster
-        return {
-            "model": scenario.model,
-            "gpus": scenario.gpus,
-            "gpus_per_node": cluster.gpus_per_node,
-            "nodes": cluster.nodes,
-            "placement": list(cluster.uneven) or None,
-            "net": scenario.net,
-            "intra_net": self.intra_network.name if self.intra_network else self.network.name,
-            "gpu": scenario.gpu if self.parts else self.device.name,
-            "batch": self.profile.batch,
-            "precision": self.profile.precision,
-            "method": method_name(scenario.method),
-            "options": self.method.in_effect(),
-            "fusion": self.policy_name,
-            "fusion_options": dict(scenario.fusion_options),
-            "bucket_bytes": self.limit_bytes or self.policy.LIMIT_BYTES,
-            "algorithm": scenario.algorithm,
-            "protocol": scenario.protocol,
-            "library": cluster.library,
-            "oversubscription": scenario.oversubscription,
-            "straggler": list(scenario.straggler),
-            "jitter": scenario.jitter,
-            "background": scenario.background,
-            "seed": scenario.seed,
-            "overlap": scenario.overlap,
-            "overlap_slowdown": scenario.overlap_slowdown,
-            "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
-            "single_gpu_kernels_s": self.kernels_s,
-            "profile": Path(self.profile.path).name,
-            **({"beside": list(scenario.beside)} if scenario.beside else {}),
-        }
+    def resolved_scenario(self) -> ResolvedScenario:
+        """Return the scenario with every default filled in."""
+        scenario, cluster = self.scenario, self.cluster
+        return ResolvedScenario(
+            model=scenario.model,
+            gpus=scenario.gpus,
+            gpus_per_node=cluster.gpus_per_node,
+            nodes=cluster.nodes,
+            placement=tuple(cluster.uneven) or None,
+            net=scenario.net,
+            intra_net=self.intra_network.name if self.intra_network else self.network.name,
+            gpu=scenario.gpu if self.parts else self.device.name,
+            batch=self.profile.batch,
+            precision=self.profile.precision,
+            method=method_name(scenario.method),
+            options=self.method.in_effect(),
+            fusion=self.policy_name,
+            fusion_options=dict(scenario.fusion_options),
+            bucket_bytes=self.limit_bytes or self.policy.LIMIT_BYTES,
+            algorithm=scenario.algorithm,
+            protocol=scenario.protocol,
+            library=cluster.library,
+            oversubscription=scenario.oversubscription,
+            straggler=scenario.straggler,
+            jitter=scenario.jitter,
+            background=scenario.background,
+            seed=scenario.seed,
+            overlap=scenario.overlap,
+            overlap_slowdown=scenario.overlap_slowdown,
+            single_gpu_s=self.carried.quantity.value if scenario.single_gpu else None,
+            single_gpu_kernels_s=self.kernels_s,
+            profile=Path(self.profile.path).name,
+            beside=scenario.beside,
+        )
 
 
 def resolve(scenario: Scenario, catalog: Catalog) -> Setup:

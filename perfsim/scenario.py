@@ -68,17 +68,16 @@ def parse_types(text: str, field: str = "gpu") -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def gpu_words(scenario: Mapping[str, Any]) -> str:
-    """Return how many GPUs of which types a prediction's scenario has.
+def gpu_words(gpus: int, gpu: str) -> str:
+    """Say how many GPUs of which types there are.
 
     Examples
     --------
-    >>> gpu_words({"gpus": 8, "gpu": "v100"}), gpu_words({"gpus": 8, "gpu": "v100:4,p100:4"})
+    >>> gpu_words(8, "v100"), gpu_words(8, "v100:4,p100:4")
     ('8 x v100', '4 x v100 + 4 x p100')
     """
-    one = f"{scenario['gpus']} x {scenario['gpu']}"
-    types = parse_types(str(scenario["gpu"]))
-    return " + ".join(f"{count} x {name}" for name, count in types) or one
+    types = parse_types(gpu)
+    return " + ".join(f"{count} x {name}" for name, count in types) or f"{gpus} x {gpu}"
 
 
 DEFAULT_INTRA_NET = "pcie3"

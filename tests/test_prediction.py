@@ -64,7 +64,7 @@ def no_slower_with_overlap(**fields: str | int) -> None:
     """Check one setting with and without overlap."""
     apart = ask(**fields, overlap=False)
     # Horovod's cycle may end after the backward pass: at most one tick of 1 ms is waited for.
-    tick_s = 1e-3 if "threshold" in apart.scenario["fusion"] else 0.0
+    tick_s = 1e-3 if "threshold" in apart.scenario.fusion else 0.0
     assert ask(**fields).iteration_s <= apart.iteration_s * (1 + 1e-9) + tick_s
 
 
@@ -116,7 +116,7 @@ def test_notes_name_what_was_scaled_and_what_the_interval_holds() -> None:
 def test_uneven_nodes_are_bound_by_the_same_ring() -> None:
     even = ask(gpus=8, placement=[4, 4], net="10gbe")
     uneven = ask(gpus=8, placement=[3, 5], net="10gbe")
-    assert uneven.scenario["placement"] == [3, 5]
+    assert uneven.scenario.placement == (3, 5)
     assert uneven.iteration_s == pytest.approx(even.iteration_s, rel=0.05)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import hypot, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
-    from perfsim.resolve import Setup
+    from perfsim.resolve import ResolvedScenario, Setup
+    from perfsim.scenario import Scenario
     from perfsim.schedule.run import ContentionResult, JobSlowdown
 
 __all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "named"]
@@ -23,9 +24,9 @@ SAME = 1e-9
 """Relative difference that counts as none."""
 
 
-def meeting_block(scenario: Mapping[str, Any], met: ContentionResult) -> dict[str, Any]:
+def meeting_block(scenario: ResolvedScenario, met: ContentionResult) -> dict[str, Any]:
     """Return how the jobs fare as plain data."""
-    pairs = zip(scenario["beside"], met.others, strict=True)
+    pairs = zip(scenario.beside, met.others, strict=True)
     return {
         **met.own.to_dict(),
         "starts": met.starts,
@@ -34,10 +35,10 @@ def meeting_block(scenario: Mapping[str, Any], met: ContentionResult) -> dict[st
     }
 
 
-def meeting_lines(scenario: Mapping[str, Any], met: ContentionResult) -> list[str]:
+def meeting_lines(scenario: ResolvedScenario, met: ContentionResult) -> list[str]:
     """Return how much each job is slowed down, a line a job."""
     lines = [f"beside other jobs    {_fares(met.own)}"]
-    for name, other in zip(scenario["beside"], met.others, strict=True):
+    for name, other in zip(scenario.beside, met.others, strict=True):
         lines.append(f"  {label(name):18} {_fares(other)}")
     return lines
 
@@ -113,22 +114,24 @@ def _start_note(met: ContentionResult) -> str:
     )
 
 
-def named(scenario: Mapping[str, Any]) -> str:
-    """Return the conditions of a prediction's scenario in short, "" where there are none.
+def named(scenario: ResolvedScenario | Scenario) -> str:
+    """Say the conditions of a scenario in short; "" where there are none.
 
     Examples
     --------
-    >>> named({"straggler": ["1:1.5"], "jitter": 0.05, "background": 0.3})
+    >>> from perfsim.scenario import Scenario
+    >>> few = {"straggler": ("1:1.5",), "jitter": 0.05, "background": 0.3}
+    >>> named(Scenario(model="resnet50", gpus=8, **few))
     '1 GPU 1.5x slower, computation varies by 5%, other traffic takes 30% between nodes'
     """
     parts = []
-    for count, factor in map(parse_straggler, scenario["straggler"]):
+    for count, factor in map(parse_straggler, scenario.straggler):
         parts.append(f"{_gpus(count)} {factor:g}x slower")
-    if scenario["jitter"]:
-        parts.append(f"computation varies by {_share(scenario['jitter'])}")
-    if scenario["background"]:
-        parts.append(f"other traffic takes {_share(scenario['background'])} between nodes")
-    parts += [f"beside {label(name)}" for name in scenario.get("beside", [])]
+    if scenario.jitter:
+        parts.append(f"computation varies by {_share(scenario.jitter)}")
+    if scenario.background:
+        parts.append(f"other traffic takes {_share(scenario.background)} between nodes")
+    parts += [f"beside {label(name)}" for name in scenario.beside]
     return ", ".join(parts)
 
 

@@ -13,6 +13,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.toml import TomlTable, read_toml
 from perfsim.errors import DataError, RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
+from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
 
@@ -187,14 +188,14 @@ class ParetoChoice:
         return None if self.power_w is None else self.gpu_hours * self.power_w / 1000.0
 
     @property
-    def scenario(self) -> dict[str, Any]:
+    def scenario(self) -> ResolvedScenario:
         """What was predicted."""
         return self.prediction.scenario
 
     @property
     def gpu_hours(self) -> float:
         """GPUs times hours."""
-        return int(self.scenario["gpus"]) * self.seconds / HOUR_S
+        return int(self.scenario.gpus) * self.seconds / HOUR_S
 
     @property
     def spent(self) -> float:
@@ -205,8 +206,8 @@ class ParetoChoice:
     def words(self) -> str:
         """Return cluster and method in words."""
         told = self.scenario
-        where = "in one node" if told["nodes"] == 1 else f"over {told['net']}"
-        return f"{told['method']} on {told['gpus']} {told['gpu']} {where}"
+        where = "in one node" if told.nodes == 1 else f"over {told.net}"
+        return f"{told.method} on {told.gpus} {told.gpu} {where}"
 
     def excess(self, target: Target) -> float:
         """Return how many times over its limits it is, the worse of the two; up to 1 meets them."""
@@ -219,17 +220,17 @@ class ParetoChoice:
         low, high = self.interval_s
         told = self.scenario
         return {
-            "gpu": told["gpu"],
-            "gpus": told["gpus"],
-            "net": told["net"],
-            "method": told["method"],
+            "gpu": told.gpu,
+            "gpus": told.gpus,
+            "net": told.net,
+            "method": told.method,
             "hours": self.seconds / HOUR_S,
             "hours_low": low / HOUR_S,
             "hours_high": high / HOUR_S,
             "gpu_hours": self.gpu_hours,
             "cost": self.cost,
             "energy_kwh": self.energy_kwh,
-            "epochs": target.epochs_of.get(str(told["method"]), target.epochs),
+            "epochs": target.epochs_of.get(str(told.method), target.epochs),
             "iteration_s": self.prediction.iteration_s,
             "scaling_efficiency": self.prediction.scaling_efficiency,
             "meets": self.excess(target) <= 1.0,
@@ -371,7 +372,7 @@ class ClusterPlan:
         return told
 
     def _price(self, one: ParetoChoice) -> tuple[str, str, str]:
-        price = self.prices.of(str(one.scenario["gpu"]), str(one.scenario["net"]))
+        price = self.prices.of(str(one.scenario.gpu), str(one.scenario.net))
         assert price is not None
         return price.gpu, price.source, price.date
 
@@ -434,7 +435,7 @@ def plan(
     if target.budget is not None:
         for one in choices:
             if one.cost is None:
-                left[one.words] = f"no price of {one.scenario['gpu']} in {prices.path}"
+                left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"
         choices = [one for one in choices if one.cost is not None]
     if not choices:
         raise RequestError(f"plan: nothing can be chosen: {'; '.join(sorted(set(left.values())))}.")
@@ -489,7 +490,7 @@ def _predicted(
             yield None
             continue
         needed = sum(found.memory_bytes.values())
-        has = load_device(str(found.scenario["gpu"]), catalog).memory_bytes
+        has = load_device(str(found.scenario.gpu), catalog).memory_bytes
         if needed > has:
             left[name] = f"needs {format_bytes(needed)} of memory, the GPU has {format_bytes(has)}"
             yield None
@@ -498,12 +499,12 @@ def _predicted(
 
 
 def _choice(found: Prediction, target: Target, prices: Prices) -> ParetoChoice:
-    samples = target.samples_of(str(found.scenario["method"]))
+    samples = target.samples_of(str(found.scenario.method))
     iterations = samples / (found.samples_per_s * found.iteration_s)
     seconds = iterations * found.iteration_s
     low, high = (iterations * end for end in found.iteration_s_interval)
-    price = prices.of(str(found.scenario["gpu"]), str(found.scenario["net"]))
-    hours = int(found.scenario["gpus"]) * seconds / HOUR_S
+    price = prices.of(str(found.scenario.gpu), str(found.scenario.net))
+    hours = int(found.scenario.gpus) * seconds / HOUR_S
     return ParetoChoice(
         found,
         seconds,

@@ -197,7 +197,11 @@ class Comparison:
 
     def _side(self, one: Prediction) -> str | None:
         """Return faster, slower, or not told apart: against S-SGD, for all but S-SGD itself."""
+<<<<<<< HEAD
         if one.scenario["method"] == _BASELINE and one.iteration_s == self.baseline.iteration_s:
+=======
+        if one.scenario.method == BASELINE and one.iteration_s == self.baseline.iteration_s:
+>>>>>>> 9fe5bdd (Prediction.scenario is typed)
             return None
         ahead = one.iteration_s < self.baseline.iteration_s
         pair = (one, self.baseline) if ahead else (self.baseline, one)
@@ -245,7 +249,7 @@ class Comparison:
         """Return the rows as flat records: the standing, then the prediction (see ``record``)."""
         standings = {row["method"]: row for row in self.standings()}
         return [
-            {**standings[one.scenario["method"]], **record(one.to_dict(provenance=False))}
+            {**standings[one.scenario.method], **record(one.to_dict(provenance=False))}
             for one in self.rows
         ]
 
@@ -337,7 +341,7 @@ def _unlike(ranking: Ranking) -> list[str]:
     """Return numbers of one name (density, bits, interval) that the methods do not have alike."""
     values: dict[str, dict[str, list[str]]] = {}
     for name in sorted(ranking.predictions):
-        for option, value in ranking.predictions[name].scenario["options"].items():
+        for option, value in ranking.predictions[name].scenario.options.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 values.setdefault(option, {}).setdefault(f"{value:g}", []).append(name)
     told = [
@@ -357,7 +361,7 @@ def _few(names: list[str]) -> str:
 def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:
     """Return which methods need more than the GPU's memory, activations aside."""
     winner = ranking.predictions[ranking.winner]
-    gpu = str(winner.scenario["gpu"])
+    gpu = str(winner.scenario.gpu)
     devices = [load_device(name, catalog) for name, _ in parse_types(gpu) or [(gpu, 0)]]
     device = min(devices, key=lambda one: one.memory_bytes)
     large = [
@@ -374,7 +378,7 @@ SORTS: dict[str, Callable[[Prediction], Any]] = {
     "exposed": lambda one: one.breakdown_s["communication_exposed"],
     "sent": lambda one: one.communication["bytes_per_gpu"],
     "memory": lambda one: sum(one.memory_bytes.values()),
-    "name": lambda one: one.scenario["method"],
+    "name": lambda one: one.scenario.method,
 }
 """What rows may be sorted by: the iteration, the upper end of its interval, the communication that
 nothing hides, what a GPU sends, what it holds, the method's name. Ranks stay those by time."""
@@ -409,7 +413,7 @@ def compare(
     >>> from perfsim import Scenario, compare
     >>> asked = Scenario(model="resnet50", gpus=16, net="1gbe")
     >>> found = compare(asked, ["ssgd", "topk", "dgc"], options={"density": 0.01})
-    >>> [one.scenario["method"] for one in found.rows]
+    >>> [one.scenario.method for one in found.rows]
     ['topk', 'dgc', 'ssgd']
     >>> found.rows[0].speedup > 2
     True
@@ -496,7 +500,7 @@ def scaling_of(
 
 def _curve(comparison: Comparison, name: str, catalog: Catalog) -> dict[int, Prediction]:
     known = comparison.ranking.predictions[name]
-    own, each = known.scenario["gpus"], known.scenario["gpus_per_node"]
+    own, each = known.scenario.gpus, known.scenario.gpus_per_node
     found: dict[int, Prediction] = {}
     for gpus in thinned(gpu_counts(own, each), known):
         changes = {"gpus": gpus, "gpus_per_node": min(gpus, each), "placement": None}

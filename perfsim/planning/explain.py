@@ -419,7 +419,7 @@ class Explanation:
         said = self.prediction
         return {
             "schema": EXPLANATION_SCHEMA,
-            "scenario": said.scenario,
+            "scenario": said.scenario.to_dict(),
             "iteration_s": said.iteration_s,
             "iteration_s_interval": list(said.iteration_s_interval),
             "baseline": {"method": "ssgd", "iteration_s": said.baseline_s, "speedup": said.speedup},

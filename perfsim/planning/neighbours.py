@@ -17,7 +17,7 @@ from perfsim.methods import method_name
 from perfsim.methods.describe import for_method
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import Ranking
-from perfsim.resolve import resolve
+from perfsim.resolve import ResolvedScenario, resolve
 from perfsim.scenario import Scenario, make_scenario, parse_types
 from perfsim.session import default_session
 from perfsim.validate.measurements.ask import told_of
@@ -69,7 +69,7 @@ class PublishedValue:
     options: Mapping[str, Any]
 
 
-def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[PublishedValue]:
+def measured_like(scenario: ResolvedScenario, catalog: Catalog) -> list[PublishedValue]:
     """Return what was measured of a resolved scenario at any number of GPUs, by GPUs.
 
     Fusion, overlap and GPUs a node may differ, as sources run each at their best; so may options
@@ -85,7 +85,11 @@ def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[Publish
             fields = nested(told_of(case, rules).fields, catalog)
         except RequestError:
             continue  # it names a scenario that is not here
+<<<<<<< HEAD
         if any(str(fields.get(name, "")) != str(scenario[name]) for name in _FIRST_FIELDS):
+=======
+        if any(str(fields.get(name, "")) != str(getattr(scenario, name)) for name in FIRST):
+>>>>>>> 9fe5bdd (Prediction.scenario is typed)
             continue
         for name, column in zip(
             _COUNT_FIELDS, ("gpus", "gpus_per_node", "batch_per_gpu"), strict=True
@@ -100,29 +104,34 @@ def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[Publish
 
 
 def _like(
-    case: Case, fields: dict[str, Any], scenario: Mapping[str, Any], catalog: Catalog
+    case: Case, fields: dict[str, Any], scenario: ResolvedScenario, catalog: Catalog
 ) -> PublishedValue | None:
     try:
         row = make_scenario(fields)
+<<<<<<< HEAD
         known = resolve(row, catalog).fields()
         if any(known[name] != scenario[name] for name in _SAME_FIELDS):
+=======
+        known = resolve(row, catalog).resolved_scenario()
+        if any(getattr(known, name) != getattr(scenario, name) for name in SAME):
+>>>>>>> 9fe5bdd (Prediction.scenario is typed)
             return None
-        own, asked = known["options"], scenario["options"]
+        own, asked = known.options, scenario.options
         others = {name: value for name, value in own.items() if asked.get(name) != value}
         if own != asked and not _sends_alike(row, asked, catalog):
             return None
     except PerfsimError:
         return None
-    samples = known["gpus"] * known["batch"]
+    samples = known.gpus * known.batch
     rates = {
         "throughput": case.value,
-        "throughput_per_gpu": case.value * known["gpus"],
+        "throughput_per_gpu": case.value * known.gpus,
         "iteration_s": samples / case.value if case.value else 0.0,
     }
     rate = rates.get(case.metric, 0.0)
     if rate <= 0:
         return None
-    return PublishedValue(known["gpus"], known["gpus_per_node"], rate, case.id, case.source, others)
+    return PublishedValue(known.gpus, known.gpus_per_node, rate, case.id, case.source, others)
 
 
 def _sends_alike(row: Scenario, asked: Mapping[str, Any], catalog: Catalog) -> bool:
@@ -228,8 +237,13 @@ def map_side(predictions: Iterable[Prediction]) -> int:
 
 def thinned(counts: Sequence[int], prediction: Prediction) -> list[int]:
     """Return the counts that a method's curve can afford: one GPU, that of the prediction, ends."""
+<<<<<<< HEAD
     own = int(prediction.scenario["gpus"])
     more = max(0, _CURVE_TASKS // tasks_of(prediction))
+=======
+    own = int(prediction.scenario.gpus)
+    more = max(0, CURVE_TASKS // tasks_of(prediction))
+>>>>>>> 9fe5bdd (Prediction.scenario is typed)
     others = [count for count in counts if count not in (1, own)]
     if more < len(others):
         step = len(others) / more if more else 0.0
@@ -313,8 +327,13 @@ def report_context(
     lines = _first(asked, methods, _MAX_CURVES)
     heavy = [name for name, one in methods.items() if is_heavy(one)]
     light = {name: one for name, one in methods.items() if name not in heavy}
+<<<<<<< HEAD
     mapped = _first(asked, light, _MAX_MAP_METHODS)
     counts = gpu_counts(prediction.scenario["gpus"], prediction.scenario["gpus_per_node"])
+=======
+    mapped = _first(asked, light, MAPPED)
+    counts = gpu_counts(prediction.scenario.gpus, prediction.scenario.gpus_per_node)
+>>>>>>> 9fe5bdd (Prediction.scenario is typed)
     places, notes = _places(scenario, counts, [methods[name] for name in mapped], catalog)
     kept = {name: thinned(counts, methods[name]) for name in lines}
     ask = _Asker(scenario, asked, catalog, progress, sum(map(len, kept.values())), places, mapped)
@@ -382,7 +401,7 @@ def _places(
         return [], ["No break-even map: it would take too long for these methods."]
     side = min(map_side(mapped), len(several) + 2)
     latency_s = own.ring.at(0.0)
-    held = {"intra_net": resolved.fields()["intra_net"], "placement": None}
+    held = {"intra_net": resolved.resolved_scenario().intra_net, "placement": None}
     library = resolved.cluster.library
     cells = []
     for rate in bandwidths(own.rate.value, side):
@@ -427,10 +446,10 @@ class _Asker:
     def curve(self, name: str, counts: Sequence[int], known: Prediction) -> dict[int, Prediction]:
         """Return a method's predictions by GPUs."""
         found: dict[int, Prediction] = {}
-        each = known.scenario["gpus_per_node"]
+        each = known.scenario.gpus_per_node
         for gpus in counts:
             changes = {"gpus": gpus, "gpus_per_node": min(gpus, each), "placement": None}
-            here = gpus == known.scenario["gpus"]
+            here = gpus == known.scenario.gpus
             if here:
                 self.tell(self.done + 1)
             one = known if here else self.predict(self.scenario.model_copy(update=changes), name)

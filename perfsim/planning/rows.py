@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim.conditions.ranks import shown
 from perfsim.errors import PerfsimError
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
-from perfsim.resolve import Setup, resolve
+from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.plans import baseline_of, is_baseline, plans_of, run_all
@@ -149,10 +149,10 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         return _failed(fields, error)
     draws = [shown(timeline) for timeline in timelines]
     _, samples_per_s, efficiency, _ = row_figures(resolved, plans, iteration_s, resolved.alone_s)
-    told = resolved.fields()
+    asked = resolved.resolved_scenario()
     return {
         "schema": PREDICTION_SCHEMA,
-        "scenario": told,
+        "scenario": asked.to_dict(),
         "iteration_s": iteration_s,
         "samples_per_s": samples_per_s,
         "scaling_efficiency": efficiency,
@@ -164,14 +164,14 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         "breakdown_s": spent(plans, timelines, draws, Timeline.breakdown),
         "communication": communication_of(plans, timelines, draws),
         "memory_bytes": memory_of(resolved, plans),
-        **({"beside": _beside(told, met)} if met is not None else {}),
+        **({"beside": _beside(asked, met)} if met is not None else {}),
     }
 
 
-def _beside(told: PredictionObject, met: ContentionResult) -> PredictionObject:
+def _beside(asked: ResolvedScenario, met: ContentionResult) -> PredictionObject:
     from perfsim.conditions.words import meeting_block
 
-    return meeting_block(told, met)
+    return meeting_block(asked, met)
 
 
 def _baseline_s(resolved: Setup, iteration_s: float, session: Session) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
 from perfsim.methods import load_method, method_class, method_name
 from perfsim.prediction import Prediction, predict
-from perfsim.resolve import Setup, resolve
+from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
 from perfsim.schedule.plans import plans_of
 from perfsim.session import default_session
@@ -422,7 +422,7 @@ _SELF_SIZING_FUSION = ("mgwfbp", "optimal")
 class Tuning:
     """What `tune` found; `to_dict` is what ``tune --json`` prints."""
 
-    scenario: dict[str, Any]
+    scenario: ResolvedScenario
     iteration_s: float
     tuned: list[TunedValue]
     notes: list[str]
@@ -434,8 +434,12 @@ class Tuning:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tuning as plain data, by the contract perfsim/tune/1."""
-        return {"schema": TUNE_SCHEMA, **asdict(replace(self, tuned=[]))} | {
-            "tuned": [one.to_dict() for one in self.tuned]
+        return {
+            "schema": TUNE_SCHEMA,
+            "scenario": self.scenario.to_dict(),
+            "iteration_s": self.iteration_s,
+            "tuned": [one.to_dict() for one in self.tuned],
+            "notes": list(self.notes),
         }
 
 
@@ -476,7 +480,7 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
             if over:
                 raise
             notes.append(f"{name} is left out: {error}")
-    return Tuning(resolved.fields(), asked_s, tuned, [*notes, *_notes(resolved, tuned)])
+    return Tuning(resolved.resolved_scenario(), asked_s, tuned, [*notes, *_notes(resolved, tuned)])
 
 
 def with_best(scenario: Scenario, found: Tuning, catalog: Catalog | None = None) -> Prediction:

@@ -142,8 +142,8 @@ class _Round:
     def _group(self, group: str | int | tuple[int, int]) -> tuple[str, list[int]]:
         """Return the name and the ranks of the group that rank 0 is in."""
         scenario = self.prediction.scenario
-        gpus = int(scenario["gpus"])
-        placed = scenario["placement"] or [scenario["gpus_per_node"]] * scenario["nodes"]
+        gpus = int(scenario.gpus)
+        placed = scenario.placement or [scenario.gpus_per_node] * scenario.nodes
         firsts = [sum(placed[:node]) for node in range(len(placed))]
         if isinstance(group, tuple):
             count, stride = group
@@ -212,7 +212,7 @@ def _integer_attribute(name: str, value: int) -> dict[str, Any]:
 
 
 def _refused(prediction: Prediction, why: str) -> RequestError:
-    method = prediction.scenario["method"]
+    method = prediction.scenario.method
     return RequestError("chakra", f"{method} {why}; `trace` FILE writes what happens all the same.")
 
 
@@ -223,10 +223,10 @@ def _metadata(prediction: Prediction, iterations: int, rounds: list[_Round]) -> 
         "version": _CHAKRA_VERSION,
         "attr": [
             {"name": "generator", "stringVal": "perfsim (predicted, not recorded)"},
-            {"name": "model", "stringVal": scenario["model"]},
-            {"name": "method", "stringVal": scenario["method"]},
+            {"name": "model", "stringVal": scenario.model},
+            {"name": "method", "stringVal": scenario.method},
             {"name": "rank", "int64Val": "0"},
-            _integer_attribute("ranks", int(scenario["gpus"])),
+            _integer_attribute("ranks", scenario.gpus),
             _integer_attribute("iterations", iterations),
             {"name": "iteration_s", "doubleVal": prediction.iteration_s},
             *(

@@ -93,10 +93,10 @@ def _other_data(prediction: Prediction, rounds: list[dict[str, Any]]) -> dict[st
     scenario = prediction.scenario
     return {
         "schema": CHROME_TRACE_SCHEMA,
-        "model": scenario["model"],
-        "method": scenario["method"],
-        "gpus": scenario["gpus"],
-        "net": scenario["net"],
+        "model": scenario.model,
+        "method": scenario.method,
+        "gpus": scenario.gpus,
+        "net": scenario.net,
         "iteration_s": prediction.iteration_s,
         "rounds": rounds,
     }

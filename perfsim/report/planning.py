@@ -29,6 +29,7 @@ from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.terminal import cluster_words, interval_words, print_lines, print_rows, question
+from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
@@ -78,7 +79,7 @@ def print_plan(plan: ClusterPlan) -> None:
         told = one.scenario
         low, high = (end / 3600.0 for end in one.interval_s)
         print(
-            f"{told['method']:13}{told['gpus']:>5} {told['gpu']:10}{_network(told)[:10]:11}"
+            f"{told.method:13}{told.gpus:>5} {told.gpu:10}{_network(told)[:10]:11}"
             f"{one.seconds / 3600.0:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
             f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
             f"{'' if one.excess(target) <= 1.0 else '!'}"
@@ -95,8 +96,8 @@ def print_plan(plan: ClusterPlan) -> None:
     print_lines(plan.notes, "  - ", "    ", PLAN_WIDTH)
 
 
-def _network(told: dict[str, Any]) -> str:
-    return "one node" if told["nodes"] == 1 else str(told["net"])
+def _network(told: ResolvedScenario) -> str:
+    return "one node" if told.nodes == 1 else str(told.net)
 
 
 def _hours(one: ParetoChoice) -> str:
@@ -121,12 +122,12 @@ _COMPARISON_HEAD = (
 def print_comparison(comparison: Comparison) -> None:
     """Print the question, who is fastest, all methods with what their time goes to, and notes."""
     first = comparison.rows[0].scenario
-    overlap = "overlap" if first["overlap"] else "no overlap"
+    overlap = "overlap" if first.overlap else "no overlap"
     _print(
         [
-            f"{first['model']}, {cluster_words(first)}",
-            f"batch {first['batch']} a GPU, {first['precision']}, {overlap}, all-reduce"
-            f" {first['algorithm']}",
+            f"{first.model}, {cluster_words(first)}",
+            f"batch {first.batch} a GPU, {first.precision}, {overlap}, all-reduce"
+            f" {first.algorithm}",
             *([f"conditions: {named(first)}"] if named(first) else []),
             "S-SGD with DDP's buckets and overlap takes"
             f" {format_seconds(comparison.baseline.iteration_s)}",
@@ -139,7 +140,7 @@ def print_comparison(comparison: Comparison) -> None:
     print(f"{_COMPARISON_HEAD} {'comp':>5} {'kern':>4} {'wait':>4}")
     standings = {row["method"]: row for row in comparison.standings()}
     for one in comparison.rows:
-        print(_line(one, standings[one.scenario["method"]]))
+        print(_line(one, standings[one.scenario.method]))
     print()
     _print(
         [
@@ -160,7 +161,7 @@ def _print(lines: list[str], first: str = "", rest: str = "  ") -> None:
 
 
 def _line(one: Prediction, standing: Mapping[str, Any]) -> str:
-    name = one.scenario["method"] + ("" if standing["learns_as_ssgd"] else "*")
+    name = one.scenario.method + ("" if standing["learns_as_ssgd"] else "*")
     ahead = standing["next_behind_ratio"]
     mark = "" if ahead is None or standing["told_apart"] else "~"
     following = "" if ahead is None else f"{mark}+{ahead:.1%}"
@@ -230,7 +231,7 @@ def print_explanation(found: Explanation) -> None:
     print()
     for line in _improvements(found.improvements, said.iteration_s):
         print(line)
-    method = said.scenario["method"]
+    method = said.scenario.method
     print_lines(["", "Break-even with S-SGD"], most=EXPLAIN_COLUMNS)
     for one in (found.bandwidth, found.gpus):
         print_lines(break_even_words(one, method), "  - ", "    ", EXPLAIN_COLUMNS)
@@ -407,8 +408,8 @@ def print_ranking(ranking: Ranking) -> None:
 
 
 def _fusion(prediction: Prediction) -> str:
-    bucket = prediction.scenario["bucket_bytes"]
-    return f"{prediction.scenario['fusion']}" + (f" {bucket / 2**20:g} MiB" if bucket else "")
+    bucket = prediction.scenario.bucket_bytes
+    return f"{prediction.scenario.fusion}" + (f" {bucket / 2**20:g} MiB" if bucket else "")
 
 
 _MAX_REASONS = 10
@@ -595,8 +596,8 @@ def print_tuning(found: Tuning) -> None:
     scenario = found.scenario
     print_lines(
         [
-            f"{scenario['model']}, {scenario['method']}, {gpu_words(scenario)}"
-            f" ({scenario['nodes']} x {scenario['gpus_per_node']}), {scenario['net']}:"
+            f"{scenario.model}, {scenario.method}, {gpu_words(scenario.gpus, scenario.gpu)}"
+            f" ({scenario.nodes} x {scenario.gpus_per_node}), {scenario.net}:"
             f" {format_seconds(found.iteration_s)} as asked"
             + (f", {named(scenario)}" if named(scenario) else "")
         ],

@@ -21,6 +21,7 @@ from perfsim.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
+    from perfsim.resolve import ResolvedScenario
 
 __all__ = [
     "cluster_words",
@@ -120,28 +121,28 @@ def print_lines(
 def question(prediction: Prediction) -> list[str]:
     """Return in words what was asked: model and method, cluster, options."""
     scenario = prediction.scenario
-    given = scenario["options"].items()
+    given = scenario.options.items()
     options = ", ".join(f"{name} {value}" for name, value in given if value != "")
-    bucket = scenario["bucket_bytes"]
-    fusion = scenario["fusion"] + (f" {bucket / 2**20:g} MiB" if bucket else "")
-    overlap = "overlap" if scenario["overlap"] else "no overlap"
+    bucket = scenario.bucket_bytes
+    fusion = scenario.fusion + (f" {bucket / 2**20:g} MiB" if bucket else "")
+    overlap = "overlap" if scenario.overlap else "no overlap"
     conditions = named(scenario)
     return [
-        f"{scenario['model']}, {scenario['method']}" + (f" ({options})" if options else ""),
+        f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
         cluster_words(scenario),
-        f"batch {scenario['batch']} a GPU, {scenario['precision']}, fusion {fusion}, {overlap},"
-        f" all-reduce {scenario['algorithm']}",
+        f"batch {scenario.batch} a GPU, {scenario.precision}, fusion {fusion}, {overlap},"
+        f" all-reduce {scenario.algorithm}",
         *([f"conditions: {conditions}"] if conditions else []),
     ]
 
 
-def cluster_words(scenario: Mapping[str, Any]) -> str:
+def cluster_words(scenario: ResolvedScenario) -> str:
     """Return the GPUs, their nodes and their networks in words."""
-    even = f"{scenario['nodes']} x {scenario['gpus_per_node']}"
-    nodes = "+".join(map(str, scenario["placement"])) if scenario["placement"] else even
+    even = f"{scenario.nodes} x {scenario.gpus_per_node}"
+    nodes = "+".join(map(str, scenario.placement)) if scenario.placement else even
     return (
-        f"{gpu_words(scenario)} ({nodes} GPUs), {scenario['net']} between nodes,"
-        f" {scenario['intra_net']} inside"
+        f"{gpu_words(scenario.gpus, scenario.gpu)} ({nodes} GPUs), {scenario.net} between nodes,"
+        f" {scenario.intra_net} inside"
     )
 
 

@@ -132,11 +132,11 @@ def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: Predict) -> 
     """Return perfsim's figure for what a claim says of one scenario."""
     own = predicted(fields)
     if claim.part == "single_gpu":
-        return own.scaling_efficiency * int(own.scenario["gpus"])
+        return own.scaling_efficiency * int(own.scenario.gpus)
     read = PARTS[claim.part]
     if read(own) <= 0:
         raise RequestError(
-            f"claim {claim.name!r}: {own.scenario['method']} has no {claim.part}, so nothing can be"
+            f"claim {claim.name!r}: {own.scenario.method} has no {claim.part}, so nothing can be"
             " compared with it."
         )
     return min(read(predicted(rival)) for rival in claim.rivals(fields)) / read(own)

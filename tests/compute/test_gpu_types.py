@@ -71,7 +71,7 @@ def test_where_computation_decides_it_takes_what_the_slowest_type_takes() -> Non
 def test_the_order_of_types_does_not_matter() -> None:
     one, other = (ask(gpu=gpu) for gpu in (BOTH, "p100:4+v100:4"))
     assert one.iteration_s == other.iteration_s
-    assert other.scenario["gpu"] == "p100:4,v100:4"
+    assert other.scenario.gpu == "p100:4,v100:4"
 
 
 def test_one_type_with_its_count_is_that_type() -> None:
@@ -83,9 +83,9 @@ def test_scaling_efficiency_is_over_what_all_gpus_train_alone() -> None:
     found = ask(gpu=BOTH)
     together = 4 * rates["v100"] + 4 * rates["p100"]
     assert found.scaling_efficiency == pytest.approx(found.samples_per_s / together, rel=1e-9)
-    assert found.samples_per_s == pytest.approx(8 * found.scenario["batch"] / found.iteration_s)
+    assert found.samples_per_s == pytest.approx(8 * found.scenario.batch / found.iteration_s)
     parts = resolve(make_scenario({**PLAIN, "gpu": BOTH}), SHIPPED).parts
-    assert 8 * found.scenario["batch"] / alone_s(parts) == pytest.approx(together)
+    assert 8 * found.scenario.batch / alone_s(parts) == pytest.approx(together)
 
 
 def test_small_questions_are_of_all_types() -> None:
@@ -164,9 +164,9 @@ def test_the_prediction_names_each_type_and_what_is_shown() -> None:
 
 
 def test_nodes_hold_one_type_each() -> None:
-    assert ask(gpu="v100:6,p100:2", net="10gbe").scenario["gpus_per_node"] == 2
+    assert ask(gpu="v100:6,p100:2", net="10gbe").scenario.gpus_per_node == 2
     uneven = ask(gpu="v100:3,p100:5", placement="3,5")
-    assert uneven.scenario["placement"] == [3, 5]
+    assert uneven.scenario.placement == (3, 5)
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_traffic_between_nodes_does_not_reach_one_node() -> None:
 
 def test_nothing_asked_is_nothing_said() -> None:
     found = ask()
-    asked = {name: found.scenario[name] for name in ("straggler", "jitter", "background", "seed")}
-    assert asked == {"straggler": [], "jitter": 0.0, "background": 0.0, "seed": 0}
+    asked = {name: getattr(found.scenario, name) for name in ("straggler", "jitter", "background", "seed")}
+    assert asked == {"straggler": (), "jitter": 0.0, "background": 0.0, "seed": 0}
     assert not any("slower" in note or "varies" in note for note in found.notes)
 
 
@@ -111,7 +111,7 @@ def test_wrong_conditions(fields: dict[str, object], words: list[str]) -> None:
 
 def test_a_scenario_repeats_what_was_asked() -> None:
     given_ = {"straggler": ["1:1.5"], "jitter": 0.05, "background": 0.3, "seed": 4}
-    said = json.loads(json.dumps(ask(**given_).scenario))
+    said = json.loads(json.dumps(ask(**given_).scenario.to_dict()))
     assert {name: said[name] for name in given_} == given_
     again = make_scenario({**PLAIN, **{name: said[name] for name in given_}})
     assert again == make_scenario({**PLAIN, **given_})

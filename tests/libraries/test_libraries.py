@@ -250,8 +250,8 @@ def test_a_prediction_says_what_was_taken_over_from_nccl() -> None:
         predict(make_scenario({**asked, **more}))
         for more in ({}, {"library": "gloo"}, {"protocol": "simple"})
     )
-    assert plain.scenario["library"] == "nccl"
-    assert plain.scenario["protocol"] == "auto"
+    assert plain.scenario.library == "nccl"
+    assert plain.scenario.protocol == "auto"
     assert not [note for note in plain.notes if "derived" in note and "NCCL" in note]
     assert "10gbe and pcie3 were fitted on nccl; for gloo they are derived" in " ".join(other.notes)
     assert "those of simple are derived" in " ".join(held.notes)

@@ -19,7 +19,7 @@ from support.comparisons import FIELDS, NO_ERROR, SOME, pair, some
 
 def test_rows_are_the_predictions_that_each_method_gets_alone() -> None:
     for one in some().rows:
-        name = one.scenario["method"]
+        name = one.scenario.method
         alone = predict(make_scenario(FIELDS | {"method": name}))
         assert one.iteration_s == alone.iteration_s
         assert one.to_dict() == alone.to_dict()
@@ -28,7 +28,7 @@ def test_rows_are_the_predictions_that_each_method_gets_alone() -> None:
 def test_standings_are_by_time_and_their_margins_multiply_to_the_last() -> None:
     found = some()
     rows = found.standings()
-    assert [row["method"] for row in rows] == [one.scenario["method"] for one in found.rows]
+    assert [row["method"] for row in rows] == [one.scenario.method for one in found.rows]
     assert [row["rank"] for row in rows] == list(range(1, len(SOME) + 1))
     steps = [row["next_behind_ratio"] for row in rows]
     assert steps[-1] is None and all(step >= 0 for step in steps[:-1])
@@ -120,7 +120,7 @@ def test_lossy_delayed_and_periodic_methods_are_not_ranked_by_time_alone() -> No
 
 def test_every_lossy_prediction_says_so_itself() -> None:
     for one in some().rows:
-        lossy = method_class(one.scenario["method"]).lossy
+        lossy = method_class(one.scenario.method).lossy
         assert any("Time per iteration only" in text for text in one.notes) is lossy
 
 
@@ -191,7 +191,7 @@ def test_options_of_a_scenario_without_a_method_are_for_all() -> None:
 def test_the_scenarios_own_method_keeps_its_options_and_its_place_is_told() -> None:
     asked = make_scenario(FIELDS | {"method": "powersgd", "options": {"rank": 64}})
     found = compare(asked, ["topk"])
-    assert found.ranking.predictions["powersgd"].scenario["options"]["rank"] == 64
+    assert found.ranking.predictions["powersgd"].scenario.options["rank"] == 64
     behind = found.standings()[1]["behind_first_ratio"]
     [place] = [line for line in found.verdict() if line.startswith("powersgd, which the scenario")]
     assert f"has rank 2 of 2, {1 + behind:.2f} times as long as topk" in place
@@ -200,7 +200,7 @@ def test_the_scenarios_own_method_keeps_its_options_and_its_place_is_told() -> N
 def test_a_time_of_kernels_is_for_the_method_that_the_scenario_states() -> None:
     asked = FIELDS | {"single_gpu_kernels": "400ms"}
     found = compare(make_scenario(asked | {"method": "topk"}), ["dgc"])
-    times = {one.scenario["method"]: one.scenario["single_gpu_kernels_s"] for one in found.rows}
+    times = {one.scenario.method: one.scenario.single_gpu_kernels_s for one in found.rows}
     assert times == {"topk": 0.4, "dgc": None}
     with pytest.raises(RequestError, match=r"^--single-gpu-kernels: it is for one method; name"):
         compare(make_scenario(asked), ["dgc"])

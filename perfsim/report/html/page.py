@@ -12,6 +12,7 @@ from perfsim.scenario import gpu_words
 
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
+    from perfsim.resolve import ResolvedScenario
 
 __all__ = ["Page", "PageTable", "page_text", "question_of", "sources_of"]
 
@@ -65,14 +66,14 @@ def page_text(page: Page) -> str:
     return render("page.html.j2", title=title, page=page, drawn=drawn, plotly=plotly)
 
 
-def question_of(scenario: Mapping[str, Any]) -> str:
+def question_of(scenario: ResolvedScenario) -> str:
     """Return what was asked of one scenario, in a sentence."""
-    given = ", ".join(f"{name} {value}" for name, value in scenario["options"].items())
+    given = ", ".join(f"{name} {value}" for name, value in scenario.options.items())
     return (
-        f"{gpu_words(scenario)} on {scenario['nodes']} nodes, {scenario['net']}"
-        f" between nodes, {scenario['intra_net']} inside; batch {scenario['batch']} a GPU,"
-        f" {scenario['precision']}; {scenario['method']}{f' ({given})' if given else ''}, fusion"
-        f" {scenario['fusion']}, {'overlap' if scenario['overlap'] else 'no overlap'}."
+        f"{gpu_words(scenario.gpus, scenario.gpu)} on {scenario.nodes} nodes, {scenario.net}"
+        f" between nodes, {scenario.intra_net} inside; batch {scenario.batch} a GPU,"
+        f" {scenario.precision}; {scenario.method}{f' ({given})' if given else ''}, fusion"
+        f" {scenario.fusion}, {'overlap' if scenario.overlap else 'no overlap'}."
     )
 
 

@@ -85,10 +85,10 @@ def comparison_page(comparison: Comparison, curves: Curves) -> str:
     left_out = comparison.ranking.left_out()
     return page_text(
         Page(
-            f"{len(comparison.rows)} methods: {scenario['model']}, {scenario['gpus']} GPUs,"
-            f" {scenario['net']}",
-            f"{scenario['model']}, {cluster_words(scenario)}; batch {scenario['batch']} a GPU,"
-            f" {scenario['precision']}, {'overlap' if scenario['overlap'] else 'no overlap'}.",
+            f"{len(comparison.rows)} methods: {scenario.model}, {scenario.gpus} GPUs,"
+            f" {scenario.net}",
+            f"{scenario.model}, {cluster_words(scenario)}; batch {scenario.batch} a GPU,"
+            f" {scenario.precision}, {'overlap' if scenario.overlap else 'no overlap'}.",
             {
                 "fastest": verdict,
                 "S-SGD": format_seconds(comparison.baseline.iteration_s),
@@ -107,7 +107,7 @@ def comparison_page(comparison: Comparison, curves: Curves) -> str:
 
 def prediction_figures(prediction: Prediction, near: ReportContext) -> list[Figure]:
     """Return the figures of the report, in the page's order."""
-    asked = prediction.scenario["method"]
+    asked = prediction.scenario.method
     found = [
         timeline_figure(prediction),
         breakdown_figure(near.methods, near.refused),
@@ -141,7 +141,7 @@ def prediction_page(prediction: Prediction, near: ReportContext, notes: Sequence
 def title_of(prediction: Prediction) -> str:
     """Return the heading of a prediction's page."""
     scenario = prediction.scenario
-    return f"{scenario['model']}, {scenario['method']}, {scenario['gpus']} GPUs, {scenario['net']}"
+    return f"{scenario.model}, {scenario.method}, {scenario.gpus} GPUs, {scenario.net}"
 
 
 def answer_of(prediction: Prediction) -> dict[str, str]:
@@ -177,8 +177,8 @@ def explanation_figures(found: Explanation) -> list[Figure]:
     if found.improvements:
         figures.append(sensitivity_figure(found))
     figures += [
-        crossing_figure(one, scenario["method"], here)
-        for one, here in ((found.bandwidth, 1.0), (found.gpus, float(scenario["gpus"])))
+        crossing_figure(one, scenario.method, here)
+        for one, here in ((found.bandwidth, 1.0), (found.gpus, float(scenario.gpus)))
         if not one.why_not
     ]
     return figures
@@ -187,7 +187,7 @@ def explanation_figures(found: Explanation) -> list[Figure]:
 def explanation_page(found: Explanation) -> str:
     """Return the page as text, with the explanation as ``--json`` prints it ("explanation")."""
     prediction = found.prediction
-    method = prediction.scenario["method"]
+    method = prediction.scenario.method
     even = " ".join(
         words for one in (found.bandwidth, found.gpus) for words in break_even_words(one, method)
     )
@@ -309,7 +309,7 @@ def tuning_figures(found: Tuning) -> list[Figure]:
 def tuning_page(found: Tuning) -> str:
     """Return the page as text, with the tuning as ``--json`` prints it (the element "tuning")."""
     scenario = found.scenario
-    named = f"{scenario['model']}, {scenario['method']}, {scenario['gpus']} GPUs, {scenario['net']}"
+    named = f"{scenario.model}, {scenario.method}, {scenario.gpus} GPUs, {scenario.net}"
     return page_text(
         Page(
             f"Tuning {named}",

@@ -447,7 +447,7 @@ def _rates(one: Prediction) -> tuple[float, float, float]:
 
 
 def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[dict[str, Any]]:
-    gpus = [one.scenario["gpus"] for one in every]
+    gpus = [one.scenario.gpus for one in every]
     rates = [_rates(one) for one in every]
     band = {
         "type": "scatter",
@@ -478,8 +478,8 @@ def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[d
 def _linear(every: Sequence[Prediction]) -> dict[str, Any]:
     """Return what scales without loss: one GPU's rate times the GPUs."""
     one = every[0]
-    rate = one.samples_per_s / one.scaling_efficiency / one.scenario["gpus"]
-    gpus = sorted({each.scenario["gpus"] for each in every})
+    rate = one.samples_per_s / one.scaling_efficiency / one.scenario.gpus
+    gpus = sorted({each.scenario.gpus for each in every})
     return {
         "type": "scatter",
         "mode": "lines",
@@ -505,7 +505,7 @@ def _points(measured: Sequence[PublishedValue], asked: str) -> dict[str, Any]:
 
 
 def _ticks(every: Sequence[Prediction]) -> dict[str, Any]:
-    gpus = sorted({one.scenario["gpus"] for one in every})
+    gpus = sorted({one.scenario.gpus for one in every})
     return {"tickvals": gpus, "ticktext": [str(count) for count in gpus]}
 
 

@@ -53,7 +53,7 @@ def _efficiency(prediction: Prediction, factor: float = 1.0) -> Answer:
 
 
 def _gpus(prediction: Prediction) -> int:
-    return int(prediction.scenario["gpus"])
+    return int(prediction.scenario.gpus)
 
 
 METRICS: dict[str, tuple[bool, Callable[[Prediction], Answer]]] = {

@@ -182,7 +182,7 @@ def test_pages_hold_the_json_every_row_and_strings_as_text(
 ) -> None:
     pytest.importorskip("plotly")
     told = replace(
-        explanation.prediction, scenario=explanation.prediction.scenario | {"net": HOSTILE}
+        explanation.prediction, scenario=replace(explanation.prediction.scenario, net=HOSTILE)
     )
     hostile = {
         "comparison": (
@@ -196,7 +196,7 @@ def test_pages_hold_the_json_every_row_and_strings_as_text(
             explanation_figures,
         ),
         "tuning": (
-            replace(tuning, notes=[HOSTILE], scenario=tuning.scenario | {"model": HOSTILE}),
+            replace(tuning, notes=[HOSTILE], scenario=replace(tuning.scenario, model=HOSTILE)),
             tuning_page,
             tuning_figures,
         ),
