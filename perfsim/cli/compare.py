@@ -125,13 +125,8 @@ def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
         from perfsim.report.html.prediction_figures import ranking_figure
 
         scenario = found.rows[0].scenario
-<<<<<<< HEAD
-        words = f"{scenario['model']}, {scenario['gpus']} GPUs, {scenario['net']}"
-        return png_of(ranking_figure(found), figure_label(words))
-=======
         words = f"{scenario.model}, {scenario.gpus} GPUs, {scenario.net}"
-        return png_of(ranked(found), plain(words))
->>>>>>> 9fe5bdd (Prediction.scenario is typed)
+        return png_of(ranking_figure(found), figure_label(words))
 
     def traces() -> str:
         from perfsim.report.chrome_trace import trace_of_all, trace_text

@@ -104,13 +104,8 @@ def _write(outputs: Outputs, found: Tuning, scenario: Scenario, session: Session
         from perfsim.report.html.planning_figures import tuned_figure
 
         asked = found.scenario
-<<<<<<< HEAD
-        words = f"{asked['model']}, {asked['method']}, {asked['gpus']} GPUs, {asked['net']}"
-        return png_of(tuned_figure(found.best), figure_label(f"{words}: {found.best.knob.name}"))
-=======
         words = f"{asked.model}, {asked.method}, {asked.gpus} GPUs, {asked.net}"
-        return png_of(tuned_figure(found.best), plain(f"{words}: {found.best.knob.name}"))
->>>>>>> 9fe5bdd (Prediction.scenario is typed)
+        return png_of(tuned_figure(found.best), figure_label(f"{words}: {found.best.knob.name}"))
 
     def out() -> str:
         from perfsim.report.terminal import json_text

@@ -197,11 +197,7 @@ class Comparison:
 
     def _side(self, one: Prediction) -> str | None:
         """Return faster, slower, or not told apart: against S-SGD, for all but S-SGD itself."""
-<<<<<<< HEAD
-        if one.scenario["method"] == _BASELINE and one.iteration_s == self.baseline.iteration_s:
-=======
-        if one.scenario.method == BASELINE and one.iteration_s == self.baseline.iteration_s:
->>>>>>> 9fe5bdd (Prediction.scenario is typed)
+        if one.scenario.method == _BASELINE and one.iteration_s == self.baseline.iteration_s:
             return None
         ahead = one.iteration_s < self.baseline.iteration_s
         pair = (one, self.baseline) if ahead else (self.baseline, one)

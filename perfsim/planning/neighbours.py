@@ -85,11 +85,7 @@ def measured_like(scenario: ResolvedScenario, catalog: Catalog) -> list[Publishe
             fields = nested(told_of(case, rules).fields, catalog)
         except RequestError:
             continue  # it names a scenario that is not here
-<<<<<<< HEAD
-        if any(str(fields.get(name, "")) != str(scenario[name]) for name in _FIRST_FIELDS):
-=======
-        if any(str(fields.get(name, "")) != str(getattr(scenario, name)) for name in FIRST):
->>>>>>> 9fe5bdd (Prediction.scenario is typed)
+        if any(str(fields.get(name, "")) != str(getattr(scenario, name)) for name in _FIRST_FIELDS):
             continue
         for name, column in zip(
             _COUNT_FIELDS, ("gpus", "gpus_per_node", "batch_per_gpu"), strict=True
@@ -108,13 +104,8 @@ def _like(
 ) -> PublishedValue | None:
     try:
         row = make_scenario(fields)
-<<<<<<< HEAD
-        known = resolve(row, catalog).fields()
-        if any(known[name] != scenario[name] for name in _SAME_FIELDS):
-=======
         known = resolve(row, catalog).resolved_scenario()
-        if any(getattr(known, name) != getattr(scenario, name) for name in SAME):
->>>>>>> 9fe5bdd (Prediction.scenario is typed)
+        if any(getattr(known, name) != getattr(scenario, name) for name in _SAME_FIELDS):
             return None
         own, asked = known.options, scenario.options
         others = {name: value for name, value in own.items() if asked.get(name) != value}
@@ -237,13 +228,8 @@ def map_side(predictions: Iterable[Prediction]) -> int:
 
 def thinned(counts: Sequence[int], prediction: Prediction) -> list[int]:
     """Return the counts that a method's curve can afford: one GPU, that of the prediction, ends."""
-<<<<<<< HEAD
-    own = int(prediction.scenario["gpus"])
+    own = prediction.scenario.gpus
     more = max(0, _CURVE_TASKS // tasks_of(prediction))
-=======
-    own = int(prediction.scenario.gpus)
-    more = max(0, CURVE_TASKS // tasks_of(prediction))
->>>>>>> 9fe5bdd (Prediction.scenario is typed)
     others = [count for count in counts if count not in (1, own)]
     if more < len(others):
         step = len(others) / more if more else 0.0
@@ -327,13 +313,8 @@ def report_context(
     lines = _first(asked, methods, _MAX_CURVES)
     heavy = [name for name, one in methods.items() if is_heavy(one)]
     light = {name: one for name, one in methods.items() if name not in heavy}
-<<<<<<< HEAD
     mapped = _first(asked, light, _MAX_MAP_METHODS)
-    counts = gpu_counts(prediction.scenario["gpus"], prediction.scenario["gpus_per_node"])
-=======
-    mapped = _first(asked, light, MAPPED)
     counts = gpu_counts(prediction.scenario.gpus, prediction.scenario.gpus_per_node)
->>>>>>> 9fe5bdd (Prediction.scenario is typed)
     places, notes = _places(scenario, counts, [methods[name] for name in mapped], catalog)
     kept = {name: thinned(counts, methods[name]) for name in lines}
     ask = _Asker(scenario, asked, catalog, progress, sum(map(len, kept.values())), places, mapped)
