@@ -113,7 +113,7 @@ def sweep_command(
     objects = json or lines or html is not None or (out is None and format_ == "jsonl")
     what = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
     if out is not None:
-        from perfsim.report.planning import check_format
+        from perfsim.report.sweep_files import check_format
 
         check_format(out)
     if html is not None or png is not None:
@@ -152,7 +152,7 @@ def _write(table: SweepTable, out: Path) -> None:
     """Write the rows, and drop the journal once they stand there."""
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import JOURNAL_SUFFIX, finished
-    from perfsim.report.planning import write_sweep
+    from perfsim.report.sweep_files import write_sweep
 
     try:
         write_sweep(table, out)
@@ -217,7 +217,8 @@ def _engine(workers: int | None, dask: str | None) -> Engine:
 
 
 def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) -> None:
-    from perfsim.report import planning as report
+    from perfsim.report.planning import print_sweep
+    from perfsim.report.sweep_files import csv_text, jsonl_text
     from perfsim.report.terminal import json_text
 
     if json:
@@ -225,6 +226,6 @@ def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) 
         return
     chosen = format_ or ("table" if sys.stdout.isatty() else "csv")
     if chosen == "table" or (written and format_ is None):
-        report.print_sweep(table, rows=not written or format_ is not None)
+        print_sweep(table, rows=not written or format_ is not None)
     else:
-        sys.stdout.write(report.csv_text(table) if chosen == "csv" else report.jsonl_text(table))
+        sys.stdout.write(csv_text(table) if chosen == "csv" else jsonl_text(table))

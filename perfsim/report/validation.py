@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from perfsim.report.html.figure import PALETTE
 from perfsim.report.html.render import render
-from perfsim.report.terminal import print_rows
+from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
 from perfsim.validate.claims import Result
 from perfsim.validate.measurements.report import ComparedCase, MeasurementsReport, figures
@@ -44,7 +44,7 @@ def claim_rows(results: Sequence[Result]) -> list[dict[str, str]]:
 def print_claims(results: Sequence[Result]) -> None:
     """Print one row a claim, then the figure of every setting."""
     print("Claims are shown, never fitted to: parameters come from kernels, profiles, networks")
-    print_rows(claim_rows(results))
+    print_table(claim_rows(results), wide=True)
     for result in results:
         if len(result.ours) > 1:
             each = ", ".join(f"{name} {value:.2f}" for name, value in result.ours.items())
@@ -71,12 +71,12 @@ def print_measurements(report: MeasurementsReport) -> None:
         f"{len(report.rows)} measured values predicted; errors are those of the time:"
         " predicted / measured - 1, of a rate measured / predicted - 1"
     )
-    print_rows([_line("all whole iterations", report.whole)])
+    print_table([_line("all whole iterations", report.whole)], wide=True)
     for by, named in report.groups().items():
         if not named:
             continue
         print(f"\nby {by}" + (" (parts of an iteration, counted apart)" if by == "phase" else ""))
-        print_rows([_line(name, rows) for name, rows in sorted(named.items())])
+        print_table([_line(name, rows) for name, rows in sorted(named.items())], wide=True)
     pairs, right = report.ranking()
     if pairs:
         print(
@@ -234,12 +234,12 @@ def print_validation(report: NcclReport) -> None:
         names = ", ".join(module.LIMITS)
         print(f"  {names}: {module.QUESTION}")
     print()
-    print_rows(_questions(report))
+    print_table(_questions(report), wide=True)
     _choice(report)
     rows = [_cluster(row) for row in report.clusters()]
     if rows:
         print("\nby cluster (median / p90; a plain alpha-beta ring fit beside it)")
-        print_rows(rows)
+        print_table(rows, wide=True)
     _falls(report)
     misses = report.misses()
     print()

@@ -22,7 +22,7 @@ from perfsim.report.timeline import TimelineSpan, steady_rounds, streams_of
 from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
-    from perfsim.planning.compare import Comparison
+    from perfsim.planning.compare import Comparison, Standing
     from perfsim.planning.neighbours import GridCell, PublishedValue
     from perfsim.prediction import Prediction
     from perfsim.ranking import Ranking
@@ -245,10 +245,17 @@ def _words(ranking: Ranking) -> str:
     )
 
 
+_AGAINST_WORDS = {
+    "faster": "faster than S-SGD",
+    "slower": "slower than S-SGD",
+    "not told apart": "too close to S-SGD to call",
+    None: "S-SGD",
+}
+
 _STANDING_STYLES = {
     "may be fastest": ("green", "star"),
     "faster than S-SGD": ("sky", "circle"),
-    "not told apart from S-SGD": ("grey", "square"),
+    "too close to S-SGD to call": ("grey", "square"),
     "slower than S-SGD": ("vermilion", "triangle-down"),
     "S-SGD": ("blue", "diamond"),
 }
@@ -282,11 +289,11 @@ _RANKED_HOVER = (
 def ranking_figure(comparison: Comparison) -> Figure:
     """Return the figure, the fastest on top; a table row is a method."""
     ones = comparison.ranking.predictions
-    standings = {row["method"]: row for row in comparison.standings()}
-    groups = {name: _group(row) for name, row in standings.items()}
+    standings = {one.method: one for one in comparison.standings()}
+    groups = {name: _group(standing) for name, standing in standings.items()}
     ends_ms = [end * 1e3 for one in ones.values() for end in one.iteration_s_interval]
     baseline_ms = comparison.baseline.iteration_s * 1e3
-    close = [name for name, row in standings.items() if row["may_be_fastest"]]
+    close = [name for name, standing in standings.items() if standing.may_be_fastest]
     first = comparison.ranking.winner
     alike = f"; {', '.join(close[1:])} may be as fast" if len(close) > 1 else ""
     return Figure(
@@ -314,25 +321,18 @@ def ranking_figure(comparison: Comparison) -> Figure:
     )
 
 
-def _group(row: Mapping[str, Any]) -> str:
-    if row["may_be_fastest"]:
-        return "may be fastest"
-    against = row["against_ssgd"]
-    return "S-SGD" if against is None else f"{against} {_THAN[against]} S-SGD"
-
-
-_THAN = {"faster": "than", "slower": "than", "not told apart": "from"}
+def _group(standing: Standing) -> str:
+    return "may be fastest" if standing.may_be_fastest else _AGAINST_WORDS[standing.against_ssgd]
 
 
 def _ranked_points(
     group: str,
     own: list[str],
     ones: Mapping[str, Prediction],
-    standings: Mapping[str, Mapping[str, Any]],
+    standings: Mapping[str, Standing],
 ) -> dict[str, Any]:
     times_ms = [ones[name].iteration_s * 1e3 for name in own]
     ends_ms = [[end * 1e3 for end in ones[name].iteration_s_interval] for name in own]
-    told = zip(own, ends_ms, strict=True)
     colour, symbol = _STANDING_STYLES[group]
     return {
         "type": "scatter",
@@ -340,7 +340,10 @@ def _ranked_points(
         "name": group,
         "y": [figure_label(name) for name in own],
         "x": times_ms,
-        "customdata": [[standings[name]["rank"], *ends, ones[name].speedup] for name, ends in told],
+        "customdata": [
+            [standings[name].rank, *ends, ones[name].speedup]
+            for name, ends in zip(own, ends_ms, strict=True)
+        ],
         "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 11}
         | {"line": {"color": "ink", "width": 0.5}},
         "error_x": error_bars(times_ms, ends_ms) | {"thickness": 1.2, "width": 3},
@@ -348,17 +351,17 @@ def _ranked_points(
     }
 
 
-def _ranked_row(one: Prediction, standing: Mapping[str, Any]) -> tuple[str | int | float, ...]:
+def _ranked_row(one: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
     return (
-        standing["rank"],
-        standing["method"],
+        standing.rank,
+        standing.method,
         one.iteration_s * 1e3,
         *(end * 1e3 for end in one.iteration_s_interval),
         one.speedup,
-        standing["behind_first_ratio"] * 100,
-        "yes" if standing["may_be_fastest"] else "no",
-        standing["against_ssgd"] or "itself",
-        "yes" if standing["learns_as_ssgd"] else "no",
+        standing.behind_first_ratio * 100,
+        "yes" if standing.may_be_fastest else "no",
+        standing.against_ssgd or "itself",
+        "yes" if standing.learns_as_ssgd else "no",
         one.communication["bytes_per_gpu"],
         sum(one.memory_bytes.values()),
     )
