@@ -33,7 +33,7 @@ ALIKE = 1e-6
 """Iterations within this part of each other are the same."""
 
 CAVEAT = (
-    "Ranked by iteration time only; convergence differs: what does not learn as ssgd may need more"
+    "Ranked by iteration time only; methods that learn differently from ssgd may need more"
     " iterations."
 )
 

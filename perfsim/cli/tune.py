@@ -105,7 +105,7 @@ def _write(outputs: Outputs, found: Tuning, scenario: Scenario, session: Session
 
         asked = found.scenario
         words = f"{asked.model}, {asked.method}, {asked.gpus} GPUs, {asked.net}"
-        return png_of(tuned_figure(found.best), figure_label(f"{words}: {found.best.knob.name}"))
+        return png_of(tuned_figure(found.best), figure_label(f"{words}: {found.best.tunable.name}"))
 
     def out() -> str:
         from perfsim.report.terminal import json_text

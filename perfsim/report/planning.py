@@ -496,7 +496,7 @@ def print_tuning(found: Tuning) -> None:
         most=PAGE,
     )
     for one in found.tuned:
-        print_lines(["", TUNABLE_NAMES[one.knob.name]], most=PAGE)
+        print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE)
         print_lines(tuned_verdict(one), "  ", "  ", PAGE)
         for line in _curve(one):
             print(line)
@@ -506,7 +506,7 @@ def print_tuning(found: Tuning) -> None:
 
 def tuned_verdict(one: TunedValue) -> list[str]:
     """Say which value of one thing to take, and why."""
-    name = TUNABLE_NAMES[one.knob.name]
+    name = TUNABLE_NAMES[one.tunable.name]
     asked = f"asked: {value_words(one, one.asked)}, {format_seconds(one.asked_s)}"
     if one.idle:
         return [f"It makes no difference here ({asked})."]
@@ -518,19 +518,19 @@ def tuned_verdict(one: TunedValue) -> list[str]:
         )
     if one.at_end:
         found[0] += " It is the end of the range that was searched."
-    if one.knob.why:
-        found.append(one.knob.why)
+    if one.tunable.why:
+        found.append(one.tunable.why)
     if one.flat:
         found.append(f"Flat optimum: {_range(one)} within 1 % of the fastest.")
     best = f"{value_words(one, one.advised)}, {format_seconds(one.advised_s)}"
-    if one.knob.gentle:
-        side = "Highest" if one.knob.gentle == "high" else "Shortest"
+    if one.tunable.gentle:
+        side = "Highest" if one.tunable.gentle == "high" else "Shortest"
         found.append(f"{side} {name} within 1 % of the fastest: {best}.")
     elif one.gain < FLAT_SHARE:
         found.append("Keep what was asked: no value saves 1 %.")
     else:
         found.append(f"Take {best}: {one.gain:.1%} less time than as asked.")
-    for policy, time_s in one.beside.items():
+    for policy, time_s in one.other_fusion.items():
         found.append(
             f"For comparison, `fusion` {policy} ({FUSION_WORDS[policy]}) takes"
             f" {format_seconds(time_s)}."
@@ -548,10 +548,10 @@ def value_words(one: TunedValue, value: TunableValue) -> str:
     """Return a value with its unit."""
     if isinstance(value, str):
         return value
-    if one.knob.unit == "bytes":
+    if one.tunable.unit == "bytes":
         small = value < 2.0**20
         return f"{value / 2**10:.4g} KiB" if small else f"{value / 2**20:.4g} MiB"
-    return f"{value:.3g}" if not one.knob.whole else f"{value:g}"
+    return f"{value:.3g}" if not one.tunable.whole else f"{value:g}"
 
 
 def _curve(one: TunedValue) -> Iterator[str]:

@@ -513,15 +513,15 @@ _ROUNDING = 1e-6
 
 def tuned_figure(one: TunedValue) -> Figure:
     """Return the figure: a line over numbers, bars of names; a table row is a value tried."""
-    name = TUNABLE_NAMES[one.knob.name]
-    unit = {"bytes": " [B]"}.get(one.knob.unit, "")
+    name = TUNABLE_NAMES[one.tunable.name]
+    unit = {"bytes": " [B]"}.get(one.tunable.unit, "")
     draw = _names if one.low is None else _numbers
     data, layout = draw(one)
     refused = [f"{word} is not for here, as {why}." for word, why in one.refused.items()]
     needs = [f"{word} needs {why}." for word, why in one.needs.items() if _tried(one, word)]
     notes = [" ".join(some) for some in (needs, refused) if some]
     return Figure(
-        f"tuned-{one.knob.name}",
+        f"tuned-{one.tunable.name}",
         name[0].upper() + name[1:],
         f"Iteration over the {name}. {' '.join(tuned_verdict(one))}",
         data,
@@ -531,7 +531,7 @@ def tuned_figure(one: TunedValue) -> Figure:
             *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
             *(
                 (f"`fusion` {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "beside it")
-                for policy, time_s in one.beside.items()
+                for policy, time_s in one.other_fusion.items()
             ),
         ],
         notes,
@@ -555,7 +555,7 @@ def _numbers(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     line = {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": TUNABLE_NAMES[one.knob.name],
+        "name": TUNABLE_NAMES[one.tunable.name],
         "x": places,
         "y": every,
         "text": [value_words(one, value) for value, _ in one.curve],
@@ -567,7 +567,7 @@ def _numbers(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     ticks = _grid(one)[::step]
     return [line, *_marks(one)], {
         "xaxis": axis(
-            TUNABLE_NAMES[one.knob.name],
+            TUNABLE_NAMES[one.tunable.name],
             type="log",
             tickvals=ticks,
             ticktext=[value_words(one, value) for value in ticks],
@@ -604,7 +604,7 @@ def _grid(one: TunedValue) -> list[float]:
     """Return values for ticks: those of the coarse grid."""
     found = []
     for value, _ in one.curve:
-        steps = log(float(value) / one.knob.low) / log(one.knob.factor)
+        steps = log(float(value) / one.tunable.low) / log(one.tunable.factor)
         if abs(steps - round(steps)) < _ROUNDING:
             found.append(float(value))
     return found or [float(one.curve[0][0]), float(one.curve[-1][0])]
