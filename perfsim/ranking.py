@@ -24,6 +24,7 @@ __all__ = [
     "method_of",
     "rank",
     "rank_methods",
+    "refusal_reason",
 ]
 
 RANKING_SCHEMA = "perfsim/ranking/1"
@@ -32,7 +33,7 @@ ALIKE = 1e-6
 """Iterations within this part of each other are the same."""
 
 CAVEAT = (
-    "Ranked by iteration time only; convergence differs: what does not learn as ssgd may need more"
+    "Ranked by iteration time only; methods that learn differently from ssgd may need more"
     " iterations."
 )
 
@@ -98,33 +99,34 @@ class Ranking:
         return next((name for name in self.predictions if not method_class(name).lossy), None)
 
     def verdict(self) -> str:
-        """Return who wins, by how much, how sure that is, and who of those that learn as ssgd."""
+        """Say who is fastest, by how much, how sure that is, and who of those that learn alike."""
         same = self.same_learning
         if same is None or same == self.winner:
-            return self._first()
+            return self._fastest()
         slower = self.predictions[same].iteration_s / self.predictions[self.winner].iteration_s
-        return f"{self._first()} Of those that learn as ssgd: {same}, {slower:.2f} times as long."
+        subject = (
+            "S-SGD itself, which changes nothing in training,"
+            if same == "ssgd"
+            else f"{same}, the fastest that changes nothing in training,"
+        )
+        return f"{self._fastest()} {subject} takes {slower:.3g} times as long."
 
-    def _first(self) -> str:
+    def _fastest(self) -> str:
         names = list(self.predictions)
         if self.margin is None:
             return f"{self.winner} is the only method that applies."
-        if self.margin <= ALIKE and len(self.undecided()) == len(names) - 1:
-            return (
-                f"All alike: {self.winner} and {len(names) - 1} others; nothing tells them apart."
-            )
-        text = f"{self.winner} is fastest, {self.margin:.1%} ahead of {names[1]}"
-        left = f" {len(self.refused)} methods are left out." if self.refused else ""
         close = self.undecided()
+        if self.margin <= ALIKE and len(close) == len(names) - 1:
+            return f"No difference: {self.winner} and {len(close)} others take the same time."
+        text = f"{self.winner} is fastest, {self.margin:.1%} ahead of {names[1]}."
+        left = f" {len(self.refused)} methods are left out." if self.refused else ""
         if close:
-            return (
-                f"{text}; not decided: {', '.join(close)} may be as fast, by what both rest on or"
-                f" by how wrong such predictions have been.{left}"
-            )
-        return (
-            f"{text}; further than such predictions have been wrong in the median"
-            f" ({self.known_error(self.winner):.0%}), and than what both rest on may be off.{left}"
-        )
+            why = "the difference is within the error of such predictions"
+            if self.known is None:
+                why = "their 90 % intervals overlap"
+            return f"{text} Too close to call: {', '.join(close)} may be as fast ({why}).{left}"
+        error = self.known_error(self.winner)
+        return f"{text} The lead exceeds the error of such predictions ({error:.0%} median).{left}"
 
     def left_out(self) -> dict[str, list[str]]:
         """Return why methods are left out, and which, the most frequent reason first."""
@@ -225,9 +227,9 @@ def rank_methods(
             its, flags = for_method(own, name)
             found[name] = predict(its, catalog)
         except RequestError as error:
-            if str(error).startswith("fusion."):  # a wrong value, not what one method cannot do
-                raise RequestError(f"`options` {error}") from None
-            refused[name] = _short(name, str(error))
+            if error.field.startswith("fusion."):  # a wrong value, whatever the method
+                raise
+            refused[name] = refusal_reason(name, error)
             continue
         for flag in flags:
             kept.setdefault(flag, []).append(name)
@@ -249,6 +251,7 @@ def method_of(prediction: Prediction) -> str:
     return prediction.scenario.method
 
 
-def _short(name: str, reason: str) -> str:
-    """Return a refusal without the method's name, which stands beside it."""
-    return reason.removeprefix("`method`: ").removeprefix(f"{name} ").removesuffix(".")
+def refusal_reason(name: str, error: RequestError) -> str:
+    """Return why a method does not apply, without its name, which stands beside the reason."""
+    why = error.why if error.field == "method" else str(error)
+    return why.removeprefix(f"{name} ").removesuffix(".")

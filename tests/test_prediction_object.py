@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from perfsim.cli.main import code
 from perfsim.errors import RequestError
 from perfsim.planning.grid import SweepGrid, axes_of
-from perfsim.planning.rows import flat, light_object, whole_object
-from perfsim.planning.sweep import MOST_OBJECTS, Sweep, sweep
+from perfsim.planning.rows import flat_row, timing_only_object, whole_object
+from perfsim.planning.sweep import MAX_OBJECTS, Sweep, sweep
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
@@ -86,8 +86,8 @@ def test_rows_of_a_full_sweep_are_those_of_compare(capsys: pytest.CaptureFixture
 def test_each_key_of_a_row_is_that_of_the_whole_prediction(fields: dict[str, Any]) -> None:
     asked = {"model": "resnet50", "gpus": 16} | fields
     session = Session()
-    light_object(asked | {"method": "powersgd", "options": {}}, session)
-    found = light_object(asked, session)
+    timing_only_object(asked | {"method": "powersgd", "options": {}}, session)
+    found = timing_only_object(asked, session)
     whole = predict(make_scenario(asked)).to_dict()
     left = {"iteration_s_interval", "bottleneck", "notes", "provenance"}
     assert set(whole) - set(found) == left
@@ -125,7 +125,7 @@ def test_tables_of_columns_and_of_objects_say_the_same() -> None:
 def test_a_full_object_as_columns_has_units_in_their_names() -> None:
     found = whole_object({"model": "resnet50", "gpus": 16, "method": "dgc"}, Session())
     names = ("iteration_s_low", "backward_s", "memory_bytes", "bottleneck", "reason")
-    assert flat(found, names) == [
+    assert flat_row(found, names) == [
         found["iteration_s_interval"][0],
         found["breakdown_s"]["backward"],
         sum(found["memory_bytes"].values()),
@@ -135,9 +135,9 @@ def test_a_full_object_as_columns_has_units_in_their_names() -> None:
 
 
 def test_more_objects_than_memory_is_meant_for_are_refused_before_any_work() -> None:
-    vary = {"seed": f"0..{MOST_OBJECTS}:1"}
+    vary = {"seed": f"0..{MAX_OBJECTS}:1"}
     grid = SweepGrid({"model": "resnet50", "gpus": 16}, axes_of(vary))
-    assert len(Sweep(grid).grid) == MOST_OBJECTS + 1
+    assert len(Sweep(grid).grid) == MAX_OBJECTS + 1
     with pytest.raises(RequestError) as refused:
         Sweep(grid, objects=True)
     assert str(refused.value) == (

@@ -121,12 +121,12 @@ def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
         return comparison_page(found, curves)
 
     def picture() -> bytes:
-        from perfsim.report.html.page import plain, png_of
-        from perfsim.report.html.prediction_figures import ranked
+        from perfsim.report.html.figure import figure_label, png_of
+        from perfsim.report.html.prediction_figures import ranking_figure
 
         scenario = found.rows[0].scenario
         words = f"{scenario.model}, {scenario.gpus} GPUs, {scenario.net}"
-        return png_of(ranked(found), plain(words))
+        return png_of(ranking_figure(found), figure_label(words))
 
     def traces() -> str:
         from perfsim.report.chrome_trace import trace_of_all, trace_text

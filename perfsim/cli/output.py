@@ -63,11 +63,11 @@ class Outputs:
         for name, path in self.paths.items():
             check_writable(path, f"--{name}")
         if "html" in self:
-            from perfsim.report.html.page import need_plotly
+            from perfsim.report.html.figure import need_plotly
 
             need_plotly("--html")
         if "png" in self:
-            from perfsim.report.html.page import need_kaleido
+            from perfsim.report.html.figure import need_kaleido
 
             need_kaleido()
 

@@ -138,20 +138,20 @@ def chakra(prediction: Prediction) -> str:
 
 def timeline_png(prediction: Prediction) -> bytes:
     """Return a prediction's timeline as a PNG."""
-    from perfsim.report.html.page import plain, png_of
+    from perfsim.report.html.figure import figure_label, png_of
     from perfsim.report.html.pages import title_of
-    from perfsim.report.html.prediction_figures import timeline
+    from perfsim.report.html.prediction_figures import timeline_figure
     from perfsim.units import format_seconds
 
     words = f"{title_of(prediction)}: {format_seconds(prediction.iteration_s)} an iteration"
-    return png_of(timeline(prediction), plain(words))
+    return png_of(timeline_figure(prediction), figure_label(words))
 
 
 def _page(
     prediction: Prediction, scenario: Scenario, catalog: Catalog, ranking: Ranking | None
 ) -> str:
     from perfsim.methods.describe import for_method
-    from perfsim.planning.neighbours import around
+    from perfsim.planning.neighbours import report_context
     from perfsim.report.html.pages import prediction_page
 
     names = None
@@ -161,7 +161,7 @@ def _page(
         names = list(ranking.predictions)[:SHOWN]
         notes = [ranking.verdict()]
     with progress() as tell:
-        near = around(scenario, prediction, catalog, names, tell)
+        near = report_context(scenario, prediction, catalog, names, tell)
     return prediction_page(prediction, near, notes)
 
 

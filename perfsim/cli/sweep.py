@@ -113,7 +113,7 @@ def sweep_command(
     objects = json or lines or html is not None or (out is None and format_ == "jsonl")
     what = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
     if out is not None:
-        from perfsim.report.planning import check_format
+        from perfsim.report.sweep_files import check_format
 
         check_format(out)
     if html is not None or png is not None:
@@ -130,7 +130,7 @@ def sweep_command(
 def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> SweepTable:
     """Return the rows; an interrupted run says how to go on."""
     from perfsim.errors import PerfsimError, RequestError
-    from perfsim.planning.sweep import SUFFIX, finished, resumed
+    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished, resumed
 
     count = len(what.grid)
     try:
@@ -139,7 +139,7 @@ def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Swe
     except KeyboardInterrupt:
         if out is None:
             raise PerfsimError("stopped; with --out, what is done would be kept.") from None
-        kept = f"what is done stands in {out}{SUFFIX}, and the same command goes on from there"
+        kept = f"what is done stands in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
         raise PerfsimError(f"stopped; {kept}.") from None
     if table.refusal():
         if out is not None:
@@ -151,13 +151,13 @@ def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Swe
 def _write(table: SweepTable, out: Path) -> None:
     """Write the rows, and drop the journal once they stand there."""
     from perfsim.errors import RequestError
-    from perfsim.planning.sweep import SUFFIX, finished
-    from perfsim.report.planning import write_sweep
+    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished
+    from perfsim.report.sweep_files import write_sweep
 
     try:
         write_sweep(table, out)
     except RequestError as error:
-        kept = f"all rows stand in {out}{SUFFIX}, and the same command goes on from there"
+        kept = f"all rows stand in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
         raise RequestError(f"{str(error).rstrip('.')}; {kept}.") from None
     finished(out)
 
@@ -169,18 +169,18 @@ def _page(table: SweepTable) -> str:
 
 
 def _picture(table: SweepTable) -> bytes:
-    from perfsim.report.html.page import plain, png_of
+    from perfsim.report.html.figure import figure_label, png_of
     from perfsim.report.html.pages import sweep_figures
 
     first = sweep_figures(table)[0]
-    return png_of(first, plain(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}"))
+    return png_of(first, figure_label(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}"))
 
 
 def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     """Return the grid that file and flags describe."""
     from perfsim.data.catalog import Catalog
     from perfsim.errors import RequestError
-    from perfsim.planning.grid import SweepGrid, axes_of, given
+    from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
     from perfsim.scenario import read_file
 
     fields, notes = asked.fields()
@@ -197,7 +197,7 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     for note in notes:
         typer.echo(f"perfsim: {note}", err=True)
     axes = {axis.field: axis for axis in axes_of(table, f"{scenario}: [sweep] ")}
-    axes |= {axis.field: axis for axis in axes_of(given(vary))}
+    axes |= {axis.field: axis for axis in axes_of(parse_vary(vary))}
     if not axes:
         raise RequestError("--vary: nothing varies; give a field and values such as gpus=8..64.")
     return SweepGrid(fields, tuple(axes.values()), own)
@@ -211,13 +211,14 @@ def _engine(workers: int | None, dask: str | None) -> Engine:
         raise RequestError("--workers: not beside --dask, whose cluster has its own.")
     if workers is None and dask is None:
         return serial
-    from perfsim.planning.dask import Spread
+    from perfsim.planning.dask import DaskEngine
 
-    return Spread(workers, dask)
+    return DaskEngine(workers, dask)
 
 
 def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) -> None:
-    from perfsim.report import planning as report
+    from perfsim.report.planning import print_sweep
+    from perfsim.report.sweep_files import csv_text, jsonl_text
     from perfsim.report.terminal import json_text
 
     if json:
@@ -225,6 +226,6 @@ def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) 
         return
     chosen = format_ or ("table" if sys.stdout.isatty() else "csv")
     if chosen == "table" or (written and format_ is None):
-        report.print_sweep(table, rows=not written or format_ is not None)
+        print_sweep(table, rows=not written or format_ is not None)
     else:
-        sys.stdout.write(report.csv_text(table) if chosen == "csv" else report.jsonl_text(table))
+        sys.stdout.write(csv_text(table) if chosen == "csv" else jsonl_text(table))

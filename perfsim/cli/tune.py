@@ -100,12 +100,12 @@ def _write(outputs: Outputs, found: Tuning, scenario: Scenario, session: Session
         return trace_of(with_best(scenario, found, session))
 
     def picture() -> bytes:
-        from perfsim.report.html.page import plain, png_of
+        from perfsim.report.html.figure import figure_label, png_of
         from perfsim.report.html.planning_figures import tuned_figure
 
         asked = found.scenario
         words = f"{asked.model}, {asked.method}, {asked.gpus} GPUs, {asked.net}"
-        return png_of(tuned_figure(found.best), plain(f"{words}: {found.best.knob.name}"))
+        return png_of(tuned_figure(found.best), figure_label(f"{words}: {found.best.tunable.name}"))
 
     def out() -> str:
         from perfsim.report.terminal import json_text

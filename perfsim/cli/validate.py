@@ -75,7 +75,7 @@ def validate_cases(
         print_measurements(report)
 
     if html is not None:
-        from perfsim.report.terminal import write_text
+        from perfsim.data.files import write_text
         from perfsim.report.validation import measurements_page
 
         write_text(html, measurements_page(report), "--html")

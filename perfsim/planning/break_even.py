@@ -19,13 +19,13 @@ from perfsim.session import JobCache, jobs_of
 from perfsim.what_if import steady_s
 
 __all__ = [
-    "MOST_GPUS",
+    "MAX_GPUS_SEARCHED",
     "BreakEven",
     "BreakEvenPoint",
-    "Pair",
-    "bandwidth",
+    "TimePair",
+    "bandwidth_break_even",
     "crossings",
-    "gpus",
+    "gpu_break_even",
     "scaled_network",
     "scaled_rate",
 ]
@@ -126,21 +126,21 @@ def _times(rate: Quantity, factor: float) -> Quantity:
     return rate._replace(value=rate.value * factor)
 
 
-FACTORS = tuple(2.0**power for power in range(-10, 11))
+_RATE_FACTORS = tuple(2.0**power for power in range(-10, 11))
 """The network's rate is looked at from 1/1024 to 1024 times what it is, in steps of 2."""
 
-MOST_GPUS = 4096
+MAX_GPUS_SEARCHED = 4096
 """Numbers of GPUs are looked at up to here, or up to what was asked where that is more."""
 
-SAME = 1e-9
+_SAME_TIME = 1e-9
 """Times nearer than this share count as equal: neither is faster."""
 
-CLOSE = 1e-4
+_CROSSING_WIDTH = 1e-4
 """Share of the factor to which a crossing is found."""
 
-BESIDE = "other jobs are on the network, which a search would follow anew at every step"
+_OTHER_JOBS = "other jobs are on the network, which a search would follow anew at every step"
 
-Pair = tuple[float, float]
+TimePair = tuple[float, float]
 """An iteration of the method and of S-SGD [s]."""
 
 
@@ -154,8 +154,8 @@ class BreakEvenPoint:
 
     before: float
     at: float
-    times_before: Pair
-    times: Pair
+    times_before: TimePair
+    times: TimePair
     wins_above: bool
 
 
@@ -176,7 +176,7 @@ class BreakEven:
     over: str
     low: float = 0.0
     high: float = 0.0
-    curve: tuple[tuple[float, Pair], ...] = ()
+    curve: tuple[tuple[float, TimePair], ...] = ()
     crossings: tuple[BreakEvenPoint, ...] = ()
     rate: float | None = None
     why_not: str = ""
@@ -188,17 +188,17 @@ class BreakEven:
         return found.pop() if len(found) == 1 else None
 
 
-def _wins(times: Pair) -> bool | None:
+def _wins(times: TimePair) -> bool | None:
     """Return whether the method is faster, None if both are equal."""
     method_s, ssgd_s = times
-    if abs(method_s - ssgd_s) <= SAME * ssgd_s:
+    if abs(method_s - ssgd_s) <= _SAME_TIME * ssgd_s:
         return None
     return method_s < ssgd_s
 
 
 def crossings(
-    curve: Iterable[tuple[float, Pair]],
-    times_at: Callable[[float], Pair | None],
+    curve: Iterable[tuple[float, TimePair]],
+    times_at: Callable[[float], TimePair | None],
     between: Callable[[float, float], float | None],
 ) -> list[BreakEvenPoint]:
     """Return where the faster of two changes along a curve, each place found by bisection.
@@ -221,7 +221,7 @@ def crossings(
     (3.0, False)
     """
     found: list[BreakEvenPoint] = []
-    last: tuple[float, Pair] | None = None
+    last: tuple[float, TimePair] | None = None
     for place, times in curve:
         wins = _wins(times)
         if wins is None:  # equal: who is faster beyond will tell
@@ -241,7 +241,7 @@ def crossings(
     return found
 
 
-def bandwidth(resolved: Setup) -> BreakEven:
+def bandwidth_break_even(resolved: Setup) -> BreakEven:
     """Return the break-even over the rate of the network, all else as it is.
 
     The rate of the link between nodes is scaled, for the method and S-SGD alike (see
@@ -251,40 +251,40 @@ def bandwidth(resolved: Setup) -> BreakEven:
     if cluster.gpus == 1:
         return BreakEven("bandwidth", why_not="one GPU uses no network")
     if resolved.beside:
-        return BreakEven("bandwidth", why_not=BESIDE)
+        return BreakEven("bandwidth", why_not=_OTHER_JOBS)
 
     kept = JobCache()
 
     @cache
-    def times_at(factor: float) -> Pair | None:
+    def times_at(factor: float) -> TimePair | None:
         return _pair(replace(resolved, cluster=scaled_network(cluster, factor)), kept)
 
     def between(low: float, high: float) -> float | None:
-        return (low * high) ** 0.5 if high > low * (1.0 + CLOSE) else None
+        return (low * high) ** 0.5 if high > low * (1.0 + _CROSSING_WIDTH) else None
 
-    found = _along(FACTORS, times_at, between)
+    found = _along(_RATE_FACTORS, times_at, between)
     return replace(found, over="bandwidth", rate=scaled_rate(cluster))
 
 
-def gpus(resolved: Setup, catalog: Catalog) -> BreakEven:
+def gpu_break_even(resolved: Setup, catalog: Catalog) -> BreakEven:
     """Return the break-even over the number of GPUs: powers of two, then between two of them.
 
     Nodes stay as full as they are; fewer GPUs than on one stand on one node.
     """
     scenario, each = resolved.scenario, resolved.cluster.gpus_per_node
     if resolved.beside:
-        return BreakEven("gpus", why_not=BESIDE)
+        return BreakEven("gpus", why_not=_OTHER_JOBS)
     if resolved.parts:
         return BreakEven("gpus", why_not="GPUs are of several types, so many of each")
     if resolved.cluster.uneven:
         return BreakEven("gpus", why_not="GPUs stand unevenly on the nodes as `placement` says")
-    most = max(MOST_GPUS, resolved.cluster.gpus)
+    most = max(MAX_GPUS_SEARCHED, resolved.cluster.gpus)
     counts = {2**power for power in range(1, each.bit_length()) if 2**power < each}
     counts |= {each * 2**power for power in range(20) if each * 2**power <= most}
     counts.discard(1)
 
     @cache
-    def times_at(count: float) -> Pair | None:
+    def times_at(count: float) -> TimePair | None:
         update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
         try:
             return _pair(resolve(scenario.model_copy(update=update), catalog), jobs_of(catalog))
@@ -302,7 +302,7 @@ def gpus(resolved: Setup, catalog: Catalog) -> BreakEven:
 
 def _along(
     places: Iterable[float],
-    times_at: Callable[[float], Pair | None],
+    times_at: Callable[[float], TimePair | None],
     between: Callable[[float, float], float | None],
 ) -> BreakEven:
     curve = [(place, times) for place in places if (times := times_at(place)) is not None]
@@ -312,7 +312,7 @@ def _along(
     return BreakEven("", curve[0][0], curve[-1][0], tuple(curve), tuple(found))
 
 
-def _pair(resolved: Setup, kept: JobCache | None) -> Pair | None:
+def _pair(resolved: Setup, kept: JobCache | None) -> TimePair | None:
     """Return the iteration of the method and of S-SGD, None where one cannot run [s]."""
     try:
         method_s = steady_s(plans_of(resolved, kept))

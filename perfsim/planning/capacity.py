@@ -239,8 +239,8 @@ class ParetoChoice:
 
 
 PRICES_SCHEMA = "perfsim/prices/1"
-FILE = "prices.toml"
-KEYS = ("gpu", "net", "per_gpu_hour", "source", "date")
+_PRICE_FILE = "prices.toml"
+_PRICE_KEYS = ("gpu", "net", "per_gpu_hour", "source", "date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +277,8 @@ def find_prices(catalog: Catalog, path: Path | None) -> Prices:
         If the file cannot be read or breaks the format.
     """
     if path is None:
-        path = catalog.beside("", "", FILE)
-    return Prices("", (), Path(FILE)) if path is None else read_prices(path)
+        path = catalog.beside("", "", _PRICE_FILE)
+    return Prices("", (), Path(_PRICE_FILE)) if path is None else read_prices(path)
 
 
 def read_prices(path: Path) -> Prices:
@@ -302,7 +302,7 @@ def read_prices(path: Path) -> Prices:
 
 
 def _price(table: TomlTable) -> Price:
-    table.only(KEYS)
+    table.only(_PRICE_KEYS)
     value = table.get("per_gpu_hour")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
         raise table.wrong(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
@@ -23,20 +23,73 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
-    "BASELINE",
     "COMPARISON_SCHEMA",
-    "CURVES",
     "SORTS",
     "Comparison",
+    "Side",
+    "Standing",
     "chosen_methods",
     "compare",
-    "notes_of",
+    "comparison_notes",
     "options_of_each",
     "own_method",
     "scaling_of",
 ]
 
-FIELD = "methods"
+COMPARISON_SCHEMA = "perfsim/compare/1"
+
+_BASELINE = "ssgd"
+
+_DELAYED = "delayed updates"
+"""What methods are called whose updates use older gradients."""
+
+_FAMILY_WORDS = {"dense": "lower precision"}
+"""Families whose name does not say why their lossy methods learn differently."""
+
+_MAX_NAMES = 3
+"""Methods that share an option's value are named up to this number, then counted."""
+
+_MAX_CURVES = 3
+"""Methods whose scaling is predicted: S-SGD, the fastest, and the scenario's own or the next."""
+
+SORTS: dict[str, Callable[[Prediction], Any]] = {
+    "time": lambda one: one.iteration_s,
+    "high": lambda one: one.iteration_s_interval[1],
+    "exposed": lambda one: one.breakdown_s["communication_exposed"],
+    "sent": lambda one: one.communication["bytes_per_gpu"],
+    "memory": lambda one: sum(one.memory_bytes.values()),
+    "name": lambda one: one.scenario.method,
+}
+"""What rows can be sorted by: the iteration, the upper end of its interval, exposed communication,
+bytes that a GPU sends, memory, the method's name. Ranks are always by time."""
+
+Side = Literal["faster", "slower", "not told apart"]
+"""How a method compares with S-SGD, by what predictions can say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One method's place in a comparison.
+
+    Parameters
+    ----------
+    method, rank : the rank is by time, from 1
+    behind_first_ratio : how much longer its iteration is than the fastest, as a fraction
+    next_behind_ratio : how much longer the next method's is; None for the last
+    told_apart : whether the next is surely slower; None for the last
+    may_be_fastest : whether the fastest is not surely faster than it
+    against_ssgd : None for S-SGD itself
+    learns_as_ssgd : whether it changes nothing in training
+    """
+
+    method: str
+    rank: int
+    behind_first_ratio: float
+    next_behind_ratio: float | None
+    told_apart: bool | None
+    may_be_fastest: bool
+    against_ssgd: Side | None
+    learns_as_ssgd: bool
 
 
 def own_method(scenario: Scenario) -> str | None:
@@ -73,11 +126,15 @@ def chosen_methods(given: str | Iterable[str] | None, own: str | None) -> list[s
     texts = [text.strip() for text in texts]
     if not any(texts):
         raise RequestError(
-            f"{FIELD}: {given!r} names no method; a list such as ssgd,topk,dgc is needed."
+            "methods",
+            f"{given!r} names no method; a list such as ssgd,topk,dgc is needed.",
+            value=given,
         )
     if any(text.lower() == AUTO for text in texts):
-        raise RequestError(f"{FIELD}: auto is no method; leave {FIELD} out to compare all.")
-    named = [method_name(text, FIELD) for text in texts if text]
+        raise RequestError(
+            "methods", "auto is not a method; leave `methods` out to compare all.", value=given
+        )
+    named = [method_name(text, "methods") for text in texts if text]
     return list(dict.fromkeys([*named, own] if own else named))
 
 
@@ -86,8 +143,8 @@ def options_of_each(
 ) -> dict[str, dict[str, Any]]:
     """Return the options that each method is compared with.
 
-    The scenario's options are for its own method. Of ``options``, ``name`` goes to all methods that
-    have it and ``method.name`` to one, over the former.
+    The scenario's options are for its own method. In ``options``, ``name`` goes to all methods that
+    have it and ``method.name`` to one; the latter wins.
 
     Raises
     ------
@@ -95,36 +152,36 @@ def options_of_each(
         If no method has an option, or none that has it allows its value.
     """
     every = {**({} if own else scenario.options), **options}
-    found = {name: dict(scenario.options) if name == own else {} for name in names}
+    result = {name: dict(scenario.options) if name == own else {} for name in names}
     holders = {}
     for option in sorted(every, key=lambda option: "." in option):
         holders[option] = _holders(option, names)
         for name in holders[option]:
-            found[name][option.rpartition(".")[2]] = every[option]
-    wrong = {name: error for name in names if (error := _refusal(name, found[name]))}
-    if own in wrong and scenario.options:
-        raise wrong[own]
+            result[name][option.rpartition(".")[2]] = every[option]
+    refusals = {name: error for name in names if (error := _refusal(name, result[name]))}
+    if own in refusals and scenario.options:
+        raise refusals[own]
     for having in holders.values():
-        if all(name in wrong for name in having):
-            raise wrong[having[0]]
-    return found
+        if all(name in refusals for name in having):
+            raise refusals[having[0]]
+    return result
 
 
 def _holders(option: str, names: Sequence[str]) -> list[str]:
-    """Return the methods that an option is for, as it is written: ``name`` or ``method.name``."""
-    of, one, plain = option.rpartition(".")
-    if one:
-        name = method_name(of, "options")
+    """Return the methods that an option is for: it is written ``name`` or ``method.name``."""
+    owner, _, plain = option.rpartition(".")
+    if owner:
+        name = method_name(owner, "options")
         if name not in names:
             raise RequestError(f"options.{option}", f"{name} is not among the methods compared.")
         load_method(name, {})
         having = [name] if plain in method_class(name).model_fields else []
-        among = sorted(method_class(name).model_fields)
+        choices = sorted(method_class(name).model_fields)
     else:
         having = [name for name in names if plain in method_class(name).model_fields]
-        among = sorted({field for name in names for field in method_class(name).model_fields})
+        choices = sorted({field for name in names for field in method_class(name).model_fields})
     if not having:
-        raise unknown("options", plain, among)
+        raise unknown("options", plain, choices)
     return having
 
 
@@ -136,18 +193,18 @@ def _refusal(name: str, options: Mapping[str, Any]) -> RequestError | None:
     return None
 
 
-COMPARISON_SCHEMA = "perfsim/compare/1"
-
-BASELINE = "ssgd"
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Predictions of several methods on one scenario.
 
-    ``ranking`` has them fastest first, who is left out and why; ``rows`` as they are sorted;
-    ``own`` is the method that the scenario states, if any; ``baseline`` is S-SGD with DDP's
-    buckets and overlap, which times are relative to; ``asked`` has each method's scenario.
+    Parameters
+    ----------
+    ranking : methods by time, which are left out, and why
+    rows : predictions as they are sorted by ``sort``, one of ``SORTS``
+    own : the method that the scenario states, if any
+    baseline : S-SGD with DDP's buckets and overlap, which speed-ups are relative to
+    notes : what to know before deciding by the table
+    asked : the scenario of each method
     """
 
     ranking: Ranking
@@ -160,46 +217,43 @@ class Comparison:
 
     @property
     def rule(self) -> str:
-        """When two methods are told apart, in words."""
-        error = "the median error of such predictions of either beside published runs"
+        """When one method counts as faster than another, in words."""
+        error = "the median error of such predictions against published runs"
         if self.ranking.known is None:
-            rule = "their 90 % intervals do not overlap, and the slower is behind by more than"
-            return f"Two methods are told apart where {rule} {error}."
+            return (
+                "One method counts as faster than another if their 90 % intervals do not overlap"
+                f" and the difference exceeds {error}."
+            )
         return (
-            "Two methods are told apart where the slower is behind by more than the 90 % interval"
-            " of their ratio, in which what both rest on (computation, links) moves both and only"
-            f" the difference counts, and by more than {error}. Each method's own interval is wider"
-            " than that and may overlap."
+            "One method counts as faster than another if the difference exceeds the 90 % interval"
+            f" of their ratio and {error}. Errors that both share, in computation or in links,"
+            " cancel in the ratio; so two methods can differ although their own intervals overlap."
         )
 
-    def standings(self) -> list[dict[str, Any]]:
-        """Return each method's rank, margins and what is sure, fastest first.
-
-        ``next_behind_ratio`` is how much longer the next takes, ``told_apart`` whether that is
-        sure; both are None for the last. ``may_be_fastest``: not told apart from the first.
-        """
-        ones = list(self.ranking.predictions.values())
-        near = {self.ranking.winner, *self.ranking.undecided()}
-        found = []
-        for place, (name, one) in enumerate(self.ranking.predictions.items()):
-            after = ones[place + 1] if place + 1 < len(ones) else None
-            found.append(
-                {
-                    "method": name,
-                    "rank": place + 1,
-                    "behind_first_ratio": one.iteration_s / ones[0].iteration_s - 1.0,
-                    "next_behind_ratio": after and after.iteration_s / one.iteration_s - 1.0,
-                    "told_apart": after and self.ranking.apart(one, after),
-                    "may_be_fastest": name in near,
-                    "against_ssgd": self._side(one),
-                    "learns_as_ssgd": not method_class(name).lossy,
-                }
+    def standings(self) -> list[Standing]:
+        """Return each method's rank, margins and what is sure, fastest first."""
+        predictions = list(self.ranking.predictions.values())
+        close = {self.ranking.winner, *self.ranking.undecided()}
+        result = []
+        for index, (name, one) in enumerate(self.ranking.predictions.items()):
+            after = predictions[index + 1] if index + 1 < len(predictions) else None
+            result.append(
+                Standing(
+                    method=name,
+                    rank=index + 1,
+                    behind_first_ratio=one.iteration_s / predictions[0].iteration_s - 1.0,
+                    next_behind_ratio=after.iteration_s / one.iteration_s - 1.0 if after else None,
+                    told_apart=self.ranking.apart(one, after) if after else None,
+                    may_be_fastest=name in close,
+                    against_ssgd=self._side(one),
+                    learns_as_ssgd=not method_class(name).lossy,
+                )
             )
-        return found
+        return result
 
-    def _side(self, one: Prediction) -> str | None:
-        """Return faster, slower, or not told apart: against S-SGD, for all but S-SGD itself."""
-        if one.scenario.method == BASELINE and one.iteration_s == self.baseline.iteration_s:
+    def _side(self, one: Prediction) -> Side | None:
+        """Compare one method with S-SGD; None for S-SGD itself."""
+        if one.scenario.method == _BASELINE and one.iteration_s == self.baseline.iteration_s:
             return None
         ahead = one.iteration_s < self.baseline.iteration_s
         pair = (one, self.baseline) if ahead else (self.baseline, one)
@@ -207,45 +261,45 @@ class Comparison:
             return "not told apart"
         return "faster" if ahead else "slower"
 
-    def sides(self) -> dict[str, list[str]]:
-        """Return the methods that are faster than S-SGD, not told apart from it, and slower."""
-        found: dict[str, list[str]] = {"faster": [], "not told apart": [], "slower": []}
-        for row in self.standings():
-            if row["against_ssgd"] is not None:
-                found[row["against_ssgd"]].append(row["method"])
-        return found
+    def sides(self) -> dict[Side, list[str]]:
+        """Return the methods that are faster than S-SGD, slower, and too close to call."""
+        result: dict[Side, list[str]] = {"faster": [], "not told apart": [], "slower": []}
+        for standing in self.standings():
+            if standing.against_ssgd is not None:
+                result[standing.against_ssgd].append(standing.method)
+        return result
 
     def verdict(self) -> list[str]:
-        """Return who is fastest and how sure that is, who beats S-SGD, and the scenario's own."""
+        """Say who is fastest and how sure that is, who beats S-SGD, and the scenario's method."""
         sides = self.sides()
         others = sum(map(len, sides.values()))
         lines = [self.ranking.verdict()]
         if others:
             close = sides["not told apart"]
-            lines.append(
-                f"Against S-SGD: {len(sides['faster'])} of {others} are faster,"
-                f" {len(sides['slower'])} slower, {len(close)} cannot be told apart from it"
-                + (f": {', '.join(close)}." if close else ".")
+            text = (
+                f"Against S-SGD, {len(sides['faster'])} of {others} are faster and"
+                f" {len(sides['slower'])} slower; {len(close)} too close to call"
             )
-        return lines + self._own_place()
+            lines.append(f"{text}: {', '.join(close)}." if close else f"{text}.")
+        return lines + self._own_verdict()
 
-    def _own_place(self) -> list[str]:
+    def _own_verdict(self) -> list[str]:
         own, ranking = self.own, self.ranking
         if own is None or len(ranking.predictions) == 1:
             return []
         if own not in ranking.predictions:
-            return [f"{own}, which the scenario states, is left out: {ranking.refused[own]}."]
-        row = next(row for row in self.standings() if row["method"] == own)
-        text = f"{own}, which the scenario states, has rank {row['rank']} of {len(self.rows)}"
-        if row["rank"] == 1:
+            return [f"Your method {own} is left out: {ranking.refused[own]}."]
+        standing = next(one for one in self.standings() if one.method == own)
+        text = f"Your method {own} has rank {standing.rank} of {len(self.rows)}"
+        if standing.rank == 1:
             return [f"{text}."]
-        times = f"{1.0 + row['behind_first_ratio']:.2f} times as long as {ranking.winner}"
-        sure = ", from which it cannot be told apart" if row["may_be_fastest"] else ""
-        return [f"{text}, {times}{sure}."]
+        times = f"{1.0 + standing.behind_first_ratio:.2f} times as long as {ranking.winner}"
+        sure = "; too close to call" if standing.may_be_fastest else ""
+        return [f"{text}: it takes {times}{sure}."]
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as flat records: the standing, then the prediction (see ``record``)."""
-        standings = {row["method"]: row for row in self.standings()}
+        standings = {one.method: asdict(one) for one in self.standings()}
         return [
             {**standings[one.scenario.method], **record(one.to_dict(provenance=False))}
             for one in self.rows
@@ -273,8 +327,8 @@ class Comparison:
             "undecided": self.ranking.undecided(),
             "same_learning": self.ranking.same_learning,
             "own": self.own,
-            "baseline": {"method": BASELINE, "iteration_s": self.baseline.iteration_s},
-            "standings": self.standings(),
+            "baseline": {"method": _BASELINE, "iteration_s": self.baseline.iteration_s},
+            "standings": [asdict(one) for one in self.standings()],
             "sort": self.sort,
             "rows": [one.to_dict(provenance=False) for one in self.rows],
             "left_out": self.ranking.refused,
@@ -283,83 +337,74 @@ class Comparison:
         }
 
 
-DELAYED = "delayed updates"
-
-MOST_NAMES = 3
-"""So many methods with one value of an option are named."""
-
-WORDS = {"dense": "lower precision"}
-"""Families whose name does not tell why their lossy methods learn otherwise."""
-
-
-def notes_of(
+def comparison_notes(
     ranking: Ranking,
     options: Mapping[str, Any],
     given: Mapping[str, Mapping[str, Any]],
     catalog: Catalog,
 ) -> list[str]:
-    """Return who learns otherwise, who does not fit, whom options are for, what all rest on.
+    """Say who learns differently, who does not fit, which options go where, and common notes.
 
     ``options`` are those set for all methods, ``given`` those of each.
     """
-    found = [*_learning(ranking, given), *_memory(ranking, catalog)]
+    notes = [*_learning(ranking, given), *_memory(ranking, catalog)]
     for option, value in options.items():
-        plain = option.rpartition(".")[2]
-        if option == plain:
-            having = [name for name in sorted(given) if plain in given[name]]
-            found.append(
-                f"`options` {option}={value} goes to those that have it: {', '.join(having)}."
+        if "." not in option:
+            having = [name for name in sorted(given) if option in given[name]]
+            notes.append(
+                f"`options` {option}={value} goes to the methods that have it: {', '.join(having)}."
             )
-    found += [*_unlike(ranking), *ranking.kept_words()]
+    notes += [*_different_values(ranking), *ranking.kept_words()]
     first, *others = ranking.predictions.values()
-    alike = set(first.notes).intersection(*(one.notes for one in others))
-    return found + [note for note in first.notes if others and note in alike]
+    common = set(first.notes).intersection(*(one.notes for one in others))
+    return notes + [note for note in first.notes if others and note in common]
 
 
 def _learning(ranking: Ranking, given: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return which methods change what is learnt, by why, so that time alone cannot rank them."""
-    why: dict[str, list[str]] = {}
+    """Say which methods change what is learnt, and why: time alone cannot rank these."""
+    reasons: dict[str, list[str]] = {}
     for name in sorted(ranking.predictions):
         family = method_class(name).family
         if load_method(name, given[name]).delay():
-            why.setdefault(DELAYED, []).append(name)
+            reasons.setdefault(_DELAYED, []).append(name)
         elif method_class(name).lossy:
-            why.setdefault(WORDS.get(family, family), []).append(name)
-    if not why:
+            reasons.setdefault(_FAMILY_WORDS.get(family, family), []).append(name)
+    if not reasons:
         return []
-    order = [*(WORDS.get(family, family) for family in FAMILIES), DELAYED]
-    groups = "; ".join(f"{group} ({', '.join(why[group])})" for group in order if group in why)
+    order = [*(_FAMILY_WORDS.get(family, family) for family in FAMILIES), _DELAYED]
+    groups = "; ".join(
+        f"{group} ({', '.join(reasons[group])})" for group in order if group in reasons
+    )
     return [
-        "Time per iteration is not convergence: these do not learn as ssgd and may need more"
-        f" iterations for the same accuracy, or not reach it: {groups}."
+        "Time per iteration is not convergence. These methods learn differently from ssgd; they may"
+        f" need more iterations for the same accuracy, or not reach it: {groups}."
     ]
 
 
-def _unlike(ranking: Ranking) -> list[str]:
-    """Return numbers of one name (density, bits, interval) that the methods do not have alike."""
+def _different_values(ranking: Ranking) -> list[str]:
+    """Say which options of one name (density, bits, interval) differ between the methods."""
     values: dict[str, dict[str, list[str]]] = {}
     for name in sorted(ranking.predictions):
         for option, value in ranking.predictions[name].scenario.options.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 values.setdefault(option, {}).setdefault(f"{value:g}", []).append(name)
-    told = [
+    different = [
         f"{option} {', '.join(f'{value} ({_few(names)})' for value, names in sorted(each.items()))}"
         for option, each in sorted(values.items())
         if len(each) > 1
     ]
-    if not told:
+    if not different:
         return []
-    return [f"Not set alike (`options` makes them so): {'; '.join(told)}."]
+    return [f"Options that differ (`options` sets one value for all): {'; '.join(different)}."]
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} methods"
+    return ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} methods"
 
 
 def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:
-    """Return which methods need more than the GPU's memory, activations aside."""
-    winner = ranking.predictions[ranking.winner]
-    gpu = str(winner.scenario.gpu)
+    """Say which methods need more than the smallest GPU's memory, activations aside."""
+    gpu = ranking.predictions[ranking.winner].scenario.gpu
     devices = [load_device(name, catalog) for name, _ in parse_types(gpu) or [(gpu, 0)]]
     device = min(devices, key=lambda one: one.memory_bytes)
     large = [
@@ -367,19 +412,7 @@ def _memory(ranking: Ranking, catalog: Catalog) -> list[str]:
         for name, one in ranking.predictions.items()
         if sum(one.memory_bytes.values()) > device.memory_bytes
     ]
-    return [f"Do not fit into {device.name}'s memory: {', '.join(large)}."] if large else []
-
-
-SORTS: dict[str, Callable[[Prediction], Any]] = {
-    "time": lambda one: one.iteration_s,
-    "high": lambda one: one.iteration_s_interval[1],
-    "exposed": lambda one: one.breakdown_s["communication_exposed"],
-    "sent": lambda one: one.communication["bytes_per_gpu"],
-    "memory": lambda one: sum(one.memory_bytes.values()),
-    "name": lambda one: one.scenario.method,
-}
-"""What rows may be sorted by: the iteration, the upper end of its interval, the communication that
-nothing hides, what a GPU sends, what it holds, the method's name. Ranks stay those by time."""
+    return [f"These do not fit into {device.name}'s memory: {', '.join(large)}."] if large else []
 
 
 def compare(
@@ -395,7 +428,7 @@ def compare(
 
     Parameters
     ----------
-    scenario : what is asked; its options and ``single_gpu_kernels`` are for the method it states
+    scenario : its options and ``single_gpu_kernels`` are for the method that it states
     methods : names, as a list or with commas between; None for all. The scenario's own is added.
     options : by name, for all methods that have it, or by ``method.name``, for one
     sort : what rows are sorted by, one of ``SORTS``
@@ -425,7 +458,7 @@ def compare(
     names = chosen_methods(methods, own)
     given = options_of_each(scenario, own, names, options or {})
     plain = scenario.model_copy(
-        update={"method": BASELINE, "options": {}, "single_gpu_kernels": None}
+        update={"method": _BASELINE, "options": {}, "single_gpu_kernels": None}
     )
     asked = _asked(scenario, plain, own, given)
     ranking = rank_methods(plain, asked, catalog, tell)
@@ -435,7 +468,7 @@ def compare(
     rows = list(ranking.predictions.values())
     if sort != "time":  # ties keep the ranking's order
         rows.sort(key=SORTS[sort])
-    notes = notes_of(ranking, options or {}, given, catalog)
+    notes = comparison_notes(ranking, options or {}, given, catalog)
     return Comparison(ranking, rows, sort, own, _baseline(ranking, plain, catalog), notes, asked)
 
 
@@ -446,7 +479,7 @@ def _asked(
     kernels = scenario.single_gpu_kernels
     if own is None and kernels is not None:
         raise RequestError(
-            "single_gpu_kernels", "it is for one method; name that by `method`, or leave it out."
+            "single_gpu_kernels", "is for one method; name it by `method`, or leave it out."
         )
     return {
         name: plain.model_copy(
@@ -458,15 +491,11 @@ def _asked(
 
 def _baseline(ranking: Ranking, plain: Scenario, catalog: Catalog) -> Prediction:
     """Return S-SGD with DDP's buckets and overlap, whatever is asked of the others."""
-    own = ranking.predictions.get(BASELINE)
+    own = ranking.predictions.get(_BASELINE)
     if own is not None and own.iteration_s == own.baseline_s:
         return own
     changes: dict[str, Any] = {"fusion": None, "bucket": None, "fusion_options": {}}
     return predict(plain.model_copy(update={**changes, "overlap": True}), catalog)
-
-
-CURVES = 3
-"""Methods whose scaling is looked at: S-SGD, the fastest, and the scenario's own or the next."""
 
 
 def scaling_of(
@@ -485,26 +514,26 @@ def scaling_of(
     {'ssgd': [1, 2, 4, 8, 16, 32, 64], 'dgc': [1, 2, 4, 8, 16, 32, 64]}
     """
     catalog = catalog or Catalog()
-    ones = comparison.ranking.predictions
-    order = (BASELINE, comparison.ranking.winner, comparison.own, *ones)
-    names = [name for name in dict.fromkeys(order) if name in ones][:CURVES]
-    found = {}
+    predictions = comparison.ranking.predictions
+    order = (_BASELINE, comparison.ranking.winner, comparison.own, *predictions)
+    names = [name for name in dict.fromkeys(order) if name in predictions][:_MAX_CURVES]
+    curves = {}
     for done, name in enumerate(names):
         if tell is not None:
             tell(done, len(names), f"scaling of {name}")
-        found[name] = _curve(comparison, name, catalog)
-    return found
+        curves[name] = _curve(comparison, name, catalog)
+    return curves
 
 
 def _curve(comparison: Comparison, name: str, catalog: Catalog) -> dict[int, Prediction]:
     known = comparison.ranking.predictions[name]
     own, each = known.scenario.gpus, known.scenario.gpus_per_node
-    found: dict[int, Prediction] = {}
+    curve: dict[int, Prediction] = {}
     for gpus in thinned(gpu_counts(own, each), known):
         changes = {"gpus": gpus, "gpus_per_node": min(gpus, each), "placement": None}
         asked = comparison.asked[name].model_copy(update=changes)
         try:
-            found[gpus] = known if gpus == own else predict(for_method(asked, name)[0], catalog)
+            curve[gpus] = known if gpus == own else predict(for_method(asked, name)[0], catalog)
         except RequestError:
             continue  # the method does not run on so many
-    return found
+    return curve

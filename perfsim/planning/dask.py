@@ -17,22 +17,22 @@ from perfsim import __version__
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.planning.sweep import Chunk, Sweep, SweepRows
 
-__all__ = ["Spread"]
+__all__ = ["DaskEngine"]
 
-WAITING = 4
+CHUNKS_A_THREAD = 4
 """Chunks a thread has in hand: enough that none waits for the next."""
 
-LEAST = 16
+MIN_TASK_ROWS = 16
 """Rows of a task: sending fewer costs more than predicting them."""
 
-ANSWER = 10
+_ANSWER_S = 10
 """How long a scheduler and its first worker may take to answer [s]."""
 
-PATIENCE = 60
+_PATIENCE_S = 60
 """How long no worker at all may be there before the rest is given up [s]; one may come back."""
 
-KEPT = "with `out`, what is done is kept, and the same command goes on from there."
-MISSING = "needs dask.distributed: pip install 'perfsim[dask]'."
+_KEPT = "with `out`, what is done is kept, and the same command goes on from there."
+_MISSING = "needs dask.distributed: pip install 'perfsim[dask]'."
 
 _kept: list[tuple[Sweep, SweepRows]] = []
 
@@ -44,7 +44,7 @@ def predicted(sweep: Sweep, chunk: Chunk) -> list[Any]:
     return _kept[0][1].chunk(*chunk)
 
 
-class Spread:
+class DaskEngine:
     """An engine for ``sweep``: processes of this machine, or a cluster at an address.
 
     Parameters
@@ -67,7 +67,7 @@ class Spread:
         try:
             import distributed  # noqa: F401
         except ImportError:
-            raise RequestError(f"{self.flag}: {MISSING}") from None
+            raise RequestError(f"{self.flag}: {_MISSING}") from None
 
     def __call__(self, sweep: Sweep, chunks: list[Chunk]) -> Iterator[list[Any]]:
         """Yield the rows of chunks, in order."""
@@ -76,7 +76,7 @@ class Spread:
             waiting: deque[tuple[Chunk, Any]] = deque()
             for part in _divided(chunks, threads):
                 waiting.append((part, client.submit(predicted, sweep, part, pure=False)))
-                if len(waiting) >= WAITING * threads:
+                if len(waiting) >= CHUNKS_A_THREAD * threads:
                     yield _result(client, *waiting.popleft())
             while waiting:
                 yield _result(client, *waiting.popleft())
@@ -98,9 +98,9 @@ class Spread:
                 yield client
             return
         try:
-            client = Client(self.address, timeout=ANSWER)
+            client = Client(self.address, timeout=_ANSWER_S)
             with client:
-                client.wait_for_workers(1, timeout=ANSWER)
+                client.wait_for_workers(1, timeout=_ANSWER_S)
                 _check_versions(client)
                 yield client
         except (OSError, ValueError, TimeoutError) as error:
@@ -149,24 +149,24 @@ def _result(client: Any, part: Chunk, future: Any) -> list[Any]:
     alone_s = 0
     while True:
         try:
-            wait([future], timeout=ANSWER)
+            wait([future], timeout=_ANSWER_S)
             rows: list[Any] = future.result()
             return rows
         except TimeoutError:
-            alone_s = 0 if client.nthreads() else alone_s + ANSWER
-            if alone_s >= PATIENCE:
-                raise PerfsimError(f"no worker is left since {PATIENCE} s; {KEPT}") from None
+            alone_s = 0 if client.nthreads() else alone_s + _ANSWER_S
+            if alone_s >= _PATIENCE_S:
+                raise PerfsimError(f"no worker is left since {_PATIENCE_S} s; {_KEPT}") from None
         except KilledWorker:
             rows_of = f"rows {part[0]} to {part[1] - 1}"
-            raise PerfsimError(f"{rows_of}: every worker that took them died; {KEPT}") from None
+            raise PerfsimError(f"{rows_of}: every worker that took them died; {_KEPT}") from None
         except (CancelledError, OSError):
-            raise PerfsimError(f"the Dask scheduler is lost; {KEPT}") from None
+            raise PerfsimError(f"the Dask scheduler is lost; {_KEPT}") from None
 
 
 def _divided(chunks: list[Chunk], threads: int) -> list[Chunk]:
     """Return chunks cut into enough parts that every thread has some."""
     total = sum(stop - start for start, stop in chunks)
-    most = max(LEAST, -(-total // (threads * WAITING)))
+    most = max(MIN_TASK_ROWS, -(-total // (threads * CHUNKS_A_THREAD)))
     return [
         (first, min(first + most, stop))
         for start, stop in chunks

@@ -47,7 +47,7 @@ __all__ = [
 WAITING = "waiting"
 """Kind of a stretch in which no task of this worker runs on the path."""
 
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 """Two moments nearer to each other than this share of the later one are the same."""
 
 
@@ -87,7 +87,7 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
     before = timeline.periods - cycle - 1
     low = float(cast(float, timeline.closes[before])) if before >= 0 else 0.0
     moment = float(cast(float, timeline.closes[-1]))
-    near = ROUNDING * moment
+    near = _ROUNDING * moment
     tasks = timeline.graph.tasks
     ahead = _before_on_stream(timeline)
     place: tuple[int, int] | None = (timeline.periods - 1, timeline.graph.closing)
@@ -164,7 +164,7 @@ def _before_on_stream(timeline: Timeline) -> dict[tuple[int, int], tuple[int, in
     return found
 
 
-KERNELS = ("compress", "decompress", "second_order")
+_METHOD_KERNELS = ("compress", "decompress", "second_order")
 
 ExposedRun = tuple[int, float, int, str]
 """A task that runs: level, start [s], index in the graph, job."""
@@ -226,7 +226,7 @@ def _of_round(timeline: Timeline, number: int) -> list[Exposed]:
         if task.kind == "communicate":
             busy[job] = busy.get(job, 0.0) + end - start
             words.setdefault(job, []).append(what)
-        elif task.kind in KERNELS:
+        elif task.kind in _METHOD_KERNELS:
             kernels[job] = kernels.get(job, 0.0) + end - start
         level = _level(task)
         if end > start and level is not None:
@@ -256,7 +256,7 @@ def _level(task: Task) -> int | None:
         return 1 if task.kind == "communicate" else 0
     if task.kind == "communicate":
         return 3
-    return 2 if task.kind in KERNELS else None
+    return 2 if task.kind in _METHOD_KERNELS else None
 
 
 def _shown(marks: list[Mark]) -> dict[str, float]:
@@ -286,7 +286,7 @@ IMPROVEMENTS: dict[str, tuple[str, ...]] = {
 }
 """What can be twice as good, and the causes that it makes twice as fast."""
 
-STEP = 1e-3
+_ELASTICITY_STEP = 1e-3
 """Elasticities are taken over a change of this share."""
 
 
@@ -328,8 +328,11 @@ def improvements(
             continue
         then_s = steady_s(plans, faster(2.0, *causes)) * scale
         # Both ways: the iteration is a maximum of sums and may have a corner here.
-        ends = [steady_s(plans, _times(causes, factor)) for factor in (1 + STEP, 1 / (1 + STEP))]
-        elasticity = math.log(ends[0] / ends[1]) / (2 * math.log(1 + STEP))
+        ends = [
+            steady_s(plans, _times(causes, factor))
+            for factor in (1 + _ELASTICITY_STEP, 1 / (1 + _ELASTICITY_STEP))
+        ]
+        elasticity = math.log(ends[0] / ends[1]) / (2 * math.log(1 + _ELASTICITY_STEP))
         found.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, elasticity))
     for what, factor in (("bucket_doubled", 2.0), ("bucket_halved", 0.5)):
         sized = with_bucket(resolved, factor)
@@ -506,8 +509,8 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
 
         still = pin_messages(plans, timelines)
         scale = prediction.iteration_s / steady_s(still)
-    along_bandwidth = breakeven.bandwidth(resolved)
-    along_gpus = breakeven.gpus(resolved, catalog)
+    along_bandwidth = breakeven.bandwidth_break_even(resolved)
+    along_gpus = breakeven.gpu_break_even(resolved, catalog)
     return Explanation(
         prediction,
         [

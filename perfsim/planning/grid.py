@@ -15,25 +15,25 @@ from perfsim.scenario import FIELDS, GROUPS, Scenario, is_field
 from perfsim.units import BYTES, RATES, SAMPLES_PER_S, SECONDS
 
 __all__ = [
-    "MOST_ROWS",
-    "MOST_VALUES",
+    "MAX_AXIS_VALUES",
+    "MAX_GRID_ROWS",
     "Axis",
     "SweepGrid",
     "axes_of",
     "expand",
-    "given",
+    "parse_vary",
     "values_of",
 ]
 
-MOST_VALUES = 1_000_000
+MAX_AXIS_VALUES = 1_000_000
 """So many values one field may take."""
 
-MOST_SPREAD = 100_000
+_MAX_SPREAD = 100_000
 """So many values may be spread between two ends: powers of decimals take their time."""
 
-LINKS = ("net", "intra_net")
-LISTS = ("placement",)
-UNITS = {
+_LINK_FIELDS = ("net", "intra_net")
+_LIST_FIELDS = ("placement",)
+_RANGE_EXAMPLES = {
     "net": "1Gbit/s..100Gbit/s",
     "intra_net": "4GB/s..32GB/s",
     "bucket": "1MiB..32MiB",
@@ -42,13 +42,13 @@ UNITS = {
 }
 """Fields whose numbers mean nothing without a unit, and a range as it should be."""
 
-DIGITS = 12
+_DIGITS = 12
 """Significant digits of a value between the ends of a range."""
 
-ENDS = NumberLimit(1e-30, 1e30, "1e-30 to 1e30")
+_RANGE_ENDS = NumberLimit(1e-30, 1e30, "1e-30 to 1e30")
 """Of the numbers at the ends of a range: beyond them nothing can be asked for."""
 
-WORDS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N values"
+_RANGE_FORMS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N values"
 
 _NUMBER = re.compile(
     r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s*+([^\d\s.]\S*+)?\s*+"
@@ -80,17 +80,17 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     >>> values_of("placement", "3,5;4,4")
     ['3,5', '4,4']
     """
-    apart = ";" if ";" in text or field in LISTS else ","
+    apart = ";" if ";" in text or field in _LIST_FIELDS else ","
     parts = [part.strip() for part in text.split(apart)]
     if not all(parts):
         raise RequestError(f"vary.{field}", f"{shown(text)} has an empty value.")
-    if field in LINKS:
+    if field in _LINK_FIELDS:
         parts = _links(parts)
     found: list[str] = []
     for part in parts:
-        if field in LISTS:
+        if field in _LIST_FIELDS:
             found.append(part)
-        elif field in LINKS and "," in part:
+        elif field in _LINK_FIELDS and "," in part:
             rate, latency = part.split(",", 1)
             latencies = expand(field, latency.strip())
             found += [
@@ -98,8 +98,8 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
             ]
         else:
             found += expand(field, part, whole=whole)
-        if len(found) > MOST_VALUES:
-            raise RequestError(f"vary.{field}", f"more than {MOST_VALUES:,} values.")
+        if len(found) > MAX_AXIS_VALUES:
+            raise RequestError(f"vary.{field}", f"more than {MAX_AXIS_VALUES:,} values.")
     return list(dict.fromkeys(found))
 
 
@@ -132,15 +132,17 @@ def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     >>> expand("options.density", "0.001..0.1:log3")
     ['0.001', '0.01', '0.1']
     """
-    if ".." not in text or (field in LINKS and not _NUMBER.fullmatch(text.partition("..")[0])):
+    if ".." not in text or (
+        field in _LINK_FIELDS and not _NUMBER.fullmatch(text.partition("..")[0])
+    ):
         return [text]
     ends, _, step = text.partition(":")
     first, unit = _end(field, text, ends.partition("..")[0])
     last, other = _end(field, text, ends.partition("..")[2])
-    if field in UNITS and not unit:
+    if field in _RANGE_EXAMPLES and not unit:
         raise RequestError(
             f"vary.{field}",
-            f"{shown(text)} has no unit where it begins; write such as {UNITS[field]}.",
+            f"{shown(text)} has no unit where it begins; write such as {_RANGE_EXAMPLES[field]}.",
         )
     last *= _ratio(field, text, other or unit, unit)
     if last < first:
@@ -179,19 +181,19 @@ def _until(
     numbers = [first]
     while (number := following(numbers[-1])) <= last:
         numbers.append(number)
-        if len(numbers) > MOST_VALUES:
-            raise RequestError(f"vary.{field}", f"more than {MOST_VALUES:,} values.")
+        if len(numbers) > MAX_AXIS_VALUES:
+            raise RequestError(f"vary.{field}", f"more than {MAX_AXIS_VALUES:,} values.")
     return numbers
 
 
 def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> list[Decimal]:
     """Return so many values from end to end, evenly apart or by equal factors."""
     even, count = step[:3], step[3:]
-    if not count.isdecimal() or len(count) > LONGEST or not 2 <= int(count) <= MOST_SPREAD:
+    if not count.isdecimal() or len(count) > LONGEST or not 2 <= int(count) <= _MAX_SPREAD:
         raise RequestError(
             f"vary.{field}",
             f"{shown(text)} asks for {count[:LONGEST] or 'no'} values; write how"
-            f" many, from 2 to {MOST_SPREAD:,}, such as {even}5.",
+            f" many, from 2 to {_MAX_SPREAD:,}, such as {even}5.",
         )
     if even == "log" and first <= 0:
         raise RequestError(f"vary.{field}", f"{shown(text)} has no logarithm at its beginning.")
@@ -200,7 +202,7 @@ def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> 
         inner = [first * (last / first) ** part for part in parts]
     else:
         inner = [first + (last - first) * part for part in parts]
-    return [first, *(Decimal(f"{number:.{DIGITS - 1}e}") for number in inner), last]
+    return [first, *(Decimal(f"{number:.{_DIGITS - 1}e}") for number in inner), last]
 
 
 def _end(field: str, text: str, part: str) -> tuple[Decimal, str]:
@@ -209,11 +211,12 @@ def _end(field: str, text: str, part: str) -> tuple[Decimal, str]:
         raise RequestError(
             f"vary.{field}",
             f"{shown(part.strip())} in {shown(text)} is no number, with a unit"
-            f" where the field has one; {WORDS}.",
+            f" where the field has one; {_RANGE_FORMS}.",
         )
-    if float(match[1]) and not ENDS.holds(abs(float(match[1]))):
+    if float(match[1]) and not _RANGE_ENDS.holds(abs(float(match[1]))):
         raise RequestError(
-            f"vary.{field}", f"{shown(part.strip())} in {shown(text)} is outside {ENDS.words}."
+            f"vary.{field}",
+            f"{shown(part.strip())} in {shown(text)} is outside {_RANGE_ENDS.words}.",
         )
     return Decimal(match[1] if float(match[1]) else 0), match[2] or ""
 
@@ -236,7 +239,7 @@ def _plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-MOST_ROWS = 2_000_000
+MAX_GRID_ROWS = 2_000_000
 """Rows are held in memory: about 300 bytes each."""
 
 GridValue = str | int | float | bool
@@ -281,9 +284,9 @@ class SweepGrid:
 
     def __post_init__(self) -> None:
         """Refuse a grid that nobody waits for."""
-        if len(self) > MOST_ROWS:
+        if len(self) > MAX_GRID_ROWS:
             raise RequestError(
-                "vary", f"{len(self):,} rows; at most {MOST_ROWS:,}. Give fewer values."
+                "vary", f"{len(self):,} rows; at most {MAX_GRID_ROWS:,}. Give fewer values."
             )
 
     def __len__(self) -> int:
@@ -320,7 +323,7 @@ class SweepGrid:
         return fields
 
 
-def given(pairs: Sequence[str]) -> dict[str, str]:
+def parse_vary(pairs: Sequence[str]) -> dict[str, str]:
     """Return what ``--vary FIELD=VALUES`` says, by field.
 
     Raises
@@ -330,7 +333,7 @@ def given(pairs: Sequence[str]) -> dict[str, str]:
 
     Examples
     --------
-    >>> given(["gpus=8..64", "gpus-per-node=4,8"])
+    >>> parse_vary(["gpus=8..64", "gpus-per-node=4,8"])
     {'gpus': '8..64', 'gpus_per_node': '4,8'}
     """
     found: dict[str, str] = {}

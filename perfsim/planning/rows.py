@@ -27,30 +27,36 @@ if TYPE_CHECKING:
     from perfsim.schedule.run import ContentionResult
 
 __all__ = [
-    "COLUMNS",
-    "FULL",
-    "Object",
+    "FULL_SWEEP_COLUMNS",
+    "SWEEP_COLUMNS",
+    "PredictionObject",
     "SweepRow",
-    "figures",
-    "flat",
-    "light_object",
-    "light_row",
+    "flat_row",
+    "row_figures",
+    "timing_only_object",
+    "timing_only_row",
     "whole_object",
 ]
 
-COLUMNS = ("iteration_s", "samples_per_s", "scaling_efficiency", "sent_bytes_per_gpu", "reason")
+SWEEP_COLUMNS = (
+    "iteration_s",
+    "samples_per_s",
+    "scaling_efficiency",
+    "sent_bytes_per_gpu",
+    "reason",
+)
 """What a row tells after the values of its axes; ``reason`` is why it could not be predicted."""
 
 SweepRow = list[Any]
 
 
-def light_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
+def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
     """Return the columns of one scenario; what cannot be predicted has only its reason.
 
     Examples
     --------
     >>> from perfsim.session import Session
-    >>> light_row({"model": "resnet50", "gpus": 0}, Session())
+    >>> timing_only_row({"model": "resnet50", "gpus": 0}, Session())
     [None, None, None, None, '--gpus: 0 is not allowed: at least 1 is needed.']
     """
     try:
@@ -59,11 +65,11 @@ def light_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
         plans = plans_of(resolved, catalog.jobs)
         iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
     except PerfsimError as error:
-        return [*[None] * (len(COLUMNS) - 1), str(error)]
-    return [*figures(resolved, plans, iteration_s, resolved.alone_s), ""]
+        return [*[None] * (len(SWEEP_COLUMNS) - 1), str(error)]
+    return [*row_figures(resolved, plans, iteration_s, resolved.alone_s), ""]
 
 
-def figures(
+def row_figures(
     resolved: Setup, plans: Sequence[CostedGraph], iteration_s: Any, single_s: Any
 ) -> list[Any]:
     """Return the figures of iterations, as ``predict()`` has them: floats, or arrays of them."""
@@ -75,7 +81,7 @@ def figures(
     return [iteration_s, samples_per_s, efficiency, sent_bytes]
 
 
-FULL = (
+FULL_SWEEP_COLUMNS = (
     "iteration_s",
     "iteration_s_low",
     "iteration_s_high",
@@ -97,7 +103,7 @@ FULL = (
 )
 """Columns after the values of the axes where rows are whole predictions."""
 
-METHODS = (
+_METHOD_FIELDS = (
     "method",
     "options",
     "fusion",
@@ -108,13 +114,13 @@ METHODS = (
 )
 """Fields of a scenario that S-SGD beside it does not depend on."""
 
-BASE = tuple(name for name in Scenario.model_fields if name not in METHODS)
+_BASELINE_FIELDS = tuple(name for name in Scenario.model_fields if name not in _METHOD_FIELDS)
 
-Object = dict[str, Any]
+PredictionObject = dict[str, Any]
 """A prediction by the contract perfsim/prediction/1, or a scenario and why it has none."""
 
 
-def whole_object(fields: Mapping[str, Any], session: Session) -> Object:
+def whole_object(fields: Mapping[str, Any], session: Session) -> PredictionObject:
     """Return a row as ``predict --json`` has it, without provenance."""
     try:
         return predict(make_scenario(fields), session).to_dict(provenance=False)
@@ -122,15 +128,15 @@ def whole_object(fields: Mapping[str, Any], session: Session) -> Object:
         return _failed(fields, error)
 
 
-def light_object(fields: Mapping[str, Any], session: Session) -> Object:
+def timing_only_object(fields: Mapping[str, Any], session: Session) -> PredictionObject:
     """Return a row with those keys of a prediction that its own run gives.
 
     Examples
     --------
-    >>> found = light_object({"model": "resnet50", "gpus": 16, "method": "dgc"}, Session())
+    >>> found = timing_only_object({"model": "resnet50", "gpus": 16, "method": "dgc"}, Session())
     >>> [name for name in found if name not in ("schema", "scenario")]  # doctest: +ELLIPSIS
     ['iteration_s', 'samples_per_s', 'scaling_efficiency', 'baseline', 'breakdown_s', ...]
-    >>> light_object({"model": "resnet50", "gpus": 0}, Session())["error"]
+    >>> timing_only_object({"model": "resnet50", "gpus": 0}, Session())["error"]
     '--gpus: 0 is not allowed: at least 1 is needed.'
     """
     try:
@@ -142,7 +148,7 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
     except PerfsimError as error:
         return _failed(fields, error)
     draws = [shown(timeline) for timeline in timelines]
-    _, samples_per_s, efficiency, _ = figures(resolved, plans, iteration_s, resolved.alone_s)
+    _, samples_per_s, efficiency, _ = row_figures(resolved, plans, iteration_s, resolved.alone_s)
     asked = resolved.resolved_scenario()
     return {
         "schema": PREDICTION_SCHEMA,
@@ -162,7 +168,7 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
     }
 
 
-def _beside(asked: ResolvedScenario, met: ContentionResult) -> Object:
+def _beside(asked: ResolvedScenario, met: ContentionResult) -> PredictionObject:
     from perfsim.conditions.words import meeting_block
 
     return meeting_block(asked, met)
@@ -172,20 +178,20 @@ def _baseline_s(resolved: Setup, iteration_s: float, session: Session) -> float:
     """Return the iteration of S-SGD with DDP's buckets and overlap, once for all methods [s]."""
     if is_baseline(resolved):
         return iteration_s
-    key = "baseline", *(getattr(resolved.scenario, name) for name in BASE)
+    key = "baseline", *(getattr(resolved.scenario, name) for name in _BASELINE_FIELDS)
     return session.once(key, lambda: steady_s(baseline_of(resolved, session.jobs)))
 
 
-def _failed(fields: Mapping[str, Any], error: PerfsimError) -> Object:
+def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:
     return {"scenario": dict(fields), "error": str(error)}
 
 
-def flat(found: Object, columns: Sequence[str]) -> SweepRow:
+def flat_row(found: PredictionObject, columns: Sequence[str]) -> SweepRow:
     """Return an object as columns, in order; what has no prediction has only its reason.
 
     Examples
     --------
-    >>> flat({"scenario": {}, "error": "--gpus: ..."}, ("iteration_s", "reason"))
+    >>> flat_row({"scenario": {}, "error": "--gpus: ..."}, ("iteration_s", "reason"))
     [None, '--gpus: ...']
     """
     if "error" in found:

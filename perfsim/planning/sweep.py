@@ -13,21 +13,21 @@ from perfsim import __version__
 from perfsim.data.catalog import SUFFIXES, Catalog
 from perfsim.data.journal import Journal
 from perfsim.errors import RequestError
-from perfsim.planning.grid import MOST_ROWS, Axis, SweepGrid, axes_of
+from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.rows import (
-    COLUMNS,
-    FULL,
-    Object,
+    FULL_SWEEP_COLUMNS,
+    SWEEP_COLUMNS,
+    PredictionObject,
     SweepRow,
-    flat,
-    light_object,
-    light_row,
+    flat_row,
+    timing_only_object,
+    timing_only_row,
     whole_object,
 )
 from perfsim.session import Session, uncollected
 
 __all__ = [
-    "SUFFIX",
+    "JOURNAL_SUFFIX",
     "SWEEP_JOURNAL_SCHEMA",
     "SWEEP_SCHEMA",
     "Chunk",
@@ -46,13 +46,13 @@ SWEEP_SCHEMA = "perfsim/sweep/1"
 Chunk = tuple[int, int]
 """Rows from the first number up to the second."""
 
-TOGETHER = 16384
+_MAX_VECTOR_CHUNK = 16384
 """Rows of a chunk where arrays take many at once."""
 
-APART = 256
+MAX_SINGLE_CHUNK = 256
 """Rows of a chunk where each is predicted by itself: about half a second's work."""
 
-MOST_OBJECTS = 100_000
+MAX_OBJECTS = 100_000
 """Rows as objects are held in memory: about 5 kB each."""
 
 
@@ -77,25 +77,28 @@ class Sweep:
     def __post_init__(self) -> None:
         """Refuse more objects than memory is meant to hold."""
         count = len(self.grid)
-        if self.objects and count > MOST_OBJECTS:
+        if self.objects and count > MAX_OBJECTS:
             raise RequestError(
                 "vary",
-                f"{count:,} rows; at most {MOST_OBJECTS:,} as JSON objects, and"
-                f" {MOST_ROWS:,} as CSV or Parquet. Give fewer values, or `out` FILE.csv.",
+                f"{count:,} rows; at most {MAX_OBJECTS:,} as JSON objects, and"
+                f" {MAX_GRID_ROWS:,} as CSV or Parquet. Give fewer values, or `out` FILE.csv.",
             )
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns: the fields that vary, then what is predicted, with units."""
         fields = (axis.field for axis in self.grid.axes)
-        return (*fields, *(FULL if self.full else COLUMNS))
+        return (*fields, *(FULL_SWEEP_COLUMNS if self.full else SWEEP_COLUMNS))
 
     def chunks(self, start: int = 0) -> list[Chunk]:
         """Return the rows from ``start`` in parts, each of which is predicted at one go."""
-        from perfsim.planning.vectorise import Lanes
+        from perfsim.planning.vectorise import VectorisedRows
 
-        together = not (self.full or self.objects) and Lanes(self.grid, Session(self.profiles)).any
-        size, count = TOGETHER if together else APART, len(self.grid)
+        together = (
+            not (self.full or self.objects)
+            and VectorisedRows(self.grid, Session(self.profiles)).any
+        )
+        size, count = _MAX_VECTOR_CHUNK if together else MAX_SINGLE_CHUNK, len(self.grid)
         return [(first, min(first + size, count)) for first in range(start, count, size)]
 
     def digest(self) -> str:
@@ -134,11 +137,11 @@ class SweepRows:
         if not (sweep.full or sweep.objects):
             return self._columns(start, stop)
         made = self.objects(range(start, stop))
-        return list(made) if sweep.objects else [flat(one, FULL) for one in made]
+        return list(made) if sweep.objects else [flat_row(one, FULL_SWEEP_COLUMNS) for one in made]
 
-    def objects(self, rows: Iterable[int]) -> Iterator[Object]:
+    def objects(self, rows: Iterable[int]) -> Iterator[PredictionObject]:
         """Yield rows as prediction objects."""
-        make = whole_object if self.sweep.full else light_object
+        make = whole_object if self.sweep.full else timing_only_object
         return (make(self.sweep.grid.fields(row), self.session) for row in rows)
 
     def _columns(self, start: int, stop: int) -> list[SweepRow]:
@@ -149,17 +152,17 @@ class SweepRows:
             for row, figures in zip(rows.tolist(), values, strict=True):
                 found[row - start] = [*figures, ""]
         return [
-            light_row(grid.fields(start + index), self.session) if row is None else row
+            timing_only_row(grid.fields(start + index), self.session) if row is None else row
             for index, row in enumerate(found)
         ]
 
     @property
     def lanes(self) -> Any:
         """Rows that differ in numbers only."""
-        from perfsim.planning.vectorise import Lanes
+        from perfsim.planning.vectorise import VectorisedRows
 
         if self._lanes is None:
-            self._lanes = Lanes(self.sweep.grid, self.session)
+            self._lanes = VectorisedRows(self.sweep.grid, self.session)
         return self._lanes
 
 
@@ -192,9 +195,9 @@ class SweepTable:
 
     def lines(self) -> Iterator[list[Any]]:
         """Yield each row whole: the values that vary, then what is predicted."""
-        names = FULL if self.sweep.full else COLUMNS
+        names = FULL_SWEEP_COLUMNS if self.sweep.full else SWEEP_COLUMNS
         for index, row in enumerate(self.rows):
-            columns = flat(row, names) if self.sweep.objects else row
+            columns = flat_row(row, names) if self.sweep.objects else row
             yield [*self.sweep.grid.values(index), *columns]
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -202,7 +205,7 @@ class SweepTable:
         for line in self.lines():
             yield dict(zip(self.columns, line, strict=True))
 
-    def objects(self) -> Iterator[Object]:
+    def objects(self) -> Iterator[PredictionObject]:
         """Yield each row as a prediction object, or as a scenario and an ``error``.
 
         Rows that were kept as columns are predicted again, one by one.
@@ -274,7 +277,7 @@ def sweep(
     vary : field to values: a text as ``--vary`` takes it, or a list
     full : rows as whole predictions, with interval, breakdown and bottleneck (slower)
     objects : keep rows as prediction objects, for ``to_dict`` (slower where only numbers vary)
-    engine : what does the work; ``perfsim.planning.dask.Spread`` is a Dask cluster
+    engine : what does the work; ``perfsim.planning.dask.DaskEngine`` is a Dask cluster
 
     Raises
     ------
@@ -300,10 +303,10 @@ def sweep(
 
 
 SWEEP_JOURNAL_SCHEMA = "perfsim/sweep-journal/1"
-SUFFIX = ".journal"
+JOURNAL_SUFFIX = ".journal"
 """What follows the name of the output."""
 
-MOST_NAMED = 8
+_MAX_VALUES_NAMED = 8
 """Values of a field that a refusal names."""
 
 ReportRows = Callable[[int], None]
@@ -337,7 +340,7 @@ def resumed(
 
 def finished(out: Path) -> None:
     """Remove the journal of an output that is written."""
-    out.with_name(out.name + SUFFIX).unlink(missing_ok=True)
+    out.with_name(out.name + JOURNAL_SUFFIX).unlink(missing_ok=True)
 
 
 def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
@@ -346,7 +349,7 @@ def _parts(sweep: Sweep, engine: Engine, done: int) -> Iterator[list[Any]]:
 
 
 def _record(out: Path, sweep: Sweep) -> Journal:
-    path = out.with_name(out.name + SUFFIX)
+    path = out.with_name(out.name + JOURNAL_SUFFIX)
     return Journal(
         path, SWEEP_JOURNAL_SCHEMA, _setting(sweep), what="a sweep", anew="`fresh` begins anew"
     )
@@ -366,8 +369,8 @@ def _setting(sweep: Sweep) -> dict[str, Any]:
 
 def _span(axis: Axis) -> str:
     values = list(map(str, axis.values))
-    if len(values) > MOST_NAMED:
-        values = [*values[: MOST_NAMED - 1], "...", values[-1]]
+    if len(values) > _MAX_VALUES_NAMED:
+        values = [*values[: _MAX_VALUES_NAMED - 1], "...", values[-1]]
     return f"{axis.field}={','.join(values)}"
 
 

@@ -1,4 +1,8 @@
-"""tune(): the value of each thing that can be set which makes an iteration shortest."""
+"""Search the best value of what can be set: bucket size, density, rank, interval, algorithm.
+
+Numbers are tried on a coarse logarithmic grid, then between the neighbours of the best value;
+algorithms are all tried. Whole predictions are compared: each trial plans and simulates anew.
+"""
 
 from __future__ import annotations
 
@@ -23,44 +27,64 @@ from perfsim.session import default_session
 from perfsim.what_if import steady_s
 
 __all__ = [
-    "FLAT",
-    "KNOBS",
+    "FLAT_SHARE",
+    "TUNABLES",
     "TUNE_SCHEMA",
     "SearchCurve",
     "Tunable",
     "TunableValue",
-    "Tuned",
+    "TunedValue",
     "Tuning",
     "choices",
     "current",
     "edge",
     "first_bucket",
-    "knobs",
     "log_grid",
     "refine",
     "refuse",
+    "tunables",
     "tune",
     "with_best",
     "with_value",
 ]
 
+TUNE_SCHEMA = "perfsim/tune/1"
+
+FLAT_SHARE = 0.01
+"""Values whose iteration is within this share of the shortest are as good."""
+
+_SAME_TIME = 1e-9
+"""Iterations that differ by less than this share are the same."""
+
+_SEARCH_STEPS = 16
+"""Values that are tried between two places of the coarse grid."""
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+"""Part of an interval that a step of a golden-section search keeps."""
+
+_SELF_SIZING_FUSION = ("mgwfbp", "optimal")
+"""Fusion policies that size buckets by themselves; shown for comparison with the best size."""
+
 TunableValue = float | str
 """Bytes of a bucket, a share, a whole number (as a float), or an algorithm's name."""
+
+SearchCurve = dict[float, float | None]
+"""The value of a function by its argument; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tunable:
-    """Something that can be set, and where to look for its best value.
+    """Something that can be set, and the range in which its best value is searched.
 
     Parameters
     ----------
     name : bucket, density, rank, interval or algorithm
     unit : of its values, for column names ("bytes"; "" for numbers and names)
-    low, high : the range looked at; both 0 for names
-    factor : from one place of the coarse grid to the next
+    low, high : the range that is searched; both 0 for names
+    factor : from one value of the coarse grid to the next
     whole : whether only whole numbers are allowed
-    gentle : which end changes learning least, "high" or "low"; "" where it changes nothing
-    why : what it does to learning, as a sentence
+    gentle : the end that changes training least, "high" or "low"; "" where it changes nothing
+    why : what the value does to training, as a sentence
     """
 
     name: str
@@ -73,7 +97,7 @@ class Tunable:
     why: str = ""
 
 
-KNOBS: dict[str, Tunable] = {
+TUNABLES: dict[str, Tunable] = {
     "bucket": Tunable("bucket", "bytes", 2.0**16, 2.0**40),
     "density": Tunable(
         "density",
@@ -104,240 +128,28 @@ KNOBS: dict[str, Tunable] = {
     ),
     "algorithm": Tunable("algorithm"),
 }
-"""In the order in which they are shown."""
-
-
-def knobs(resolved: Setup) -> list[Tunable]:
-    """Return what can be tuned in a scenario."""
-    options = method_class(resolved.scenario.method).model_fields
-    found = []
-    for name, knob in KNOBS.items():
-        if name == "bucket":
-            if resolved.policy.LIMIT_BYTES is not None:
-                # Beyond the whole model all sizes are one bucket.
-                whole = resolved.profile.size_bytes
-                found.append(replace(knob, high=min(knob.high, max(whole, 2.0 * knob.low))))
-        elif name == "algorithm" or name in options:
-            found.append(knob)
-    return found
-
-
-def current(resolved: Setup, knob: Tunable) -> TunableValue:
-    """Return the value that the scenario has."""
-    if knob.name == "bucket":
-        return resolved.limit_bytes or resolved.policy.LIMIT_BYTES or 0.0
-    if knob.name == "algorithm":
-        return resolved.scenario.algorithm
-    return float(getattr(resolved.method, knob.name))
-
-
-def choices(resolved: Setup) -> dict[str, str]:
-    """Return auto and the algorithms of all-reduce that the library has, with what each needs.
-
-    "" for those that the library takes by itself.
-    """
-    library = find_library(resolved.cluster.library)
-    own = library.considered("all_reduce")
-    names = library.names("all_reduce")
-    needs = {name: library.algorithm("all_reduce", name).needs for name in names}
-    return {AUTO: ""} | {name: "" if name in own else needs[name] for name in names}
-
-
-def first_bucket(resolved: Setup) -> float | None:
-    """Return DDP's first bucket where its default holds, which a size for all would change [B]."""
-    if resolved.policy_name != "size" or resolved.limit_bytes is not None:
-        return None
-    return None if "first_bucket" in resolved.scenario.fusion_options else FIRST_LIMIT_BYTES
-
-
-def with_value(resolved: Setup, knob: Tunable, value: TunableValue) -> Setup:
-    """Return the question with a knob at a value.
-
-    Raises
-    ------
-    RequestError
-        If the method does not take it.
-    """
-    scenario = resolved.scenario
-    if knob.name == "bucket":
-        first = first_bucket(resolved)
-        if first is not None:
-            sizes = {**scenario.fusion_options, "first_bucket": f"{min(first, float(value)):.0f}B"}
-            scenario = scenario.model_copy(update={"fusion_options": sizes})
-        return replace(resolved, scenario=scenario, limit_bytes=float(value))
-    if knob.name == "algorithm":
-        changed = scenario.model_copy(update={"algorithm": str(value)})
-        return replace(resolved, scenario=changed)
-    given = str(int(value)) if knob.whole else value
-    options = {**scenario.options, knob.name: given}
-    method = load_method(method_name(scenario.method), options)
-    changed = scenario.model_copy(update={"options": options})
-    return replace(resolved, scenario=changed, method=method)
-
-
-def refuse(knob: str, resolved: Setup) -> RequestError:
-    """Return the error for something that this scenario cannot be tuned over."""
-    found = [one.name for one in knobs(resolved)]
-    method = method_name(resolved.scenario.method)
-    if knob not in KNOBS:
-        return unknown("over", knob, KNOBS)
-    if knob == "bucket":
-        return RequestError(
-            "over",
-            f"'bucket' has no meaning with fusion {resolved.policy_name!r}, which sets its"
-            f" own sizes; here: {', '.join(found)}.",
-        )
-    return RequestError("over", f"{method!r} has no {knob}; it has {', '.join(found)}.")
-
-
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-
-SearchCurve = dict[float, float | None]
-"""Place to value; None where the function has none."""
-
-
-def log_grid(low: float, high: float, factor: float) -> list[float]:
-    """Return ``low`` and every ``factor`` times the one before, up to ``high``, which is the last.
-
-    Examples
-    --------
-    >>> log_grid(1.0, 10.0, 2.0)
-    [1.0, 2.0, 4.0, 8.0, 10.0]
-    """
-    steps = math.ceil(math.log(high / low) / math.log(factor) - 1e-9)
-    return [float(f"{low * factor**step:.12g}") for step in range(steps)] + [high]
-
-
-def refine(
-    curve: SearchCurve,
-    value_at: Callable[[float], float | None],
-    steps: int,
-    *,
-    whole: bool = False,
-) -> None:
-    """Look for a smaller value between the neighbours of the least one, by golden section.
-
-    Asks ``value_at`` at most ``steps`` times more and adds what it says to ``curve``. In the
-    logarithm of the place; at whole numbers only if asked. Of a function with one dip the place is
-    found to the neighbours' distance times 0.618 a step; of another, what was on the curve already
-    is never lost.
-
-    Examples
-    --------
-    >>> curve = {1.0: 9.0, 10.0: 4.0, 100.0: 8.0}
-    >>> refine(curve, lambda place: (place - 20.0) ** 2, 25)
-    >>> round(min(curve, key=curve.get), 1)
-    20.0
-    """
-
-    def at(log_place: float) -> float:
-        place = math.exp(log_place)
-        place = float(round(place)) if whole else place
-        if place not in curve:
-            curve[place] = value_at(place)
-        found = curve[place]
-        return math.inf if found is None else found
-
-    held = [place for place in sorted(curve) if curve[place] is not None]
-    if len(held) < 2:
-        return
-    middle = held.index(_least(curve))
-    low = math.log(held[max(0, middle - 1)])
-    high = math.log(held[min(len(held) - 1, middle + 1)])
-    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    before, after = at(left), at(right)
-    for _ in range(max(0, steps - 2)):
-        if before <= after:
-            high, right, after = right, left, before
-            left = high - GOLDEN * (high - low)
-            before = at(left)
-        else:
-            low, left, before = left, right, after
-            right = low + GOLDEN * (high - low)
-            after = at(right)
-
-
-def edge(
-    curve: SearchCurve,
-    value_at: Callable[[float], float | None],
-    limit: float,
-    *,
-    rising: bool,
-    steps: int,
-    whole: bool = False,
-) -> float:
-    """Return the farthest place from the least on that side whose value is within ``limit``.
-
-    Goes from the least along the curve (up if ``rising``) as long as values are within the limit,
-    then halves the last gap ``steps`` times, in the logarithm.
-
-    Examples
-    --------
-    >>> places = {1.0: 1.0, 10.0: 1.0, 100.0: 10.0}
-    >>> found = edge(places, lambda place: place / 10.0, 2.0, rising=True, steps=30)
-    >>> round(found, 3)
-    20.0
-    """
-
-    def within(place: float) -> bool:
-        found = curve[place]
-        return found is not None and found <= limit
-
-    order: Sequence[float] = sorted(curve, reverse=not rising)
-    near = _least(curve)
-    beyond = None
-    for place in order[order.index(near) + 1 :]:
-        if not within(place):
-            beyond = place
-            break
-        near = place
-    for _ in range(steps if beyond is not None else 0):
-        assert beyond is not None
-        middle = math.sqrt(near * beyond)
-        middle = float(round(middle)) if whole else middle
-        if middle in (near, beyond):
-            break
-        curve[middle] = curve[middle] if middle in curve else value_at(middle)
-        if within(middle):
-            near = middle
-        else:
-            beyond = middle
-    return near
-
-
-def _least(curve: SearchCurve) -> float:
-    return min(
-        (place for place in curve if curve[place] is not None),
-        key=lambda place: (curve[place], place),
-    )
-
-
-FLAT = 0.01
-"""Times within this share of the least are as good."""
-
-NOTHING = 1e-9
-"""Times nearer than this share are the same."""
+"""What can be tuned, in the order of the report."""
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """One thing tuned, all else as asked.
+class TunedValue:
+    """The best value of one thing, with all else as asked.
 
     Parameters
     ----------
-    knob : what it is
-    asked, asked_s : its value in the scenario, and the iteration then [s]
+    tunable : what was tuned
+    asked, asked_s : its value in the scenario, and the iteration with it [s]
     curve : (value, iteration [s]), by value; names fastest first
-    fastest, fastest_s : the value with the shortest iteration, of names those that need nothing
-    advised, advised_s : the same; where the value changes convergence, the gentlest value whose
+    fastest, fastest_s : the value with the shortest iteration; among names, one that needs nothing
+    advised, advised_s : the value to take; where it changes convergence, the gentlest value whose
         iteration is within 1 % of the shortest
     low, high : ends of the range around the fastest that is within 1 %; None for names
-    beside : fusion policies that size buckets themselves, with their iterations [s]
+    other_fusion : fusion policies that size buckets themselves, with their iterations [s]
     refused : names that cannot be used here, and why
-    needs : names that the library does not take by itself, and what each needs; never advised
+    needs : names that the library does not choose by itself, and what each needs; never advised
     """
 
-    knob: Tunable
+    tunable: Tunable
     asked: TunableValue
     asked_s: float
     curve: list[tuple[TunableValue, float]]
@@ -347,21 +159,21 @@ class Tuned:
     advised_s: float
     low: float | None
     high: float | None
-    beside: dict[str, float] = field(default_factory=dict)
+    other_fusion: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     needs: dict[str, str] = field(default_factory=dict)
 
     @property
     def flat(self) -> bool:
-        """Whether the optimum is flat: a factor of two in the value, or several names, tell 1 %."""
+        """Whether a factor of two in the value, or another name, costs less than 1 %."""
         if self.low is not None and self.high is not None:
             return self.high >= 2.0 * self.low
         return len(self.as_good) > 1
 
     @property
     def as_good(self) -> list[TunableValue]:
-        """The values at hand whose iteration is within 1 % of the shortest."""
-        limit_s = self.fastest_s * (1.0 + FLAT)
+        """The values that need nothing and whose iteration is within 1 % of the shortest."""
+        limit_s = self.fastest_s * (1.0 + FLAT_SHARE)
         return [
             value
             for value, seconds in self.curve
@@ -370,18 +182,18 @@ class Tuned:
 
     @property
     def faster_elsewhere(self) -> list[tuple[TunableValue, float]]:
-        """The values that would be faster, had the cluster or the program what they need."""
+        """The values that would be faster if the cluster or the program had what they need."""
         return [one for one in self.curve if str(one[0]) in self.needs and one[1] < self.fastest_s]
 
     @property
     def idle(self) -> bool:
-        """Whether it makes no difference at all."""
+        """Whether the value makes no difference."""
         times = [seconds for _, seconds in self.curve]
-        return max(times) <= min(times) * (1.0 + NOTHING)
+        return max(times) <= min(times) * (1.0 + _SAME_TIME)
 
     @property
     def at_end(self) -> bool:
-        """Whether the fastest is an end of what was looked at."""
+        """Whether the fastest value is an end of the range that was searched."""
         ends = (self.curve[0][0], self.curve[-1][0])
         return self.low is not None and self.fastest in ends
 
@@ -391,31 +203,25 @@ class Tuned:
         return 1.0 - self.advised_s / self.asked_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data; ``value_unit`` is that of every value."""
+        """Return the result as plain data; ``value_unit`` is the unit of every value."""
         return {
-            "name": self.knob.name,
-            "value_unit": self.knob.unit,
+            "name": self.tunable.name,
+            "value_unit": self.tunable.unit,
             "asked": {"value": self.asked, "iteration_s": self.asked_s},
             "fastest": {"value": self.fastest, "iteration_s": self.fastest_s},
             "advised": {"value": self.advised, "iteration_s": self.advised_s},
             "flat": self.flat,
             "within_1_percent": None if self.low is None else [self.low, self.high],
-            "changes_convergence": bool(self.knob.gentle),
-            "caution": self.knob.why,
+            "changes_convergence": bool(self.tunable.gentle),
+            "caution": self.tunable.why,
             "curve": [{"value": value, "iteration_s": seconds} for value, seconds in self.curve],
-            "beside": [{"fusion": name, "iteration_s": one} for name, one in self.beside.items()],
+            "beside": [
+                {"fusion": name, "iteration_s": seconds}
+                for name, seconds in self.other_fusion.items()
+            ],
             "refused": self.refused,
             "needs": self.needs,
         }
-
-
-TUNE_SCHEMA = "perfsim/tune/1"
-
-STEPS = 16
-"""Places that are tried between those of the coarse grid."""
-
-BESIDE = ("mgwfbp", "optimal")
-"""Fusion policies that size buckets by themselves, shown beside the best size."""
 
 
 @dataclass(frozen=True)
@@ -424,11 +230,11 @@ class Tuning:
 
     scenario: ResolvedScenario
     iteration_s: float
-    tuned: list[Tuned]
+    tuned: list[TunedValue]
     notes: list[str]
 
     @property
-    def best(self) -> Tuned:
+    def best(self) -> TunedValue:
         """The one change that saves most, the first of several."""
         return max(self.tuned, key=lambda one: one.gain)
 
@@ -463,156 +269,365 @@ def tune(scenario: Scenario, over: Sequence[str] = (), catalog: Catalog | None =
     >>> found.fastest_s <= min(seconds for _, seconds in found.curve)
     True
     """
-    resolved = resolve(scenario, catalog or default_session())
-    has = {knob.name: knob for knob in knobs(resolved)}
+    setup = resolve(scenario, catalog or default_session())
+    available = {tunable.name: tunable for tunable in tunables(setup)}
     for name in over:
-        if name not in has:
-            raise refuse(name, resolved)
-    if resolved.cluster.gpus == 1:
-        raise RequestError("gpus", "1 GPU exchanges nothing, so that there is nothing to tune.")
-    asked_s = _iteration_s(resolved)
-    names = [name for name in KNOBS if name in (over or has)]
+        if name not in available:
+            raise refuse(name, setup)
+    if setup.cluster.gpus == 1:
+        raise RequestError("gpus", "1 GPU exchanges nothing, so there is nothing to tune.", value=1)
+    asked_s = _iteration_s(setup)
     tuned, notes = [], []
-    for name in names:
+    for name in TUNABLES:
+        if name not in (over or available):
+            continue
         try:
-            tuned.append(_tuned(resolved, has[name], asked_s))
+            tuned.append(_tuned(setup, available[name], asked_s))
         except RequestError as error:
             if over:
                 raise
             notes.append(f"{name} is left out: {error}")
-    return Tuning(resolved.resolved_scenario(), asked_s, tuned, [*notes, *_notes(resolved, tuned)])
+    return Tuning(setup.resolved_scenario(), asked_s, tuned, [*notes, *_notes(setup, tuned)])
 
 
-def with_best(scenario: Scenario, found: Tuning, catalog: Catalog | None = None) -> Prediction:
+def with_best(scenario: Scenario, tuning: Tuning, catalog: Catalog | None = None) -> Prediction:
     """Return the prediction of a scenario with the one change that saves most.
 
     Examples
     --------
     >>> from perfsim.scenario import Scenario
     >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", method="powersgd")
-    >>> found = tune(asked, ["rank"])
-    >>> with_best(asked, found).iteration_s == found.best.advised_s
+    >>> tuning = tune(asked, ["rank"])
+    >>> with_best(asked, tuning).iteration_s == tuning.best.advised_s
     True
     """
     catalog = catalog or Catalog()
-    knob, value = found.best.knob, found.best.advised
-    changed = with_value(resolve(scenario, catalog), knob, value).scenario
-    if knob.name == "bucket" and value != found.best.asked:
+    tunable, value = tuning.best.tunable, tuning.best.advised
+    changed = with_value(resolve(scenario, catalog), tunable, value).scenario
+    if tunable.name == "bucket" and value != tuning.best.asked:
         changed = changed.model_copy(update={"bucket": f"{float(value)!r}B"})
-    return predict(changed if value != found.best.asked else scenario, catalog)
+    return predict(changed if value != tuning.best.asked else scenario, catalog)
 
 
-def _iteration_s(resolved: Setup) -> float:
-    return steady_s(plans_of(resolved))
+def _iteration_s(setup: Setup) -> float:
+    return steady_s(plans_of(setup))
 
 
-def _tuned(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
-    return (_names if knob.name == "algorithm" else _numbers)(resolved, knob, asked_s)
+def _tuned(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
+    return (_names if tunable.name == "algorithm" else _numbers)(setup, tunable, asked_s)
 
 
-def _names(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
-    """Return the algorithms, fastest first."""
+def _names(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
+    """Try all algorithms, and rank them by time."""
     curve: list[tuple[TunableValue, float]] = []
     refused: dict[str, str] = {}
-    needs = {name: why for name, why in choices(resolved).items() if why}
-    for name in choices(resolved):
+    needs = {name: why for name, why in choices(setup).items() if why}
+    for name in choices(setup):
         try:
-            curve.append((name, _iteration_s(with_value(resolved, knob, name))))
+            curve.append((name, _iteration_s(with_value(setup, tunable, name))))
         except RequestError as error:
-            refused[name] = str(error).removeprefix("`algorithm`: ").removesuffix(".")
+            why = error.why if error.field == "algorithm" else str(error)
+            refused[name] = why.removesuffix(".")
     curve.sort(key=lambda one: one[1])
-    asked = current(resolved, knob)
-    at_hand = [one for one in curve if one[0] not in needs]
-    # A name must be worth it: where nothing is gained, the asked one stays.
+    asked = current(setup, tunable)
+    usable = [one for one in curve if one[0] not in needs]
+    # Another algorithm must be worth the change: where it saves less than 1 %, the asked one stays.
     advised = (asked, asked_s)
-    if at_hand and at_hand[0][1] < asked_s / (1.0 + FLAT):
-        advised = at_hand[0]
-    fastest = (at_hand or curve)[0]
-    return Tuned(
-        knob, asked, asked_s, curve, *fastest, *advised, None, None, refused=refused, needs=needs
+    if usable and usable[0][1] < asked_s / (1.0 + FLAT_SHARE):
+        advised = usable[0]
+    fastest = (usable or curve)[0]
+    return TunedValue(
+        tunable,
+        asked,
+        asked_s,
+        curve,
+        *fastest,
+        *advised,
+        None,
+        None,
+        refused=refused,
+        needs=needs,
     )
 
 
-def _numbers(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:
-    """Return the curve over numbers, its least value and the range within 1 % of it."""
-    why: list[RequestError] = []
+def _numbers(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:
+    """Search the best number, and the range around it that is within 1 %."""
+    refusals: list[RequestError] = []
 
-    def value_at(value: float) -> float | None:
+    def iteration_s(value: float) -> float | None:
         try:
-            return _iteration_s(with_value(resolved, knob, value))
+            return _iteration_s(with_value(setup, tunable, value))
         except RequestError as error:
-            why.append(error)
+            refusals.append(error)
             return None
 
-    asked = float(current(resolved, knob))
+    asked = float(current(setup, tunable))
     curve: SearchCurve = {}
-    for place in (*log_grid(knob.low, knob.high, knob.factor), asked):
-        one = float(round(place)) if knob.whole else place
-        if one not in curve:
-            curve[one] = value_at(one)
-    if all(found is None for found in curve.values()):
-        raise why[0]
-    refine(curve, value_at, STEPS, whole=knob.whole)
-    least_s = min(found for found in curve.values() if found is not None)
-    limit = least_s * (1.0 + FLAT)
-    search = partial(edge, curve, value_at, limit, steps=STEPS, whole=knob.whole)
+    for number in (*log_grid(tunable.low, tunable.high, tunable.factor), asked):
+        value = float(round(number)) if tunable.whole else number
+        if value not in curve:
+            curve[value] = iteration_s(value)
+    if all(seconds is None for seconds in curve.values()):
+        raise refusals[0]
+    refine(curve, iteration_s, _SEARCH_STEPS, whole=tunable.whole)
+    least_s = min(seconds for seconds in curve.values() if seconds is not None)
+    limit_s = least_s * (1.0 + FLAT_SHARE)
+    search = partial(edge, curve, iteration_s, limit_s, steps=_SEARCH_STEPS, whole=tunable.whole)
     low, high = search(rising=False), search(rising=True)
-    held = sorted((place, found) for place, found in curve.items() if found is not None)
-    fastest, fastest_s = min(held, key=lambda one: (one[1], one[0]))
-    times = dict(held)
-    advised = {"high": high, "low": low, "": fastest}[knob.gentle]
-    beside = _beside(resolved) if knob.name == "bucket" else {}
-    return Tuned(
-        knob,
+    tried = sorted((value, seconds) for value, seconds in curve.items() if seconds is not None)
+    fastest, fastest_s = min(tried, key=lambda one: (one[1], one[0]))
+    advised = {"high": high, "low": low, "": fastest}[tunable.gentle]
+    return TunedValue(
+        tunable,
         asked,
         asked_s,
-        [*held],
+        [*tried],
         fastest,
         fastest_s,
         advised,
-        times[advised],
+        dict(tried)[advised],
         low,
         high,
-        beside,
+        _other_fusion(setup) if tunable.name == "bucket" else {},
     )
 
 
-def _beside(resolved: Setup) -> dict[str, float]:
-    """Return the iteration with fusion policies that size buckets by themselves [s]."""
-    found = {}
-    for name in BESIDE:
-        scenario = resolved.scenario.model_copy(update={"fusion_options": {}})
-        other = replace(
-            resolved,
-            scenario=scenario,
-            policy_name=name,
-            policy=fusion.load(name),
-            limit_bytes=None,
-        )
+def _other_fusion(setup: Setup) -> dict[str, float]:
+    """Return the iteration with each fusion policy that sizes buckets by itself [s]."""
+    times = {}
+    for name in _SELF_SIZING_FUSION:
+        scenario = setup.scenario.model_copy(update={"fusion_options": {}})
+        policy = fusion.load(name)
+        other = replace(setup, scenario=scenario, policy_name=name, policy=policy, limit_bytes=None)
         try:
-            found[name] = _iteration_s(other)
+            times[name] = _iteration_s(other)
         except RequestError:
             continue
-    return found
+    return times
 
 
-def _notes(resolved: Setup, tuned: Sequence[Tuned]) -> list[str]:
-    notes = ["Each is tuned alone, all else as asked."] if len(tuned) > 1 else []
-    if any(one.knob.name == "bucket" for one in tuned) and first_bucket(resolved) is not None:
+def _notes(setup: Setup, tuned: Sequence[TunedValue]) -> list[str]:
+    notes = ["Each value is tuned alone, with all else as asked."] if len(tuned) > 1 else []
+    if any(one.tunable.name == "bucket" for one in tuned) and first_bucket(setup) is not None:
         notes.append(
-            "The first bucket stays at 1 MiB, as in PyTorch's default; `bucket` alone would change"
+            "The first bucket stays at 1 MiB, as in PyTorch's default. `bucket` alone would change"
             " it too: add `options` fusion.first_bucket=1MiB."
         )
-    if resolved.scenario.single_gpu_kernels and any(one.knob.gentle for one in tuned):
+    changes_training = any(one.tunable.gentle for one in tuned)
+    if setup.scenario.single_gpu_kernels and changes_training:
         notes.append(
             "The kernels take what `single_gpu_kernels` says at every value; leave it out to let"
             " them change."
         )
-    if any(one.knob.gentle for one in tuned):
+    if changes_training:
         notes.append(
-            "What changes convergence is advised at its gentlest value within 1 % of the shortest"
-            " iteration; whether it learns as well is for training to say."
+            "Where a value changes convergence, the gentlest within 1 % of the shortest iteration"
+            " is advised. Only training can say whether it learns as well."
         )
-    elif method_class(resolved.scenario.method).lossy:
+    elif method_class(setup.scenario.method).lossy:
         notes.append("Time per iteration only: the method changes what is learnt.")
-    return [*notes, *resolved.notes]
+    return [*notes, *setup.notes]
+
+
+def tunables(setup: Setup) -> list[Tunable]:
+    """Return what can be tuned in a scenario."""
+    options = method_class(setup.scenario.method).model_fields
+    result = []
+    for name, tunable in TUNABLES.items():
+        if name == "bucket":
+            if setup.policy.LIMIT_BYTES is not None:
+                # From the whole model's size on there is one bucket.
+                whole = setup.profile.size_bytes
+                result.append(
+                    replace(tunable, high=min(tunable.high, max(whole, 2.0 * tunable.low)))
+                )
+        elif name == "algorithm" or name in options:
+            result.append(tunable)
+    return result
+
+
+def current(setup: Setup, tunable: Tunable) -> TunableValue:
+    """Return the value that the scenario has."""
+    if tunable.name == "bucket":
+        return setup.limit_bytes or setup.policy.LIMIT_BYTES or 0.0
+    if tunable.name == "algorithm":
+        return setup.scenario.algorithm
+    return float(getattr(setup.method, tunable.name))
+
+
+def choices(setup: Setup) -> dict[str, str]:
+    """Return auto and the library's algorithms of all-reduce, with what each needs.
+
+    "" for those that the library chooses by itself.
+    """
+    library = find_library(setup.cluster.library)
+    own = library.considered("all_reduce")
+    names = library.names("all_reduce")
+    needs = {name: library.algorithm("all_reduce", name).needs for name in names}
+    return {AUTO: ""} | {name: "" if name in own else needs[name] for name in names}
+
+
+def first_bucket(setup: Setup) -> float | None:
+    """Return DDP's first bucket where its default holds [B]; a size for all would change it."""
+    if setup.policy_name != "size" or setup.limit_bytes is not None:
+        return None
+    return None if "first_bucket" in setup.scenario.fusion_options else FIRST_LIMIT_BYTES
+
+
+def with_value(setup: Setup, tunable: Tunable, value: TunableValue) -> Setup:
+    """Return the setup with something set to a value.
+
+    Raises
+    ------
+    RequestError
+        If the method does not take it.
+    """
+    scenario = setup.scenario
+    if tunable.name == "bucket":
+        first = first_bucket(setup)
+        if first is not None:
+            sizes = {**scenario.fusion_options, "first_bucket": f"{min(first, float(value)):.0f}B"}
+            scenario = scenario.model_copy(update={"fusion_options": sizes})
+        return replace(setup, scenario=scenario, limit_bytes=float(value))
+    if tunable.name == "algorithm":
+        changed = scenario.model_copy(update={"algorithm": str(value)})
+        return replace(setup, scenario=changed)
+    given = str(int(value)) if tunable.whole else value
+    options = {**scenario.options, tunable.name: given}
+    method = load_method(method_name(scenario.method), options)
+    changed = scenario.model_copy(update={"options": options})
+    return replace(setup, scenario=changed, method=method)
+
+
+def refuse(name: str, setup: Setup) -> RequestError:
+    """Build the error for something that this scenario cannot be tuned over."""
+    result = [one.name for one in tunables(setup)]
+    method = method_name(setup.scenario.method)
+    if name not in TUNABLES:
+        return unknown("over", name, TUNABLES)
+    if name == "bucket":
+        return RequestError(
+            "over",
+            f"'bucket' has no meaning with fusion {setup.policy_name!r}, which sizes buckets;"
+            f" here: {', '.join(result)}.",
+            value=name,
+        )
+    return RequestError("over", f"{method!r} has no {name}; it has {', '.join(result)}.")
+
+
+def log_grid(low: float, high: float, factor: float) -> list[float]:
+    """Return ``low`` and every ``factor`` times the one before, up to ``high``, which is the last.
+
+    Examples
+    --------
+    >>> log_grid(1.0, 10.0, 2.0)
+    [1.0, 2.0, 4.0, 8.0, 10.0]
+    """
+    steps = math.ceil(math.log(high / low) / math.log(factor) - 1e-9)
+    return [float(f"{low * factor**step:.12g}") for step in range(steps)] + [high]
+
+
+def refine(
+    curve: SearchCurve,
+    function: Callable[[float], float | None],
+    steps: int,
+    *,
+    whole: bool = False,
+) -> None:
+    """Search a smaller result between the neighbours of the least one, by golden section.
+
+    Calls ``function`` at most ``steps`` times and adds its results to ``curve``. Steps are in the
+    logarithm of the argument, at whole numbers only if ``whole``. A function with one minimum is
+    narrowed to 0.618 of the interval a step; for another, the best point so far is never lost.
+
+    It is not scipy.optimize.minimize_scalar, which knows no points that were evaluated before, no
+    whole numbers, and no arguments at which the function has no value.
+
+    Examples
+    --------
+    >>> curve = {1.0: 9.0, 10.0: 4.0, 100.0: 8.0}
+    >>> refine(curve, lambda value: (value - 20.0) ** 2, 25)
+    >>> round(min(curve, key=curve.get), 1)
+    20.0
+    """
+
+    def at(log_value: float) -> float:
+        value = math.exp(log_value)
+        value = float(round(value)) if whole else value
+        if value not in curve:
+            curve[value] = function(value)
+        result = curve[value]
+        return math.inf if result is None else result
+
+    held = [value for value in sorted(curve) if curve[value] is not None]
+    if len(held) < 2:
+        return
+    middle = held.index(_least(curve))
+    low = math.log(held[max(0, middle - 1)])
+    high = math.log(held[min(len(held) - 1, middle + 1)])
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    before, after = at(left), at(right)
+    for _ in range(max(0, steps - 2)):
+        if before <= after:
+            high, right, after = right, left, before
+            left = high - _GOLDEN * (high - low)
+            before = at(left)
+        else:
+            low, left, before = left, right, after
+            right = low + _GOLDEN * (high - low)
+            after = at(right)
+
+
+def edge(
+    curve: SearchCurve,
+    function: Callable[[float], float | None],
+    limit: float,
+    *,
+    rising: bool,
+    steps: int,
+    whole: bool = False,
+) -> float:
+    """Return the argument farthest from the minimum, on one side, with a result within ``limit``.
+
+    Follows the curve from the minimum (upwards if ``rising``) while results are within the limit,
+    then halves the last gap ``steps`` times, in the logarithm.
+
+    Examples
+    --------
+    >>> points = {1.0: 1.0, 10.0: 1.0, 100.0: 10.0}
+    >>> result = edge(points, lambda value: value / 10.0, 2.0, rising=True, steps=30)
+    >>> round(result, 3)
+    20.0
+    """
+
+    def within(value: float) -> bool:
+        result = curve[value]
+        return result is not None and result <= limit
+
+    order: Sequence[float] = sorted(curve, reverse=not rising)
+    near = _least(curve)
+    beyond = None
+    for value in order[order.index(near) + 1 :]:
+        if not within(value):
+            beyond = value
+            break
+        near = value
+    for _ in range(steps if beyond is not None else 0):
+        assert beyond is not None
+        middle = math.sqrt(near * beyond)
+        middle = float(round(middle)) if whole else middle
+        if middle in (near, beyond):
+            break
+        curve[middle] = curve[middle] if middle in curve else function(middle)
+        if within(middle):
+            near = middle
+        else:
+            beyond = middle
+    return near
+
+
+def _least(curve: SearchCurve) -> float:
+    return min(
+        (value for value in curve if curve[value] is not None),
+        key=lambda value: (curve[value], value),
+    )

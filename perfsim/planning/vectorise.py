@@ -21,7 +21,7 @@ from perfsim.errors import PerfsimError
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CLASSES, Network
 from perfsim.planning.grid import Axis, GridValue, SweepGrid
-from perfsim.planning.rows import figures
+from perfsim.planning.rows import row_figures
 from perfsim.quantity import TIME
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
@@ -30,12 +30,12 @@ from perfsim.session import Session
 from perfsim.simulate.array import settled_periods
 from perfsim.units import parse_seconds
 
-__all__ = ["BatchedFloat", "BranchTrace", "Lanes", "NotVectorisable"]
+__all__ = ["BatchedFloat", "BranchTrace", "NotVectorisableError", "VectorisedRows"]
 
 Operation = Callable[[Any, Any], Any]
 
 
-class NotVectorisable(TypeError):
+class NotVectorisableError(TypeError):
     """An array cannot follow what is asked of a number."""
 
 
@@ -80,7 +80,7 @@ def _arithmetic(
     operation: Operation, *, turned: bool = False
 ) -> Callable[[BatchedFloat, Any], Any]:
     def method(self: BatchedFloat, other: Any) -> Any:
-        if not isinstance(other, NUMBERS):
+        if not isinstance(other, _NUMBER_TYPES):
             return NotImplemented
         values = other.values if isinstance(other, BatchedFloat) else float(other)
         pair = (values, self.values) if turned else (self.values, values)
@@ -91,7 +91,7 @@ def _arithmetic(
 
 def _comparison(operation: Operation) -> Callable[[BatchedFloat, Any], Any]:
     def method(self: BatchedFloat, other: Any) -> Any:
-        if not isinstance(other, NUMBERS):
+        if not isinstance(other, _NUMBER_TYPES):
             return NotImplemented
         at, values = (other.at, other.values) if isinstance(other, BatchedFloat) else (other, other)
         answer = operation(self.at, at)
@@ -144,26 +144,26 @@ class BatchedFloat:
 
     def __float__(self) -> NoReturn:
         """Refuse to be one number."""
-        raise NotVectorisable("a float is asked for")
+        raise NotVectorisableError("a float is asked for")
 
     __int__ = __index__ = __ceil__ = __floor__ = __trunc__ = __float__
 
     def __round__(self, digits: int | None = None) -> NoReturn:
         """Refuse to be rounded."""
-        raise NotVectorisable("a rounded number is asked for")
+        raise NotVectorisableError("a rounded number is asked for")
 
 
-NUMBERS = (BatchedFloat, float, int, np.floating)
+_NUMBER_TYPES = (BatchedFloat, float, int, np.floating)
 
 
-LINKS = {"net": "net", "intra_net": "intra_net"}
-FEWEST = 8
+_LINK_FIELDS = {"net": "net", "intra_net": "intra_net"}
+_MIN_BLOCK_ROWS = 8
 """Rows below which arrays cost more than they save."""
 
-PASSES = 8
+_MAX_PASSES = 8
 """Passes over one group of rows, each for those that decide alike; the rest go one by one."""
 
-BLOCK = 16384
+_MAX_BLOCK_ROWS = 16384
 """Rows of one pass: enough that what a pass costs by itself hardly counts."""
 
 
@@ -196,7 +196,7 @@ class _Overlay(Session):
         return self.session.files(kind)
 
 
-class Lanes:
+class VectorisedRows:
     """Predicts rows of a grid together where they differ in numbers only."""
 
     def __init__(self, grid: SweepGrid, session: Session) -> None:
@@ -225,15 +225,15 @@ class Lanes:
         for members in np.split(order, edges):
             active = [index for index in range(len(self.shape)) if keys[index][members[0]] == -1]
             if active:
-                for first in range(0, len(members), BLOCK):
-                    block = members[first : first + BLOCK]
+                for first in range(0, len(members), _MAX_BLOCK_ROWS):
+                    block = members[first : first + _MAX_BLOCK_ROWS]
                     yield from self._block(rows[block], places[:, block], active)
 
     def _block(self, rows: Any, places: Any, active: list[int]) -> Iterator[tuple[Any, list[Any]]]:
         left = np.ones(len(rows), bool)
-        for _ in range(PASSES):
+        for _ in range(_MAX_PASSES):
             at = np.flatnonzero(left)
-            if len(at) < FEWEST:
+            if len(at) < _MIN_BLOCK_ROWS:
                 return
             agreed, found = self._pass(rows[at], places[:, at], active)
             if found is None:
@@ -255,7 +255,13 @@ class Lanes:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 found = self._figures(self.grid.fields(int(rows[shown])), tables)
                 agreed = trace.agreed()
-        except (NotVectorisable, TypeError, FloatingPointError, ZeroDivisionError, PerfsimError):
+        except (
+            NotVectorisableError,
+            TypeError,
+            FloatingPointError,
+            ZeroDivisionError,
+            PerfsimError,
+        ):
             return None, None
         return agreed, found
 
@@ -264,9 +270,9 @@ class Lanes:
             fields["single_gpu"] = None
         scenario = make_scenario(fields)
         if "overlap_slowdown" in tables and not scenario.overlap:
-            raise NotVectorisable("a slowdown needs overlap")
+            raise NotVectorisableError("a slowdown needs overlap")
         networks: dict[tuple[Hashable, ...], Network] = {}
-        for name, flag in LINKS.items():
+        for name, flag in _LINK_FIELDS.items():
             if name in tables:
                 text = fields[name]
                 networks["network", flag, text] = _network(text, *tables[name])
@@ -291,11 +297,11 @@ def _evaluated(resolved: Setup) -> list[Any]:
     total_s: Any = 0
     for plan in plans:
         if plan.graph.contended or plan.order == "priority" or plan.beside or plan.mixed:
-            raise NotVectorisable("streams choose while they run")
+            raise NotVectorisableError("streams choose while they run")
         durations = [_values(task.duration_s) for task in plan.graph.tasks]
         total_s = total_s + plan.count * settled_periods(plan.graph, durations)
     iteration_s = total_s / sum(plan.iterations for plan in plans)
-    return figures(resolved, plans, iteration_s, _values(resolved.alone_s))
+    return row_figures(resolved, plans, iteration_s, _values(resolved.alone_s))
 
 
 def _values(number: Any) -> Any:
@@ -318,7 +324,7 @@ def _network(text: str, rate: Any, alpha_s: Any) -> Network:
 @lru_cache(maxsize=8)
 def _numbers(axis: Axis) -> _Numbers | None:
     """Return an axis as numbers, where arrays can follow its field."""
-    read = READERS.get(axis.field)
+    read = _READERS.get(axis.field)
     if read is None:
         return None
     rows = [_read(read, value) for value in axis.values]
@@ -364,7 +370,7 @@ def _factor(value: Any) -> tuple[float, ...]:
     return (found,) if 1.0 <= found <= 10.0 and not isinstance(value, bool) else ()
 
 
-READERS: dict[str, Callable[[Any], tuple[float, ...]]] = {
+_READERS: dict[str, Callable[[Any], tuple[float, ...]]] = {
     "net": _link,
     "intra_net": _link,
     "single_gpu": _iteration,

@@ -29,7 +29,7 @@ __all__ = ["CHAKRA_SCHEMA", "chakra_of", "chakra_text"]
 
 CHAKRA_SCHEMA = "perfsim/chakra/1"
 
-COLLECTIVES = {
+CHAKRA_COLLECTIVES = {
     "all_reduce": "ALL_REDUCE",
     "reduce": "REDUCE",
     "all_gather": "ALL_GATHER",
@@ -39,7 +39,7 @@ COLLECTIVES = {
 }
 """perfsim's collectives that are of the enum CollectiveCommType."""
 
-NUMBERS = {
+_COLLECTIVE_NUMBERS = {
     "ALL_REDUCE": 0,
     "REDUCE": 1,
     "ALL_GATHER": 2,
@@ -49,10 +49,10 @@ NUMBERS = {
 }
 """The enum's numbers, which the attribute ``comm_type`` holds."""
 
-VERSION = "1.0.0"
+_CHAKRA_VERSION = "1.0.0"
 """Of the schema, as Chakra's own generator states it."""
 
-MOST_NODES = 1_000_000
+_MAX_NODES = 1_000_000
 """A longer period is refused."""
 
 
@@ -79,9 +79,9 @@ def chakra_of(prediction: Prediction) -> dict[str, Any]:
     total = sum(
         count * len(one.timeline.graph.tasks) for count, one in zip(times, rounds, strict=True)
     )
-    if total > MOST_NODES:
+    if total > _MAX_NODES:
         raise _refused(
-            prediction, f"has {total:,} tasks in a period, and {MOST_NODES:,} are allowed"
+            prediction, f"has {total:,} tasks in a period, and {_MAX_NODES:,} are allowed"
         )
     nodes: list[dict[str, Any]] = []
     last: dict[str, int] = {}
@@ -123,13 +123,15 @@ class _Round:
             for index, task in enumerate(self.timeline.graph.tasks)
             if task.kind == "communicate"
         }
-        others = {task.stream for task in self.timeline.graph.tasks} & {*_others(self.timeline)}
+        others = {task.stream for task in self.timeline.graph.tasks} & {
+            *_streams_of_other_ranks(self.timeline)
+        }
         if others:
             raise _refused(prediction, "waits for the computation of other ranks")
 
     def _collective(self, task: Task) -> tuple[str, str, float]:
         """Return the enum's word for a collective, its group's name and a rank's input [B]."""
-        what = COLLECTIVES.get(task.name.partition(" ")[0], "")
+        what = CHAKRA_COLLECTIVES.get(task.name.partition(" ")[0], "")
         if not what or hasattr(task.meeting, "distances"):
             name = task.name.partition(" ")[0]
             raise _refused(self.prediction, f"sends by {name}, which is no collective there")
@@ -179,7 +181,10 @@ class _Round:
                 ),
                 "startTimeMicros": str(begin),
                 "durationMicros": str(end - begin),
-                "attr": [*self._attributes(index, task), _whole("stream", streams[task.stream])],
+                "attr": [
+                    *self._attributes(index, task),
+                    _integer_attribute("stream", streams[task.stream]),
+                ],
             }
             last[task.stream] = place[index]
             yield node
@@ -191,18 +196,18 @@ class _Round:
         yield {"name": "duration_s", "doubleVal": self.ends[index] - self.starts[index]}
         if index in self.collectives:
             what, group, size_bytes = self.collectives[index]
-            yield _whole("comm_type", NUMBERS[what])
-            yield _whole("comm_size", round(size_bytes))
+            yield _integer_attribute("comm_type", _COLLECTIVE_NUMBERS[what])
+            yield _integer_attribute("comm_size", round(size_bytes))
             yield {"name": "pg_name", "stringVal": group}
 
 
-def _others(timeline: Timeline) -> Iterator[str]:
+def _streams_of_other_ranks(timeline: Timeline) -> Iterator[str]:
     for name in timeline.graph.streams:
         if name.startswith("rank "):
             yield name
 
 
-def _whole(name: str, value: int) -> dict[str, Any]:
+def _integer_attribute(name: str, value: int) -> dict[str, Any]:
     return {"name": name, "int64Val": str(value)}
 
 
@@ -215,14 +220,14 @@ def _metadata(prediction: Prediction, iterations: int, rounds: list[_Round]) -> 
     scenario = prediction.scenario
     groups = {name: ranks for one in rounds for name, ranks in one.groups.items()}
     return {
-        "version": VERSION,
+        "version": _CHAKRA_VERSION,
         "attr": [
             {"name": "generator", "stringVal": "perfsim (predicted, not recorded)"},
             {"name": "model", "stringVal": scenario.model},
             {"name": "method", "stringVal": scenario.method},
             {"name": "rank", "int64Val": "0"},
-            _whole("ranks", int(scenario.gpus)),
-            _whole("iterations", iterations),
+            _integer_attribute("ranks", scenario.gpus),
+            _integer_attribute("iterations", iterations),
             {"name": "iteration_s", "doubleVal": prediction.iteration_s},
             *(
                 {"name": f"pg_name {name}", "int64List": {"values": [str(one) for one in ranks]}}

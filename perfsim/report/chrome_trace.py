@@ -18,14 +18,14 @@ from perfsim.report.timeline import SteadyRound, TimelineSpan, steady_rounds
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
 
-__all__ = ["RUNS", "trace_of", "trace_of_all", "trace_text"]
+__all__ = ["RUNS_THREAD", "trace_of", "trace_of_all", "trace_text"]
 
 CHROME_TRACE_SCHEMA = "perfsim/trace/1"
 
-RUNS = "runs"
+RUNS_THREAD = "runs"
 """Name of the thread that shows how long each run of a round is."""
 
-COLOURS = {
+_TRACE_COLOURS = {
     "forward": "thread_state_running",
     "backward": "thread_state_runnable",
     "compress": "rail_animation",
@@ -53,7 +53,7 @@ def trace_of(prediction: Prediction) -> dict[str, Any]:
     ['runs', 'compute', 'communication']
     """
     names, events, rounds = _processes(prediction, 1)
-    return _trace(names, events, _told(prediction, rounds))
+    return _trace(names, events, _other_data(prediction, rounds))
 
 
 def trace_of_all(predictions: Mapping[str, Prediction]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def trace_of_all(predictions: Mapping[str, Prediction]) -> dict[str, Any]:
         own, its, rounds = _processes(one, first, f"{name}, ")
         names += own
         events += its
-        told.append(_told(one, rounds))
+        told.append(_other_data(one, rounds))
     return _trace(names, events, {"schema": CHROME_TRACE_SCHEMA, "predictions": told})
 
 
@@ -89,7 +89,7 @@ def _trace(
     return {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
 
 
-def _told(prediction: Prediction, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+def _other_data(prediction: Prediction, rounds: list[dict[str, Any]]) -> dict[str, Any]:
     scenario = prediction.scenario
     return {
         "schema": CHROME_TRACE_SCHEMA,
@@ -132,7 +132,7 @@ def _names(pid: int, one: SteadyRound, words: str) -> list[dict[str, Any]]:
             "args": {"sort_index": pid},
         },
     ]
-    for tid, stream in enumerate((RUNS, *one.streams)):
+    for tid, stream in enumerate((RUNS_THREAD, *one.streams)):
         for what, value in (("thread_name", {"name": stream}), ("thread_sort_index", tid)):
             args = value if isinstance(value, dict) else {"sort_index": value}
             named.append({"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args})
@@ -143,7 +143,9 @@ def _events(pid: int, one: SteadyRound, start_ns: int) -> list[dict[str, Any]]:
     place = {stream: tid for tid, stream in enumerate(one.streams, 1)}
     ends = [0.0, *one.closes_s]
     runs = [
-        TimelineSpan(f"run {number} of {len(one.closes_s)}", RUNS, "other", low_s, high_s, 0.0)
+        TimelineSpan(
+            f"run {number} of {len(one.closes_s)}", RUNS_THREAD, "other", low_s, high_s, 0.0
+        )
         for number, (low_s, high_s) in enumerate(pairwise(ends), 1)
     ]
     found = [_event(pid, 0, span, start_ns) for span in runs]
@@ -161,7 +163,7 @@ def _event(pid: int, tid: int, span: TimelineSpan, start_ns: int) -> dict[str, A
         "tid": tid,
         "ts": (start_ns + low_ns) / 1000,
         "dur": (high_ns - low_ns) / 1000,
-        "cname": COLOURS[span.kind],
+        "cname": _TRACE_COLOURS[span.kind],
         "args": {"kind": span.kind},
     }
     if span.size_bytes:

@@ -1,18 +1,25 @@
-"""The page that shows a network: one SVG, no scripts, nothing from elsewhere."""
+"""Draw a network: nodes, switches and links, as ASCII text or as one HTML page with an SVG."""
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfsim.units import format_rate
 
-__all__ = ["DrawnLink", "Picture", "draw_html", "draw_text", "levels", "page", "uplinks"]
+__all__ = [
+    "DrawnLink",
+    "Picture",
+    "draw_html",
+    "draw_text",
+    "network_page",
+    "switch_levels",
+    "uplink_words",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +62,13 @@ class Picture:
     notes: tuple[str, ...] = ()
 
 
-def levels(graph: Any) -> list[tuple[int, list[str]]]:
+def switch_levels(graph: Any) -> list[tuple[int, list[str]]]:
     """Return the switches of a graph by level, the highest first.
 
     Examples
     --------
     >>> from perfsim.network.fabrics import Fabric
-    >>> levels(Fabric("leaf-spine", (("nodes_per_leaf", 2),)).graph(4))
+    >>> switch_levels(Fabric("leaf-spine", (("nodes_per_leaf", 2),)).graph(4))
     [(2, ['spine 0']), (1, ['leaf 0', 'leaf 1'])]
     """
     found: dict[int, list[str]] = {}
@@ -71,13 +78,13 @@ def levels(graph: Any) -> list[tuple[int, list[str]]]:
     return sorted(found.items(), reverse=True)
 
 
-def uplinks(graph: Any, level: int) -> str:
+def uplink_words(graph: Any, level: int) -> str:
     """Return in words the links of a switch to the level above, "" where there are none.
 
     Examples
     --------
     >>> from perfsim.network.fabrics import oversubscribed
-    >>> uplinks(oversubscribed(2.0, nodes_per_leaf=4).graph(8, 1, 1e9), 1)
+    >>> uplink_words(oversubscribed(2.0, nodes_per_leaf=4).graph(8, 1, 1e9), 1)
     '1 uplink of 2 GB/s each'
     """
     height = dict(graph.nodes(data="level"))
@@ -95,13 +102,13 @@ def uplinks(graph: Any, level: int) -> str:
     return f"{count} uplink{'s' if count != '1' else ''} of {told} each"
 
 
-WIDTH = 80
-NODES_DRAWN = 3
-BOX = 24
-LABEL = 10
-GPUS_NAMED = 8
-NICS_NAMED = 3
-NAMES = {1: "leaf", 2: "spine", 3: "core"}
+_TEXT_COLUMNS = 80
+_MAX_NODES_TEXT = 3
+_BOX_COLUMNS = 24
+_LABEL_COLUMNS = 10
+_MAX_GPUS_NAMED = 8
+_MAX_NICS_NAMED = 3
+_LEVEL_NAMES = {1: "leaf", 2: "spine", 3: "core"}
 
 
 def draw_text(picture: Picture) -> str:
@@ -142,26 +149,26 @@ def draw_html(picture: Picture, path: Path) -> None:
     RequestError
         If the file cannot be written.
     """
-    from perfsim.report.terminal import write_text
+    from perfsim.data.files import write_text
 
-    write_text(path, page(picture))
+    write_text(path, network_page(picture))
 
 
 def _wrap(text: str) -> list[str]:
     plain = text.replace("\u00b5", "u").encode("ascii", "replace").decode()
-    return textwrap.wrap(plain, WIDTH, subsequent_indent="  ") or [""]
+    return textwrap.wrap(plain, _TEXT_COLUMNS, subsequent_indent="  ") or [""]
 
 
 def _switches(picture: Picture) -> list[str]:
-    stem = " " * LABEL + "|"
+    stem = " " * _LABEL_COLUMNS + "|"
     if picture.graph is None:
-        return [" " * LABEL + "( network )", stem]
+        return [" " * _LABEL_COLUMNS + "( network )", stem]
     lines: list[str] = []
-    found = levels(picture.graph)
+    found = switch_levels(picture.graph)
     for level, names in found:
-        label = NAMES.get(level, "") if len(found) > 1 else ""
-        lines.append(f"{label:<{LABEL}}{_fitting(names, WIDTH - LABEL)}")
-        below = uplinks(picture.graph, level - 1)
+        label = _LEVEL_NAMES.get(level, "") if len(found) > 1 else ""
+        lines.append(f"{label:<{_LABEL_COLUMNS}}{_fitting(names, _TEXT_COLUMNS - _LABEL_COLUMNS)}")
+        below = uplink_words(picture.graph, level - 1)
         lines.append(f"{stem}  {below}" if below else stem)
     return lines
 
@@ -177,12 +184,12 @@ def _fitting(names: Sequence[str], width: int) -> str:
 
 
 def _nodes(picture: Picture) -> list[str]:
-    drawn = min(picture.nodes, NODES_DRAWN) if picture.inter is not None else 1
-    left = " " * (LABEL if drawn < NODES_DRAWN else 2)
-    edge = "+" + "-" * (BOX - 2) + "+"
+    drawn = min(picture.nodes, _MAX_NODES_TEXT) if picture.inter is not None else 1
+    left = " " * (_LABEL_COLUMNS if drawn < _MAX_NODES_TEXT else 2)
+    edge = "+" + "-" * (_BOX_COLUMNS - 2) + "+"
     rows = [edge]
     inside = [[f"node {index}", *_inside(picture)] for index in range(drawn)]
-    boxes = [[edge, *(f"| {line:<{BOX - 4}} |" for line in box), edge] for box in inside]
+    boxes = [[edge, *(f"| {line:<{_BOX_COLUMNS - 4}} |" for line in box), edge] for box in inside]
     rows = [left + " ".join(cells) for cells in zip(*boxes, strict=True)]
     more = picture.nodes - drawn if picture.inter is not None else 0
     return [*rows, f"{left}... {more} more"] if more else rows
@@ -192,91 +199,113 @@ def _inside(picture: Picture) -> list[str]:
     """Return the lines of a node's box: its NICs, the wires, its GPUs."""
     lines = []
     if picture.inter is not None:
-        few = picture.nics_per_node <= NICS_NAMED
+        few = picture.nics_per_node <= _MAX_NICS_NAMED
         nics = " ".join(["[NIC]"] * picture.nics_per_node)
         lines.append(nics if few else f"[NIC] x {picture.nics_per_node}")
     if picture.intra is not None:
-        bar = f"={picture.intra_kind.partition(',')[0][: BOX - 8]}="
-        lines.append(bar.center(BOX - 4, "="))
+        bar = f"={picture.intra_kind.partition(',')[0][: _BOX_COLUMNS - 8]}="
+        lines.append(bar.center(_BOX_COLUMNS - 4, "="))
     gpus = picture.gpus_per_node
     if gpus is None:
         return [*lines, "GPUs: not stated"]
     named = " ".join(map(str, range(gpus)))
-    return [*lines, f"GPU {named}" if gpus <= GPUS_NAMED else f"GPU 0 to {gpus - 1}"]
+    return [*lines, f"GPU {named}" if gpus <= _MAX_GPUS_NAMED else f"GPU 0 to {gpus - 1}"]
 
 
-NODES_DRAWN_SVG = 4
-SWITCHES_DRAWN = 6
-NODE = (210, 130)
-SWITCH = (130, 34)
-GAP = 30
-RISE = 110
-MARGIN = 20
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 64em; color: #1d2733; }
-svg { width: 100%; height: auto; } text { font: 13px system-ui, sans-serif; fill: #1d2733; }
-.wire { stroke: #7b8a99; stroke-width: 1.5; } .switch { fill: #dbe9f6; stroke: #3b6ea5; }
-.node { fill: #f7f8fa; stroke: #9aa7b3; } .nic { fill: #fde8c9; stroke: #c78a2c; }
-.gpu { fill: #d9efd9; stroke: #4c8c4c; } .small { font-size: 11px; fill: #52606d; }
-"""
-
-XY = tuple[float, float]
+_MAX_NODES_SVG = 4
+_MAX_SWITCHES_SVG = 6
+_NODE_SIZE = (210, 130)
+_SWITCH_SIZE = (130, 34)
+_GAP = 30
+_ROW_HEIGHT = 110
+_MARGIN = 20
+_Point = tuple[float, float]
+"""Across and down [px]."""
 
 
-def page(picture: Picture) -> str:
+class _Wire(NamedTuple):
+    """A line between two boxes [px]."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    shape: str = "wire"
+
+
+class _Box(NamedTuple):
+    """A rectangle [px]; ``kind`` is its class in the page's style: node, switch, nic or gpu."""
+
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+    radius: float
+    shape: str = "box"
+
+
+class _Label(NamedTuple):
+    """A text that begins at a point [px]."""
+
+    x: float
+    y: float
+    text: str
+    small: bool = False
+    shape: str = "label"
+
+
+_Shape = _Wire | _Box | _Label
+
+
+def network_page(picture: Picture) -> str:
     """Return the page as text.
 
     Examples
     --------
-    >>> from perfsim.report.network_drawing import Wire
-    >>> text = page(Picture("a & b", Wire("1 GB/s"), nodes=2))
+    >>> from perfsim.report.network_drawing import DrawnLink
+    >>> text = network_page(Picture("a & b", DrawnLink("1 GB/s"), nodes=2))
     >>> "<h1>a &amp; b</h1>" in text, text.count('class="node"')
     (True, 2)
     """
+    from perfsim.report.html.render import render
+
     shapes, width, height = _shapes(picture)
-    told = []
+    paragraphs = []
     if picture.inter is not None:
-        told.append(f"Between nodes: {picture.inter_kind}; a NIC {picture.inter}.")
+        paragraphs.append(f"Between nodes: {picture.inter_kind}; a NIC {picture.inter}.")
     if picture.intra is not None:
-        told.append(f"In a node: {picture.intra_kind}; {picture.intra}.")
-    paragraphs = "\n".join(f"<p>{_plain(line)}</p>" for line in (*told, *picture.notes))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_plain(picture.title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>{_plain(picture.title)}</h1>
-<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{_plain(picture.title)}">
-{chr(10).join(shapes)}
-</svg>
-{paragraphs}
-</body>
-</html>
-"""
+        paragraphs.append(f"In a node: {picture.intra_kind}; {picture.intra}.")
+    return render(
+        "network.html.j2",
+        title=picture.title,
+        shapes=shapes,
+        width=width,
+        height=height,
+        paragraphs=[*paragraphs, *picture.notes],
+    )
 
 
-def _shapes(picture: Picture) -> tuple[list[str], float, float]:
+def _shapes(picture: Picture) -> tuple[list[_Shape], float, float]:
     """Return the shapes, wires first so that boxes cover their ends, and the size."""
     rows, words = _rows(picture)
     nodes = rows[-1]
-    widths = [len(row) * ((NODE if row is nodes else SWITCH)[0] + GAP) - GAP for row in rows]
-    width = max(widths) + 2 * MARGIN + 110
-    places: dict[str, XY] = {}
-    boxes: list[str] = []
+    widths = [
+        len(row) * ((_NODE_SIZE if row is nodes else _SWITCH_SIZE)[0] + _GAP) - _GAP for row in rows
+    ]
+    width = max(widths) + 2 * _MARGIN + 110
+    places: dict[str, _Point] = {}
+    boxes: list[_Shape] = []
     for depth, row in enumerate(rows):
-        size = NODE if row is nodes else SWITCH
-        left = MARGIN + (width - 2 * MARGIN - 110 - widths[depth]) / 2
-        top = MARGIN + depth * RISE
+        size = _NODE_SIZE if row is nodes else _SWITCH_SIZE
+        left = _MARGIN + (width - 2 * _MARGIN - 110 - widths[depth]) / 2
+        top = _MARGIN + depth * _ROW_HEIGHT
         for index, name in enumerate(row):
-            x = left + index * (size[0] + GAP)
+            x = left + index * (size[0] + _GAP)
             places[name] = (x + size[0] / 2, top)
             boxes += _node(picture, name, x, top) if row is nodes else _switch(name, x, top)
-        boxes.append(_text(width - MARGIN - 100, top + 22, words[depth], "small"))
-    height = MARGIN * 2 + (len(rows) - 1) * RISE + NODE[1]
+        boxes.append(_Label(width - _MARGIN - 100, top + 22, words[depth], small=True))
+    height = _MARGIN * 2 + (len(rows) - 1) * _ROW_HEIGHT + _NODE_SIZE[1]
     return [*_wires(picture, rows, places), *boxes], width, height
 
 
@@ -284,78 +313,64 @@ def _rows(picture: Picture) -> tuple[list[list[str]], list[str]]:
     """Return the names to draw, the highest level first, and what is left out of each row."""
     if picture.inter is None:
         return [["node 0"]], [""]
-    count = min(picture.nodes, NODES_DRAWN_SVG)
+    count = min(picture.nodes, _MAX_NODES_SVG)
     more = f"... {picture.nodes - count} more" if picture.nodes > count else ""
     if picture.graph is None:
         return [["network"], [f"node {index}" for index in range(count)]], ["", more]
     rows, words = [], []
-    for _, names in levels(picture.graph):
-        drawn = names[:SWITCHES_DRAWN]
+    for _, names in switch_levels(picture.graph):
+        drawn = names[:_MAX_SWITCHES_SVG]
         rows.append(drawn)
         words.append(f"... {len(names) - len(drawn)} more" if len(names) > len(drawn) else "")
     return [*rows, list(picture.graph.graph["hosts"][:count])], [*words, more]
 
 
-def _wires(picture: Picture, rows: Sequence[Sequence[str]], places: Mapping[str, XY]) -> list[str]:
+def _wires(
+    picture: Picture, rows: Sequence[Sequence[str]], places: Mapping[str, _Point]
+) -> list[_Shape]:
+    """Return a wire for each link between two boxes that are drawn, and words on the uplinks."""
     if picture.graph is None:
         pairs = [(rows[0][0], node) for node in rows[-1]] if len(rows) > 1 else []
+        levels = []
     else:
-        graph = picture.graph
-        pairs = [pair for pair in combinations(places, 2) if graph.has_edge(*pair)]
-    lines = []
+        pairs = [pair for pair in combinations(places, 2) if picture.graph.has_edge(*pair)]
+        levels = switch_levels(picture.graph)
+    half = _SWITCH_SIZE[1] / 2
+    shapes: list[_Shape] = []
     for a, b in pairs:
         (x1, y1), (x2, y2) = places[a], places[b]
-        half = SWITCH[1] / 2
-        lines.append(
-            f'<line class="wire" x1="{x1:g}" y1="{y1 + half:g}" x2="{x2:g}" y2="{y2 + half:g}"/>'
-        )
-    for depth, (level, _) in enumerate(levels(picture.graph) if picture.graph is not None else []):
-        told = uplinks(picture.graph, level - 1)
-        if told:
-            lines.append(_text(MARGIN, MARGIN + depth * RISE + 75, told, "small"))
-    return lines
-
-
-def _switch(name: str, x: float, y: float) -> list[str]:
-    return [
-        f'<rect class="switch" x="{x:g}" y="{y:g}" width="{SWITCH[0]}" height="{SWITCH[1]}"'
-        ' rx="5"/>',
-        _text(x + 10, y + 22, name),
-    ]
-
-
-def _node(picture: Picture, name: str, x: float, y: float) -> list[str]:
-    box = f'x="{x:g}" y="{y:g}" width="{NODE[0]}" height="{NODE[1]}" rx="6"'
-    shapes = [f'<rect class="node" {box}/>', _text(x + 10, y + 22, name)]
-    if picture.inter is not None:
-        shapes += _chips("nic", "NIC", picture.nics_per_node, x + 70, y + 8)
-    if picture.intra is not None:
-        shapes.append(_text(x + 10, y + 58, picture.intra_kind[:32], "small"))
-    if picture.gpus_per_node is None:
-        return [*shapes, _text(x + 10, y + 92, "GPUs: not stated")]
-    return [*shapes, *_chips("gpu", "GPU", picture.gpus_per_node, x + 10, y + 72)]
-
-
-def _chips(kind: str, word: str, count: int, x: float, y: float) -> list[str]:
-    """Return small boxes, four a row, or one that tells the number."""
-    most = 8 if kind == "gpu" else 2
-    words = [f"{word} {index}" for index in range(count)] if count <= most else [f"{count} {word}s"]
-    shapes = []
-    for index, text in enumerate(words):
-        left, top = x + index % 4 * 48, y + index // 4 * 25
-        wide = 44 if count <= most else 76
-        box = f'x="{left:g}" y="{top:g}" width="{wide}" height="21" rx="3"'
-        shapes += [f'<rect class="{kind}" {box}/>', _text(left + 5, top + 15, text, "small")]
+        shapes.append(_Wire(x1, y1 + half, x2, y2 + half))
+    for depth, (level, _) in enumerate(levels):
+        y = _MARGIN + depth * _ROW_HEIGHT + 75
+        shapes.append(_Label(_MARGIN, y, uplink_words(picture.graph, level - 1), small=True))
     return shapes
 
 
-def _plain(text: str) -> str:
-    """Return text as a page may carry it: escaped, without what cannot be printed."""
-    return html.escape("".join(letter if letter.isprintable() else " " for letter in text))
+def _switch(name: str, x: float, y: float) -> list[_Shape]:
+    return [_Box("switch", x, y, *_SWITCH_SIZE, 5), _Label(x + 10, y + 22, name)]
 
 
-def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    if not text:
-        return ""
-    named = f' class="{kind}"' if kind else ""
-    return f'<text{named} x="{x:g}" y="{y:g}">{_plain(text)}</text>'
+def _node(picture: Picture, name: str, x: float, y: float) -> list[_Shape]:
+    shapes: list[_Shape] = [_Box("node", x, y, *_NODE_SIZE, 6), _Label(x + 10, y + 22, name)]
+    if picture.inter is not None:
+        shapes += _chips("nic", "NIC", picture.nics_per_node, x + 70, y + 8)
+    if picture.intra is not None:
+        shapes.append(_Label(x + 10, y + 58, picture.intra_kind[:32], small=True))
+    if picture.gpus_per_node is None:
+        return [*shapes, _Label(x + 10, y + 92, "GPUs: not stated")]
+    return [*shapes, *_chips("gpu", "GPU", picture.gpus_per_node, x + 10, y + 72)]
+
+
+def _chips(kind: str, word: str, count: int, x: float, y: float) -> list[_Shape]:
+    """Return small boxes, four a row; where they are too many, one box that says how many."""
+    most = 8 if kind == "gpu" else 2
+    words = [f"{word} {index}" for index in range(count)] if count <= most else [f"{count} {word}s"]
+    width = 44 if count <= most else 76
+    shapes: list[_Shape] = []
+    for index, text in enumerate(words):
+        left, top = x + index % 4 * 48, y + index // 4 * 25
+        shapes += [
+            _Box(kind, left, top, width, 21, 3),
+            _Label(left + 5, top + 15, text, small=True),
+        ]
+    return shapes

@@ -1,197 +1,85 @@
-"""An explanation as a person reads it in a terminal."""
+"""Print plans, comparisons, explanations, rankings, sweeps and tunings in a terminal."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import os
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from math import log
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from perfsim.conditions.words import named
-from perfsim.data.files import cell, write_text
-from perfsim.data.tables import as_numbers
-from perfsim.errors import RequestError
 from perfsim.methods import method_class
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
-from perfsim.planning.capacity import ClusterPlan, ParetoChoice
-from perfsim.planning.compare import Comparison
+from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice
+from perfsim.planning.compare import Comparison, Standing
 from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
 from perfsim.planning.sweep import SweepTable
-from perfsim.planning.tune import FLAT, TunableValue, Tuned, Tuning
+from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
-from perfsim.report.terminal import cluster_words, interval_words, print_lines, print_rows, question
+from perfsim.report.terminal import (
+    PAGE,
+    cluster_words,
+    interval_words,
+    print_lines,
+    print_table,
+    question,
+)
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
-    "FORMATS",
+    "FUSION_WORDS",
+    "IMPROVEMENT_WORDS",
+    "TUNABLE_NAMES",
     "break_even_words",
-    "check_format",
-    "csv_text",
-    "jsonl_text",
+    "explanation_verdict",
     "print_comparison",
     "print_explanation",
     "print_plan",
     "print_ranking",
     "print_sweep",
     "print_tuning",
-    "sentences",
-    "verdict",
-    "write_sweep",
+    "tuned_verdict",
+    "value_words",
 ]
 
-PLAN_WIDTH = 80
-SHOWN_LEFT_OUT = 8
+_MAX_LEFT_OUT = 8
+"""Lines of what a plan leaves out; the JSON has all."""
 
+_MAX_PATH_LINES = 24
+"""Lines of a critical path, and buckets, that are printed; the JSON has all."""
 
-def print_plan(plan: ClusterPlan) -> None:
-    """Print what meets the target best, the Pareto front, what is left out, and notes."""
-    target = plan.target
-    paid = plan.prices.currency if any(one.cost is not None for one in plan.choices) else "GPU h"
-    least = "least GPU h" if paid == "GPU h" else "cheapest"
-    print_lines(
-        [
-            f"{target.samples:,} samples, {target.epochs:g} epochs: {len(plan.choices)} clusters"
-            f" and methods, {len(plan.meeting)} meet the target",
-            "",
-            f"{'fastest':{len(least)}} {plan.fastest.words}: {_hours(plan.fastest)},"
-            f" {_paid(plan.fastest, paid)}",
-            f"{least} {plan.cheapest.words}: {_hours(plan.cheapest)}, {_paid(plan.cheapest, paid)}",
-            "",
-            "Pareto front: nothing else is both faster and cheaper",
-        ],
-        most=PLAN_WIDTH,
-    )
-    energy = "" if target.gpu_power_w is None else f"{'kWh':>8}"
-    head = f"{'method':13}{'gpus':>5} {'gpu':10}{'network':11}{'hours':>7}"
-    print(f"{head} {'90 % interval':>15}{paid:>8}{energy}")
-    for one in plan.front:
-        told = one.scenario
-        low, high = (end / 3600.0 for end in one.interval_s)
-        print(
-            f"{told.method:13}{told.gpus:>5} {told.gpu:10}{_network(told)[:10]:11}"
-            f"{one.seconds / 3600.0:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
-            f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
-            f"{'' if one.excess(target) <= 1.0 else '!'}"
-        )
-    if len(plan.meeting) < len(plan.choices):
-        print("! misses the target")
-    if plan.left_out:
-        print(f"\nleft out ({len(plan.left_out)})")
-        told_lines = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
-        print_lines(told_lines[:SHOWN_LEFT_OUT], most=PLAN_WIDTH)
-        if len(told_lines) > SHOWN_LEFT_OUT:
-            print(f"and {len(told_lines) - SHOWN_LEFT_OUT} more (`json` lists all)")
-    print("\nNotes")
-    print_lines(plan.notes, "  - ", "    ", PLAN_WIDTH)
+_MAX_BUCKET_NAME = 28
+"""Columns of a bucket's name."""
 
+_MIN_SAVING = 0.01
+"""Smaller savings, as a share of the iteration, count as none."""
 
-def _network(told: ResolvedScenario) -> str:
-    return "one node" if told.nodes == 1 else str(told.net)
+_MAX_REASONS = 10
+"""Reasons for missing predictions that a sweep prints."""
 
+_MAX_ROWS = 60
+"""Rows of a sweep that are printed; a file has all."""
 
-def _hours(one: ParetoChoice) -> str:
-    return f"{one.seconds / 3600.0:.4g} h"
+_BAR_COLUMNS = 30
+_MAX_CURVE_LINES = 18
+"""Values of a tuned curve that are printed; the JSON has all."""
 
+_COMPUTE_PARTS = ("forward", "backward", "update", "other")
+_KERNEL_PARTS = ("compression", "second_order")
+_EXPOSED_PARTS = ("communication_exposed",)
+"""The parts of an iteration that a comparison adds up to computation, kernels and waiting."""
 
-def _paid(one: ParetoChoice, unit: str) -> str:
-    return f"{one.spent:.4g} {unit}"
+_COMPARISON_HEAD = (
+    f"{'#':>2} {'method':15}{'iteration':>9} {'90 % interval':>18} {'x S-SGD':>7} {'next':>8}"
+    f" {'comp':>5} {'kern':>4} {'wait':>4}"
+)
 
-
-COMPARISON_WIDTH = 80
-
-COMPUTE = ("forward", "backward", "update", "other")
-KERNELS = ("compression", "second_order")
-EXPOSED = ("communication_exposed",)
-
-HEAD = f"{'#':>2} {'method':15}{'iteration':>9} {'90 % interval':>18} {'x S-SGD':>7} {'next':>8}"
-
-
-def print_comparison(comparison: Comparison) -> None:
-    """Print the question, who is fastest, all methods with what their time goes to, and notes."""
-    first = comparison.rows[0].scenario
-    overlap = "overlap" if first.overlap else "no overlap"
-    _print(
-        [
-            f"{first.model}, {cluster_words(first)}",
-            f"batch {first.batch} a GPU, {first.precision}, {overlap}, all-reduce"
-            f" {first.algorithm}",
-            *([f"conditions: {named(first)}"] if named(first) else []),
-            "S-SGD with DDP's buckets and overlap takes"
-            f" {format_seconds(comparison.baseline.iteration_s)}",
-            "",
-            *comparison.verdict(),
-            CAVEAT,
-            "",
-        ]
-    )
-    print(f"{HEAD} {'comp':>5} {'kern':>4} {'wait':>4}")
-    standings = {row["method"]: row for row in comparison.standings()}
-    for one in comparison.rows:
-        print(_line(one, standings[one.scenario.method]))
-    print()
-    _print(
-        [
-            "* learns otherwise than ssgd. next: how much longer the next in rank takes; ~ where"
-            " the two cannot be told apart. comp, kern, wait: % of the iteration in computation"
-            " (forward, backward, update, other), in the method's kernels (compression, second"
-            " order) and in communication that nothing hides.",
-            comparison.rule,
-        ]
-    )
-    _print_left_out(comparison)
-    print("\nNotes")
-    _print(comparison.notes, "  - ", "    ")
-
-
-def _print(lines: list[str], first: str = "", rest: str = "  ") -> None:
-    print_lines(lines, first, rest, COMPARISON_WIDTH)
-
-
-def _line(one: Prediction, standing: Mapping[str, Any]) -> str:
-    name = one.scenario.method + ("" if standing["learns_as_ssgd"] else "*")
-    ahead = standing["next_behind_ratio"]
-    mark = "" if ahead is None or standing["told_apart"] else "~"
-    following = "" if ahead is None else f"{mark}+{ahead:.1%}"
-    low, high = one.iteration_s_interval
-    shares = [
-        sum(one.breakdown_s[part] for part in parts) / one.iteration_s
-        for parts in (COMPUTE, KERNELS, EXPOSED)
-    ]
-    comp, kern, wait = (f"{100 * share:.0f}" for share in shares)
-    return (
-        f"{standing['rank']:>2} {name:15}{format_seconds(one.iteration_s):>9}"
-        f" {interval_words(low, high):>18} {one.speedup:>7.2f} {following:>8}"
-        f" {comp:>5} {kern:>4} {wait:>4}"
-    ).rstrip()
-
-
-def _print_left_out(comparison: Comparison) -> None:
-    grouped = comparison.ranking.left_out().items()
-    if grouped:
-        left, ranked = len(comparison.ranking.refused), len(comparison.rows)
-        print(f"\nleft out, {left} of {left + ranked}:")
-        _print([f"{', '.join(names)}: {why}" for why, names in grouped], "  ", "    ")
-
-
-EXPLAIN_COLUMNS = 80
-RUNS = 24
-"""Most lines of a critical path, and most buckets, that are shown; the JSON has all."""
-
-LONGEST = 28
-"""Most letters of a bucket's name that are shown."""
-
-WORDS = {
+IMPROVEMENT_WORDS = {
     "bandwidth": "the bandwidth",
     "latency": "half the latency",
     "gpu": "the GPU's speed",
@@ -200,58 +88,186 @@ WORDS = {
     "bucket_doubled": "the bucket size",
     "bucket_halved": "half the bucket size",
 }
+"""What `explain` improves, as a reader knows it."""
 
-PAYS = 0.01
-"""Savings below this share are called none."""
+TUNABLE_NAMES = {
+    "bucket": "bucket size",
+    "density": "density",
+    "rank": "rank",
+    "interval": "averaging interval",
+    "algorithm": "all-reduce algorithm",
+}
+
+FUSION_WORDS = {
+    "mgwfbp": "MG-WFBP's merging",
+    "optimal": "exact where every message is one all-reduce",
+}
+"""Fusion policies that size buckets by themselves, in words."""
 
 
-def print_explanation(found: Explanation) -> None:
-    """Print why: the critical path, exposed buckets, what pays, and break-even."""
-    said = found.prediction
-    print_lines([*question(said), ""], most=EXPLAIN_COLUMNS)
+def print_plan(plan: ClusterPlan) -> None:
+    """Print what meets the target best, the Pareto front, what is left out, and notes."""
+    target = plan.target
+    priced = any(one.cost is not None for one in plan.choices)
+    unit = plan.prices.currency if priced else "GPU h"
+    least = "cheapest" if priced else "least GPU h"
     print_lines(
         [
-            f"iteration {format_seconds(said.iteration_s)}, S-SGD"
-            f" {format_seconds(said.baseline_s)} ({said.speedup:.2f}x); held back by"
-            f" {said.bottleneck}",
-            verdict(found),
+            f"{target.samples:,} samples, {target.epochs:g} epochs: {len(plan.choices)} clusters"
+            f" and methods, {len(plan.meeting)} meet the target",
+            "",
+            f"{'fastest':{len(least)}} {_choice_words(plan.fastest, unit)}",
+            f"{least} {_choice_words(plan.cheapest, unit)}",
+            "",
+            "Pareto front: nothing else is both faster and cheaper",
         ],
-        most=EXPLAIN_COLUMNS,
+        most=PAGE,
     )
-    for path in found.paths:
+    energy = "" if target.gpu_power_w is None else f"{'kWh':>8}"
+    head = f"{'method':13}{'gpus':>5} {'gpu':10}{'network':11}{'hours':>7}"
+    print(f"{head} {'90 % interval':>15}{unit:>8}{energy}")
+    for one in plan.front:
+        cluster = one.scenario
+        low, high = (end / HOUR_S for end in one.interval_s)
+        network = "one node" if cluster.nodes == 1 else cluster.net
+        print(
+            f"{cluster.method:13}{cluster.gpus:>5} {cluster.gpu:10}{network[:10]:11}"
+            f"{one.seconds / HOUR_S:7.4g} {f'{low:.3g} to {high:.3g}':>15}{one.spent:8.4g}"
+            f"{'' if one.energy_kwh is None else f'{one.energy_kwh:8.4g}'}"
+            f"{'' if one.excess(target) <= 1.0 else '!'}"
+        )
+    if len(plan.meeting) < len(plan.choices):
+        print("! misses the target")
+    if plan.left_out:
+        print(f"\nleft out ({len(plan.left_out)})")
+        reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
+        print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE)
+        if len(reasons) > _MAX_LEFT_OUT:
+            print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
+    print("\nNotes")
+    print_lines(plan.notes, "  - ", "    ", PAGE)
+
+
+def _choice_words(one: ParetoChoice, unit: str) -> str:
+    return f"{one.words}: {one.seconds / HOUR_S:.4g} h, {one.spent:.4g} {unit}"
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the question, who is fastest, all methods with what their time goes to, and notes."""
+    first = comparison.rows[0].scenario
+    overlap = "overlap" if first.overlap else "no overlap"
+    conditions = named(first)
+    print_lines(
+        [
+            f"{first.model}, {cluster_words(first)}",
+            f"batch {first.batch} a GPU, {first.precision}, {overlap}, all-reduce"
+            f" {first.algorithm}",
+            *([f"conditions: {conditions}"] if conditions else []),
+            "S-SGD with DDP's buckets and overlap takes"
+            f" {format_seconds(comparison.baseline.iteration_s)}",
+            "",
+            *comparison.verdict(),
+            CAVEAT,
+            "",
+        ],
+        most=PAGE,
+    )
+    print(_COMPARISON_HEAD)
+    standings = {one.method: one for one in comparison.standings()}
+    for one in comparison.rows:
+        print(_comparison_line(one, standings[one.scenario.method]))
+    print()
+    print_lines(
+        [
+            "* learns differently from ssgd. next: how much longer the next in rank takes; ~ too"
+            " close to call. comp, kern, wait: % of the iteration in computation (forward,"
+            " backward, update, other), in the method's kernels (compression, second order) and"
+            " in exposed communication.",
+            comparison.rule,
+        ],
+        most=PAGE,
+    )
+    _print_left_out(comparison.ranking, PAGE)
+    print("\nNotes")
+    print_lines(comparison.notes, "  - ", "    ", PAGE)
+
+
+def _comparison_line(one: Prediction, standing: Standing) -> str:
+    name = standing.method + ("" if standing.learns_as_ssgd else "*")
+    following = ""
+    if standing.next_behind_ratio is not None:
+        mark = "" if standing.told_apart else "~"
+        following = f"{mark}+{standing.next_behind_ratio:.1%}"
+    low, high = one.iteration_s_interval
+    shares = [
+        sum(one.breakdown_s[part] for part in parts) / one.iteration_s
+        for parts in (_COMPUTE_PARTS, _KERNEL_PARTS, _EXPOSED_PARTS)
+    ]
+    comp, kern, wait = (f"{100 * share:.0f}" for share in shares)
+    return (
+        f"{standing.rank:>2} {name:15}{format_seconds(one.iteration_s):>9}"
+        f" {interval_words(low, high):>18} {one.speedup:>7.2f} {following:>8}"
+        f" {comp:>5} {kern:>4} {wait:>4}"
+    ).rstrip()
+
+
+def _print_left_out(ranking: Ranking, most: int | None = None) -> None:
+    """Print which methods are left out, by reason."""
+    if not ranking.refused:
+        return
+    every = len(ranking.refused) + len(ranking.predictions)
+    print(f"\nleft out, {len(ranking.refused)} of {every}:")
+    lines = [f"{', '.join(names)}: {why}" for why, names in ranking.left_out().items()]
+    print_lines(lines, "  ", "    ", **({} if most is None else {"most": most}))
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Print the critical path, exposed buckets, what pays, and break-even."""
+    prediction = explanation.prediction
+    print_lines([*question(prediction), ""], most=PAGE)
+    print_lines(
+        [
+            f"iteration {format_seconds(prediction.iteration_s)}, S-SGD"
+            f" {format_seconds(prediction.baseline_s)} ({prediction.speedup:.2f}x); held back by"
+            f" {prediction.bottleneck}",
+            explanation_verdict(explanation),
+        ],
+        most=PAGE,
+    )
+    for path in explanation.paths:
         print()
-        for line in _path(path, len(found.paths) > 1):
+        for line in _path(path, len(explanation.paths) > 1):
             print(line)
-    if found.exposed:
+    if explanation.exposed:
         print()
-        for line in _exposed(found.exposed, len(found.paths) > 1):
+        for line in _exposed(explanation.exposed, len(explanation.paths) > 1):
             print(line)
     print()
-    for line in _improvements(found.improvements, said.iteration_s):
+    for line in _improvements(explanation.improvements, prediction.iteration_s):
         print(line)
-    method = said.scenario.method
-    print_lines(["", "Break-even with S-SGD"], most=EXPLAIN_COLUMNS)
-    for one in (found.bandwidth, found.gpus):
-        print_lines(break_even_words(one, method), "  - ", "    ", EXPLAIN_COLUMNS)
-    print_lines(["", "Notes"], most=EXPLAIN_COLUMNS)
-    print_lines([*found.notes, *said.notes], "  - ", "    ", EXPLAIN_COLUMNS)
+    method = prediction.scenario.method
+    print_lines(["", "Break-even with S-SGD"], most=PAGE)
+    for one in (explanation.bandwidth, explanation.gpus):
+        print_lines(break_even_words(one, method), "  - ", "    ", PAGE)
+    print_lines(["", "Notes"], most=PAGE)
+    print_lines([*explanation.notes, *prediction.notes], "  - ", "    ", PAGE)
 
 
-def verdict(found: Explanation) -> str:
-    """Return in one sentence what pays most."""
-    if not found.improvements or found.improvements[0].saved < PAYS:
-        return "Nothing that could be twice as good saves 1 % of the iteration."
-    first = found.improvements[0]
-    what = WORDS[first.what]
+def explanation_verdict(explanation: Explanation) -> str:
+    """Say in one sentence what pays most."""
+    if not explanation.improvements or explanation.improvements[0].saved < _MIN_SAVING:
+        return "No single improvement by a factor of two saves 1 % of the iteration."
+    first = explanation.improvements[0]
+    what = IMPROVEMENT_WORDS[first.what]
     twice = what[0].upper() + what[1:] if what.startswith("half") else f"Twice {what}"
     return (
         f"{twice} pays most: {format_seconds(first.iteration_s)} instead of"
-        f" {format_seconds(found.prediction.iteration_s)} (-{first.saved:.0%})."
+        f" {format_seconds(explanation.prediction.iteration_s)} (-{first.saved:.0%})."
     )
 
 
 def _path(path: CriticalPath, several: bool) -> Iterator[str]:
-    """Yield the critical path: runs of one kind on one stream in a line each."""
+    """Yield a critical path: a line for each run of tasks of one kind on one stream."""
     title = "critical path of the steady iteration"
     if several:
         times = "once" if path.count == 1 else f"{path.count:g} times"
@@ -263,12 +279,16 @@ def _path(path: CriticalPath, several: bool) -> Iterator[str]:
         return
     shares = path.by_kind().items()
     line = ", ".join(f"{kind} {spent_s / path.length_s:.0%}" for kind, spent_s in shares)
-    yield from wrap(line, EXPLAIN_COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    yield from wrap(line, PAGE, initial_indent="  ", subsequent_indent="  ")
     yield f"  {'start':>11}{'end':>12}{'time':>12}  {'stream':14}what"
     runs = [list(group) for _, group in groupby(path.steps, lambda step: (step.stream, step.kind))]
-    left = runs if len(runs) <= RUNS else [*runs[: RUNS // 2], [], *runs[-RUNS // 2 :]]
+    left = (
+        runs
+        if len(runs) <= _MAX_PATH_LINES
+        else [*runs[: _MAX_PATH_LINES // 2], [], *runs[-_MAX_PATH_LINES // 2 :]]
+    )
     for run in left:
-        yield _run(run) if run else _middle(runs[RUNS // 2 : -RUNS // 2])
+        yield _run(run) if run else _middle(runs[_MAX_PATH_LINES // 2 : -_MAX_PATH_LINES // 2])
 
 
 def _run(run: list[PathStep]) -> str:
@@ -290,35 +310,36 @@ def _middle(runs: list[list[PathStep]]) -> str:
 
 def _cells(start_s: float, end_s: float, stream: str, what: str) -> str:
     times = f"{_ms(start_s):>11}{_ms(end_s):>12}{_ms(end_s - start_s):>12}"
-    return f"  {times}  {stream:14}{what}"[:EXPLAIN_COLUMNS].rstrip()
+    return f"  {times}  {stream:14}{what}"[:PAGE].rstrip()
 
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.{3 if seconds < 1.0 else 1}f} ms"
 
 
-def _exposed(rows: list[Exposed], several: bool) -> Iterator[str]:
-    """Yield exposed time by bucket, in the order of sending, those that show."""
-    total_s = sum(row.exposed_s for row in rows)
-    hidden = [row for row in rows if row.exposed_s <= 0]
+def _exposed(buckets: list[Exposed], several: bool) -> Iterator[str]:
+    """Yield the exposed time of each bucket that has some, in the order of sending."""
+    total_s = sum(one.exposed_s for one in buckets)
     yield f"exposed communication by bucket, mean of an iteration: {format_seconds(total_s)}"
-    shown = [row for row in rows if row.exposed_s > 0]
-    most = sorted(shown, key=lambda row: -row.exposed_s)[:RUNS]
-    names = {id(row): f"round {row.round}: {row.bucket}" if several else row.bucket for row in most}
-    width = max((len(name) for name in names.values()), default=0)
-    width = min(max(width, len("bucket")), LONGEST)
+    shown = [one for one in buckets if one.exposed_s > 0]
+    most = sorted(range(len(shown)), key=lambda index: -shown[index].exposed_s)
+    printed, rest = sorted(most[:_MAX_PATH_LINES]), most[_MAX_PATH_LINES:]
+    names = [f"round {one.round}: {one.bucket}" if several else one.bucket for one in shown]
+    width = max((len(names[index]) for index in printed), default=0)
+    width = min(max(width, len("bucket")), _MAX_BUCKET_NAME)
     if shown:
         yield f"  {'bucket':{width}}{'exposed':>12}{'on the wire':>13}{'kernels':>12}  messages"
-    for row in shown:
-        if id(row) in names:
-            times = f"{_ms(row.exposed_s):>12}{_ms(row.busy_s):>13}{_ms(row.kernels_s):>12}"
-            name = names[id(row)][:LONGEST]
-            yield f"  {name:{width}}{times}  {row.collectives}"[:EXPLAIN_COLUMNS]
-    if len(shown) > RUNS:
-        rest_s = sum(row.exposed_s for row in shown if id(row) not in names)
-        yield f"  {len(shown) - RUNS} more, {format_seconds(rest_s)} in all"
-    if hidden:
-        yield f"  {len(hidden)} of {len(rows)} are hidden wholly by computation"
+    for index in printed:
+        one = shown[index]
+        times = f"{_ms(one.exposed_s):>12}{_ms(one.busy_s):>13}{_ms(one.kernels_s):>12}"
+        name = names[index][:_MAX_BUCKET_NAME]
+        yield f"  {name:{width}}{times}  {one.collectives}"[:PAGE]
+    if rest:
+        rest_s = sum(shown[index].exposed_s for index in rest)
+        yield f"  {len(rest)} more, {format_seconds(rest_s)} in all"
+    if len(shown) < len(buckets):
+        hidden = len(buckets) - len(shown)
+        yield f"  {hidden} of {len(buckets)} are wholly hidden by computation"
 
 
 def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
@@ -327,21 +348,21 @@ def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
         elasticity = "-" if row.elasticity is None else f"{row.elasticity:.2f}"
         saved = f"{row.saved:.1%}"
         time = format_seconds(row.iteration_s)
-        yield f"  {WORDS[row.what]:32}{time:>12}{saved:>9}{elasticity:>13}"
+        yield f"  {IMPROVEMENT_WORDS[row.what]:32}{time:>12}{saved:>9}{elasticity:>13}"
     if not rows:
-        yield f"  nothing: {format_seconds(iteration_s)} is made of nothing that can be faster"
+        yield f"  nothing: no part of {format_seconds(iteration_s)} can be made faster"
 
 
 def break_even_words(found: BreakEven, method: str) -> list[str]:
-    """Return in words where the method beats S-SGD, along bandwidth or GPUs."""
+    """Say where the method beats S-SGD, over bandwidth or over GPUs."""
     what = "bandwidth" if found.over == "bandwidth" else "GPUs"
     if found.why_not:
-        return [f"{what}: not looked for, as {found.why_not}."]
+        return [f"{what}: not searched, as {found.why_not}."]
     low, high = _place(found, found.low), _place(found, found.high)
     if not found.crossings:
         if found.wins is None:
             if method == "ssgd":
-                return [f"{what}: none; this is the S-SGD that it would be compared with."]
+                return [f"{what}: none; this is S-SGD itself."]
             return [f"{what}: none; {method} takes as long as S-SGD from {low} to {high}."]
         word = "faster" if found.wins else "slower"
         return [f"{what}: none; {method} is {word} than S-SGD all the way from {low} to {high}."]
@@ -376,135 +397,31 @@ def _bits(bytes_per_s: float) -> str:
 
 
 def print_ranking(ranking: Ranking) -> None:
-    """Print the caveat, who wins, all methods fastest first, and which are left out and why."""
+    """Print the caveat, who is fastest, all methods by time, and which are left out and why."""
     print_lines([CAVEAT, ranking.verdict(), *ranking.kept_words(), ""])
-    print_rows(
+    print_table(
         [
             {
                 "method": name,
                 "iteration": format_seconds(one.iteration_s),
                 "90 % interval": " to ".join(map(format_seconds, one.iteration_s_interval)),
                 "times as fast as ssgd": f"{one.speedup:.2f}",
-                "fusion": _fusion(one),
+                "fusion": _fusion(one.scenario),
                 "sent by each GPU": format_bytes(one.communication["bytes_per_gpu"]),
                 "learns as ssgd": "no" if method_class(name).lossy else "yes",
                 "needs": method_class(name).needs or "-",
             }
             for name, one in ranking.predictions.items()
-        ]
+        ],
+        wide=True,
     )
-    if ranking.refused:
-        every = len(ranking.refused) + len(ranking.predictions)
-        print(f"\nleft out, {len(ranking.refused)} of {every}:")
-        grouped = ranking.left_out().items()
-        print_lines([f"{', '.join(names)}: {why}" for why, names in grouped], "  ", "    ")
+    _print_left_out(ranking)
     print(f"\nThe prediction of {ranking.winner}:\n")
 
 
-def _fusion(prediction: Prediction) -> str:
-    bucket = prediction.scenario.bucket_bytes
-    return f"{prediction.scenario.fusion}" + (f" {bucket / 2**20:g} MiB" if bucket else "")
-
-
-MOST_REASONS = 10
-MOST_SHOWN = 60
-"""Rows that a terminal is shown; a file has all."""
-
-
-def csv_text(table: SweepTable) -> str:
-    """Return the table as CSV: a head of column names with units, then a line a row.
-
-    Examples
-    --------
-    >>> from perfsim.planning.sweep import sweep
-    >>> print(csv_text(sweep({"model": "resnet50"}, {"gpus": "1"})).splitlines()[0])
-    gpus,iteration_s,samples_per_s,scaling_efficiency,sent_bytes_per_gpu,reason
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(map(cell, line) for line in table.lines())
-    return text.getvalue()
-
-
-def jsonl_text(table: SweepTable) -> str:
-    """Return the table as JSON lines, a prediction object a row."""
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in table.objects())
-
-
-def _parquet(table: SweepTable, path: Path) -> None:
-    """Write the table as Parquet, whole or not at all: numbers as numbers, all else as text."""
-    pyarrow, parquet = _arrow()
-    arrays = [_array(pyarrow, values) for values in zip(*table.lines(), strict=True)]
-    found = pyarrow.table(arrays, names=list(table.columns))
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.resolve().parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-        parquet.write_table(found, temporary)
-        mask = os.umask(0o077)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path.resolve())
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise RequestError("out", f"{str(path)!r} cannot be written: {error.strerror}.") from None
-
-
-def _array(pyarrow: Any, values: Sequence[Any]) -> Any:
-    values = as_numbers(values)
-    known = [value for value in values if value is not None]
-    if known and all(isinstance(value, bool) for value in known):
-        return pyarrow.array(values, pyarrow.bool_())
-    if known and all(type(value) is int for value in known):
-        return pyarrow.array(values, pyarrow.int64())
-    if known and all(isinstance(value, int | float) for value in known):
-        return pyarrow.array(values, pyarrow.float64())
-    return pyarrow.array([None if value is None else str(value) for value in values])
-
-
-def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise RequestError(
-            "out",
-            "Parquet needs pyarrow: pip install 'perfsim[parquet]', or name a .csv or .jsonl file.",
-        ) from None
-    return pyarrow, pyarrow.parquet
-
-
-FORMATS: Mapping[str, Callable[[SweepTable, Path], None]] = {
-    ".csv": lambda table, path: write_text(path, csv_text(table)),
-    ".jsonl": lambda table, path: write_text(path, jsonl_text(table)),
-    ".parquet": _parquet,
-}
-"""How a file is written, by the end of its name."""
-
-
-def check_format(path: Path) -> None:
-    """Refuse a file whose name says no format that can be written here.
-
-    Raises
-    ------
-    RequestError
-        If its suffix is unknown, or what it needs is not installed.
-    """
-    if path.suffix.lower() not in FORMATS:
-        raise RequestError(
-            "out", f"{str(path)!r} ends in no known format; allowed: {', '.join(FORMATS)}."
-        )
-    if path.suffix.lower() == ".parquet":
-        _arrow()
-
-
-def write_sweep(table: SweepTable, path: Path) -> None:
-    """Write the table in the format that the file's name says, whole or not at all."""
-    FORMATS[path.suffix.lower()](table, path)
+def _fusion(scenario: ResolvedScenario) -> str:
+    size = f" {scenario.bucket_bytes / 2**20:g} MiB" if scenario.bucket_bytes else ""
+    return f"{scenario.fusion}{size}"
 
 
 def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
@@ -515,17 +432,17 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
     records = list(table.records())
     fields = [axis.field for axis in table.sweep.grid.axes]
     if rows:
-        print_rows([_shown(fields, record) for record in records[:MOST_SHOWN]])
-        if len(records) > MOST_SHOWN:
-            print_lines([f"... {len(records) - MOST_SHOWN:,} rows more; `out` FILE has all."])
+        print_table([_shown(fields, record) for record in records[:_MAX_ROWS]], wide=True)
+        if len(records) > _MAX_ROWS:
+            print_lines([f"... {len(records) - _MAX_ROWS:,} rows more; `out` FILE has all."])
     reasons = Counter(record["reason"] for record in records if record["reason"])
     if reasons:
         print_lines(["", "Without a prediction"])
         print_lines(
-            [f"{_rows(count)}: {text}" for text, count in reasons.most_common(MOST_REASONS)]
+            [f"{_rows(count)}: {text}" for text, count in reasons.most_common(_MAX_REASONS)]
         )
-    if len(reasons) > MOST_REASONS:
-        print_lines([f"and {len(reasons) - MOST_REASONS:,} reasons more"])
+    if len(reasons) > _MAX_REASONS:
+        print_lines([f"and {len(reasons) - _MAX_REASONS:,} reasons more"])
     done = [record for record in records if not record["reason"]]
     fastest = min(done, key=lambda record: record["iteration_s"])
     most = max(done, key=lambda record: record["samples_per_s"])
@@ -566,27 +483,8 @@ def _rows(count: int) -> str:
     return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
-TUNE_COLUMNS = 80
-BAR = 30
-LINES = 18
-"""Most values of a curve that are shown; the JSON has all."""
-
-NAMES = {
-    "bucket": "bucket size",
-    "density": "density",
-    "rank": "rank",
-    "interval": "averaging interval",
-    "algorithm": "all-reduce algorithm",
-}
-
-BESIDE = {
-    "mgwfbp": "MG-WFBP's merging",
-    "optimal": "exact where every message is one all-reduce",
-}
-
-
 def print_tuning(found: Tuning) -> None:
-    """Print what was asked, then for each thing tuned the verdict and its curve."""
+    """Print what was asked, then the verdict and the curve of each thing that was tuned."""
     scenario = found.scenario
     print_lines(
         [
@@ -595,97 +493,100 @@ def print_tuning(found: Tuning) -> None:
             f" {format_seconds(found.iteration_s)} as asked"
             + (f", {named(scenario)}" if named(scenario) else "")
         ],
-        most=TUNE_COLUMNS,
+        most=PAGE,
     )
     for one in found.tuned:
-        print_lines(["", NAMES[one.knob.name]], most=TUNE_COLUMNS)
-        print_lines(sentences(one), "  ", "  ", TUNE_COLUMNS)
+        print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE)
+        print_lines(tuned_verdict(one), "  ", "  ", PAGE)
         for line in _curve(one):
             print(line)
-    print_lines(["", "Notes"], most=TUNE_COLUMNS)
-    print_lines(found.notes, "  - ", "    ", TUNE_COLUMNS)
+    print_lines(["", "Notes"], most=PAGE)
+    print_lines(found.notes, "  - ", "    ", PAGE)
 
 
-def sentences(one: Tuned) -> list[str]:
-    """Return the verdict on one thing tuned."""
-    name = NAMES[one.knob.name]
-    asked = f"asked: {shown(one, one.asked)}, {format_seconds(one.asked_s)}"
+def tuned_verdict(one: TunedValue) -> list[str]:
+    """Say which value of one thing to take, and why."""
+    name = TUNABLE_NAMES[one.tunable.name]
+    asked = f"asked: {value_words(one, one.asked)}, {format_seconds(one.asked_s)}"
     if one.idle:
         return [f"It makes no difference here ({asked})."]
-    found = [f"Fastest: {shown(one, one.fastest)}, {format_seconds(one.fastest_s)}; {asked}."]
+    found = [f"Fastest: {value_words(one, one.fastest)}, {format_seconds(one.fastest_s)}; {asked}."]
     for value, seconds in one.faster_elsewhere[:1]:
         found.append(
-            f"{shown(one, value)} would take {format_seconds(seconds)}; it needs"
+            f"{value_words(one, value)} would take {format_seconds(seconds)}; it needs"
             f" {one.needs[str(value)]}."
         )
     if one.at_end:
-        found[0] += " The fastest is the end of what was looked at."
-    if one.knob.why:
-        found.append(one.knob.why)
+        found[0] += " It is the end of the range that was searched."
+    if one.tunable.why:
+        found.append(one.tunable.why)
     if one.flat:
         found.append(f"Flat optimum: {_range(one)} within 1 % of the fastest.")
-    best = f"{shown(one, one.advised)}, {format_seconds(one.advised_s)}"
-    if one.knob.gentle:
-        side = "Highest" if one.knob.gentle == "high" else "Shortest"
+    best = f"{value_words(one, one.advised)}, {format_seconds(one.advised_s)}"
+    if one.tunable.gentle:
+        side = "Highest" if one.tunable.gentle == "high" else "Shortest"
         found.append(f"{side} {name} within 1 % of the fastest: {best}.")
-    elif one.gain < FLAT:
-        found.append("Nothing to gain over what was asked (less than 1 %).")
+    elif one.gain < FLAT_SHARE:
+        found.append("Keep what was asked: no value saves 1 %.")
     else:
         found.append(f"Take {best}: {one.gain:.1%} less time than as asked.")
-    for policy, time_s in one.beside.items():
-        found.append(f"Beside it, `fusion` {policy} ({BESIDE[policy]}): {format_seconds(time_s)}.")
+    for policy, time_s in one.other_fusion.items():
+        found.append(
+            f"For comparison, `fusion` {policy} ({FUSION_WORDS[policy]}) takes"
+            f" {format_seconds(time_s)}."
+        )
     return found
 
 
-def _range(one: Tuned) -> str:
+def _range(one: TunedValue) -> str:
     if one.low is None or one.high is None:
         return f"{', '.join(map(str, one.as_good))} are"
-    return f"all values tried from {shown(one, one.low)} to {shown(one, one.high)} are"
+    return f"all values tried from {value_words(one, one.low)} to {value_words(one, one.high)} are"
 
 
-def shown(one: Tuned, value: TunableValue) -> str:
+def value_words(one: TunedValue, value: TunableValue) -> str:
     """Return a value with its unit."""
     if isinstance(value, str):
         return value
-    if one.knob.unit == "bytes":
+    if one.tunable.unit == "bytes":
         small = value < 2.0**20
         return f"{value / 2**10:.4g} KiB" if small else f"{value / 2**20:.4g} MiB"
-    return f"{value:.3g}" if not one.knob.whole else f"{value:g}"
+    return f"{value:.3g}" if not one.tunable.whole else f"{value:g}"
 
 
-def _curve(one: Tuned) -> Iterator[str]:
-    """Yield value, iteration and a bar; * is within 1 % of the fastest."""
+def _curve(one: TunedValue) -> Iterator[str]:
+    """Yield value, iteration and a bar; * marks what is within 1 % of the fastest."""
     if one.idle:
         return
-    width = max(len(shown(one, value)) for value, _ in one.curve)
+    width = max(len(value_words(one, value)) for value, _ in one.curve)
     width = max(width, *map(len, one.refused), 5) if one.refused else max(width, 5)
     yield f"  {'value':>{width}}{'iteration':>13} * within 1 %"
     longest_s = max(seconds for _, seconds in one.curve)
     for value, seconds in _thinned(one):
         mark = "*" if value in one.as_good else " "
-        line = f"  {shown(one, value):>{width}}{format_seconds(seconds):>13} {mark} "
-        line += "#" * max(1, round(BAR * seconds / longest_s))
+        line = f"  {value_words(one, value):>{width}}{format_seconds(seconds):>13} {mark} "
+        line += "#" * max(1, round(_BAR_COLUMNS * seconds / longest_s))
         needs = one.needs.get(str(value))
         yield line
         if needs:
             yield from wrap(
                 f"needs {needs}",
-                TUNE_COLUMNS,
+                PAGE,
                 initial_indent=" " * (width + 18),
                 subsequent_indent=" " * (width + 20),
             )
     for name, why in one.refused.items():
         lead = f"  {name:>{width}}{'-':>13}   "
-        yield from wrap(why, TUNE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead))
+        yield from wrap(why, PAGE, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
-def _thinned(one: Tuned) -> list[tuple[TunableValue, float]]:
-    """Return values that show the curve: its ends and what matters, others apart from those."""
-    if one.low is None or len(one.curve) <= LINES:
+def _thinned(one: TunedValue) -> list[tuple[TunableValue, float]]:
+    """Return values that show the curve: its ends, those that matter, others evenly apart."""
+    if one.low is None or len(one.curve) <= _MAX_CURVE_LINES:
         return one.curve
     wanted = {one.fastest, one.advised, one.asked, one.curve[0][0], one.curve[-1][0]}
     logs = [log(float(value)) for value, _ in one.curve]
-    apart = (logs[-1] - logs[0]) / LINES
+    apart = (logs[-1] - logs[0]) / _MAX_CURVE_LINES
     held = [at for at, (value, _) in enumerate(one.curve) if value in wanted]
     for at, place in enumerate(logs):
         if all(abs(place - logs[other]) >= apart for other in held):

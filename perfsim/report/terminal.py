@@ -1,4 +1,4 @@
-"""A prediction, a list or a description as a person reads it in a terminal."""
+"""Print predictions, lists and descriptions in a terminal; the one printer of tables."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from perfsim.resolve import ResolvedScenario
 
 __all__ = [
+    "PAGE",
+    "PART_NAMES",
     "cluster_words",
     "command_lines",
     "interval_words",
@@ -32,15 +34,74 @@ __all__ = [
     "print_lines",
     "print_method",
     "print_prediction",
-    "print_rows",
     "print_scenario",
     "print_scenarios",
     "print_table",
     "question",
     "table_lines",
     "write_json",
-    "write_text",
 ]
+
+
+PAGE = 80
+"""Columns of what is written for a page of 80 columns, such as a description or a comparison."""
+
+_PIPE_COLUMNS = 110
+"""Columns of other text where the output is a file or a pipe."""
+
+_MIN_COLUMNS = 40
+"""A narrower terminal is written to as if it had this many columns."""
+
+_WIDE = 10_000
+"""Columns of a table whose rows are not folded."""
+
+_BAR_COLUMNS = 24
+_ROUNDING = 1e-12
+"""Shares below this are rounding errors of a sum."""
+
+PART_NAMES = {
+    "forward": "forward",
+    "backward": "backward",
+    "compression": "compression",
+    "second_order": "second order",
+    "communication_exposed": "exposed communication",
+    "update": "update",
+    "other": "other (host, input, waiting)",
+}
+"""The parts of an iteration, as a reader knows them."""
+
+_METHOD_TITLES = {
+    "what_is_sent": "what is sent",
+    "kernels": "when, by which calls and kernels",
+    "bytes_a_rank": "bytes a rank",
+    "memory": "memory",
+    "left_out": "left out",
+    "remarks": "options and implementations",
+}
+"""The sections of a method's description, and their headings."""
+
+_MAX_NAME = 40
+"""Columns that a scenario's name may take."""
+
+_MIN_FOLDED_COLUMNS = 30
+"""Columns that a text needs to be folded beside other columns."""
+
+_MAX_FOLDED_LINES = 3
+"""Lines that the longest text of such a column may take."""
+
+_MAX_TABLE_NOTES = 30
+"""Texts that may stand below a table, numbered."""
+
+_MAX_ROWS_WITH_NOTES = 100
+"""A longer table has no notes below it: the reader would have to scroll."""
+
+_LONG_TEXT = 12
+"""Only longer texts become notes."""
+
+_GAPS = (2, 1)
+"""Spaces between columns; the second where only that makes all fit."""
+
+_EMPTY_CELLS = ("", "-")
 
 
 def json_text(result: dict[str, Any]) -> str:
@@ -51,26 +112,6 @@ def json_text(result: dict[str, Any]) -> str:
 def write_json(path: Path, result: dict[str, Any]) -> None:
     """Write ``result`` as JSON to ``path``, whole or not at all."""
     write_text(path, json_text(result) + "\n")
-
-
-BAR = 24
-ROUNDING = 1e-12
-"""Shares below this are what adding up the others leaves over."""
-WIDTH = 110
-"""Columns of text that goes to a file or a pipe."""
-
-PAGE = 80
-"""Columns of a description."""
-
-NAMES = {
-    "forward": "forward",
-    "backward": "backward",
-    "compression": "compression",
-    "second_order": "second order",
-    "communication_exposed": "exposed communication",
-    "update": "update",
-    "other": "other (host, input, waiting)",
-}
 
 
 def print_prediction(prediction: Prediction) -> None:
@@ -95,7 +136,9 @@ def _kind(term: Term) -> str:
     return f"{term.quantity.kind}, extrapolated" if term.extrapolated else term.quantity.kind
 
 
-def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: int = WIDTH) -> None:
+def print_lines(
+    lines: Sequence[str], first: str = "", rest: str = "  ", most: int = _PIPE_COLUMNS
+) -> None:
     """Print texts folded to the terminal's width; an empty one is an empty line.
 
     ``most``: columns where the output is no terminal, and at most so many in one if given.
@@ -103,12 +146,12 @@ def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: i
     width = most
     if sys.stdout.isatty():
         columns = get_terminal_size().columns
-        width = columns if most == WIDTH else min(columns, most)
+        width = columns if most == _PIPE_COLUMNS else min(columns, most)
     for line in lines:
         print(
             fill(
                 spelled(line),
-                max(width, 40),
+                max(width, _MIN_COLUMNS),
                 initial_indent=first,
                 subsequent_indent=rest,
                 break_on_hyphens=False,
@@ -117,7 +160,7 @@ def print_lines(lines: Sequence[str], first: str = "", rest: str = "  ", most: i
 
 
 def question(prediction: Prediction) -> list[str]:
-    """Return in words what was asked: model and method, cluster, options."""
+    """Say what was asked: model and method, cluster, options."""
     scenario = prediction.scenario
     given = scenario.options.items()
     options = ", ".join(f"{name} {value}" for name, value in given if value != "")
@@ -135,7 +178,7 @@ def question(prediction: Prediction) -> list[str]:
 
 
 def cluster_words(scenario: ResolvedScenario) -> str:
-    """Return the GPUs, their nodes and their networks in words."""
+    """Say how many GPUs there are on which nodes, and their networks."""
     even = f"{scenario.nodes} x {scenario.gpus_per_node}"
     nodes = "+".join(map(str, scenario.placement)) if scenario.placement else even
     return (
@@ -145,7 +188,7 @@ def cluster_words(scenario: ResolvedScenario) -> str:
 
 
 def interval_words(low: float, high: float) -> str:
-    """Return an interval in three digits, the unit once where it is the same.
+    """Write an interval in three digits, with the unit once where both ends share it.
 
     Examples
     --------
@@ -183,42 +226,16 @@ def _answer(prediction: Prediction) -> list[str]:
 
 
 def _breakdown(prediction: Prediction) -> Iterator[str]:
-    width = max(map(len, NAMES.values()))
+    width = max(map(len, PART_NAMES.values()))
     yield f"{'where the time goes':{width}}{'time':>12}{'share':>9}"
     for name, seconds in prediction.breakdown_s.items():
-        if seconds <= ROUNDING * prediction.iteration_s:
+        if seconds <= _ROUNDING * prediction.iteration_s:
             continue
         share = seconds / prediction.iteration_s
-        line = f"{NAMES[name]:{width}} {format_seconds(seconds):>11}{share:9.1%}"
-        yield f"{line}  {'#' * round(BAR * share)}".rstrip()
+        line = f"{PART_NAMES[name]:{width}} {format_seconds(seconds):>11}{share:9.1%}"
+        yield f"{line}  {'#' * round(_BAR_COLUMNS * share)}".rstrip()
     total_s = sum(prediction.breakdown_s.values())
     yield f"{'total':{width}}{format_seconds(total_s):>12}{1:9.1%}"
-
-
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table whose columns are the first row's keys.
-
-    In a terminal cells are folded to its width; elsewhere a row is one line.
-    """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    if not rows:
-        print("none")
-        return
-    table = Table(box=None, pad_edge=False)
-    for column in rows[0]:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(str(value)) for value in row.values()))
-    if sys.stdout.isatty():
-        Console(highlight=False).print(table)
-        return
-    console = Console(highlight=False, width=10_000)
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def print_description(description: Mapping[str, Any]) -> None:
@@ -238,85 +255,66 @@ def print_description(description: Mapping[str, Any]) -> None:
             print_lines([f"{title}: {value}"], most=PAGE)
 
 
-COLUMNS = 80
-TITLES = {
-    "what_is_sent": "what is sent",
-    "kernels": "when, by which calls and kernels",
-    "bytes_a_rank": "bytes a rank",
-    "memory": "memory",
-    "left_out": "left out",
-    "remarks": "options and implementations",
-}
-
-
-def print_method(found: Mapping[str, Any]) -> None:
+def print_method(method: Mapping[str, Any]) -> None:
     """Print a description by ``perfsim.methods.describe``, section by section."""
-    print_lines([f"{found['method']}: {found['summary']}"], most=COLUMNS)
+    print_lines([f"{method['method']}: {method['summary']}"], most=PAGE)
     facts = {
-        "family": found["family"],
-        "learns as ssgd": "yes" if found["learns_as_ssgd"] else "no",
-        "fusion": f"{found['default_fusion']}, unless `fusion` asks for another",
-        "needs": found["needs"],
+        "family": method["family"],
+        "learns as ssgd": "yes" if method["learns_as_ssgd"] else "no",
+        "fusion": f"{method['default_fusion']}, unless `fusion` asks for another",
+        "needs": method["needs"],
     }
-    print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, COLUMNS)
-    for name, title in TITLES.items():
-        if found[name]:
-            _section(title, [found[name]])
+    print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, PAGE)
+    for name, title in _METHOD_TITLES.items():
+        if method[name]:
+            _section(title, [method[name]])
         if name == "bytes_a_rank":
-            print_lines([f"by default {found['wire_by_default']}"], "  ", "    ", COLUMNS)
-            print_lines([f"with {found['wire_symbols']}"], "  ", "    ", COLUMNS)
-    print("\noptions (`options` NAME=VALUE)" + ("" if found["options"] else ": none"))
-    for option in found["options"]:
+            print_lines([f"by default {method['wire_by_default']}"], "  ", "    ", PAGE)
+            print_lines([f"with {method['wire_symbols']}"], "  ", "    ", PAGE)
+    print("\noptions (`options` NAME=VALUE)" + ("" if method["options"] else ": none"))
+    for option in method["options"]:
         value = "none" if option["default"] in ("", None) else option["default"]
         first = f"{option['option']} = {value}   ({option['allowed']})"
         only = f"only with {option['only_with']}" if option["only_with"] else ""
-        print_lines([first], "  ", "      ", COLUMNS)
-        print_lines([text for text in (option["what"], only) if text], "      ", "      ", COLUMNS)
-    _section("paper and code", found["source"].split("; "))
-    _section("accuracy record", [found["accuracy_record"]])
+        print_lines([first], "  ", "      ", PAGE)
+        print_lines([text for text in (option["what"], only) if text], "      ", "      ", PAGE)
+    _section("paper and code", method["source"].split("; "))
+    _section("accuracy record", [method["accuracy_record"]])
 
 
 def _section(title: str, lines: list[str]) -> None:
     print(f"\n{title}")
-    print_lines(lines, "  ", "    " if len(lines) > 1 else "  ", COLUMNS)
-
-
-SCENARIOS_WIDTH = 80
-LONGEST_NAME = 40
+    print_lines(lines, "  ", "    " if len(lines) > 1 else "  ", PAGE)
 
 
 def print_scenarios(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the questions that have a command, then the other settings by their titles."""
+    """Print the questions with their scenarios, then the other settings by their titles."""
     asked = [row for row in rows if row["question"]]
     others = [row for row in rows if not row["question"]]
-    print("Questions (`perfsim show scenario NAME` tells the command that answers)\n")
-    _print(asked, "question")
+    print("Questions (`perfsim show scenario NAME` prints the command that answers one)\n")
+    _print_names(asked, "question")
     print("\nSettings of papers, and others (perfsim predict --scenario NAME)\n")
-    _print(others, "title")
+    _print_names(others, "title")
 
 
-def _print(rows: Sequence[Mapping[str, Any]], told: str) -> None:
+def _print_names(rows: Sequence[Mapping[str, Any]], text: str) -> None:
     names = [row["scenario"] for row in rows]
-    width = min(max(map(len, names), default=0), LONGEST_NAME) + 2
+    width = min(max(map(len, names), default=0), _MAX_NAME) + 2
     for row in rows:
-        print_lines([row[told]], f"{row['scenario']:{width}}", " " * width, SCENARIOS_WIDTH)
+        print_lines([row[text]], f"{row['scenario']:{width}}", " " * width, PAGE)
 
 
 def print_scenario(description: Mapping[str, Any]) -> None:
-    """Print a scenario: first its question and the command as it can be copied, if it has them."""
+    """Print a scenario; its question and the command that answers it come first."""
     rest = dict(description)
     question, command = rest.pop("question", ""), rest.pop("command", "")
     if question:
-        print_lines([question], most=SCENARIOS_WIDTH)
-        print(
-            "\n"
-            + "\n".join(f"    {line}" for line in command_lines(command, SCENARIOS_WIDTH - 4))
-            + "\n"
-        )
+        print_lines([question], most=PAGE)
+        print("\n" + "\n".join(f"    {line}" for line in command_lines(command, PAGE - 4)) + "\n")
     print_description(rest)
 
 
-def command_lines(command: str, width: int = SCENARIOS_WIDTH) -> list[str]:
+def command_lines(command: str, width: int = PAGE) -> list[str]:
     r"""Return a command in lines that a shell joins, each flag on one line with its value.
 
     Examples
@@ -335,37 +333,24 @@ def command_lines(command: str, width: int = SCENARIOS_WIDTH) -> list[str]:
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
-TABLE_WIDTH = 80
-"""Columns where the output is no terminal."""
+def print_table(rows: Sequence[Mapping[str, Any]], *, wide: bool = False) -> None:
+    """Print rows as a table whose columns are the first row's keys, folded to the terminal.
 
-ROOM = 30
-"""Columns that a text needs to be folded beside others."""
-
-FOLDS = 3
-"""Lines that such a text may take there, at its longest."""
-
-SHARED = 30
-LOOKED_UP = 100
-"""So many texts at most stand once below a table, and of so many rows: one has to look there."""
-
-LONG = 12
-"""Texts that stand there are longer than that."""
-
-GAPS = (2, 1)
-"""Spaces between columns, and where that makes all fit."""
-
-NOTHING = ("", "-")
-
-
-def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table whose columns are the first row's keys, in the terminal's width."""
-    width = max(40, get_terminal_size().columns) if sys.stdout.isatty() else TABLE_WIDTH
+    Where the output is no terminal, lines have at most 80 columns; with ``wide`` each row is one
+    line there, however long.
+    """
+    width = _WIDE if wide else PAGE
+    if sys.stdout.isatty():
+        width = max(_MIN_COLUMNS, get_terminal_size().columns)
     for line in table_lines(rows, width) if rows else ["none"]:
         print(line)
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-    r"""Yield the lines of a table at most so many columns wide, if words allow that.
+    r"""Yield the lines of a table, at most ``width`` columns wide if its words allow that.
+
+    Where the columns do not fit, texts that many rows share become notes below the table; then
+    the widest columns are folded or go below their row. (No library of tables does that.)
 
     Examples
     --------
@@ -379,39 +364,41 @@ def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         source: a median of many
           runs
     """
-    table = {name: [str(row[name]) for row in rows] for name in rows[0]}
-    notes = {} if _gap(_widths(table), width) else _shared(table)
+    columns = {name: [str(row[name]) for row in rows] for name in rows[0]}
+    notes = {} if _gap(_widths(columns), width) else _shared(columns)
     for name, long in notes.items():
         marks = {text: f"[{number}]" for number, text in enumerate(long, 1)}
-        table[name] = [marks.get(text, text) for text in table[name]]
-    beside, moved = _layout(table, width)
+        columns[name] = [marks.get(text, text) for text in columns[name]]
+    beside, below = _layout(columns, width)
+    if width >= _WIDE:  # heads on one line too
+        beside = {name: max(map(len, (name, *columns[name]))) for name in columns}
     widths, gap = list(beside.values()), " " * (_gap(beside, width) or 1)
     yield from _cells([name.replace("_", " ") for name in beside], widths, gap)
-    for place in range(len(rows)):
-        yield from _cells([table[name][place] for name in beside], widths, gap)
-        told = [(name, table[name][place]) for name in moved if table[name][place] not in NOTHING]
-        below = "; ".join(f"{name}: {text}" for name, text in told)
-        yield from wrap(below, width, initial_indent=" " * 4, subsequent_indent=" " * 6)
+    for index in range(len(rows)):
+        yield from _cells([columns[name][index] for name in beside], widths, gap)
+        texts = [(name, columns[name][index]) for name in below]
+        rest = "; ".join(f"{name}: {text}" for name, text in texts if text not in _EMPTY_CELLS)
+        yield from wrap(rest, width, initial_indent=" " * 4, subsequent_indent=" " * 6)
     for name, long in notes.items():
         for number, text in enumerate(long, 1):
             yield from wrap(f"{name} [{number}]: {text}", width, subsequent_indent=" " * 4)
 
 
 def _shared(table: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the long texts of columns in which many rows share few of them."""
+    """Return the long texts of the columns in which many rows share a few texts."""
     found: dict[str, list[str]] = {}
-    if len(next(iter(table.values()))) > LOOKED_UP:
+    if len(next(iter(table.values()))) > _MAX_ROWS_WITH_NOTES:
         return found
     for name, texts in table.items():
-        long = [text for text in texts if len(text) > LONG]
+        long = [text for text in texts if len(text) > _LONG_TEXT]
         each = list(dict.fromkeys(long))
-        if 0 < len(each) <= min(SHARED, len(long) // 2):
+        if 0 < len(each) <= min(_MAX_TABLE_NOTES, len(long) // 2):
             found[name] = each
     return found
 
 
 def _widths(table: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the columns that each takes; its head may be folded between words."""
+    """Return the width of each column; its head may be folded between words."""
     return {
         name: max(map(len, [*texts, *name.replace("_", " ").split()]))
         for name, texts in table.items()
@@ -419,19 +406,21 @@ def _widths(table: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def _gap(widths: Mapping[str, int], width: int) -> int:
-    """Return the spaces between columns with which they fit, 0 for none."""
+    """Return the spaces between columns with which all fit; 0 if they do not."""
     left = width - sum(widths.values())
-    return next((gap for gap in GAPS if gap * (len(widths) - 1) <= left), 0)
+    return next((gap for gap in _GAPS if gap * (len(widths) - 1) <= left), 0)
 
 
 def _layout(table: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, int], list[str]]:
-    """Return the widths of the columns that stand side by side, and the others, in order."""
+    """Return the widths of the columns side by side, and the names of those below each row."""
     beside = _widths(table)
     first = next(iter(beside))
     while not _gap(beside, width) and len(beside) > 1:
         widest = max((name for name in beside if name != first), key=lambda name: beside[name])
-        others = sum(beside.values()) - beside[widest] + GAPS[0] * (len(beside) - 1)
-        if width - others >= ROOM and beside[widest] <= FOLDS * (width - others):
+        others = sum(beside.values()) - beside[widest] + _GAPS[0] * (len(beside) - 1)
+        if width - others >= _MIN_FOLDED_COLUMNS and beside[widest] <= _MAX_FOLDED_LINES * (
+            width - others
+        ):
             beside[widest] = width - others
             break
         del beside[widest]

@@ -12,7 +12,14 @@ from perfsim.simulate.timeline import Timeline
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
 
-__all__ = ["LETTERS", "SteadyRound", "TimelineSpan", "steady_rounds", "streams_of", "text_timeline"]
+__all__ = [
+    "KIND_LETTERS",
+    "SteadyRound",
+    "TimelineSpan",
+    "steady_rounds",
+    "streams_of",
+    "text_timeline",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ def streams_of(rounds: Sequence[SteadyRound]) -> list[str]:
     return list(dict.fromkeys(stream for one in rounds for stream in one.streams))
 
 
-LETTERS = {
+KIND_LETTERS = {
     "forward": "F",
     "backward": "B",
     "compress": "C",
@@ -125,17 +132,17 @@ LETTERS = {
     "second_order": "S",
     "other": "o",
 }
-SMALL = {"=": "-", "o": ","}
+_PARTLY_IDLE = {"=": "-", "o": ","}
 """Where a small letter is not the letter in lower case."""
 
-IDLE = "."
-WIDTH = 80
-LONGEST_NAME = 16
-TICKS = 5
+_IDLE_LETTER = "."
+_TIMELINE_COLUMNS = 80
+_MAX_STREAM_NAME = 16
+_TICKS = 5
 """About as many numbers stand on the scale."""
 
 
-def text_timeline(prediction: Prediction, width: int = WIDTH) -> list[str]:
+def text_timeline(prediction: Prediction, width: int = _TIMELINE_COLUMNS) -> list[str]:
     """Return the lines of the steady iteration, or of every round of the method's period.
 
     A cell has the letter of what its stream does longest in it, a small one ("-" for "=") where it
@@ -165,8 +172,10 @@ def text_timeline(prediction: Prediction, width: int = WIDTH) -> list[str]:
 
 def _key(rounds: Sequence[SteadyRound]) -> str:
     used = {span.kind for one in rounds for span in one.spans}
-    words = [f"{LETTERS[kind]} {kind.replace('_', ' ')}" for kind in LETTERS if kind in used]
-    return ", ".join([*words, f"{IDLE} idle, small where mostly idle"])
+    words = [
+        f"{KIND_LETTERS[kind]} {kind.replace('_', ' ')}" for kind in KIND_LETTERS if kind in used
+    ]
+    return ", ".join([*words, f"{_IDLE_LETTER} idle, small where mostly idle"])
 
 
 def _drawn(one: SteadyRound, width: int) -> list[str]:
@@ -186,7 +195,7 @@ def _drawn(one: SteadyRound, width: int) -> list[str]:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "~"
+    return name if len(name) <= _MAX_STREAM_NAME else name[: _MAX_STREAM_NAME - 1] + "~"
 
 
 def row(spans: Sequence[TimelineSpan], window_s: float, cells: int) -> str:
@@ -212,17 +221,17 @@ def row(spans: Sequence[TimelineSpan], window_s: float, cells: int) -> str:
 
 def _letter(kinds: dict[str, float], each_s: float) -> str:
     if not kinds:
-        return IDLE
+        return _IDLE_LETTER
     longest = max(kinds, key=lambda kind: kinds[kind])
-    letter = LETTERS[longest]
+    letter = KIND_LETTERS[longest]
     if kinds[longest] >= each_s - sum(kinds.values()):
         return letter
-    return SMALL.get(letter, letter.lower())
+    return _PARTLY_IDLE.get(letter, letter.lower())
 
 
 def _scale(window_s: float, cells: int) -> tuple[str, str]:
     """Return the marks under the rows and the milliseconds under the marks."""
-    step = _step(window_s * 1e3 / TICKS)
+    step = _step(window_s * 1e3 / _TICKS)
     marks, numbers = ["-"] * cells, [" "] * cells
     count = 0
     while count * step <= window_s * 1e3:

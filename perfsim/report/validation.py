@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
+from typing import NamedTuple
 
-from perfsim.report.html import page as figure
-from perfsim.report.html import page as skin
-from perfsim.report.terminal import print_rows
+from perfsim.report.html.figure import PALETTE
+from perfsim.report.html.render import render
+from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
 from perfsim.validate.claims import Result
 from perfsim.validate.measurements.report import ComparedCase, MeasurementsReport, figures
@@ -44,7 +44,7 @@ def claim_rows(results: Sequence[Result]) -> list[dict[str, str]]:
 def print_claims(results: Sequence[Result]) -> None:
     """Print one row a claim, then the figure of every setting."""
     print("Claims are shown, never fitted to: parameters come from kernels, profiles, networks")
-    print_rows(claim_rows(results))
+    print_table(claim_rows(results), wide=True)
     for result in results:
         if len(result.ours) > 1:
             each = ", ".join(f"{name} {value:.2f}" for name, value in result.ours.items())
@@ -61,8 +61,8 @@ def _own(result: Result) -> str:
     return f"{result.low:.2f} to {result.high:.2f}, mean {result.mean:.2f}"
 
 
-SHOWN_REASONS = 15
-LONGEST = 90
+_MAX_REASONS = 15
+_MAX_REASON = 90
 
 
 def print_measurements(report: MeasurementsReport) -> None:
@@ -71,12 +71,12 @@ def print_measurements(report: MeasurementsReport) -> None:
         f"{len(report.rows)} measured values predicted; errors are those of the time:"
         " predicted / measured - 1, of a rate measured / predicted - 1"
     )
-    print_rows([_line("all whole iterations", report.whole)])
+    print_table([_line("all whole iterations", report.whole)], wide=True)
     for by, named in report.groups().items():
         if not named:
             continue
         print(f"\nby {by}" + (" (parts of an iteration, counted apart)" if by == "phase" else ""))
-        print_rows([_line(name, rows) for name, rows in sorted(named.items())])
+        print_table([_line(name, rows) for name, rows in sorted(named.items())], wide=True)
     pairs, right = report.ranking()
     if pairs:
         print(
@@ -90,11 +90,11 @@ def print_measurements(report: MeasurementsReport) -> None:
     reasons = report.reasons()
     if reasons:
         print(f"\n{len(report.left)} values not predicted")
-        for reason, count in reasons[:SHOWN_REASONS]:
-            short = reason if len(reason) <= LONGEST else reason[: LONGEST - 3] + "..."
+        for reason, count in reasons[:_MAX_REASONS]:
+            short = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 3] + "..."
             print(f"  {count:4} {short}")
-        if len(reasons) > SHOWN_REASONS:
-            print(f"  and {len(reasons) - SHOWN_REASONS} more reasons (`json` lists all)")
+        if len(reasons) > _MAX_REASONS:
+            print(f"  and {len(reasons) - _MAX_REASONS} more reasons (`json` lists all)")
     if report.notices:
         print()
     for notice in report.notices:
@@ -102,142 +102,125 @@ def print_measurements(report: MeasurementsReport) -> None:
 
 
 def _line(name: str, rows: list[ComparedCase]) -> dict[str, str]:
-    found = figures(rows)
-    shares = ("median", "p90", "worst", "bias", "coverage", "half_width")
-    return {
-        "group": name,
-        "rows": str(found["count"]),
-        **{
-            share.replace("_", " "): "-" if found[share] is None else f"{found[share]:.1%}"
-            for share in shares
-        },
-    }
+    columns = ["rows", *(share.replace("_", " ") for share in _SCORE_COLUMNS)]
+    return {"group": name, **dict(zip(columns, _score_cells(rows), strict=True))}
 
 
-SIDE = 520
-MARGIN = 60
-COLOURS = tuple(figure.COLOURS.values())
-STYLE = (
-    skin.STYLE
-    + """
-svg { width: 100%; max-width: 44em; height: auto; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
-.axis { stroke: var(--line); stroke-width: 1; } .same { stroke: var(--ink); stroke-width: 1; }
-caption { text-align: left; font-weight: 600; padding: 4px 0; }
-.miss { font-weight: 600; }
-"""
-)
-SHARES = ("median", "p90", "worst", "bias", "coverage", "half_width")
+_SCORE_COLUMNS = ("median", "p90", "worst", "bias", "coverage", "half_width")
+"""Figures of a group of cases, each a share."""
+
+_PLOT_SIDE, _PLOT_MARGIN = 520, 60
+"""Of the plot of measured against predicted values [px]."""
+
+_SOURCE_COLOURS = tuple(PALETTE.values())
+
+
+class _GridLine(NamedTuple):
+    """A line up and a line across at one value, ``at`` pixels from the lower left corner."""
+
+    at: float
+    text: str
+
+
+class _Dot(NamedTuple):
+    """One case: how far across its measured value is and how far up its predicted one [px]."""
+
+    x: float
+    y: float
+    colour: str
+    text: str
+
+
+class _Plot(NamedTuple):
+    """Measured against predicted values, both logarithmic, a colour a source."""
+
+    grid: list[_GridLine]
+    dots: list[_Dot]
+    sources: dict[str, str]
+    side: int = _PLOT_SIDE
+    margin: int = _PLOT_MARGIN
+    label: str = (
+        "measured (across) and predicted (up) values in their metric's unit; equal on the line"
+    )
+
+
+class _ScoreTable(NamedTuple):
+    """Errors by group."""
+
+    title: str
+    rows: list[list[str]]
 
 
 def measurements_page(report: MeasurementsReport) -> str:
-    """Return the page as text."""
-    tables = [_table("All whole iterations", {"all": report.whole})]
-    tables += [_table(f"By {by}", named) for by, named in report.groups().items() if named]
+    """Return ``validate measurements`` as one HTML page, as text."""
     pairs, right = report.ranking()
-    missed = "".join(
-        f'<li class="miss">{escape(one.group)}: {one.figure} {one.found:.1%}, its limit is'
-        f" {one.limit:.0%}</li>"
-        for one in report.missed
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>perfsim: predicted beside measured</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>Predicted beside measured</h1>
-<p>{len(report.rows)} measured values; an error is predicted over measured time less 1. Of {pairs}
-pairs of systems that measure more than 10 % apart, {right} are ranked right.</p>
-{f"<h2>Outside their limits</h2><ul>{missed}</ul>" if missed else ""}
-{_picture(report.whole)}
-{chr(10).join(tables)}
-{chr(10).join(f"<p>{escape(notice)}</p>" for notice in report.notices)}
-</body>
-</html>
-"""
-
-
-def _table(title: str, named: dict[str, list[ComparedCase]]) -> str:
-    words = ("group", "rows", *(share.replace("_", " ") for share in SHARES))
-    head = "".join(f'<th scope="col">{word}</th>' for word in words)
-    lines = []
-    for name, rows in sorted(named.items()):
-        found = figures(rows)
-        cells = [str(found["count"])]
-        cells += ["-" if found[one] is None else f"{found[one]:.1%}" for one in SHARES]
-        told = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f"<tr><td>{escape(name)}</td>{told}</tr>")
-    body = chr(10).join(lines)
-    return (
-        f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table>"
+    tables = [_score_table("All whole iterations", {"all": report.whole})]
+    tables += [_score_table(f"By {by}", named) for by, named in report.groups().items() if named]
+    return render(
+        "measurements.html.j2",
+        title="Predicted beside measured",
+        count=len(report.rows),
+        pairs=pairs,
+        right=right,
+        missed=[
+            f"{one.group}: {one.figure} {one.found:.1%}, its limit is {one.limit:.0%}"
+            for one in report.missed
+        ],
+        plot=_plot(report.whole),
+        head=["group", "rows", *(share.replace("_", " ") for share in _SCORE_COLUMNS)],
+        tables=tables,
+        notices=report.notices,
     )
 
 
-def _picture(rows: Sequence[ComparedCase]) -> str:
-    """Return measured against predicted, both logarithmic, a colour a source.
+def _score_table(title: str, named: dict[str, list[ComparedCase]]) -> _ScoreTable:
+    return _ScoreTable(title, [[name, *_score_cells(rows)] for name, rows in sorted(named.items())])
 
-    Rates are drawn as what they are; the line of equality is the same for every metric.
+
+def _score_cells(rows: list[ComparedCase]) -> list[str]:
+    """Return how many cases a group has, then its figures in per cent."""
+    scores = figures(rows)
+    return [
+        str(scores["count"]),
+        *("-" if (share := scores[name]) is None else f"{share:.1%}" for name in _SCORE_COLUMNS),
+    ]
+
+
+def _plot(rows: Sequence[ComparedCase]) -> _Plot | None:
+    """Return measured against predicted; None where there is no positive value.
+
+    Rates are drawn as rates; the line of equality is the same for every metric.
     """
     points = [row for row in rows if row.case.value * row.predicted > 0]
     if not points:
-        return ""
+        return None
     ends = [math.log10(value) for row in points for value in (row.case.value, row.predicted)]
     low, high = math.floor(min(ends)), math.ceil(max(ends))
     sources = sorted({row.case.group for row in points})
-    colour = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(sources)}
+    colours = {
+        name: _SOURCE_COLOURS[index % len(_SOURCE_COLOURS)] for index, name in enumerate(sources)
+    }
 
-    def place(value: float) -> float:
-        return (math.log10(value) - low) / max(1, high - low) * SIDE
+    def pixels(value: float) -> float:
+        return (math.log10(value) - low) / max(1, high - low) * _PLOT_SIDE
 
-    shapes = [_grid(place(10.0**power), f"{10.0**power:g}") for power in range(low, high + 1)]
-    shapes.append(f'<line class="same" x1="0" y1="{SIDE}" x2="{SIDE}" y2="0"/>')
-    shapes += [
-        _point(row, place(row.case.value), place(row.predicted), colour[row.case.group])
-        for row in points
-    ]
-    shapes += [_key(name, number, colour[name]) for number, name in enumerate(sources)]
-    label = "measured (across) and predicted (up) values in their metric's unit; equal on the line"
-    return (
-        f'<svg viewBox="-{MARGIN} -10 {SIDE + MARGIN + 130} {SIDE + MARGIN}" role="img"'
-        f' aria-label="{label}">{chr(10).join(shapes)}'
-        f'<text x="{SIDE / 2}" y="{SIDE + 36}" text-anchor="middle">{label}</text></svg>'
+    return _Plot(
+        [_GridLine(pixels(10.0**power), f"{10.0**power:g}") for power in range(low, high + 1)],
+        [
+            _Dot(
+                pixels(row.case.value),
+                pixels(row.predicted),
+                colours[row.case.group],
+                f"{row.case.id}: {row.case.metric} measured {row.case.value:g}, predicted"
+                f" {row.predicted:.4g}, error of the time {row.error:+.1%}",
+            )
+            for row in points
+        ],
+        colours,
     )
 
 
-def _grid(at: float, word: str) -> str:
-    """Return a line up and a line across at one value, with the value beside both."""
-    return (
-        f'<line class="axis" x1="{at:.1f}" y1="0" x2="{at:.1f}" y2="{SIDE}"/>'
-        f'<line class="axis" x1="0" y1="{SIDE - at:.1f}" x2="{SIDE}" y2="{SIDE - at:.1f}"/>'
-        f'<text x="{at:.1f}" y="{SIDE + 16}" text-anchor="middle">{word}</text>'
-        f'<text x="-6" y="{SIDE - at + 4:.1f}" text-anchor="end">{word}</text>'
-    )
-
-
-def _point(row: ComparedCase, across: float, up: float, colour: str) -> str:
-    """Return a row as a dot that says what it is."""
-    return (
-        f'<circle cx="{across:.1f}" cy="{SIDE - up:.1f}" r="3" fill="{colour}"'
-        f' fill-opacity="0.7"><title>{escape(row.case.id)}: {escape(row.case.metric)} measured'
-        f" {row.case.value:g}, predicted {row.predicted:.4g}, error of the time"
-        f" {row.error:+.1%}</title></circle>"
-    )
-
-
-def _key(name: str, number: int, colour: str) -> str:
-    """Return a source's line in the key."""
-    return (
-        f'<circle cx="{SIDE + 20}" cy="{12 + 16 * number}" r="4" fill="{colour}"/>'
-        f'<text x="{SIDE + 30}" y="{16 + 16 * number}">{escape(name)}</text>'
-    )
-
-
-SHOWN_FALLS = 12
+_MAX_FALLS = 12
 
 
 def print_validation(report: NcclReport) -> None:
@@ -251,12 +234,12 @@ def print_validation(report: NcclReport) -> None:
         names = ", ".join(module.LIMITS)
         print(f"  {names}: {module.QUESTION}")
     print()
-    print_rows(_questions(report))
+    print_table(_questions(report), wide=True)
     _choice(report)
     rows = [_cluster(row) for row in report.clusters()]
     if rows:
         print("\nby cluster (median / p90; a plain alpha-beta ring fit beside it)")
-        print_rows(rows)
+        print_table(rows, wide=True)
     _falls(report)
     misses = report.misses()
     print()
@@ -373,10 +356,10 @@ def _falls(report: NcclReport) -> None:
         f"\n{len(falls)} places where a measured time falls by more than 10 % as size grows: kept,"
         " interpolated as measured; no model whose time grows with size explains them"
     )
-    for fall in falls[:SHOWN_FALLS]:
+    for fall in falls[:_MAX_FALLS]:
         print(
             f"  - {fall['cluster']}: {fall['curve']}: -{fall['drop']:.0%} from"
             f" {format_bytes(fall['from_bytes'])} to {format_bytes(fall['to_bytes'])}"
         )
-    if len(falls) > SHOWN_FALLS:
-        print(f"  - and {len(falls) - SHOWN_FALLS} more (`json` lists all)")
+    if len(falls) > _MAX_FALLS:
+        print(f"  - and {len(falls) - _MAX_FALLS} more (`json` lists all)")

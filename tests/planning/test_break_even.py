@@ -48,7 +48,7 @@ def test_equal_times_are_no_crossing() -> None:
 
 
 def test_at_the_bandwidth_found_predictions_are_equal() -> None:
-    found = breakeven.bandwidth(asked(method="topk"))
+    found = breakeven.bandwidth_break_even(asked(method="topk"))
     (one,) = found.crossings
     there = predict(
         make_scenario(
@@ -70,7 +70,7 @@ def test_at_the_bandwidth_found_predictions_are_equal() -> None:
 
 def test_around_the_number_of_gpus_found_predictions_change_places() -> None:
     resolved = asked(method="topk", net="10gbe", gpus_per_node=4)
-    for one in breakeven.gpus(resolved, SHIPPED).crossings:
+    for one in breakeven.gpu_break_even(resolved, SHIPPED).crossings:
         for count, times in ((one.before, one.times_before), (one.at, one.times)):
             scenario = resolved.scenario.model_copy(update={"gpus": int(count)})
             there = predict(scenario, SHIPPED)
@@ -126,7 +126,7 @@ def test_scaling_twice_servers_and_groups() -> None:
 )
 def test_where_there_is_no_break_even_it_says_so(fields: dict[str, Any], words: str) -> None:
     resolved = asked(**fields)
-    found = breakeven.bandwidth(resolved)
+    found = breakeven.bandwidth_break_even(resolved)
     assert found.crossings == ()
     (sentence,) = break_even_words(found, resolved.scenario.method)
     assert words in sentence
@@ -134,7 +134,7 @@ def test_where_there_is_no_break_even_it_says_so(fields: dict[str, Any], words: 
 
 def test_uneven_nodes_have_no_number_of_gpus_to_look_for() -> None:
     resolved = asked(gpus=8, gpus_per_node=None, placement="3,5", net="10gbe")
-    found = breakeven.gpus(resolved, SHIPPED)
+    found = breakeven.gpu_break_even(resolved, SHIPPED)
     assert "placement" in found.why_not and found.crossings == ()
 
 

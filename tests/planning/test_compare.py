@@ -129,10 +129,12 @@ def test_who_does_not_fit_is_named() -> None:
     assert not any("Do not fit" in text for text in found.notes)
     large = replace(found.rows[0], memory_bytes={"parameters": 1e15})
     from perfsim.data.catalog import Catalog
-    from perfsim.planning.compare import notes_of
+    from perfsim.planning.compare import comparison_notes
 
     ranking = replace(found.ranking, predictions={"ssgd": large})
-    [note] = [text for text in notes_of(ranking, {}, {"ssgd": {}}, Catalog()) if "fit" in text]
+    [note] = [
+        text for text in comparison_notes(ranking, {}, {"ssgd": {}}, Catalog()) if "fit" in text
+    ]
     assert note == "Do not fit into v100's memory: ssgd."
 
 

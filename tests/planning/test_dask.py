@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfsim import __version__
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.planning import dask as spread
-from perfsim.planning.dask import Spread, predicted
+from perfsim.planning.dask import DaskEngine, predicted
 from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, serial
 
@@ -32,7 +32,7 @@ def test_parts_are_the_chunks_in_order_small_enough_for_every_thread(
     parts = spread._divided(chunks, threads)
     rows = [row for start, stop in parts for row in range(start, stop)]
     assert rows == list(range(ends[-1]))
-    most = max(spread.LEAST, -(-ends[-1] // (threads * spread.WAITING)))
+    most = max(spread.MIN_TASK_ROWS, -(-ends[-1] // (threads * spread.CHUNKS_A_THREAD)))
     assert all(0 < stop - start <= most for start, stop in parts)
     assert {start for start, _ in chunks} <= {start for start, _ in parts}
 
@@ -55,7 +55,7 @@ def test_without_dask_the_flag_and_the_remedy_are_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(RequestError) as caught:
-        Spread(**engine)
+        DaskEngine(**engine)
     said = f"{flag}: needs dask.distributed: pip install 'perfsim[dask]'."
     assert str(caught.value) == said
 

@@ -15,7 +15,7 @@ import pytest
 
 from perfsim.cli.main import code
 from perfsim.errors import PerfsimError
-from perfsim.planning.dask import Spread
+from perfsim.planning.dask import DaskEngine
 from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, serial
 from support.paths import ROOT
@@ -67,14 +67,14 @@ def test_a_lost_worker_costs_only_its_tasks_and_a_lost_scheduler_is_told(
 ) -> None:
     address, (scheduler, *workers) = cluster
     asked = Sweep(SweepGrid({"model": "resnet50"}, axes_of(GRID)), objects=True)
-    parts = Spread(address=address)(asked, asked.chunks())
+    parts = DaskEngine(address=address)(asked, asked.chunks())
     found = next(parts)
     workers[0].send_signal(signal.SIGKILL)
     found += [row for part in parts for row in part]
     assert workers[0].wait() == -signal.SIGKILL
     assert found == [row for part in serial(asked, asked.chunks()) for row in part]
 
-    parts = Spread(address=address)(asked, asked.chunks())
+    parts = DaskEngine(address=address)(asked, asked.chunks())
     first = next(parts)
     assert first == found[: len(first)]
     scheduler.kill()

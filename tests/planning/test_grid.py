@@ -9,7 +9,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.planning.grid import Axis, SweepGrid, axes_of, expand, given, values_of
+from perfsim.planning.grid import Axis, SweepGrid, axes_of, expand, parse_vary, values_of
 from perfsim.units import parse_bytes, parse_rate
 
 
@@ -98,15 +98,15 @@ def test_an_axis_that_is_none_is_refused(vary: dict[str, object], said: str) -> 
 
 
 def test_pairs_name_fields_as_flags_do() -> None:
-    assert given(["--gpus-per-node=4", "options.first_bucket=1MiB"]) == {
+    assert parse_vary(["--gpus-per-node=4", "options.first_bucket=1MiB"]) == {
         "gpus_per_node": "4",
         "options.first_bucket": "1MiB",
     }
     for pairs in (["gpus"], ["=8"]):
         with pytest.raises(RequestError, match="not field=values"):
-            given(pairs)
+            parse_vary(pairs)
     with pytest.raises(RequestError, match="given twice"):
-        given(["gpus=8", "gpus=16"])
+        parse_vary(["gpus=8", "gpus=16"])
 
 
 @drawn(st.lists(st.integers(1, 4), min_size=1, max_size=4))

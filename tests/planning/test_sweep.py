@@ -14,7 +14,7 @@ from perfsim.errors import RequestError
 from perfsim.methods import method_names
 from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Sweep, SweepRows, sweep
-from perfsim.planning.vectorise import BranchTrace, Lanes, NotVectorisable
+from perfsim.planning.vectorise import BranchTrace, NotVectorisableError, VectorisedRows
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
@@ -102,7 +102,7 @@ def test_rows_taken_together_are_those_taken_one_by_one(
     grid = SweepGrid(base, axes_of(vary))
     together = 0
     session = Session()
-    for places, columns in Lanes(grid, session).columns(0, len(grid)):
+    for places, columns in VectorisedRows(grid, session).columns(0, len(grid)):
         for place, row in list(zip(places.tolist(), zip(*columns, strict=True), strict=True))[::7]:
             want = predict(make_scenario(grid.fields(place)), session)
             assert row[:3] == (want.iteration_s, want.samples_per_s, want.scaling_efficiency)
@@ -133,7 +133,7 @@ def test_what_arrays_cannot_follow_is_refused() -> None:
 
     lane = BranchTrace(2).lane(np.array([1.5, 2.5]))
     for asked in (math.log, int, float, round, math.ceil):
-        with pytest.raises(NotVectorisable):
+        with pytest.raises(NotVectorisableError):
             asked(lane)
 
 

@@ -18,7 +18,7 @@ from perfsim.planning.sweep import Sweep, SweepRows, resumed
 def test_an_interrupted_run_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfsim.planning.sweep.APART", 16)
+    monkeypatch.setattr("perfsim.planning.sweep.MAX_SINGLE_CHUNK", 16)
     asked = Sweep(SweepGrid({"model": "resnet50"}, axes_of({"gpus": "1..40:1"})))
     out = tmp_path / "rows.csv"
     seen: list[int] = []
@@ -48,7 +48,7 @@ def test_an_interrupted_run_goes_on_where_it_was(
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfsim.planning.sweep.APART", 16)
+    monkeypatch.setattr("perfsim.planning.sweep.MAX_SINGLE_CHUNK", 16)
     asked = ["sweep", "--model", "resnet50", "--vary", "gpus=1..40:1"]
     out = tmp_path / "rows.csv"
     whole = SweepRows.chunk

@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.planning.tune import FLAT, KNOBS, SearchCurve, Tuning, edge, log_grid, refine, tune
+from perfsim.planning.tune import (
+    FLAT_SHARE,
+    TUNABLES,
+    SearchCurve,
+    Tuning,
+    edge,
+    log_grid,
+    refine,
+    tune,
+)
 from perfsim.prediction import predict
-from perfsim.report.planning import sentences
+from perfsim.report.planning import tuned_verdict
 from perfsim.scenario import Scenario, make_scenario
 from support.commands import answer, run
 from support.what_ships import SHIPPED
@@ -89,10 +98,10 @@ def test_the_fastest_is_no_slower_than_anything_tried(method: str) -> None:
 )
 def test_what_changes_convergence_is_never_called_best(method: str, over: str, gentle: Any) -> None:
     (one,) = tuned(over, method=method).tuned
-    said = sentences(one)
-    assert KNOBS[over].why in said and "changes convergence" in KNOBS[over].why
+    said = tuned_verdict(one)
+    assert TUNABLES[over].why in said and "changes convergence" in TUNABLES[over].why
     assert not any(sentence.startswith("Take") for sentence in said)
-    assert one.advised_s <= one.fastest_s * (1 + FLAT)
+    assert one.advised_s <= one.fastest_s * (1 + FLAT_SHARE)
     # Every place tried that is as fast and gentler would have been advised.
     assert one.advised == gentle(one.advised, one.fastest)
     run_of_good = [value for value, _ in one.curve if one.low <= value <= one.high]  # type: ignore
@@ -104,7 +113,9 @@ def test_an_algorithm_that_needs_more_is_shown_and_not_advised() -> None:
     (one,) = tuned("algorithm", gpus=64).tuned
     elsewhere, seconds = one.faster_elsewhere[0]
     assert "SHARP" in one.needs[str(elsewhere)] and seconds < one.fastest_s
-    assert any(str(elsewhere) in sentence and "SHARP" in sentence for sentence in sentences(one))
+    assert any(
+        str(elsewhere) in sentence and "SHARP" in sentence for sentence in tuned_verdict(one)
+    )
     assert one.fastest not in one.needs and one.advised not in one.needs
     assert not set(map(str, one.as_good)) & set(one.needs)
     assert "nvls" in one.refused  # runs inside one node
@@ -113,28 +124,28 @@ def test_an_algorithm_that_needs_more_is_shown_and_not_advised() -> None:
 def test_a_slow_choice_is_replaced() -> None:
     (one,) = tuned("algorithm", gpus=64, algorithm="tree").tuned
     assert one.advised == "auto" and one.gain > 0.1
-    assert any(sentence.startswith("Take auto") for sentence in sentences(one))
+    assert any(sentence.startswith("Take auto") for sentence in tuned_verdict(one))
 
 
 def test_where_it_makes_no_difference_it_says_so() -> None:
     (one,) = tuned("algorithm", method="topk").tuned
     assert one.idle
-    assert sentences(one)[0].startswith("It makes no difference")
+    assert tuned_verdict(one)[0].startswith("It makes no difference")
 
 
 def test_a_flat_optimum_is_called_flat() -> None:
     (one,) = tuned("density", method="topk", gpus=4).tuned
-    assert one.flat and any("Flat optimum" in sentence for sentence in sentences(one))
+    assert one.flat and any("Flat optimum" in sentence for sentence in tuned_verdict(one))
     (steep,) = tuned("interval", method="localsgd", net="1gbe").tuned
     assert not steep.flat
-    assert not any("Flat optimum" in sentence for sentence in sentences(steep))
+    assert not any("Flat optimum" in sentence for sentence in tuned_verdict(steep))
 
 
 def test_mgwfbp_stands_beside_the_bucket_size() -> None:
     (one,) = tuned("bucket").tuned
     said = predict(asked(fusion="mgwfbp"), SHIPPED).iteration_s
     assert one.beside["mgwfbp"] == pytest.approx(said, rel=1e-12)
-    assert any("--fusion mgwfbp" in sentence for sentence in sentences(one))
+    assert any("--fusion mgwfbp" in sentence for sentence in tuned_verdict(one))
 
 
 def test_the_object_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:

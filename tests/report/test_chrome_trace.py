@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfsim.cli.main import code
 from perfsim.prediction import Prediction, predict
 from perfsim.report.chrome_trace import trace_of
-from perfsim.report.timeline import LETTERS, TimelineSpan, row, steady_rounds, text_timeline
+from perfsim.report.timeline import KIND_LETTERS, TimelineSpan, row, steady_rounds, text_timeline
 from perfsim.scenario import make_scenario
 from scripts.chrome_trace import problems
 from support.what_ships import SHIPPED
@@ -109,7 +109,7 @@ def test_the_text_timeline_fits_80_columns_and_shows_every_stream(method: str) -
     streams = {stream for one in steady_rounds(prediction) for stream in one.streams}
     assert all(any(line.startswith(stream[:15]) for line in lines) for stream in streams)
     used = {span.kind for one in steady_rounds(prediction) for span in one.spans}
-    assert all(f"{LETTERS[kind]} {kind.replace('_', ' ')}" in key for kind in used)
+    assert all(f"{KIND_LETTERS[kind]} {kind.replace('_', ' ')}" in key for kind in used)
 
 
 def test_the_command_prints_the_timeline_and_writes_the_trace(

@@ -96,9 +96,9 @@ def test_text_is_ascii_and_at_most_80_wide(picture: Picture) -> None:
 
 @given(pictures())
 def test_the_page_is_well_formed_and_carries_nothing_from_elsewhere(picture: Picture) -> None:
-    from perfsim.report.network_drawing import page
+    from perfsim.report.network_drawing import network_page
 
-    text = page(picture)
+    text = network_page(picture)
     assert "<script" not in text and "http" not in text.replace(picture.title, "")
     svg = ET.fromstring(text[text.index("<svg") : text.index("</svg>") + len("</svg>")])
     _, _, width, height = map(float, svg.attrib["viewBox"].split())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfsim.cli.main import code
-from perfsim.report.html.pages import MOST_ROWS
+from perfsim.report.html.pages import MAX_PAGE_ROWS
 from scripts.chrome_trace import problems
 from support.page_content import island
 
@@ -90,7 +90,10 @@ def test_what_cannot_be_written_is_one_sentence_before_any_work(
     ("flags", "said"),
     [
         ("--trace a.json", "--trace: a sweep has no timeline, as its rows are many scenarios;"),
-        (f"--vary batch=1..{MOST_ROWS + 1}:1 --html a.html", "--html: 5,001 rows, and it holds at"),
+        (
+            f"--vary batch=1..{MAX_PAGE_ROWS + 1}:1 --html a.html",
+            "--html: 5,001 rows, and it holds at",
+        ),
         ("--net nowhere --html a.html", "--net: no 'nowhere'"),
     ],
 )

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.planning.dask import Spread
+from perfsim.planning.dask import DaskEngine
 from perfsim.planning.grid import SweepGrid, axes_of
 from perfsim.planning.sweep import Engine, Sweep, serial
 from perfsim.prediction import predict
@@ -144,9 +144,9 @@ def main() -> None:
     line("this process", one, one[0])
     line("plain loop over predict()", plain(sweep, one[0]), None)
     for workers in map(int, asked.workers.split(",")):
-        line(f"--workers {workers}", timed(sweep, Spread(workers)), one[0])
+        line(f"--workers {workers}", timed(sweep, DaskEngine(workers)), one[0])
         with cluster(workers) as (address, processes):
-            engine = Spread(address=address)
+            engine = DaskEngine(address=address)
             timed(warm_up, engine)
             line(f"--dask, workers: {workers}", timed(sweep, engine), one[0])
             if workers > 1:

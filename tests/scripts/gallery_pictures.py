@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from perfsim.report.planning import WORDS
+from perfsim.report.planning import IMPROVEMENT_WORDS
 from perfsim.report.terminal import interval_words
 from perfsim.units import format_seconds
 from scripts.gallery_found import measured_s
@@ -138,7 +138,7 @@ def explained(asked: Any) -> str:
     whole_s = found["iteration_s"]
     rows = [Row(("as it is", format_seconds(whole_s), ""), [("#", whole_s)])]
     for one in found["sensitivity"]:
-        cells = (WORDS[one["what"]], format_seconds(one["iteration_s"]), f"{-one['saved']:+.1%}")
+        cells = (IMPROVEMENT_WORDS[one["what"]], format_seconds(one["iteration_s"]), f"{-one['saved']:+.1%}")
         rows.append(Row(cells, [("#", one["iteration_s"])]))
     return chart(["twice as good", "iteration", "change"], [rows])
 

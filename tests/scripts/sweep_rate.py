@@ -65,9 +65,9 @@ def main() -> None:
     workers = parser.parse_args().workers
     engine: Engine = serial
     if workers:
-        from perfsim.planning.dask import Spread
+        from perfsim.planning.dask import DaskEngine
 
-        engine = Spread(workers)
+        engine = DaskEngine(workers)
     clock = time.perf_counter if workers else time.process_time
     print(f"{'question':40}{'rows':>9}{'failed':>8}{'sweep [1/s]':>14}{'predict() [1/s]':>17}")
     for name, (base, vary) in QUESTIONS.items():

@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import RequestError
 from perfsim.ranking import CAVEAT
-from perfsim.report.html.page import (
-    CellText,
-    Figure,
-    Page,
-    PageTable,
-    page_text,
-    question_of,
-    sources_of,
-)
+from perfsim.report.html.figure import CellText, Figure
+from perfsim.report.html.page import Page, PageTable, page_text, question_of, sources_of
 from perfsim.report.html.planning_figures import (
-    SHOWN,
+    DRAWN_COLUMNS,
     crossing_figure,
     exposed_figure,
     path_figure,
@@ -27,14 +20,19 @@ from perfsim.report.html.planning_figures import (
     tuned_figure,
 )
 from perfsim.report.html.prediction_figures import (
-    breakdown,
-    breakeven,
-    ranked,
-    scaling,
-    timeline,
-    worth,
+    breakdown_figure,
+    map_figure,
+    ranking_figure,
+    savings_figure,
+    scaling_figure,
+    timeline_figure,
 )
-from perfsim.report.planning import NAMES, break_even_words, sentences, verdict
+from perfsim.report.planning import (
+    TUNABLE_NAMES,
+    break_even_words,
+    explanation_verdict,
+    tuned_verdict,
+)
 from perfsim.report.terminal import cluster_words
 from perfsim.units import format_bytes, format_seconds
 
@@ -42,19 +40,19 @@ if TYPE_CHECKING:
     from perfsim.planning import sweep
     from perfsim.planning.compare import Comparison
     from perfsim.planning.explain import Explanation
-    from perfsim.planning.neighbours import Around
+    from perfsim.planning.neighbours import ReportContext
     from perfsim.planning.tune import Tuning
     from perfsim.prediction import Prediction
 
 __all__ = [
-    "MOST_ROWS",
+    "MAX_PAGE_ROWS",
     "answer_of",
     "check_rows",
     "comparison_figures",
     "comparison_page",
     "explanation_figures",
     "explanation_page",
-    "figures_of",
+    "prediction_figures",
     "prediction_page",
     "sweep_figures",
     "sweep_page",
@@ -68,9 +66,12 @@ Curves = Mapping[str, Mapping[int, "Prediction"]]
 
 def comparison_figures(comparison: Comparison, curves: Curves) -> list[Figure]:
     """Return the figures of the report, in the page's order."""
-    found = [ranked(comparison), breakdown(comparison.ranking.predictions, {}, shares=True)]
+    found = [
+        ranking_figure(comparison),
+        breakdown_figure(comparison.ranking.predictions, {}, shares=True),
+    ]
     if any(len(curve) > 1 for curve in curves.values()):
-        found.append(scaling(curves, None, ""))
+        found.append(scaling_figure(curves, None, ""))
     return found
 
 
@@ -104,20 +105,20 @@ def comparison_page(comparison: Comparison, curves: Curves) -> str:
     )
 
 
-def figures_of(prediction: Prediction, near: Around) -> list[Figure]:
+def prediction_figures(prediction: Prediction, near: ReportContext) -> list[Figure]:
     """Return the figures of the report, in the page's order."""
     asked = prediction.scenario.method
     found = [
-        timeline(prediction),
-        breakdown(near.methods, near.refused),
-        scaling(near.scaling, near.measured, asked),
+        timeline_figure(prediction),
+        breakdown_figure(near.methods, near.refused),
+        scaling_figure(near.scaling, near.measured, asked),
     ]
     if near.cells:
-        found.append(breakeven(near.cells, near.mapped, near.notes))
-    return [*found, worth(prediction)]
+        found.append(map_figure(near.cells, near.mapped, near.notes))
+    return [*found, savings_figure(prediction)]
 
 
-def prediction_page(prediction: Prediction, near: Around, notes: Sequence[str] = ()) -> str:
+def prediction_page(prediction: Prediction, near: ReportContext, notes: Sequence[str] = ()) -> str:
     """Return the page as text; ``notes`` come before those of the prediction.
 
     It holds Plotly's script, the figures' numbers as JSON and as tables, and the prediction as
@@ -128,7 +129,7 @@ def prediction_page(prediction: Prediction, near: Around, notes: Sequence[str] =
             title_of(prediction),
             question_of(prediction.scenario),
             answer_of(prediction),
-            figures_of(prediction, near),
+            prediction_figures(prediction, near),
             [*notes, *prediction.notes, *(() if near.cells else near.notes)],
             "prediction",
             prediction.to_dict(),
@@ -194,7 +195,8 @@ def explanation_page(found: Explanation) -> str:
         Page(
             f"Why it takes so long: {title_of(prediction)}",
             question_of(prediction.scenario),
-            answer_of(prediction) | {"what pays": verdict(found), "break-even with S-SGD": even},
+            answer_of(prediction)
+            | {"what pays": explanation_verdict(found), "break-even with S-SGD": even},
             explanation_figures(found),
             [*found.notes, *prediction.notes],
             "explanation",
@@ -204,10 +206,10 @@ def explanation_page(found: Explanation) -> str:
     )
 
 
-MOST_ROWS = 5000
+MAX_PAGE_ROWS = 5000
 """Rows of a page: each is an element of its table, which a browser has to lay out."""
 
-MOST_REASONS = 12
+_MAX_REASONS = 12
 
 
 def check_rows(count: int, flag: str = "html") -> None:
@@ -218,10 +220,10 @@ def check_rows(count: int, flag: str = "html") -> None:
     RequestError
         If it has too many rows.
     """
-    if count > MOST_ROWS:
+    if count > MAX_PAGE_ROWS:
         raise RequestError(
             flag,
-            f"{count:,} rows, and it holds at most {MOST_ROWS:,}. Give fewer values, or"
+            f"{count:,} rows, and it holds at most {MAX_PAGE_ROWS:,}. Give fewer values, or"
             " `out` FILE.csv.",
         )
 
@@ -232,7 +234,7 @@ def sweep_figures(table: sweep.SweepTable) -> list[Figure]:
     rows = list(table.records())
     return [
         rows_figure(what, fields, rows)
-        for what in SHOWN
+        for what in DRAWN_COLUMNS
         if any(row.get(what.column) is not None for row in rows)
     ]
 
@@ -263,7 +265,7 @@ def sweep_page(table: sweep.SweepTable) -> str:
             answer,
             sweep_figures(table),
             [
-                *(f"{n:,} without: {text}" for text, n in reasons.most_common(MOST_REASONS)),
+                *(f"{n:,} without: {text}" for text, n in reasons.most_common(_MAX_REASONS)),
                 "Of predicted time alone; lossy methods may need more iterations.",
             ],
             "sweep",
@@ -283,7 +285,7 @@ def _words(value: Any) -> str:
 
 def _listed(values: tuple[Any, ...]) -> str:
     shown = [str(value) for value in values]
-    if len(shown) > MOST_REASONS:
+    if len(shown) > _MAX_REASONS:
         return f"{', '.join(shown[:3])} ... {shown[-1]} ({len(shown)} values)"
     return ", ".join(shown)
 
@@ -313,7 +315,7 @@ def tuning_page(found: Tuning) -> str:
             f"Tuning {named}",
             question_of(scenario),
             {"as asked": f"{format_seconds(found.iteration_s)} an iteration"}
-            | {NAMES[one.knob.name]: " ".join(sentences(one)) for one in found.tuned},
+            | {TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one)) for one in found.tuned},
             tuning_figures(found),
             found.notes,
             "tuning",

@@ -8,32 +8,39 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from perfsim.errors import PerfsimError
-from perfsim.report.html.page import (
-    COLOURS,
-    WIDE,
+from perfsim.report.html.figure import (
+    PALETTE,
+    WIDE_RANGE,
     CellText,
     Figure,
     axis,
+    figure_label,
     marker,
-    names,
-    plain,
-    quantity,
-    upright,
+    names_axis,
+    quantity_axis,
+    vertical_line,
 )
-from perfsim.report.html.prediction_figures import bars
-from perfsim.report.planning import BESIDE, NAMES, WORDS, break_even_words, sentences, shown
+from perfsim.report.html.prediction_figures import span_bars
+from perfsim.report.planning import (
+    FUSION_WORDS,
+    IMPROVEMENT_WORDS,
+    TUNABLE_NAMES,
+    break_even_words,
+    tuned_verdict,
+    value_words,
+)
 from perfsim.report.timeline import TimelineSpan
 from perfsim.units import format_seconds, parse_bytes, parse_fraction, parse_rate, parse_seconds
 
 if TYPE_CHECKING:
     from perfsim.planning.break_even import BreakEven
     from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
-    from perfsim.planning.tune import TunableValue, Tuned
+    from perfsim.planning.tune import TunableValue, TunedValue
 
 __all__ = [
-    "MOST_SERIES",
-    "SHOWN",
-    "Shown",
+    "DRAWN_COLUMNS",
+    "MAX_SERIES",
+    "DrawnColumn",
     "crossing_figure",
     "exposed_figure",
     "path_figure",
@@ -42,10 +49,10 @@ __all__ = [
     "tuned_figure",
 ]
 
-GBIT = 1e9 / 8
+_GBIT_PER_S = 1e9 / 8
 """Bytes a second in a Gbit/s."""
 
-TITLES = {
+_CROSSING_TITLES = {
     "bandwidth": ("Break-even over bandwidth", "bandwidth of the network [Gbit/s]"),
     "gpus": ("Break-even over GPUs", "GPUs"),
 }
@@ -53,8 +60,8 @@ TITLES = {
 
 def crossing_figure(found: BreakEven, method: str, here: float) -> Figure:
     """Return the figure; ``here`` is the place asked for, as a factor of the rate or GPUs."""
-    title, unit = TITLES[found.over]
-    scale = (found.rate or GBIT) / GBIT if found.over == "bandwidth" else 1.0
+    title, unit = _CROSSING_TITLES[found.over]
+    scale = (found.rate or _GBIT_PER_S) / _GBIT_PER_S if found.over == "bandwidth" else 1.0
     places = [place * scale for place, _ in found.curve]
     words = break_even_words(found, method)
     curves = {method: (0, "vermilion", "solid"), "S-SGD": (1, "blue", "dash")}
@@ -71,9 +78,9 @@ def crossing_figure(found: BreakEven, method: str, here: float) -> Figure:
             for name, (at, colour, dash) in curves.items()
         ],
         {
-            "xaxis": {**quantity(unit, places), "type": "log", **ticks},
-            "yaxis": quantity("time of an iteration [ms]", times_ms),
-            "shapes": [*marks, _upright(here * scale, "solid", COLOURS["grey"])],
+            "xaxis": {**quantity_axis(unit, places), "type": "log", **ticks},
+            "yaxis": quantity_axis("time of an iteration [ms]", times_ms),
+            "shapes": [*marks, _upright(here * scale, "solid", PALETTE["grey"])],
             "annotations": [
                 *(_label("break-even", one.at * scale, 1.0) for one in found.crossings),
                 _label("asked", here * scale, 0.0),
@@ -105,16 +112,16 @@ def _line(
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": plain(name),
+        "name": figure_label(name),
         "x": places,
         "y": times_ms,
-        "line": {"color": COLOURS[colour], "dash": dash},
-        "hovertemplate": f"{plain(name)} at %{{x:,.5g}}<br>%{{y:.4f}} ms<extra></extra>",
+        "line": {"color": PALETTE[colour], "dash": dash},
+        "hovertemplate": f"{figure_label(name)} at %{{x:,.5g}}<br>%{{y:.4f}} ms<extra></extra>",
     }
 
 
 def _upright(at: float, dash: str, colour: str) -> dict[str, Any]:
-    return upright(at, width=1.5, dash=dash, color=colour) | {"layer": "below"}
+    return vertical_line(at, width=1.5, dash=dash, color=colour) | {"layer": "below"}
 
 
 def _label(text: str, at: float, height: float) -> dict[str, Any]:
@@ -131,10 +138,10 @@ def _label(text: str, at: float, height: float) -> dict[str, Any]:
     }
 
 
-MAX_EXPOSED_BARS = 40
+_MAX_EXPOSED_BARS = 40
 """Buckets that are drawn, those that show most."""
 
-LINE = 22
+_BAR_PIXELS = 22
 """Pixels of a bar."""
 
 
@@ -144,10 +151,10 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
     buckets = [f"round {row.round + 1}: {row.bucket}" if several else row.bucket for row in rows]
     total_s = sum(row.exposed_s for row in rows)
     order = sorted(range(len(rows)), key=lambda at: (-rows[at].exposed_s, -rows[at].busy_s, at))
-    shown = sorted(order[:MAX_EXPOSED_BARS])
+    shown = sorted(order[:_MAX_EXPOSED_BARS])
     most = order[0]
     left = len(rows) - len(shown)
-    rest_s = sum(rows[at].exposed_s for at in order[MAX_EXPOSED_BARS:])
+    rest_s = sum(rows[at].exposed_s for at in order[_MAX_EXPOSED_BARS:])
     return Figure(
         "exposed",
         "Exposed communication by bucket",
@@ -167,8 +174,8 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
             "barmode": "group",
             "bargap": 0.15,
             "xaxis": axis("mean of an iteration [ms]", rangemode="tozero"),
-            "yaxis": names([plain(buckets[at]) for at in shown]),
-            "height": 150 + LINE * max(3, len(shown)),
+            "yaxis": names_axis([figure_label(buckets[at]) for at in shown]),
+            "height": 150 + _BAR_PIXELS * max(3, len(shown)),
         },
         ("bucket", "messages", "exposed [ms]", "on the wire [ms]", "kernels [ms]"),
         [_row(name, row) for name, row in zip(buckets, rows, strict=True)],
@@ -189,23 +196,23 @@ def _exposed_bars(
         "type": "bar",
         "orientation": "h",
         "name": what,
-        "y": [plain(buckets[at]) for at in shown],
+        "y": [figure_label(buckets[at]) for at in shown],
         "x": [one * 1e3 for one in spent_s],
-        "marker": marker(COLOURS[colour], hatch),
+        "marker": marker(PALETTE[colour], hatch),
         "hovertemplate": f"%{{y}}<br>{what} %{{x:.4f}} ms<extra></extra>",
     }
 
 
-MAX_PATH_STEPS = 2000
+_MAX_PATH_STEPS = 2000
 """Steps that are drawn, the longest ones."""
 
-NOBODY = "nothing runs"
+_NOTHING_RUNS = "nothing runs"
 """Where the path waits and no task of this worker runs."""
 
 
 def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
     """Return the figure of one round's path; a table row is a step."""
-    kept = sorted(path.steps, key=lambda step: step.start_s - step.end_s)[:MAX_PATH_STEPS]
+    kept = sorted(path.steps, key=lambda step: step.start_s - step.end_s)[:_MAX_PATH_STEPS]
     kept.sort(key=lambda step: step.start_s)
     left = len(path.steps) - len(kept)
     shares = ", ".join(
@@ -215,25 +222,25 @@ def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
     many = f"{path.iterations} iteration{'s' if path.iterations > 1 else ''}"
     times = "once" if path.count == 1 else f"{path.count:g} times"
     round_ = f" (round {number} of {paths}, run {times})" if paths > 1 else ""
-    streams = list(dict.fromkeys(step.stream or NOBODY for step in kept))
+    streams = list(dict.fromkeys(step.stream or _NOTHING_RUNS for step in kept))
     return Figure(
         f"path{number}",
         f"Critical path{round_}",
         f"The {len(path.steps):,} steps that {many} of {format_seconds(path.length_s)} cannot do"
         f" without, each on its stream: {shares}.",
-        bars([(0.0, _span(step)) for step in kept]),
+        span_bars([(0.0, _span(step)) for step in kept]),
         {
             "barmode": "overlay",
             "bargap": 0.25,
             "xaxis": axis("time [ms]", range=[0.0, path.length_s * 1e3]),
-            "yaxis": names([plain(name) for name in streams]),
+            "yaxis": names_axis([figure_label(name) for name in streams]),
             "height": 180 + 45 * len(streams),
         },
         ("task", "stream", "kind", "start [ms]", "length [ms]"),
         [
             (
                 step.task,
-                step.stream or NOBODY,
+                step.stream or _NOTHING_RUNS,
                 step.kind,
                 step.start_s * 1e3,
                 (step.end_s - step.start_s) * 1e3,
@@ -246,30 +253,32 @@ def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
 
 def _span(step: PathStep) -> TimelineSpan:
     kind = step.kind if step.stream else "other"
-    return TimelineSpan(step.task, step.stream or NOBODY, kind, step.start_s, step.end_s, 0.0)
+    return TimelineSpan(
+        step.task, step.stream or _NOTHING_RUNS, kind, step.start_s, step.end_s, 0.0
+    )
 
 
-MOST_SERIES = 12
+MAX_SERIES = 12
 """Lines that are drawn, those with the best value."""
 
-STYLES = tuple(
-    (COLOURS[name], dash)
+_LINE_STYLES = tuple(
+    (PALETTE[name], dash)
     for dash in ("solid", "dash")
     for name in ("blue", "vermilion", "green", "orange", "purple", "sky")
 )
 """Colour and dash of each line."""
 
-NAMED = ("net", "intra_net")
+_NAME_FIELDS = ("net", "intra_net")
 """Fields whose values are names, even where one reads as a number."""
 
-MANY = 1e4
+_MIN_WHOLE = 1e4
 """Numbers from here on are told whole."""
 
 FlatRecord = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Shown:
+class DrawnColumn:
     """One thing of a row that is drawn: its column, heading, unit, factor to that, and its sense.
 
     ``sense`` is 1 where less is better, -1 where more is.
@@ -286,16 +295,16 @@ class Shown:
         return min(rows, key=lambda row: self.sense * float(row[self.column]))
 
 
-SHOWN = (
-    Shown("iteration_s", "Iteration", "ms", 1e3, 1),
-    Shown("samples_per_s", "Throughput", "samples/s", 1.0, -1),
-    Shown("speedup", "Speed-up", "over S-SGD", 1.0, -1),
+DRAWN_COLUMNS = (
+    DrawnColumn("iteration_s", "Iteration", "ms", 1e3, 1),
+    DrawnColumn("samples_per_s", "Throughput", "samples/s", 1.0, -1),
+    DrawnColumn("speedup", "Speed-up", "over S-SGD", 1.0, -1),
 )
 """What is drawn of rows that have it."""
 
 
 def rows_figure(
-    what: Shown, fields: Mapping[str, Sequence[Any]], rows: Sequence[FlatRecord]
+    what: DrawnColumn, fields: Mapping[str, Sequence[Any]], rows: Sequence[FlatRecord]
 ) -> Figure:
     """Return the figure of one column; a table row is a row of the sweep that is drawn.
 
@@ -315,7 +324,7 @@ def rows_figure(
             every.setdefault(name, []).append(row)
 
     best = {name: what.best(found) for name, found in every.items()}
-    order = sorted(every, key=lambda name: what.sense * best[name][what.column])[:MOST_SERIES]
+    order = sorted(every, key=lambda name: what.sense * best[name][what.column])[:MAX_SERIES]
     kept = [name for name in every if name in order]
     places = numbers.get(across)
     draw = _lines if places else _row_bars
@@ -330,7 +339,9 @@ def rows_figure(
         {
             "barmode": "group",
             "xaxis": _across(across, fields[across], places),
-            "yaxis": quantity(heading, values) if places else axis(heading, rangemode="tozero"),
+            "yaxis": quantity_axis(heading, values)
+            if places
+            else axis(heading, rangemode="tozero"),
             "height": 420 + 20 * len(kept),
             "showlegend": bool(others),
         },
@@ -341,20 +352,20 @@ def rows_figure(
 
 
 def _left(series: int) -> list[str]:
-    if series <= MOST_SERIES:
+    if series <= MAX_SERIES:
         return []
     return [
-        f"{MOST_SERIES} of {series} lines are drawn, those with the best value; the table of rows"
+        f"{MAX_SERIES} of {series} lines are drawn, those with the best value; the table of rows"
         " has all."
     ]
 
 
-def _words(what: Shown, order: list[str], best: Mapping[str, FlatRecord], across: str) -> str:
+def _words(what: DrawnColumn, order: list[str], best: Mapping[str, FlatRecord], across: str) -> str:
     """Return the best row in words."""
     first = best[order[0]]
     series = f" with {order[0]}" if len(best) > 1 else ""
     value = first[what.column] * what.factor
-    told = f"{value:,.0f}" if value >= MANY else f"{value:.4g}"
+    told = f"{value:,.0f}" if value >= _MIN_WHOLE else f"{value:.4g}"
     return f"the best is {told} {what.unit} at {_short(across)} {first[across]}{series}."
 
 
@@ -364,7 +375,7 @@ def _short(field: str) -> str:
 
 def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
     """Return values as numbers if each is one, in the same unit."""
-    if name in NAMED or any(isinstance(value, bool) for value in values):
+    if name in _NAME_FIELDS or any(isinstance(value, bool) for value in values):
         return None
     for parse in (float, parse_seconds, parse_bytes, parse_rate, parse_fraction):
         try:
@@ -377,37 +388,39 @@ def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
 def _across(name: str, values: Sequence[Any], places: list[float] | None) -> dict[str, Any]:
     if places is None:
         return axis(_short(name), type="category")
-    wide = min(places) > 0 and max(places) >= WIDE * min(places)
-    few = len(values) <= MOST_SERIES
-    ticks = {"tickvals": places, "ticktext": [plain(value) for value in values]} if few else {}
+    wide = min(places) > 0 and max(places) >= WIDE_RANGE * min(places)
+    few = len(values) <= MAX_SERIES
+    ticks = (
+        {"tickvals": places, "ticktext": [figure_label(value) for value in values]} if few else {}
+    )
     return axis(_short(name), type="log" if wide else "linear", **ticks)
 
 
-def _hover(what: Shown, across: str, name: str) -> str:
+def _hover(what: DrawnColumn, across: str, name: str) -> str:
     return (
-        f"{plain(name)}<br>{plain(_short(across))} %{{text}}<br>%{{y:.4f}} {what.unit}"
+        f"{figure_label(name)}<br>{figure_label(_short(across))} %{{text}}<br>%{{y:.4f}} {what.unit}"
         "<extra></extra>"
     )
 
 
 def _lines(
-    what: Shown,
+    what: DrawnColumn,
     across: str,
     kept: list[str],
     every: Mapping[str, list[FlatRecord]],
     place: Mapping[Any, float],
 ) -> list[dict[str, Any]]:
     found = []
-    for name, (colour, dash) in zip(kept, STYLES, strict=False):
+    for name, (colour, dash) in zip(kept, _LINE_STYLES, strict=False):
         rows = sorted(every[name], key=lambda row: place[row[across]])
         found.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": plain(name),
+                "name": figure_label(name),
                 "x": [place[row[across]] for row in rows],
                 "y": [row[what.column] * what.factor for row in rows],
-                "text": [plain(row[across]) for row in rows],
+                "text": [figure_label(row[across]) for row in rows],
                 "line": {"color": colour, "dash": dash},
                 "hovertemplate": _hover(what, across, name),
             }
@@ -416,7 +429,7 @@ def _lines(
 
 
 def _row_bars(
-    what: Shown,
+    what: DrawnColumn,
     across: str,
     kept: list[str],
     every: Mapping[str, list[FlatRecord]],
@@ -425,29 +438,29 @@ def _row_bars(
     return [
         {
             "type": "bar",
-            "name": plain(name),
-            "x": [plain(row[across]) for row in every[name]],
+            "name": figure_label(name),
+            "x": [figure_label(row[across]) for row in every[name]],
             "y": [row[what.column] * what.factor for row in every[name]],
-            "text": [plain(row[across]) for row in every[name]],
+            "text": [figure_label(row[across]) for row in every[name]],
             "textposition": "none",
             "marker": marker(colour, "" if dash == "solid" else "/"),
             "hovertemplate": _hover(what, across, name),
         }
-        for name, (colour, dash) in zip(kept, STYLES, strict=False)
+        for name, (colour, dash) in zip(kept, _LINE_STYLES, strict=False)
     ]
 
 
-def _cells(row: FlatRecord, names: Sequence[str], what: Shown) -> tuple[CellText, ...]:
+def _cells(row: FlatRecord, names: Sequence[str], what: DrawnColumn) -> tuple[CellText, ...]:
     return (*(str(row[name]) for name in names), row[what.column] * what.factor)
 
 
 def sensitivity_figure(found: Explanation) -> Figure:
     """Return the figure: share of the iteration saved, what pays most on top."""
     rows = found.improvements
-    names = [f"twice {WORDS[row.what]}".replace("twice half", "half") for row in rows]
+    names = [f"twice {IMPROVEMENT_WORDS[row.what]}".replace("twice half", "half") for row in rows]
     saved = [row.saved * 100 for row in rows]
     told = ", ".join(f"{name} {one:.1f} %" for name, one in zip(names, saved, strict=True))
-    labels = [f"{plain(name)}: {one:.1f} %" for name, one in zip(names, saved, strict=True)]
+    labels = [f"{figure_label(name)}: {one:.1f} %" for name, one in zip(names, saved, strict=True)]
     return Figure(
         "sensitivity",
         "What pays",
@@ -486,86 +499,86 @@ def _sensitivity_bars(labels: list[str], rows: Sequence[Improvement]) -> dict[st
         "customdata": [
             [row.iteration_s * 1e3, more] for row, more in zip(rows, elasticities, strict=True)
         ],
-        "marker": {"color": COLOURS["sky"]},
+        "marker": {"color": PALETTE["sky"]},
         "hovertemplate": "%{y}<br>saves %{x:.3f} % of the iteration<br>"
         "then %{customdata[0]:.4f} ms, elasticity %{customdata[1]}<extra></extra>",
     }
 
 
-MOST_TICKS = 12
+_MAX_TICKS = 12
 
-WHOLE = 1e-6
+_ROUNDING = 1e-6
 """A number nearer to a whole one than this is one."""
 
 
-def tuned_figure(one: Tuned) -> Figure:
+def tuned_figure(one: TunedValue) -> Figure:
     """Return the figure: a line over numbers, bars of names; a table row is a value tried."""
-    name = NAMES[one.knob.name]
-    unit = {"bytes": " [B]"}.get(one.knob.unit, "")
+    name = TUNABLE_NAMES[one.tunable.name]
+    unit = {"bytes": " [B]"}.get(one.tunable.unit, "")
     draw = _names if one.low is None else _numbers
     data, layout = draw(one)
     refused = [f"{word} is not for here, as {why}." for word, why in one.refused.items()]
     needs = [f"{word} needs {why}." for word, why in one.needs.items() if _tried(one, word)]
     notes = [" ".join(some) for some in (needs, refused) if some]
     return Figure(
-        f"tuned-{one.knob.name}",
+        f"tuned-{one.tunable.name}",
         name[0].upper() + name[1:],
-        f"Iteration over the {name}. {' '.join(sentences(one))}",
+        f"Iteration over the {name}. {' '.join(tuned_verdict(one))}",
         data,
         layout,
         (f"{name}{unit}", "iteration [ms]", "mark"),
         [
             *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
             *(
-                (f"`fusion` {policy} ({BESIDE[policy]})", time_s * 1e3, "beside it")
-                for policy, time_s in one.beside.items()
+                (f"`fusion` {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "beside it")
+                for policy, time_s in one.other_fusion.items()
             ),
         ],
         notes,
     )
 
 
-def _tried(one: Tuned, word: str) -> bool:
+def _tried(one: TunedValue, word: str) -> bool:
     return any(value == word for value, _ in one.curve)
 
 
-def _mark(one: Tuned, value: TunableValue) -> str:
+def _mark(one: TunedValue, value: TunableValue) -> str:
     marks = {"asked": one.asked, "fastest": one.fastest, "to take": one.advised}
     said = [word for word, place in marks.items() if place == value]
     return ", ".join([*said, *(["within 1 %"] if value in one.as_good else [])])
 
 
-def _numbers(one: Tuned) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _numbers(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a line over the values, and the three that matter."""
     places = [float(value) for value, _ in one.curve]
     every = [time_s * 1e3 for _, time_s in one.curve]
     line = {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": NAMES[one.knob.name],
+        "name": TUNABLE_NAMES[one.tunable.name],
         "x": places,
         "y": every,
-        "text": [shown(one, value) for value, _ in one.curve],
-        "line": {"color": COLOURS["blue"]},
+        "text": [value_words(one, value) for value, _ in one.curve],
+        "line": {"color": PALETTE["blue"]},
         "marker": {"size": 5},
         "hovertemplate": "%{text}<br>%{y:.4f} ms<extra></extra>",
     }
-    step = max(1, -(-len(_grid(one)) // MOST_TICKS))
+    step = max(1, -(-len(_grid(one)) // _MAX_TICKS))
     ticks = _grid(one)[::step]
     return [line, *_marks(one)], {
         "xaxis": axis(
-            NAMES[one.knob.name],
+            TUNABLE_NAMES[one.tunable.name],
             type="log",
             tickvals=ticks,
-            ticktext=[shown(one, value) for value in ticks],
+            ticktext=[value_words(one, value) for value in ticks],
         ),
-        "yaxis": quantity("time of an iteration [ms]", every),
+        "yaxis": quantity_axis("time of an iteration [ms]", every),
         "shapes": [_within(one)],
         "height": 440,
     }
 
 
-def _marks(one: Tuned) -> list[dict[str, Any]]:
+def _marks(one: TunedValue) -> list[dict[str, Any]]:
     """Return the values that matter: the one asked for, the fastest, the one to take."""
     marks = (
         ("asked", one.asked, one.asked_s, "grey", "square"),
@@ -576,28 +589,28 @@ def _marks(one: Tuned) -> list[dict[str, Any]]:
         {
             "type": "scatter",
             "mode": "markers",
-            "name": f"{word}: {shown(one, value)}, {format_seconds(time_s)}",
+            "name": f"{word}: {value_words(one, value)}, {format_seconds(time_s)}",
             "x": [float(value)],
             "y": [time_s * 1e3],
-            "marker": {"color": COLOURS[colour], "symbol": symbol, "size": 13}
+            "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 13}
             | {"line": {"color": "ink", "width": 1}},
-            "hovertemplate": f"{word}: {shown(one, value)}<br>%{{y:.4f}} ms<extra></extra>",
+            "hovertemplate": f"{word}: {value_words(one, value)}<br>%{{y:.4f}} ms<extra></extra>",
         }
         for word, value, time_s, colour, symbol in marks
     ]
 
 
-def _grid(one: Tuned) -> list[float]:
+def _grid(one: TunedValue) -> list[float]:
     """Return values for ticks: those of the coarse grid."""
     found = []
     for value, _ in one.curve:
-        steps = log(float(value) / one.knob.low) / log(one.knob.factor)
-        if abs(steps - round(steps)) < WHOLE:
+        steps = log(float(value) / one.tunable.low) / log(one.tunable.factor)
+        if abs(steps - round(steps)) < _ROUNDING:
             found.append(float(value))
     return found or [float(one.curve[0][0]), float(one.curve[-1][0])]
 
 
-def _within(one: Tuned) -> dict[str, Any]:
+def _within(one: TunedValue) -> dict[str, Any]:
     """Return the range within 1 % of the fastest, as a band."""
     return {
         "type": "rect",
@@ -606,16 +619,16 @@ def _within(one: Tuned) -> dict[str, Any]:
         "y0": 0,
         "y1": 1,
         "yref": "paper",
-        "fillcolor": COLOURS["green"],
+        "fillcolor": PALETTE["green"],
         "opacity": 0.15,
         "line": {"width": 0},
         "layer": "below",
     }
 
 
-def _names(one: Tuned) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _names(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a bar a name, fastest on top, its mark beside it."""
-    words = [plain(value) for value, _ in one.curve]
+    words = [figure_label(value) for value, _ in one.curve]
     marks = [_mark(one, value) for value, _ in one.curve]
     times_ms = [time_s * 1e3 for _, time_s in one.curve]
     told = [f"{time_ms:.4g} ms" for time_ms in times_ms]
@@ -626,12 +639,12 @@ def _names(one: Tuned) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         "x": times_ms,
         "text": [", ".join(filter(None, pair)) for pair in zip(told, marks, strict=True)],
         "textposition": "auto",
-        "marker": marker(COLOURS["sky"], ""),
+        "marker": marker(PALETTE["sky"], ""),
         "hovertemplate": "%{y}<br>%{x:.4f} ms<extra></extra>",
     }
     return [bars], {
         "xaxis": axis("time of an iteration [ms]", rangemode="tozero"),
-        "yaxis": names(words),
+        "yaxis": names_axis(words),
         "height": 110 + 30 * len(words),
         "showlegend": False,
     }

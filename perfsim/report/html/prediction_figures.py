@@ -5,47 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfsim.report.html.page import (
-    COLOURS,
-    PARTS,
+from perfsim.report.html.figure import (
+    PALETTE,
+    PART_STYLES,
     Figure,
     axis,
-    interval,
+    error_bars,
+    figure_label,
     marker,
-    names,
-    plain,
-    quantity,
-    upright,
+    names_axis,
+    quantity_axis,
+    vertical_line,
 )
-from perfsim.report.terminal import NAMES
+from perfsim.report.terminal import PART_NAMES
 from perfsim.report.timeline import TimelineSpan, steady_rounds, streams_of
 from perfsim.units import format_seconds
 
 if TYPE_CHECKING:
-    from perfsim.planning.compare import Comparison
+    from perfsim.planning.compare import Comparison, Standing
     from perfsim.planning.neighbours import GridCell, PublishedValue
     from perfsim.prediction import Prediction
     from perfsim.ranking import Ranking
 
-__all__ = ["bars", "breakdown", "breakeven", "ranked", "scaling", "timeline", "worth"]
+__all__ = [
+    "breakdown_figure",
+    "map_figure",
+    "ranking_figure",
+    "savings_figure",
+    "scaling_figure",
+    "span_bars",
+    "timeline_figure",
+]
 
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 """Shares below this are what adding up the others leaves over."""
 
-TOTAL = (
+_TOTAL_HOVER = (
     "%{y}<br>iteration %{x:.4f} ms<br>"
     "90 % interval %{customdata[0]:.4f} to %{customdata[1]:.4f} ms<extra></extra>"
 )
 
 
-MOST_WORDS = 8
+_MAX_METHODS_TOLD = 8
 """Methods whose times are told in words."""
 
 
-BREAKDOWN_COLUMNS = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
+_BREAKDOWN_HEAD = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
 
 
-def breakdown(
+def breakdown_figure(
     methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
 ) -> Figure:
     """Return the figure of some methods on one scenario, the fastest on top.
@@ -56,11 +64,13 @@ def breakdown(
     every = list(methods)
     used = [
         part
-        for part in NAMES
-        if any(one.breakdown_s[part] > ROUNDING * one.iteration_s for one in methods.values())
+        for part in PART_NAMES
+        if any(one.breakdown_s[part] > _ROUNDING * one.iteration_s for one in methods.values())
     ]
     fastest = every[0]
-    told = [f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:MOST_WORDS]]
+    told = [
+        f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:_MAX_METHODS_TOLD]
+    ]
     left = len(every) - len(told)
     words = ", ".join(told) + (f", and {left} more" if left else "")
     bars = [_trace(part, methods, shares) for part in used]
@@ -76,10 +86,10 @@ def breakdown(
             "xaxis": axis("share of the iteration [%]", range=[0, 100])
             if shares
             else axis("time of an iteration [ms]", rangemode="tozero"),
-            "yaxis": names([plain(name) for name in every]),
+            "yaxis": names_axis([figure_label(name) for name in every]),
             "height": 200 + (24 if shares else 40) * len(every),
         },
-        ("method", *(f"{NAMES[part]} [ms]" for part in used), *BREAKDOWN_COLUMNS),
+        ("method", *(f"{PART_NAMES[part]} [ms]" for part in used), *_BREAKDOWN_HEAD),
         [_breakdown_row(name, one, used) for name, one in methods.items()],
         [
             f"{fastest} is fastest of these by time an iteration; lossy methods may need more"
@@ -100,17 +110,17 @@ def _breakdown_row(name: str, one: Prediction, used: Sequence[str]) -> tuple[str
 
 
 def _trace(part: str, methods: Mapping[str, Prediction], shares: bool) -> dict[str, Any]:
-    colour, hatch = PARTS[part]
+    colour, hatch = PART_STYLES[part]
     spent = [(one.breakdown_s[part], one.iteration_s) for one in methods.values()]
     unit = "%" if shares else "ms"
     return {
         "type": "bar",
         "orientation": "h",
-        "name": NAMES[part],
-        "y": [plain(name) for name in methods],
+        "name": PART_NAMES[part],
+        "y": [figure_label(name) for name in methods],
         "x": [100 * part_s / all_s if shares else part_s * 1e3 for part_s, all_s in spent],
         "marker": marker(colour, hatch),
-        "hovertemplate": f"%{{y}}<br>{NAMES[part]} %{{x:.4f}} {unit}<extra></extra>",
+        "hovertemplate": f"%{{y}}<br>{PART_NAMES[part]} %{{x:.4f}} {unit}<extra></extra>",
     }
 
 
@@ -123,22 +133,24 @@ def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
         "type": "scatter",
         "mode": "markers",
         "name": "iteration, 90 % interval",
-        "y": [plain(name) for name in methods],
+        "y": [figure_label(name) for name in methods],
         "x": total_ms,
         "customdata": ends_ms,
         "marker": {"color": "ink", "size": 7, "symbol": "diamond"},
-        "error_x": interval(total_ms, ends_ms),
-        "hovertemplate": TOTAL,
+        "error_x": error_bars(total_ms, ends_ms),
+        "hovertemplate": _TOTAL_HOVER,
     }
 
 
-PALETTE = tuple(COLOURS[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey"))
+_MAP_COLOURS = tuple(
+    PALETTE[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey")
+)
 """Light enough for black text."""
 
-INK = "#000000"
+_MAP_INK = "#000000"
 
 
-def breakeven(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str]) -> Figure:
+def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str]) -> Figure:
     """Return the map: a cell has its fastest method's colour, name and speed-up over ssgd."""
     rates = sorted({cell.rate_bytes_per_s for cell in cells})
     counts = sorted({cell.gpus for cell in cells})
@@ -199,7 +211,7 @@ def _heatmap(
     steps = len(mapped)
     scale = []
     for number in range(steps):
-        colour = PALETTE[number % len(PALETTE)]
+        colour = _MAP_COLOURS[number % len(_MAP_COLOURS)]
         scale += [[number / steps, colour], [(number + 1) / steps, colour]]
     return {
         "type": "heatmap",
@@ -214,7 +226,7 @@ def _heatmap(
         "ygap": 2,
         "text": [[_mark(one) if one else "" for one in row] for row in found],
         "texttemplate": "%{text}",
-        "textfont": {"color": INK},
+        "textfont": {"color": _MAP_INK},
         "customdata": [[_words(one) if one else "" for one in row] for row in found],
         "hovertemplate": "%{y}, %{x} GPUs<br>%{customdata}<extra></extra>",
     }
@@ -223,25 +235,33 @@ def _heatmap(
 def _mark(ranking: Ranking) -> str:
     star = "*" if ranking.undecided() else ""
     speedup = ranking.predictions[ranking.winner].speedup
-    return f"{plain(ranking.winner)}{star}<br>{speedup:.2f}x"
+    return f"{figure_label(ranking.winner)}{star}<br>{speedup:.2f}x"
 
 
 def _words(ranking: Ranking) -> str:
     return "<br>".join(
-        f"{plain(name)} {one.iteration_s * 1e3:.4f} ms" for name, one in ranking.predictions.items()
+        f"{figure_label(name)} {one.iteration_s * 1e3:.4f} ms"
+        for name, one in ranking.predictions.items()
     )
 
 
-GROUPS = {
+_AGAINST_WORDS = {
+    "faster": "faster than S-SGD",
+    "slower": "slower than S-SGD",
+    "not told apart": "too close to S-SGD to call",
+    None: "S-SGD",
+}
+
+_STANDING_STYLES = {
     "may be fastest": ("green", "star"),
     "faster than S-SGD": ("sky", "circle"),
-    "not told apart from S-SGD": ("grey", "square"),
+    "too close to S-SGD to call": ("grey", "square"),
     "slower than S-SGD": ("vermilion", "triangle-down"),
     "S-SGD": ("blue", "diamond"),
 }
 """Colour and symbol of a method by what is sure of it; the first that holds."""
 
-RANKED_COLUMNS = (
+_RANKED_HEAD = (
     "rank",
     "method",
     "iteration [ms]",
@@ -256,24 +276,24 @@ RANKED_COLUMNS = (
     "memory [B]",
 )
 
-RANKED_LINE = 24
+_RANKED_PIXELS = 24
 """Pixels of a method."""
 
-RANKED_HOVER = (
+_RANKED_HOVER = (
     "%{y}, rank %{customdata[0]}<br>iteration %{x:.4f} ms<br>"
     "90 % interval %{customdata[1]:.4f} to %{customdata[2]:.4f} ms<br>"
     "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
 )
 
 
-def ranked(comparison: Comparison) -> Figure:
+def ranking_figure(comparison: Comparison) -> Figure:
     """Return the figure, the fastest on top; a table row is a method."""
     ones = comparison.ranking.predictions
-    standings = {row["method"]: row for row in comparison.standings()}
-    groups = {name: _group(row) for name, row in standings.items()}
+    standings = {one.method: one for one in comparison.standings()}
+    groups = {name: _group(standing) for name, standing in standings.items()}
     ends_ms = [end * 1e3 for one in ones.values() for end in one.iteration_s_interval]
     baseline_ms = comparison.baseline.iteration_s * 1e3
-    close = [name for name, row in standings.items() if row["may_be_fastest"]]
+    close = [name for name, standing in standings.items() if standing.may_be_fastest]
     first = comparison.ranking.winner
     alike = f"; {', '.join(close[1:])} may be as fast" if len(close) > 1 else ""
     return Figure(
@@ -284,77 +304,79 @@ def ranked(comparison: Comparison) -> Figure:
         f" {format_seconds(comparison.baseline.iteration_s)}.",
         [
             _ranked_points(group, [name for name in ones if groups[name] == group], ones, standings)
-            for group in GROUPS
+            for group in _STANDING_STYLES
             if group in groups.values()
         ],
         {
-            "xaxis": quantity("time of an iteration [ms]", ends_ms),
-            "yaxis": names([plain(name) for name in ones], range=[-0.7, len(ones) - 0.3]),
-            "shapes": [upright(baseline_ms, width=1.5, dash="dash", color="ink")],
-            "height": 170 + RANKED_LINE * len(ones),
+            "xaxis": quantity_axis("time of an iteration [ms]", ends_ms),
+            "yaxis": names_axis(
+                [figure_label(name) for name in ones], range=[-0.7, len(ones) - 0.3]
+            ),
+            "shapes": [vertical_line(baseline_ms, width=1.5, dash="dash", color="ink")],
+            "height": 170 + _RANKED_PIXELS * len(ones),
         },
-        RANKED_COLUMNS,
+        _RANKED_HEAD,
         [_ranked_row(one, standings[name]) for name, one in ones.items()],
         [comparison.rule],
     )
 
 
-def _group(row: Mapping[str, Any]) -> str:
-    if row["may_be_fastest"]:
-        return "may be fastest"
-    against = row["against_ssgd"]
-    return "S-SGD" if against is None else f"{against} {_THAN[against]} S-SGD"
-
-
-_THAN = {"faster": "than", "slower": "than", "not told apart": "from"}
+def _group(standing: Standing) -> str:
+    return "may be fastest" if standing.may_be_fastest else _AGAINST_WORDS[standing.against_ssgd]
 
 
 def _ranked_points(
     group: str,
     own: list[str],
     ones: Mapping[str, Prediction],
-    standings: Mapping[str, Mapping[str, Any]],
+    standings: Mapping[str, Standing],
 ) -> dict[str, Any]:
     times_ms = [ones[name].iteration_s * 1e3 for name in own]
     ends_ms = [[end * 1e3 for end in ones[name].iteration_s_interval] for name in own]
-    told = zip(own, ends_ms, strict=True)
-    colour, symbol = GROUPS[group]
+    colour, symbol = _STANDING_STYLES[group]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": group,
-        "y": [plain(name) for name in own],
+        "y": [figure_label(name) for name in own],
         "x": times_ms,
-        "customdata": [[standings[name]["rank"], *ends, ones[name].speedup] for name, ends in told],
-        "marker": {"color": COLOURS[colour], "symbol": symbol, "size": 11}
+        "customdata": [
+            [standings[name].rank, *ends, ones[name].speedup]
+            for name, ends in zip(own, ends_ms, strict=True)
+        ],
+        "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 11}
         | {"line": {"color": "ink", "width": 0.5}},
-        "error_x": interval(times_ms, ends_ms) | {"thickness": 1.2, "width": 3},
-        "hovertemplate": RANKED_HOVER,
+        "error_x": error_bars(times_ms, ends_ms) | {"thickness": 1.2, "width": 3},
+        "hovertemplate": _RANKED_HOVER,
     }
 
 
-def _ranked_row(one: Prediction, standing: Mapping[str, Any]) -> tuple[str | int | float, ...]:
+def _ranked_row(one: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
     return (
-        standing["rank"],
-        standing["method"],
+        standing.rank,
+        standing.method,
         one.iteration_s * 1e3,
         *(end * 1e3 for end in one.iteration_s_interval),
         one.speedup,
-        standing["behind_first_ratio"] * 100,
-        "yes" if standing["may_be_fastest"] else "no",
-        standing["against_ssgd"] or "itself",
-        "yes" if standing["learns_as_ssgd"] else "no",
+        standing.behind_first_ratio * 100,
+        "yes" if standing.may_be_fastest else "no",
+        standing.against_ssgd or "itself",
+        "yes" if standing.learns_as_ssgd else "no",
         one.communication["bytes_per_gpu"],
         sum(one.memory_bytes.values()),
     )
 
 
-LINES = ((COLOURS["blue"], "solid"), (COLOURS["vermilion"], "dash"), (COLOURS["green"], "dot"))
-FILL = 0.15
+_CURVE_STYLES = (
+    (PALETTE["blue"], "solid"),
+    (PALETTE["vermilion"], "dash"),
+    (PALETTE["green"], "dot"),
+)
+_BAND_OPACITY = 0.15
 """Opacity of an interval."""
 
 
-def scaling(
+def scaling_figure(
     curves: Mapping[str, Mapping[int, Prediction]],
     measured: Sequence[PublishedValue] | None,
     asked: str,
@@ -364,7 +386,7 @@ def scaling(
     None of ``measured`` where nobody looked for it.
     """
     data: list[dict[str, Any]] = []
-    for (name, curve), line in zip(curves.items(), LINES, strict=False):
+    for (name, curve), line in zip(curves.items(), _CURVE_STYLES, strict=False):
         data += _curve(name, list(curve.values()), *line)
     alone = [one for curve in curves.values() for one in curve.values()]
     data.append(_linear(alone))
@@ -437,7 +459,7 @@ def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[d
         "y": [*(high for *_, high in rates), *(low for _, low, _ in rates[::-1])],
         "fill": "toself",
         "fillcolor": colour,
-        "opacity": FILL,
+        "opacity": _BAND_OPACITY,
         "line": {"width": 0},
         "hoverinfo": "skip",
         "showlegend": False,
@@ -445,12 +467,12 @@ def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[d
     line = {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": plain(name),
+        "name": figure_label(name),
         "x": gpus,
         "y": [rate for rate, *_ in rates],
         "customdata": [[low, high] for _, low, high in rates],
         "line": {"color": colour, "dash": dash},
-        "hovertemplate": f"{plain(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s<br>90 % interval"
+        "hovertemplate": f"{figure_label(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s<br>90 % interval"
         " %{customdata[0]:,.1f} to %{customdata[1]:,.1f}<extra></extra>",
     }
     return [band, line]
@@ -467,7 +489,7 @@ def _linear(every: Sequence[Prediction]) -> dict[str, Any]:
         "name": "without loss",
         "x": gpus,
         "y": [rate * count for count in gpus],
-        "line": {"color": COLOURS["grey"], "width": 1},
+        "line": {"color": PALETTE["grey"], "width": 1},
         "hoverinfo": "skip",
     }
 
@@ -476,10 +498,10 @@ def _points(measured: Sequence[PublishedValue], asked: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": f"{plain(asked)}, measured",
+        "name": f"{figure_label(asked)}, measured",
         "x": [one.gpus for one in measured],
         "y": [one.samples_per_s for one in measured],
-        "text": [plain(_origin(one)) for one in measured],
+        "text": [figure_label(_origin(one)) for one in measured],
         "marker": {"color": "ink", "symbol": "x", "size": 9},
         "hovertemplate": "%{x} GPUs<br>%{y:,.1f} samples/s<br>%{text}<extra></extra>",
     }
@@ -490,35 +512,35 @@ def _ticks(every: Sequence[Prediction]) -> dict[str, Any]:
     return {"tickvals": gpus, "ticktext": [str(count) for count in gpus]}
 
 
-KINDS = {
-    "forward": (COLOURS["sky"], ""),
-    "backward": (COLOURS["blue"], ""),
-    "compress": (COLOURS["purple"], ""),
-    "decompress": (COLOURS["purple"], "x"),
-    "communicate": (COLOURS["vermilion"], "/"),
-    "update": (COLOURS["green"], ""),
-    "second_order": (COLOURS["yellow"], "."),
-    "other": (COLOURS["grey"], ""),
+_KIND_STYLES = {
+    "forward": (PALETTE["sky"], ""),
+    "backward": (PALETTE["blue"], ""),
+    "compress": (PALETTE["purple"], ""),
+    "decompress": (PALETTE["purple"], "x"),
+    "communicate": (PALETTE["vermilion"], "/"),
+    "update": (PALETTE["green"], ""),
+    "second_order": (PALETTE["yellow"], "."),
+    "other": (PALETTE["grey"], ""),
 }
-MOST = 2000
+_MAX_SPANS = 2000
 """Spans that are drawn, the longest ones."""
 
-LINE = 18
+_TEXT_PIXELS = 18
 """Pixels of a line of text."""
 
-EDGE = {"width": 1, "dash": "dot", "color": COLOURS["grey"]}
+_ITERATION_END = {"width": 1, "dash": "dot", "color": PALETTE["grey"]}
 """Where an iteration ends."""
 
-GAP = 0.03
+_ROUND_GAP = 0.03
 """Between two rounds, as a part of the longest."""
 
-HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
+_SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
 
 
-def timeline(prediction: Prediction) -> Figure:
+def timeline_figure(prediction: Prediction) -> Figure:
     """Return the figure; a table row is a task."""
     rounds = steady_rounds(prediction)
-    gap_ms = GAP * max(one.window_s for one in rounds) * 1e3
+    gap_ms = _ROUND_GAP * max(one.window_s for one in rounds) * 1e3
     spans: list[tuple[float, str, TimelineSpan]] = []
     shapes: list[dict[str, Any]] = []
     names: list[dict[str, Any]] = []
@@ -527,9 +549,12 @@ def timeline(prediction: Prediction) -> Figure:
         words = one.words(number, len(rounds))
         spans += [(offset_ms, words, span) for span in one.spans]
         names.append(_label(words, offset_ms, number))
-        shapes += [upright(offset_ms + end_s * 1e3, **EDGE) for end_s in (0.0, *one.closes_s)]
+        shapes += [
+            vertical_line(offset_ms + end_s * 1e3, **_ITERATION_END)
+            for end_s in (0.0, *one.closes_s)
+        ]
         offset_ms += one.window_s * 1e3 + gap_ms
-    kept = sorted(spans, key=lambda item: item[2].start_s - item[2].end_s)[:MOST]
+    kept = sorted(spans, key=lambda item: item[2].start_s - item[2].end_s)[:_MAX_SPANS]
     kept.sort(key=lambda item: (item[0], item[2].start_s))
     left = len(spans) - len(kept)
     busy = prediction.communication
@@ -540,16 +565,16 @@ def timeline(prediction: Prediction) -> Figure:
         f" {format_seconds(prediction.iteration_s)}; communication is busy for"
         f" {format_seconds(busy['busy_s'])} of it, of which computation hides"
         f" {format_seconds(busy['hidden_s'])}.",
-        bars([(offset_ms, span) for offset_ms, _, span in kept]),
+        span_bars([(offset_ms, span) for offset_ms, _, span in kept]),
         {
             "barmode": "overlay",
             "bargap": 0.25,
             "xaxis": axis("time [ms]", range=[0.0, offset_ms - gap_ms]),
-            "yaxis": axis("", categoryarray=list(map(plain, streams_of(rounds)[::-1]))),
+            "yaxis": axis("", categoryarray=list(map(figure_label, streams_of(rounds)[::-1]))),
             "shapes": shapes,
             "annotations": names if len(rounds) > 1 else [],
-            "margin": {"t": 20 + LINE * len(rounds)},
-            "height": 180 + LINE * len(rounds) + 45 * len(streams_of(rounds)),
+            "margin": {"t": 20 + _TEXT_PIXELS * len(rounds)},
+            "height": 180 + _TEXT_PIXELS * len(rounds) + 45 * len(streams_of(rounds)),
         },
         ("round", "stream", "task", "kind", "start [ms]", "length [ms]", "message [B]"),
         [_timeline_row(words, span) for _, words, span in kept],
@@ -566,10 +591,10 @@ def _length_ms(span: TimelineSpan) -> float:
     return (span.end_s - span.start_s) * 1e3
 
 
-def bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
+def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
     """Return a bar a span, that much later [ms], in a trace a kind."""
     found = []
-    for kind, (colour, hatch) in KINDS.items():
+    for kind, (colour, hatch) in _KIND_STYLES.items():
         own = [(offset_ms, span) for offset_ms, span in spans if span.kind == kind]
         if not own:
             continue
@@ -578,14 +603,14 @@ def bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
                 "type": "bar",
                 "orientation": "h",
                 "name": kind.replace("_", " "),
-                "y": [plain(span.stream) for _, span in own],
+                "y": [figure_label(span.stream) for _, span in own],
                 "base": [offset_ms + span.start_s * 1e3 for offset_ms, span in own],
                 "x": [_length_ms(span) for _, span in own],
                 "marker": marker(colour, hatch),
                 "customdata": [
-                    [plain(span.name), _length_ms(span), _message(span)] for _, span in own
+                    [figure_label(span.name), _length_ms(span), _message(span)] for _, span in own
                 ],
-                "hovertemplate": HOVER,
+                "hovertemplate": _SPAN_HOVER,
             }
         )
     return found
@@ -598,7 +623,7 @@ def _message(span: TimelineSpan) -> str:
 def _label(words: str, at_ms: float, number: int) -> dict[str, Any]:
     # A line each, as a short round leaves no room before the next one.
     return {
-        "yshift": LINE * (number - 1),
+        "yshift": _TEXT_PIXELS * (number - 1),
         "text": words,
         "x": at_ms,
         "y": 1.0,
@@ -609,7 +634,7 @@ def _label(words: str, at_ms: float, number: int) -> dict[str, Any]:
     }
 
 
-CAUSES = {
+_CAUSE_NAMES = {
     "compute": "GPU twice as fast",
     "bandwidth": "bandwidth doubled",
     "latency": "latency halved",
@@ -618,10 +643,10 @@ CAUSES = {
 }
 
 
-def worth(prediction: Prediction) -> Figure:
+def savings_figure(prediction: Prediction) -> Figure:
     """Return the figure: share of the iteration saved, cause by cause, the largest on top."""
     ordered = sorted(prediction.worth.items(), key=lambda item: -item[1])
-    names = [CAUSES.get(cause, cause) for cause, _ in ordered]
+    names = [_CAUSE_NAMES.get(cause, cause) for cause, _ in ordered]
     shares = [share * 100 for _, share in ordered]
     told = ", ".join(f"{name} {share:.1f} %" for name, share in zip(names, shares, strict=True))
     return Figure(
@@ -636,7 +661,7 @@ def worth(prediction: Prediction) -> Figure:
                 "x": shares,
                 "text": [f"{share:.1f} %" for share in shares],
                 "textposition": "auto",
-                "marker": {"color": COLOURS["sky"]},
+                "marker": {"color": PALETTE["sky"]},
                 "hovertemplate": "%{y}<br>saves %{x:.3f} % of the iteration<extra></extra>",
             }
         ],

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from perfsim.cli.main import code
-from perfsim.planning.neighbours import Around, around, measured_like
+from perfsim.planning.neighbours import ReportContext, measured_like, report_context
 from perfsim.prediction import Prediction, predict
-from perfsim.report.html.page import Figure
-from perfsim.report.html.pages import figures_of, prediction_page
-from perfsim.report.html.prediction_figures import scaling
+from perfsim.report.html.figure import Figure
+from perfsim.report.html.pages import prediction_figures, prediction_page
+from perfsim.report.html.prediction_figures import scaling_figure
+from perfsim.report.terminal import json_text
 from perfsim.scenario import Scenario, make_scenario
 from support.page_content import HOSTILE, Tables, island
 from support.what_ships import SHIPPED
@@ -36,17 +37,17 @@ def prediction(scenario: Scenario) -> Prediction:
 
 
 @pytest.fixture(scope="module")
-def near(scenario: Scenario, prediction: Prediction) -> Around:
-    return around(scenario, prediction, SHIPPED, ["powersgd"])
+def near(scenario: Scenario, prediction: Prediction) -> ReportContext:
+    return report_context(scenario, prediction, SHIPPED, ["powersgd"])
 
 
 @pytest.fixture(scope="module")
-def figures(prediction: Prediction, near: Around) -> dict[str, Figure]:
-    return {one.name: one for one in figures_of(prediction, near)}
+def figures(prediction: Prediction, near: ReportContext) -> dict[str, Figure]:
+    return {one.name: one for one in prediction_figures(prediction, near)}
 
 
 @pytest.fixture(scope="module")
-def page(prediction: Prediction, near: Around) -> str:
+def page(prediction: Prediction, near: ReportContext) -> str:
     pytest.importorskip("plotly", reason="needs Plotly (pip install 'perfsim[report]')")
     return prediction_page(prediction, near)
 
@@ -54,7 +55,7 @@ def page(prediction: Prediction, near: Around) -> str:
 def test_the_page_holds_the_prediction_and_every_figure(
     page: str, prediction: Prediction, figures: dict[str, Figure]
 ) -> None:
-    assert island(page, "prediction") == prediction.to_dict()
+    assert island(page, "prediction") == json.loads(json_text(prediction.to_dict()))
     drawn = {one["name"]: one["data"] for one in island(page, "figures")}
     assert list(drawn) == ["timeline", "breakdown", "scaling", "breakeven", "worth"]
     assert drawn == {name: json.loads(json.dumps(one.data)) for name, one in figures.items()}
@@ -68,7 +69,7 @@ def test_tables_hold_every_row_of_their_figure(page: str, figures: dict[str, Fig
 
 
 def test_bars_of_the_breakdown_are_the_predictions(
-    figures: dict[str, Figure], near: Around
+    figures: dict[str, Figure], near: ReportContext
 ) -> None:
     *bars, totals = figures["breakdown"].data
     for place, (name, one) in enumerate(near.methods.items()):
@@ -91,7 +92,7 @@ def test_bars_of_the_timeline_are_its_tasks(
 
 
 def test_curves_are_predictions_of_the_scenario_at_those_gpus(
-    near: Around, scenario: Scenario
+    near: ReportContext, scenario: Scenario
 ) -> None:
     assert list(near.scaling)[:2] == ["ssgd", "horovod"]
     for gpus in (1, 16, 64):
@@ -99,7 +100,9 @@ def test_curves_are_predictions_of_the_scenario_at_those_gpus(
         assert near.scaling["horovod"][gpus].iteration_s == predict(asked, SHIPPED).iteration_s
 
 
-def test_measured_points_are_those_of_the_tables(figures: dict[str, Figure], near: Around) -> None:
+def test_measured_points_are_those_of_the_tables(
+    figures: dict[str, Figure], near: ReportContext
+) -> None:
     """Ying et al. 2021, Horovod with ResNet-50 at batch 64 on p3.16xlarge (bluefog.csv)."""
     told = {(one.gpus, one.samples_per_s) for one in near.measured}
     assert {(8, 2493.0), (64, 17127.0), (128, 29919.0)} <= told
@@ -108,7 +111,7 @@ def test_measured_points_are_those_of_the_tables(figures: dict[str, Figure], nea
 
 
 def test_another_batch_has_its_own_measured_points_or_none(
-    prediction: Prediction, near: Around
+    prediction: Prediction, near: ReportContext
 ) -> None:
     def ids(batch: int) -> set[str]:
         return {one.id for one in measured_like(replace(prediction.scenario, batch=batch), SHIPPED)}
@@ -117,7 +120,7 @@ def test_another_batch_has_its_own_measured_points_or_none(
     assert not ids(48)
 
 
-def test_cells_of_the_map_are_won_by_the_least_time(near: Around) -> None:
+def test_cells_of_the_map_are_won_by_the_least_time(near: ReportContext) -> None:
     assert len(near.cells) >= 9
     for cell in near.cells:
         times = {name: one.iteration_s for name, one in cell.ranking.predictions.items()}
@@ -136,7 +139,7 @@ def test_bars_of_what_would_help_are_the_worth(
     )
 
 
-def test_strings_are_text_wherever_they_stand(prediction: Prediction, near: Around) -> None:
+def test_strings_are_text_wherever_they_stand(prediction: Prediction, near: ReportContext) -> None:
     pytest.importorskip("plotly")
     named = replace(prediction.scenario, model=HOSTILE, net=HOSTILE)
     told = replace(prediction, scenario=named, notes=[HOSTILE])
@@ -167,8 +170,8 @@ def test_every_figure_is_told_in_words_and_can_be_reached_by_key(
         assert "aria-label=" in found[1]
 
 
-def test_curves_without_measurements_say_so(near: Around) -> None:
-    assert scaling(near.scaling, [], "horovod").notes == (
+def test_curves_without_measurements_say_so(near: ReportContext) -> None:
+    assert scaling_figure(near.scaling, [], "horovod").notes == (
         "No measured value of this model, GPU, batch, network and method is stored.",
     )
 

@@ -13,7 +13,7 @@ from perfsim.planning.compare import Comparison, compare, scaling_of
 from perfsim.planning.explain import Explanation, explain
 from perfsim.planning.sweep import SweepTable, sweep
 from perfsim.planning.tune import Tuning, tune, with_best
-from perfsim.report.html.page import Figure
+from perfsim.report.html.figure import Figure
 from perfsim.report.html.pages import (
     comparison_figures,
     comparison_page,
@@ -24,7 +24,7 @@ from perfsim.report.html.pages import (
     tuning_figures,
     tuning_page,
 )
-from perfsim.report.html.planning_figures import MOST_SERIES, SHOWN, rows_figure
+from perfsim.report.html.planning_figures import DRAWN_COLUMNS, MAX_SERIES, rows_figure
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
 from support.page_content import HOSTILE, Tables, island
@@ -165,16 +165,16 @@ def test_names_are_bars_sizes_are_numbers_and_more_lines_than_can_be_told_are_le
         {"net": net, "bucket": size, "iteration_s": 0.001 * place}
         for place, (net, size) in enumerate(((n, s) for n in "ab" for s in ("1MiB", "4MiB")), 1)
     ]
-    figure = rows_figure(SHOWN[0], {"net": ["a", "b"], "bucket": ["1MiB", "4MiB"]}, rows)
+    figure = rows_figure(DRAWN_COLUMNS[0], {"net": ["a", "b"], "bucket": ["1MiB", "4MiB"]}, rows)
     assert [trace["x"] for trace in figure.data] == [[2.0**20, 2.0**22]] * 2
-    names = rows_figure(SHOWN[0], {"net": ["a", "b"]}, rows[:1] + rows[2:3])
+    names = rows_figure(DRAWN_COLUMNS[0], {"net": ["a", "b"]}, rows[:1] + rows[2:3])
     assert [trace["type"] for trace in names.data] == ["bar"]
     many = [str(place) for place in range(30)]
     rows = [{"net": net, "gpus": 8, "iteration_s": 1.0 + place} for place, net in enumerate(many)]
-    figure = rows_figure(SHOWN[0], {"gpus": [8], "net": many}, rows)
-    assert len(figure.data) == MOST_SERIES
-    assert [trace["y"][0] for trace in figure.data] == [1e3 * (1 + x) for x in range(MOST_SERIES)]
-    assert figure.notes[0].startswith(f"{MOST_SERIES} of 30 lines are drawn")
+    figure = rows_figure(DRAWN_COLUMNS[0], {"gpus": [8], "net": many}, rows)
+    assert len(figure.data) == MAX_SERIES
+    assert [trace["y"][0] for trace in figure.data] == [1e3 * (1 + x) for x in range(MAX_SERIES)]
+    assert figure.notes[0].startswith(f"{MAX_SERIES} of 30 lines are drawn")
 
 
 def test_pages_hold_the_json_every_row_and_strings_as_text(

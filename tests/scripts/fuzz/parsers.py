@@ -29,7 +29,7 @@ from perfsim.network.measured import HEADER, merge, read_curves, write_curves
 from perfsim.network.network_file import load_network, read_network
 from perfsim.pipeline import figures, read_pipeline
 from perfsim.planning.capacity import read_prices
-from perfsim.planning.grid import axes_of, given
+from perfsim.planning.grid import axes_of, parse_vary
 from perfsim.prediction import predict
 from perfsim.scenario import SCENARIO_SCHEMA, make_scenario, read_file
 from perfsim.session import Session
@@ -113,7 +113,7 @@ def _flags(path: Path) -> None:
             continue
         try:
             if name == "vary":
-                axes_of(given([value]))
+                axes_of(parse_vary([value]))
                 continue
             told: dict[str, Any] = {"model": "resnet50", "gpus": "8"}
             if name == "set":

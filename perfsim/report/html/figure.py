@@ -1,0 +1,257 @@
+"""A figure of a report: what Plotly draws, the same numbers as a table, and the PNG of it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import floor, log10
+from typing import Any
+
+from perfsim.errors import RequestError
+
+__all__ = [
+    "PALETTE",
+    "PART_STYLES",
+    "WIDE_RANGE",
+    "CellText",
+    "Figure",
+    "axis",
+    "error_bars",
+    "figure_label",
+    "marker",
+    "names_axis",
+    "need_kaleido",
+    "need_plotly",
+    "png_of",
+    "quantity_axis",
+    "vertical_line",
+]
+
+PALETTE = {
+    "blue": "#0072b2",
+    "orange": "#e69f00",
+    "green": "#009e73",
+    "vermilion": "#d55e00",
+    "sky": "#56b4e9",
+    "purple": "#cc79a7",
+    "yellow": "#f0e442",
+    "grey": "#8a939c",
+}
+"""Okabe and Ito's palette, which colour-blind readers tell apart."""
+
+PART_STYLES = {
+    "forward": (PALETTE["sky"], ""),
+    "backward": (PALETTE["blue"], ""),
+    "compression": (PALETTE["purple"], "x"),
+    "second_order": (PALETTE["yellow"], "."),
+    "communication_exposed": (PALETTE["vermilion"], "/"),
+    "update": (PALETTE["green"], ""),
+    "other": (PALETTE["grey"], ""),
+}
+"""Colour and hatch of each part of an iteration."""
+
+CellText = str | int | float
+
+WIDE_RANGE = 8.0
+"""Values that span more than this factor stand on a logarithmic axis."""
+
+_TICK_STEPS = ((1.0, 2.0, 5.0), (1.0,))
+"""Ticks of a decade, where they span few decades or many."""
+_FEW_DECADES = 2.5
+
+_PNG_WIDTH, _PNG_SCALE = 1000, 2
+_PNG_TITLE = 50
+"""Pixels above the figure."""
+
+_INK, _GRID = "#1d2733", "#d5dbe1"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Parameters
+    ----------
+    name : its identifier in the page
+    title : its heading
+    words : what it shows, in a sentence or two with the figures that matter; the alt text
+    data, layout : what Plotly draws, as plain data
+    head, rows : the same numbers as a table; every column names its unit
+    notes : sentences below it
+    """
+
+    name: str
+    title: str
+    words: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    head: Sequence[str]
+    rows: Sequence[Sequence[CellText]]
+    notes: Sequence[str] = field(default=())
+
+
+def marker(colour: str, hatch: str) -> dict[str, Any]:
+    """Return how bars look: a colour, with a hatch over it that prints without colour too."""
+    pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.55}
+    return {"color": colour, "pattern": pattern | {"size": 7}, "line": {"width": 0}}
+
+
+def figure_label(text: object) -> str:
+    """Return text for a figure: Plotly reads a little HTML in labels, and this is none.
+
+    Examples
+    --------
+    >>> figure_label("a<b>")
+    'a&lt;b&gt;'
+    """
+    return html.escape(str(text), quote=False)
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """Return an axis with its title."""
+    return {"title": {"text": figure_label(title)}, "automargin": True, **more}
+
+
+def error_bars(values: Sequence[float], ends: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return the bars of intervals around values, each from its low end to its high one.
+
+    Examples
+    --------
+    >>> found = error_bars([5.0], [(4.0, 8.0)])
+    >>> found["array"], found["arrayminus"]
+    ([3.0], [1.0])
+    """
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for (_, high), value in zip(ends, values, strict=True)],
+        "arrayminus": [value - low for (low, _), value in zip(ends, values, strict=True)],
+        "color": "ink",
+    }
+
+
+def vertical_line(at: float, **line: Any) -> dict[str, Any]:
+    """Return a line over the whole height."""
+    return {
+        "type": "line",
+        "x0": at,
+        "x1": at,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "line": line,
+    }
+
+
+def names_axis(words: Sequence[str], **more: Any) -> dict[str, Any]:
+    """Return a vertical axis of names, the first on top; every one is written."""
+    return axis("", type="category", categoryarray=list(words)[::-1], dtick=1, **more)
+
+
+def quantity_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """Return an axis from zero, or a logarithmic one where positive values span a wide range.
+
+    Examples
+    --------
+    >>> quantity_axis("time [ms]", [1.0, 2.0])["rangemode"]
+    'tozero'
+    >>> quantity_axis("time [ms]", [3.0, 70.0])["ticktext"]
+    ['2', '5', '10', '20', '50', '100']
+    >>> quantity_axis("time [ms]", [1.0, 90000.0])["ticktext"][-1]
+    '100,000'
+    """
+    low, high = min(values), max(values)
+    if low <= 0 or high <= WIDE_RANGE * low:
+        return axis(title, rangemode="tozero")
+    first, last = floor(log10(low)), floor(log10(high)) + 1
+    steps = _TICK_STEPS[log10(high / low) > _FEW_DECADES]
+    marks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    ends = max(mark for mark in marks if mark <= low), min(mark for mark in marks if mark >= high)
+    kept = [mark for mark in marks if ends[0] <= mark <= ends[1]]
+    return axis(title, type="log", tickvals=kept, ticktext=[f"{mark:,.10g}" for mark in kept])
+
+
+def need_plotly(flag: str) -> None:
+    """Check that Plotly is there.
+
+    Raises
+    ------
+    RequestError
+        If it is not, with the command that installs it.
+    """
+    try:
+        import plotly  # noqa: F401
+    except ImportError:
+        raise RequestError(
+            flag, "Plotly is not installed; pip install 'perfsim[report]'."
+        ) from None
+
+
+def need_kaleido(flag: str = "png") -> None:
+    """Check that Kaleido is there, and Plotly.
+
+    Raises
+    ------
+    RequestError
+        If one is not, with the command that installs it.
+    """
+    need_plotly(flag)
+    try:
+        import kaleido  # noqa: F401
+    except ImportError:
+        raise RequestError(
+            flag,
+            "Kaleido is not installed; pip install 'perfsim[png]' (it draws with an"
+            " installed Chrome or Chromium).",
+        ) from None
+
+
+def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
+    """Return a figure as a PNG with a title.
+
+    Raises
+    ------
+    RequestError
+        If Kaleido is missing, or finds no browser that it can draw with.
+    """
+    need_kaleido(flag)
+    import plotly.io
+
+    axes = {
+        name: {"gridcolor": _GRID, "zerolinecolor": _GRID, **_inked(figure.layout[name])}
+        for name in ("xaxis", "yaxis")
+    }
+    layout = {
+        **_inked(figure.layout),
+        **axes,
+        "height": _PNG_TITLE + figure.layout["height"],
+        "title": {"text": title, "x": 0.01, "font": {"size": 16}},
+        "font": {"size": 13, "color": _INK},
+        "paper_bgcolor": "#ffffff",
+        "plot_bgcolor": "#ffffff",
+        "legend": {
+            **{"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom", "x": 0},
+            **figure.layout.get("legend", {}),
+        },
+        "margin": {"l": 10, "r": 20, "t": _PNG_TITLE + figure.layout.get("margin", {}).get("t", 20)}
+        | {"b": 90},
+    }
+    drawn = {"data": _inked(figure.data), "layout": layout}
+    try:
+        return bytes(plotly.io.to_image(drawn, format="png", width=_PNG_WIDTH, scale=_PNG_SCALE))
+    except Exception as error:
+        # Kaleido's errors share no class: no browser, one that fails, one that never answers.
+        told = " ".join(str(error).split())[:200] or type(error).__name__
+        raise RequestError(
+            flag, f"no picture, as Kaleido could not draw with Chrome or Chromium ({told})."
+        ) from None
+
+
+def _inked(value: Any) -> Any:
+    """Return plain data with the colour of text in place of "ink"."""
+    if isinstance(value, dict):
+        return {key: _inked(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_inked(one) for one in value]
+    return _INK if value == "ink" else value

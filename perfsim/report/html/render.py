@@ -1,0 +1,88 @@
+"""Fill the templates of the HTML pages: every value is escaped unless a template says otherwise.
+
+Templates stand in ``templates/``, styles and scripts in ``assets/``. A page holds them all, so
+that it opens without a network.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfsim.errors import spelled
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+__all__ = ["render"]
+
+_FOLDER = Path(__file__).parent
+
+_MIN_WHOLE = 1e6
+"""Numbers from here on are shown without decimals."""
+
+
+def render(template: str, **values: object) -> str:
+    """Return the page that a template makes of ``values``.
+
+    Examples
+    --------
+    >>> page = render(
+    ...     "network.html.j2", title="a<b", width=1, height=1, shapes=[], paragraphs=[]
+    ... )
+    >>> "<h1>a&lt;b</h1>" in page
+    True
+    """
+    return _environment().get_template(template).render(**values)
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_finished,
+    )
+    environment.globals["asset"] = _asset
+    environment.filters.update(
+        exact=repr,
+        rounded=_rounded,
+        island=_island,
+        g=lambda number: f"{number:g}",
+        fixed=lambda number: f"{number:.1f}",
+    )
+    return environment
+
+
+def _finished(value: Any) -> Any:
+    """Return a text as a page shows it: fields as the reader knows them, no control characters."""
+    if type(value) is not str:
+        return value
+    return "".join(letter if letter.isprintable() else " " for letter in spelled(value))
+
+
+def _asset(name: str) -> Markup:
+    """Return a style or a script of ``assets/`` as it is."""
+    from markupsafe import Markup
+
+    return Markup((_FOLDER / "assets" / name).read_text(encoding="utf-8"))
+
+
+def _rounded(number: float) -> str:
+    whole = float(number).is_integer() or abs(number) >= _MIN_WHOLE
+    return f"{number:,.0f}" if whole else f"{number:.6g}"
+
+
+def _island(value: Any) -> Markup:
+    """Return JSON that cannot end the script element that it stands in."""
+    from markupsafe import Markup
+
+    text = spelled(json.dumps(value, allow_nan=False))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

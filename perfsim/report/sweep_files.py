@@ -1,0 +1,119 @@
+"""Write a sweep's rows to a file: CSV, JSON lines or Parquet, by the file's name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfsim.data.files import cell, write_text
+from perfsim.data.tables import as_numbers
+from perfsim.errors import RequestError
+from perfsim.planning.sweep import SweepTable
+
+__all__ = ["TABLE_FORMATS", "check_format", "csv_text", "jsonl_text", "write_sweep"]
+
+
+def csv_text(table: SweepTable) -> str:
+    """Return the table as CSV: a head with units in the column names, then a line a row.
+
+    Examples
+    --------
+    >>> from perfsim.planning.sweep import sweep
+    >>> print(csv_text(sweep({"model": "resnet50"}, {"gpus": "1"})).splitlines()[0])
+    gpus,iteration_s,samples_per_s,scaling_efficiency,sent_bytes_per_gpu,reason
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(map(cell, line) for line in table.lines())
+    return text.getvalue()
+
+
+def jsonl_text(table: SweepTable) -> str:
+    """Return the table as JSON lines, a prediction object a row."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in table.objects())
+
+
+def _parquet(table: SweepTable, path: Path) -> None:
+    """Write the table as Parquet, whole or not at all: numbers as numbers, all else as text."""
+    pyarrow, parquet = _arrow()
+    arrays = [_array(pyarrow, values) for values in zip(*table.lines(), strict=True)]
+    arrow_table = pyarrow.table(arrays, names=list(table.columns))
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=path.resolve().parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+        parquet.write_table(arrow_table, temporary)
+        mask = os.umask(0o077)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path.resolve())
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise RequestError(
+            "out", f"{str(path)!r} cannot be written: {error.strerror}.", value=str(path)
+        ) from None
+
+
+def _array(pyarrow: Any, values: Sequence[Any]) -> Any:
+    values = as_numbers(values)
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, bool) for value in known):
+        return pyarrow.array(values, pyarrow.bool_())
+    if known and all(type(value) is int for value in known):
+        return pyarrow.array(values, pyarrow.int64())
+    if known and all(isinstance(value, int | float) for value in known):
+        return pyarrow.array(values, pyarrow.float64())
+    return pyarrow.array([None if value is None else str(value) for value in values])
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise RequestError(
+            "out",
+            "Parquet needs pyarrow: pip install 'perfsim[parquet]', or name a .csv or .jsonl file.",
+        ) from None
+    return pyarrow, pyarrow.parquet
+
+
+TABLE_FORMATS: Mapping[str, Callable[[SweepTable, Path], None]] = {
+    ".csv": lambda table, path: write_text(path, csv_text(table)),
+    ".jsonl": lambda table, path: write_text(path, jsonl_text(table)),
+    ".parquet": _parquet,
+}
+"""What writes a file, by the end of its name."""
+
+
+def check_format(path: Path) -> None:
+    """Check that the name of a file says a format that can be written here.
+
+    Raises
+    ------
+    RequestError
+        If its suffix is unknown, or what it needs is not installed.
+    """
+    if path.suffix.lower() not in TABLE_FORMATS:
+        raise RequestError(
+            "out",
+            f"{str(path)!r} ends in no known format; allowed: {', '.join(TABLE_FORMATS)}.",
+            value=str(path),
+        )
+    if path.suffix.lower() == ".parquet":
+        _arrow()
+
+
+def write_sweep(table: SweepTable, path: Path) -> None:
+    """Write the table in the format that the file's name says, whole or not at all."""
+    TABLE_FORMATS[path.suffix.lower()](table, path)
