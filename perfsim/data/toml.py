@@ -14,7 +14,7 @@ from perfsim.quantity import COUNT, NumberLimit
 
 __all__ = ["TomlTable", "read_toml"]
 
-MOST_DOTS = 1000
+_MAX_DOTS = 1000
 """In one line: tomllib takes a key of so many parts in the square of their number."""
 
 
@@ -141,10 +141,10 @@ def read_toml(path: Path) -> TomlTable:
     """
     text = read_text(path)
     if (
-        text.count(".") > MOST_DOTS
-        and max(line.count(".") for line in text.split("\n")) > MOST_DOTS
+        text.count(".") > _MAX_DOTS
+        and max(line.count(".") for line in text.split("\n")) > _MAX_DOTS
     ):
-        raise DataError(f"is not TOML: a line with more than {MOST_DOTS:,} dots", path=path)
+        raise DataError(f"is not TOML: a line with more than {_MAX_DOTS:,} dots", path=path)
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number too long, tables too deep

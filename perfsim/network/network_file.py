@@ -18,8 +18,8 @@ from perfsim.network.fabrics.inter import Fabric
 from perfsim.network.fabrics.intra import NodeFabric
 from perfsim.network.fabrics.kinds import FabricKind, FabricPlace, FabricValue, fabrics
 from perfsim.network.fabrics.option import Option
-from perfsim.network.link import Held, Latency, Link, custom_link
-from perfsim.network.measured import GROUNDS, LIBRARIES, CollectiveCurve
+from perfsim.network.link import Latency, Link, ProtocolFigures, custom_link
+from perfsim.network.measured import CURVE_KINDS, CURVE_LIBRARIES, CollectiveCurve
 from perfsim.network.routing import TIES, Ties
 from perfsim.network.tuner_fit import Communicator, TunedChoice
 from perfsim.quantity import (
@@ -80,10 +80,10 @@ def read_curve(table: TomlTable, network: str) -> CollectiveCurve:
     spread = None
     if "residual" in table.values:
         spread = table.number("residual", table.values["residual"], parse_fraction, SPREAD)
-    library = table.choice("library", LIBRARIES) if "library" in table.values else "nccl"
+    library = table.choice("library", CURVE_LIBRARIES) if "library" in table.values else "nccl"
     words = {word: table.text(word) for word in WORDS if word in table.values}
     ranks, nodes, gpus_per_node = (table.whole(count, table.get(count)) for count in COUNTS)
-    collective, kind = table.choice("collective", COLLECTIVES), table.choice("kind", GROUNDS)
+    collective, kind = table.choice("collective", COLLECTIVES), table.choice("kind", CURVE_KINDS)
     source = table.text("source")
     if not nodes <= ranks <= nodes * gpus_per_node:
         told = f"{ranks} ranks on {nodes} nodes of {gpus_per_node} GPUs cannot be"
@@ -108,9 +108,9 @@ def read_curve(table: TomlTable, network: str) -> CollectiveCurve:
 
 
 OVERSUBSCRIPTION_LIMIT = NumberLimit(1.0, 1000.0, "a number from 1 to 1000")
-SHARE = NumberLimit(1e-3, 1000.0, "a number from 0.001 to 1000")
-MOST_GPUS = 128
-MOST_DIMS = 6
+_LINK_RATIO_LIMIT = NumberLimit(1e-3, 1000.0, "a number from 0.001 to 1000")
+_MAX_GPUS_PER_NODE = 128
+_MAX_DIMENSIONS = 6
 
 
 def read_fabric(table: TomlTable) -> Fabric:
@@ -169,8 +169,8 @@ def read_node(table: TomlTable) -> NodeFabric:
     name, kind = _kind(table, "intra", "fabric")
     table.only(("fabric", "gpus", "nics", "source", *kind.options))
     gpus = _fabric_count(table, "gpus", table.get("gpus"))
-    if gpus > MOST_GPUS:
-        raise table.wrong("gpus", f"found {gpus}, allowed are at most {MOST_GPUS}")
+    if gpus > _MAX_GPUS_PER_NODE:
+        raise table.wrong("gpus", f"found {gpus}, allowed are at most {_MAX_GPUS_PER_NODE}")
     return NodeFabric(
         kind=name,
         gpus=gpus,
@@ -226,8 +226,8 @@ def _ratios(table: TomlTable, key: str) -> tuple[float, ...]:
 
 def _counts(table: TomlTable, key: str) -> tuple[int, ...]:
     value = table.get(key)
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_DIMS:
-        told = f"found {shown(value)}, allowed is a list of 1 to {MOST_DIMS} whole numbers"
+    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_DIMENSIONS:
+        told = f"found {shown(value)}, allowed is a list of 1 to {_MAX_DIMENSIONS} whole numbers"
         raise table.wrong(key, told)
     return tuple(table.whole(key, one) for one in value)
 
@@ -237,7 +237,7 @@ FORMS: Mapping[str, Callable[[TomlTable, str, Option], FabricValue]] = {
     "counts": lambda table, key, _: _counts(table, key),
     "ratio": lambda table, key, _: _plain(table, key, table.get(key), OVERSUBSCRIPTION_LIMIT),
     "ratios": lambda table, key, _: _ratios(table, key),
-    "share": lambda table, key, _: _plain(table, key, table.get(key), SHARE),
+    "share": lambda table, key, _: _plain(table, key, table.get(key), _LINK_RATIO_LIMIT),
     "rate": lambda table, key, _: table.number(key, table.get(key), parse_rate, RATE),
     "flag": lambda table, key, _: _fabric_flag(table, key),
     "word": lambda table, key, option: table.choice(key, option.allowed),
@@ -267,7 +267,7 @@ VALUE_KEYS = ("value", "error", "range", "residual", "kind", "source")
 SEGMENT_KEYS = ("algorithm", "knots", "error", "range", "residual", "kind", "source")
 PROTOCOL_KEYS = ("protocol", "rate", "alpha")
 ALGORITHMS = ("ring", "tree")
-MOST_RANKS = 65_536
+_MAX_MEASURED_RANKS = 65_536
 """Ranks that a link may have been measured on: their flows are routed to tell what the wires do."""
 ANY = "any"
 """A segment's algorithm where ring and tree share one curve."""
@@ -301,13 +301,13 @@ def read_link(table: TomlTable, name: str) -> Link:
     )
 
 
-def _protocols(table: TomlTable, rate: Quantity, ring: Latency) -> dict[str, Held]:
+def _protocols(table: TomlTable, rate: Quantity, ring: Latency) -> dict[str, ProtocolFigures]:
     """Return what was measured with NCCL held to a protocol, beside the link's own numbers."""
     if "protocol" not in table.values:
         return {}
     from perfsim.libraries.nccl_figures import PROTOCOLS
 
-    found: dict[str, Held] = {}
+    found: dict[str, ProtocolFigures] = {}
     for part in table.tables("protocol"):
         part.only(PROTOCOL_KEYS)
         name = part.choice("protocol", PROTOCOLS)
@@ -316,7 +316,7 @@ def _protocols(table: TomlTable, rate: Quantity, ring: Latency) -> dict[str, Hel
         own = _quantity(part, "rate", parse_rate, "B/s", RATE)
         alpha = _quantity(part, "alpha", parse_seconds, "s/hop", LATENCY)
         share, more_s = own.value / rate.value, alpha.value - ring.alpha_s[0]
-        found[name] = Held(own, alpha, share, more_s)
+        found[name] = ProtocolFigures(own, alpha, share, more_s)
     return found
 
 
@@ -327,8 +327,10 @@ def _ranks(table: TomlTable) -> tuple[int, int] | None:
     fewest, most = table.whole("ranks", low), table.whole("ranks", high)
     if fewest > most:
         raise table.wrong("ranks", f"found {[low, high]!r}, allowed are whole numbers, low to high")
-    if most > MOST_RANKS:
-        raise table.wrong("ranks", f"found {most}, nothing was measured on more than {MOST_RANKS}")
+    if most > _MAX_MEASURED_RANKS:
+        raise table.wrong(
+            "ranks", f"found {most}, nothing was measured on more than {_MAX_MEASURED_RANKS}"
+        )
     return fewest, most
 
 
@@ -410,11 +412,11 @@ NETWORK_KEYS = (
     "fabric",
     "node",
 )
-CLASSES = ("inter", "intra")
-SUFFIX = ".toml"
-CURVES = ".curves.csv"
+_LINK_CLASSES = ("inter", "intra")
+_SUFFIX = ".toml"
+_CURVES_SUFFIX = ".curves.csv"
 """Measured curves lie beside the network's file, under its name."""
-NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
+_BARE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 class Network(NamedTuple):
@@ -473,7 +475,7 @@ def read_network(path: Path) -> Network:
     name = table.name()
     links: dict[str, Link] = {}
     for part in table.tables("link"):
-        of = part.choice("class", CLASSES)
+        of = part.choice("class", _LINK_CLASSES)
         if of in links:
             raise part.wrong("class", f"{of!r} stands in an earlier [[link]]; one of each class")
         links[of] = read_link(part, name)
@@ -497,7 +499,7 @@ def read_network(path: Path) -> Network:
 def _library(table: TomlTable) -> str:
     if "library" not in table.values:
         return DEFAULT_LIBRARY
-    return table.choice("library", LIBRARIES)
+    return table.choice("library", CURVE_LIBRARIES)
 
 
 def _fabric(table: TomlTable) -> Fabric | None:
@@ -520,7 +522,7 @@ def _node(table: TomlTable) -> NodeFabric | None:
 
 def _known(table: TomlTable, name: str) -> MeasuredCollectives | None:
     """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
-    beside = table.path.with_name(f"{name}{CURVES}")
+    beside = table.path.with_name(f"{name}{_CURVES_SUFFIX}")
     if not {"curve", "tuner"} & table.values.keys() and not beside.is_file():
         return None
     from perfsim.network.known import MeasuredCollectives
@@ -552,16 +554,16 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
 
     Examples
     --------
-    >>> load_network("10Gbit/s,50us", Catalog(), "--net").transport
+    >>> load_network("10Gbit/s,50us", Catalog(), "net").transport
     'custom'
     """
-    if text.endswith(SUFFIX):
+    if text.endswith(_SUFFIX):
         if not _there(text):
             raise RequestError(field, f"there is no file {shown(text)}.")
         return read_network(Path(text))
-    if "," in text or "/" in text or NUMBER.fullmatch(text.strip()):
+    if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)
-        return Network(text, text, "custom", None, 1, {of: link for of in CLASSES})
+        return Network(text, text, "custom", None, 1, {of: link for of in _LINK_CLASSES})
     return read_network(catalog.path("networks", text, field, "networks"))
 
 

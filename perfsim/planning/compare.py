@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import record, to_frame
+from perfsim.data.tables import flat_record, to_frame
 from perfsim.errors import RequestError, unknown
 from perfsim.methods import AUTO, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
@@ -244,10 +244,10 @@ class Comparison:
         return [f"{text}, {times}{sure}."]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat records: the standing, then the prediction (see ``record``)."""
+        """Return the rows as flat records: the standing, then the prediction (see ``flat_record``)."""
         standings = {row["method"]: row for row in self.standings()}
         return [
-            {**standings[one.scenario["method"]], **record(one.to_dict(provenance=False))}
+            {**standings[one.scenario["method"]], **flat_record(one.to_dict(provenance=False))}
             for one in self.rows
         ]
 

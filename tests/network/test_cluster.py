@@ -17,7 +17,7 @@ from perfsim.network.cluster import (
     Network,
     custom_link,
     make_cluster,
-    place,
+    node_placement,
 )
 from perfsim.quantity import Quantity
 
@@ -260,10 +260,10 @@ def test_a_link_that_is_missing_is_asked_for() -> None:
 
 
 def test_placement_by_hand() -> None:
-    assert place(8, 4, None) == (4, 4)
-    assert place(6, None, None) == (3, 3)  # 4, cut to a divisor of 6
-    assert place(16, None, None, 8) == (8, 8)  # what the network file states
-    assert place(8, None, (3, 5), 4) == (3, 5)
+    assert node_placement(8, 4, None) == (4, 4)
+    assert node_placement(6, None, None) == (3, 3)  # 4, cut to a divisor of 6
+    assert node_placement(16, None, None, 8) == (8, 8)  # what the network file states
+    assert node_placement(8, None, (3, 5), 4) == (3, 5)
 
 
 @pytest.mark.parametrize(
@@ -294,5 +294,5 @@ def test_placement_that_does_not_fit(
     arguments: tuple[int, int | None, tuple[int, ...] | None], message: str
 ) -> None:
     with pytest.raises(RequestError) as error:
-        place(*arguments)
+        node_placement(*arguments)
     assert str(error.value) == message

@@ -58,25 +58,25 @@ alpha = { value = "2us", kind = "measured", source = "s" }
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("10", "--net: '10' is not a rate (a bare number has no unit); give a number"),
-        ("10Gbit/s", "--net: '10Gbit/s' is a rate without a latency; write rate,latency such as"),
-        ("10Gbit/s,50", "--net: '50' is not a time (a bare number has no unit)"),
-        ("50us,10Gbit/s", "--net: '50us' is not a rate (unit 'us' is not one)"),
-        ("0GB/s,50us", "--net: the rate in '0GB/s,50us' is not within 1 B/s to 1e18 B/s."),
-        ("1GB/s,5us,3", "--net: '1GB/s,5us,3' has 3 parts; a link of your own is rate,latency"),
-        ("10gb", "--net: no '10gb'; did you mean '10gbe'? Allowed are {count} names"),
+        ("10", "net: '10' is not a rate (a bare number has no unit); give a number"),
+        ("10Gbit/s", "net: '10Gbit/s' is a rate without a latency; write rate,latency such as"),
+        ("10Gbit/s,50", "net: '50' is not a time (a bare number has no unit)"),
+        ("50us,10Gbit/s", "net: '50us' is not a rate (unit 'us' is not one)"),
+        ("0GB/s,50us", "net: the rate in '0GB/s,50us' is not within 1 B/s to 1e18 B/s."),
+        ("1GB/s,5us,3", "net: '1GB/s,5us,3' has 3 parts; a link of your own is rate,latency"),
+        ("10gb", "net: no '10gb'; did you mean '10gbe'? Allowed are {count} names"),
     ],
 )
 def test_a_network_that_is_none(text: str, message: str) -> None:
     with pytest.raises(RequestError) as error:
-        load_network(text, Catalog(), "--net")
+        load_network(text, Catalog(), "net")
     count = len(Catalog().files("networks"))
     assert str(error.value).startswith(message.format(count=count))
 
 
 def test_a_link_of_ones_own_says_so() -> None:
-    network = load_network("8Gbit/s, 50us", Catalog(), "--net")
-    link = network.link("inter", "--net")
+    network = load_network("8Gbit/s, 50us", Catalog(), "net")
+    link = network.link("inter", "net")
     assert (link.rate.value, link.tree.at(1e9)) == (1e9, 5e-5)
     assert (link.rate.kind, link.rate.source) == ("derived", "given by the user")
     assert network.links["intra"] == link

@@ -40,7 +40,7 @@ from perfsim.compute.device import (
 from perfsim.compute.kernel import FLOAT
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import write_text
-from perfsim.data.tables import read_table, scatter
+from perfsim.data.tables import read_table, repeat_spread
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.quantity import SPREAD
 from perfsim.units import format_count, format_seconds
@@ -103,7 +103,7 @@ def figures(journal: KernelJournal) -> DeviceFigures:
         rates = [PASSES[one.kernel] * FLOAT * one.elements / one.median_s for one in large]
         least = min(point.elements for point in large)
         what = f"add, copy and scale of {least:,} to {most:,} fp32 values"
-        found["memory_bandwidth"] = median(rates), scatter(rates), what
+        found["memory_bandwidth"] = median(rates), repeat_spread(rates), what
     launches = [point for point in journal.points if point.kernel == "launch_queued"]
     if launches:
         found["launch"] = launches[0].median_s, None, "a chain of kernels on 1024 values"

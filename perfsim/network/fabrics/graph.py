@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.files import forbidden, read_text
-from perfsim.data.tables import read_lines, rows
+from perfsim.data.tables import csv_rows, read_lines
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.fabrics.option import Option
 from perfsim.network.fabrics.wire import new_graph
@@ -123,7 +123,7 @@ def _csv(path: Path) -> tuple[dict[str, str], list[GraphEdge]]:
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     kinds: dict[str, str] = {}
     found: dict[tuple[str, str], tuple[float, float | None]] = {}
-    for row, cells in rows(lines, start, ("from", "to", "rate"), path):
+    for row, cells in csv_rows(lines, start, ("from", "to", "rate"), path):
         tail, head = cells["from"], cells["to"]
         if not tail or not head or tail == head or (tail, head) in found:
             raise DataError(
