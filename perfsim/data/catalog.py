@@ -139,10 +139,12 @@ class Catalog:
 
 
 def _folder(field: str, folder: Path) -> Path:
+    # PERFSIM_PATH is no field of a scenario: it is named as the source of the folder.
+    field, source = ("", field) if field == "PERFSIM_PATH" else (field, "")
     if not _there(folder.is_dir):
-        raise RequestError(field, f"{shown(str(folder))} is not a folder.")
+        raise RequestError(field, f"{shown(str(folder))} is not a folder.", source=source)
     if not any(_there((folder / kind).is_dir) for kind in FILE_SUFFIXES):
-        raise RequestError(field, f"{shown(str(folder))} holds no {_DATA_FOLDERS}.")
+        raise RequestError(field, f"{shown(str(folder))} holds no {_DATA_FOLDERS}.", source=source)
     return folder
 
 

@@ -197,7 +197,7 @@ _CONTROL = re.compile(
 )  # Unicode's controls but tab and line end, its own line ends, bidirectional ones, surrogates
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]|-[a-z])")
 """How a formula begins; numbers and the names of flags do not."""
-_T = TypeVar("T")
+_T = TypeVar("_T")
 _TERMINAL_CODE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 """What colours text or moves the cursor."""
 

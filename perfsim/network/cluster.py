@@ -20,8 +20,7 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.simulate.shared_link import LinkUse
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.inter import Fabric
-    from perfsim.network.fabrics.intra import NodeFabric
+    from perfsim.network.fabrics.base import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
 
 __all__ = [

@@ -15,8 +15,7 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.inter import Fabric
-    from perfsim.network.fabrics.intra import NodeFabric
+    from perfsim.network.fabrics.base import Fabric, NodeFabric
 
 __all__ = ["ClusterLinks", "Route", "inside_node", "through_fabric", "with_background"]
 

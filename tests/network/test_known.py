@@ -329,7 +329,7 @@ def test_curves_and_tuner_of_a_file(tmp_path) -> None:
         ('architecture = "ampere"', 'architecture = "ampere2"', "ampere2"),
         ("two_nodes = 2.0", 'two_nodes = "2"', "two_nodes"),
         ("two_nodes = 2.0", "two_nodes = 2000.0", "0.1 to 10"),
-        ("plain_tree = false", "plain_tree = 0", "allowed: true, false"),
+        ("plain_tree = false", "plain_tree = 0", "allowed are true and false"),
         ('bus_bandwidth = "10GB/s"', 'bus_bandwidth = "10GB"', "bus_bandwidth"),
         ("near_nic = true\n", "", "near_nic"),
     ],

@@ -100,7 +100,7 @@ def test_extra_latency_counts_switches_beyond_the_first() -> None:
 def test_spread_goes_round_the_stated_leaves() -> None:
     fabric = leaf_spine(2.0, spread=True, leaves=8)
     graph = fabric.graph(4)
-    assert [graph.nodes[host]["place"] for host in fabric.hosts(graph, 4)] == [
+    assert [graph.nodes[host]["position"] for host in fabric.hosts(graph, 4)] == [
         (0, 0),
         (1, 0),
         (2, 0),

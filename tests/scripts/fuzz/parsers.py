@@ -24,7 +24,7 @@ from perfsim.compute.profile import read_positions, read_profile
 from perfsim.data.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.network.cluster import make_cluster
-from perfsim.network.fabrics import graph
+from perfsim.network.fabrics import graph_file
 from perfsim.network.measured import CURVES_HEADER, merge, read_curves, write_curves
 from perfsim.network.network_file import load_network, read_network
 from perfsim.pipeline import figures, read_pipeline
@@ -201,7 +201,7 @@ def _trace(path: Path) -> None:
 
 def _graph(path: Path) -> None:
     hosts = ("a", "b", "c", "d") if path.suffix == ".csv" else ()
-    made = graph._load.__wrapped__(str(path), hosts, 1e-6, None)
+    made = graph_file._load.__wrapped__(str(path), hosts, 1e-6, None)
     sound([*made.nodes(data=True), *made.edges(data=True)])
 
 
