@@ -721,12 +721,12 @@ def _device_file(
     source: str,
 ) -> str | None:
     """Return the text of a device file where one is to be written and enough was measured."""
-    from perfsim.data.toml import read_toml
+    from perfsim.data.toml import parse_toml
 
     path = known.files("devices").get(name)
     if path and not wanted.device_file:
         return None
-    before: Mapping[str, Any] | None = read_toml(path).values if path else None
+    before: Mapping[str, Any] | None = parse_toml(path)[0] if path else None
     title = wanted.title or place.word
     return device_text(name, title, place.memory_bytes, found, source, before)
 

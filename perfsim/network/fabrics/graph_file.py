@@ -108,7 +108,7 @@ def _load(
         raise DataError("no vertex has kind host; name some with hosts", path=path)
     for tail, head, rate, latency_s in wires:
         if latency_s is None:
-            latency_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0  # noqa: PLW2901
+            latency_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0
         before = made.get_edge_data(tail, head, {"rate_bytes_per_s": 0.0, "latency_s": 0.0})
         made.add_edge(
             tail,

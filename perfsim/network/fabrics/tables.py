@@ -115,9 +115,8 @@ def _checked(place: FabricPlace, key: str, values: Any, path: Path, text: str) -
     """Return a table with the keys of the fabric that its ``key`` names."""
     at = ("fabric" if place == "inter" else "node",)
     names = tuple(fabrics(place))
-    named = create_model(
-        "Named", __base__=TomlModel, **{key: (Annotated[Text, one_of(names)], ...)}
-    )
+    keys: dict[str, Any] = {key: (Annotated[Text, one_of(names)], ...)}
+    named = create_model("Named", __base__=TomlModel, **keys)
     only = values
     if isinstance(values, dict):
         only = {name: value for name, value in values.items() if name == key}
