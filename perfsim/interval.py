@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import number, read_table
+from perfsim.data.tables import cell_number, read_table
 from perfsim.quantity import NumberLimit
 
 __all__ = [
@@ -161,9 +161,10 @@ def _read(path: Path) -> Mapping[str, Uncertainty]:
     found = {}
     for row, cells in read_table(path, UNCERTAINTY_SCHEMA, UNCERTAINTY_COLUMNS):
         rows, sources = (
-            int(number(cells[name], name, path, row, positive=True, whole=True)) for name in WHOLE
+            int(cell_number(cells[name], name, path, row, positive=True, whole=True))
+            for name in WHOLE
         )
-        sizes = {part: number(cells[part], part, path, row, within=SIZE) for part in PARTS}
+        sizes = {part: cell_number(cells[part], part, path, row, within=SIZE) for part in PARTS}
         for name in cells["left_out"].split():
             found[name] = Uncertainty(name, rows, sources, sizes)
     return found

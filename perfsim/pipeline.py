@@ -48,12 +48,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import PerfsimError, shown
-from perfsim.quantity import LATENCY, MESSAGE, RATE, TIME, NumberLimit
-from perfsim.units import format_seconds, parse_bytes, parse_rate, parse_seconds
+from pydantic import Field, model_validator
+
+from perfsim.data.toml import (
+    BytesPerSecond,
+    HopSeconds,
+    MessageBytes,
+    Seconds,
+    Tables,
+    TomlModel,
+    WholeNumber,
+    WrongValue,
+    plain_number,
+    read_toml,
+)
+from perfsim.errors import PerfsimError
+from perfsim.quantity import NumberLimit
+from perfsim.units import format_seconds
 
 __all__ = [
     "INDEX_BYTES",
@@ -335,9 +348,9 @@ def _both_passes_s(
 
 PIPELINE_SCHEMA = "perfsim/pipeline/1"
 
-BYTES_SAVED = NumberLimit(1.0, 1e6, "a number from 1 to 1e6")
+BYTES_SAVED = NumberLimit(1.0, 1e6, "1 to 1e6")
 
-KEPT = NumberLimit(1e-6, 1.0, "a number from 1e-6 to 1")
+KEPT = NumberLimit(1e-6, 1.0, "1e-6 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +364,39 @@ class Pipeline:
     kept: float | None = None
 
 
+class StageTable(TomlModel):
+    """A ``[[stage]]``: the passes of one micro-batch."""
+
+    forward: Seconds
+    backward: Seconds
+
+
+class LinkTable(TomlModel):
+    """A ``[[link]]`` between two stages, and what a micro-batch sends over it."""
+
+    rate: BytesPerSecond
+    latency: HopSeconds
+    activation: MessageBytes
+
+
+class PipelineFile(TomlModel):
+    """The keys of a pipeline file; one stage has no link."""
+
+    SCHEMA = PIPELINE_SCHEMA
+    micro_batches: WholeNumber
+    reduction: Annotated[float, plain_number(BYTES_SAVED)]
+    kept: Annotated[float, plain_number(KEPT)] | None = None
+    stage: Tables[StageTable]
+    link: list[LinkTable] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _a_link_between_any_two_stages(self) -> Self:
+        links, stages = len(self.link), len(self.stage)
+        if links != stages - 1:
+            raise WrongValue(f"found {links}, {stages} stages need {stages - 1}", "link")
+        return self
+
+
 def read_pipeline(path: Path) -> Pipeline:
     """Read and check one pipeline file.
 
@@ -359,46 +405,19 @@ def read_pipeline(path: Path) -> Pipeline:
     DataError
         If it cannot be read or breaks the format; names file and key.
     """
-    table = read_toml(path)
-    table.check_schema(PIPELINE_SCHEMA)
-    table.only(["schema", "micro_batches", "reduction", "kept", "stage", "link"])
-    stages = tuple(_stage(stage) for stage in table.tables("stage"))
-    # One stage has no link: then there is no [[link]] at all.
-    tables = table.tables("link") if "link" in table.values or len(stages) > 1 else []
-    links = tuple(_link(link) for link in tables)
-    if len(links) != len(stages) - 1:
-        told = f"found {len(links)}, {len(stages)} stages need {len(stages) - 1}"
-        raise table.wrong("link", told)
+    file = read_toml(path, PipelineFile)
     return Pipeline(
-        stages,
-        links,
-        table.whole("micro_batches", table.get("micro_batches")),
-        _number(table, "reduction", BYTES_SAVED),
-        _number(table, "kept", KEPT) if "kept" in table.values else None,
+        tuple(PipelineStage(stage.forward, stage.backward) for stage in file.stage),
+        tuple(
+            PipelineLink(
+                link.latency, 1.0 / link.rate, max(1, round(link.activation / VALUE_BYTES))
+            )
+            for link in file.link
+        ),
+        file.micro_batches,
+        file.reduction,
+        file.kept,
     )
-
-
-def _number(table: TomlTable, key: str, limit: NumberLimit) -> float:
-    value = table.get(key)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise table.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
-    return table.limited(key, value, value, limit)
-
-
-def _stage(table: TomlTable) -> PipelineStage:
-    table.only(["forward", "backward"])
-    forward_s, backward_s = (
-        table.number(key, table.get(key), parse_seconds, TIME) for key in ("forward", "backward")
-    )
-    return PipelineStage(forward_s, backward_s)
-
-
-def _link(table: TomlTable) -> PipelineLink:
-    table.only(["rate", "latency", "activation"])
-    rate = table.number("rate", table.get("rate"), parse_rate, RATE)
-    latency_s = table.number("latency", table.get("latency"), parse_seconds, LATENCY)
-    size = table.number("activation", table.get("activation"), parse_bytes, MESSAGE)
-    return PipelineLink(latency_s, 1.0 / rate, max(1, round(size / VALUE_BYTES)))
 
 
 PIPELINE_ANSWER_SCHEMA = "perfsim/pipeline-answer/1"

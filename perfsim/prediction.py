@@ -98,9 +98,9 @@ class Prediction:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the prediction as a pandas table of one row (see ``perfsim.data.tables``)."""
-        from perfsim.data.tables import record, to_frame
+        from perfsim.data.tables import flat_record, to_frame
 
-        return to_frame([record(self.to_dict(provenance=False))])
+        return to_frame([flat_record(self.to_dict(provenance=False))])
 
 
 @uncollected

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    PlainValidator,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -20,8 +22,8 @@ from pydantic import (
 from perfsim.compute.profile import PRECISIONS
 from perfsim.conditions.spec import MOST_JITTER, checked_names, parse_straggler
 from perfsim.data.files import forbidden
-from perfsim.data.toml import read_toml
-from perfsim.errors import DataError, RequestError, newer, rule, shown, unknown, unknown_option
+from perfsim.data.toml import TomlModel, WrongValue, check_toml, parse_toml
+from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 from perfsim.methods.base import truth_for_number
 from perfsim.quantity import TIME
 from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_seconds
@@ -351,10 +353,59 @@ def is_field(name: str) -> bool:
 
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"
-KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
-ASKED = ("question", "command")
-"""What a scenario of the gallery has besides: what a user asks, and the command that answers; and
-``measured``, rows of the answer beside ids of ``perfsim list measurements``."""
+
+
+def _table(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise WrongValue(f"found {shown(value)}, allowed is a table [scenario]")
+    return value
+
+
+def _words(value: object) -> str:
+    if not isinstance(value, str):
+        raise WrongValue("is not a text")
+    return value
+
+
+def _own_command(value: str) -> str:
+    if not value.startswith("perfsim "):
+        raise WrongValue(f"{shown(value)} is not perfsim's")
+    return value
+
+
+def _table_of_words(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise WrongValue("is not a table of rows and ids of measurements")
+    return value
+
+
+class ScenarioFile(TomlModel):
+    """The keys of a scenario file.
+
+    A scenario of the gallery has besides what a user asks (``question``), the ``command`` that
+    answers, and ``measured``: rows of the answer beside ids of ``perfsim list measurements``.
+    """
+
+    SCHEMA = SCENARIO_SCHEMA
+    title: Any = None
+    source: Any = None
+    notes: Any = None
+    scenario: Annotated[dict[str, Any], PlainValidator(_table)] = Field(
+        description="the table [scenario]"
+    )
+    claim: Any = None
+    sweep: Any = None
+    question: Annotated[str, PlainValidator(_words)] | None = None
+    command: Annotated[str, PlainValidator(_words), AfterValidator(_own_command)] | None = None
+    measured: Annotated[dict[str, str], PlainValidator(_table_of_words)] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="after")
+    def _question_and_command(self) -> Self:
+        if (self.question is None) != (self.command is None):
+            raise WrongValue("needs a question and a command, or neither")
+        return self
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -365,30 +416,6 @@ def read_file(path: Path) -> dict[str, Any]:
     DataError
         If the file is missing, is not TOML, or is of another schema.
     """
-    data = dict(read_toml(path).values)
-    if data.get("schema") != SCENARIO_SCHEMA:
-        found = data.get("schema")
-        told = f"schema is {shown(found)}, this perfsim reads {SCENARIO_SCHEMA!r}{newer(found, SCENARIO_SCHEMA)}"
-        raise DataError(told, path=path)
-    if not isinstance(data.get("scenario"), dict):
-        raise DataError("has no [scenario] table", path=path)
-    allowed = (*KEYS, *ASKED, "measured")
-    for key in data:
-        if key not in allowed:
-            told = f"has unknown key {shown(key)}; allowed: {', '.join(allowed)}"
-            raise DataError(told, path=path)
-    _check_asked(data, path)
-    return data
-
-
-def _check_asked(data: Mapping[str, Any], path: Path) -> None:
-    for key in ASKED:
-        if key in data and not isinstance(data[key], str):
-            raise DataError(f"{key} is not a text", path=path)
-    if ("question" in data) != ("command" in data):
-        raise DataError("needs a question and a command, or neither", path=path)
-    if not data.get("command", "perfsim ").startswith("perfsim "):
-        raise DataError(f"command {shown(data['command'])} is not perfsim's", path=path)
-    measured = data.get("measured", {})
-    if not isinstance(measured, dict) or not all(isinstance(i, str) for i in measured.values()):
-        raise DataError("measured is not a table of rows and ids of measurements", path=path)
+    values, text = parse_toml(path)
+    check_toml(ScenarioFile, values, path, text=text)
+    return values

@@ -10,8 +10,8 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from perfsim.data.catalog import SUFFIXES, Catalog, Made
-from perfsim.data.files import changed, noting, stamp
+from perfsim.data.catalog import FILE_SUFFIXES, Catalog, Made
+from perfsim.data.files import files_changed, noting, stamp
 from perfsim.methods.base import Job, MethodContext
 from perfsim.schedule.costs import Costs, retimed
 from perfsim.schedule.plan import CostedGraph
@@ -216,7 +216,7 @@ class Session(Catalog):
         self._kept: dict[tuple[Hashable, ...], Any] = {}
         self._files: dict[str, dict[str, Path]] = {}
         self.jobs = JobCache()
-        looked = [Path("profiles"), *(one / kind for one in self.folders for kind in SUFFIXES)]
+        looked = [Path("profiles"), *(one / kind for one in self.folders for kind in FILE_SUFFIXES)]
         self._read = {str(path): stamp(str(path)) for path in looked}
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
@@ -239,7 +239,7 @@ class Session(Catalog):
 
     def outdated(self) -> bool:
         """Tell whether a file that was read, or what a folder holds, is another now."""
-        return changed(self._read)
+        return files_changed(self._read)
 
 
 _STANDING: dict[tuple[str, str], Session] = {}

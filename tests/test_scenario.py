@@ -69,17 +69,17 @@ def test_wrong_fields(fields: dict[str, object], words: list[str]) -> None:
     [
         ("schema = ", ["is not TOML"]),
         ('schema = "perfsim/scenario/2"\n', ["perfsim/scenario/2", "perfsim/scenario/1"]),
-        (HEAD, ["no [scenario] table"]),
-        (HEAD + "titel = 1\n[scenario]\n", ["'titel'", "title"]),
-        (HEAD + "scenario = 3\n", ["no [scenario] table"]),
-        (HEAD + "question = 1\n[scenario]\n", ["question is not a text"]),
+        (HEAD, ["scenario: is missing: the table [scenario]"]),
+        (HEAD + "titel = 1\n[scenario]\n", ["line 2: titel: unknown key", "'title'"]),
+        (HEAD + "scenario = 3\n", ["line 2: scenario: found 3, allowed is a table [scenario]"]),
+        (HEAD + "question = 1\n[scenario]\n", ["question: is not a text"]),
         (HEAD + 'question = "Why?"\n[scenario]\n', ["a question and a command, or neither"]),
         (
             HEAD + 'question = "Why?"\ncommand = "rm -r /"\n[scenario]\n',
-            ["command 'rm -r /' is not perfsim's"],
+            ["command: 'rm -r /' is not perfsim's"],
         ),
-        (HEAD + "measured = 3\n[scenario]\n", ["measured is not a table of rows and ids"]),
-        (HEAD + "[scenario]\n[measured]\ndgc = 3\n", ["measured is not a table of rows and ids"]),
+        (HEAD + "measured = 3\n[scenario]\n", ["measured: is not a table of rows and ids"]),
+        (HEAD + "[scenario]\n[measured]\ndgc = 3\n", ["measured: is not a table of rows and ids"]),
     ],
 )
 def test_a_damaged_file_is_named(text: str, words: list[str], tmp_path: Path) -> None:

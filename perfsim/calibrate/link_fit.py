@@ -24,12 +24,12 @@ from perfsim.errors import RequestError
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY, library
 from perfsim.libraries.nccl_figures import PROTOCOLS
 from perfsim.network.cluster import Cluster
-from perfsim.network.link import Held, Latency, Link
+from perfsim.network.link import Latency, Link, ProtocolFigures
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import load_network
 from perfsim.network.route import ClusterLinks
 from perfsim.network.scaling_laws import SMALL_BYTES
-from perfsim.network.tuner_fit import TunedChoice, communicator, figures_of
+from perfsim.network.tuner_fit import TunedChoice, communicator, tuner_figures
 from perfsim.quantity import Quantity
 
 __all__ = [
@@ -85,7 +85,7 @@ def hop_figures(of: str, curve: CollectiveCurve) -> tuple[Latency, Latency]:
     [(1.4e-05,), (1.4e-05,)]
     """
     told = communicator(curve)
-    version, known = figures_of(told)
+    version, known = tuner_figures(told)
     hop_us = known.hop_us["net" if of == "inter" else told.intra]
     source = (
         f"{curve.source}: {curve.name} starts above 64 KiB and shows no latency; a Simple hop by"
@@ -636,13 +636,13 @@ def protocol_fits(
     inside: Link | None,
     nics: int,
     untold: list[str],
-) -> tuple[dict[str, Held], dict[str, FitResult]]:
+) -> tuple[dict[str, ProtocolFigures], dict[str, FitResult]]:
     """Return rate and hop latency of each protocol that was held fixed, and the fits behind them.
 
     Alpha and beta of the algorithm's formula are fitted to all sizes at once, relative errors,
     robust; where NCCL chose between ring and tree the faster of the two is the model.
     """
-    found: dict[str, Held] = {}
+    found: dict[str, ProtocolFigures] = {}
     fits: dict[str, FitResult] = {}
     for protocol in PROTOCOLS:
         held = {(one.collective, one.algorithm): one for one in curves if one.protocol == protocol}
@@ -660,7 +660,7 @@ def protocol_fits(
         rate = Quantity(1.0 / values["beta"], "B/s", "fitted", source, *origin)
         alpha = Quantity(values["alpha"], "s/hop", "fitted", source, *origin)
         share, more_s = rate.value / link.rate.value, alpha.value - link.ring.alpha_s[0]
-        found[protocol] = Held(rate, alpha, share, more_s)
+        found[protocol] = ProtocolFigures(rate, alpha, share, more_s)
     return found, fits
 
 

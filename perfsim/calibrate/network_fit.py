@@ -11,7 +11,7 @@ from perfsim.calibrate.knots import CurveFit, fit_curve
 from perfsim.calibrate.link_fit import LinkFit, fit_link
 from perfsim.network.link import Link
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.tuner_fit import TunedChoice, communicator, tune
+from perfsim.network.tuner_fit import TunedChoice, communicator, fit_tuner
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["NetworkFit", "fit_network", "inside_preset", "order"]
@@ -145,4 +145,4 @@ def _tuner(across: Sequence[CollectiveCurve]) -> TunedChoice | None:
             groups.setdefault(curve.gpus_per_node, []).append(curve)
     if not groups:
         return None
-    return tune(max(groups.values(), key=lambda group: (len(group), group[0].gpus_per_node)))
+    return fit_tuner(max(groups.values(), key=lambda group: (len(group), group[0].gpus_per_node)))

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.data.tables import check_word, number, read_table
+from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, shown
-from perfsim.network.measured import LIBRARIES
+from perfsim.network.measured import CURVE_LIBRARIES
 from perfsim.quantity import COUNT
 
 __all__ = ["Source", "SourceCluster", "read_clusters", "read_sources"]
@@ -125,7 +125,7 @@ def read_clusters(path: Path) -> dict[str, SourceCluster]:
         name = cells["network"]
         _unique(cells, "network", found, path, row)
         check_word(cells["transport"], TRANSPORTS, "transport", path, row)
-        check_word(cells["library"], LIBRARIES, "library", path, row)
+        check_word(cells["library"], CURVE_LIBRARIES, "library", path, row)
         stems = tuple(cells["data_files"].split())
         for stem in stems or ("",):
             if stem in taken or not stem:
@@ -135,7 +135,7 @@ def read_clusters(path: Path) -> dict[str, SourceCluster]:
         counts: dict[str, int] = {}
         for column in ("gpus_per_node", "nics_per_node"):
             if cells[column] or column == "gpus_per_node":
-                value = number(
+                value = cell_number(
                     cells[column], column, path, row, positive=True, whole=True, within=COUNT
                 )
                 counts[column] = int(value)

@@ -21,7 +21,7 @@ from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.files import write_text
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.measured import CollectiveCurve, write_curves
-from perfsim.network.network_file import CURVES, NUMBER, read_network
+from perfsim.network.network_file import _BARE_NUMBER, _CURVES_SUFFIX, read_network
 
 __all__ = [
     "DEFAULT",
@@ -59,7 +59,7 @@ def write_network(
         If what would be written could not be read.
     """
     name = about["network"]
-    paths = folder / f"{name}.toml", folder / f"{name}{CURVES}"
+    paths = folder / f"{name}.toml", folder / f"{name}{_CURVES_SUFFIX}"
     for path in paths:
         if path.exists() and not path.is_file():
             raise RequestError("out", f"{str(path)!r} is there and is no file.")
@@ -243,7 +243,7 @@ def check_name(name: str, transport: str, nics_per_node: int) -> None:
             f"{shown(name)} is no name of a network; letters, digits, '.', '_' and '-',"
             " at most 64, such as our-cluster.",
         )
-    if NUMBER.fullmatch(name):
+    if _BARE_NUMBER.fullmatch(name):
         raise RequestError(
             "name", f"{shown(name)} reads as a number, which `net` takes for a rate; add a letter."
         )

@@ -134,9 +134,9 @@ def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
         return trace_text(trace_of_all(found.ranking.predictions))
 
     def rows() -> str:
-        from perfsim.data.tables import csv_text
+        from perfsim.data.tables import to_csv
 
-        return csv_text(found.records())
+        return to_csv(found.records())
 
     def out() -> str:
         from perfsim.report.terminal import json_text

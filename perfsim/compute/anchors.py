@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import check_word, kind_of, number, read_table, scatter
+from perfsim.data.tables import cell_number, check_kind, check_word, read_table, repeat_spread
 from perfsim.errors import DataError
 from perfsim.quantity import COUNT, SPREAD, TIME, Kind, weakest
 
@@ -130,7 +130,7 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
         if cells[column] or column == "batch":
             text = cells[column]
             whole[column] = int(
-                number(text, column, path, row, positive=True, whole=True, within=COUNT)
+                cell_number(text, column, path, row, positive=True, whole=True, within=COUNT)
             )
     time = cells["iteration_ms"]
     spread = cells["spread_percent"]
@@ -139,14 +139,14 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
         cells["precision"],
         whole["batch"] or 0,
         whole["sequence"],
-        number(time, "iteration_ms", path, row, positive=True, within=TIME, unit=1e-3) / 1e3,
-        number(spread, "spread_percent", path, row, within=SPREAD, unit=0.01) / 100
+        cell_number(time, "iteration_ms", path, row, positive=True, within=TIME, unit=1e-3) / 1e3,
+        cell_number(spread, "spread_percent", path, row, within=SPREAD, unit=0.01) / 100
         if spread
         else None,
         cells["framework"],
         cells["covers"],
         cells["use"],
-        kind_of(cells["kind"], path, row),
+        check_kind(cells["kind"], path, row),
         cells["source"],
         cells["note"],
     )
@@ -215,7 +215,7 @@ def merged(same: Sequence[Estimate]) -> Estimate:
     if len(same) == 1:
         return same[0]
     mean = math.exp(sum(math.log(one.seconds) for one in same) / len(same))
-    apart = scatter([one.seconds for one in same])
+    apart = repeat_spread([one.seconds for one in same])
     spreads = [spread for spread in (apart, *(one.spread for one in same)) if spread is not None]
     sources = "; ".join(dict.fromkeys(one.source for one in same))
     return Estimate(mean, weakest([one.kind for one in same]), sources, max(spreads))

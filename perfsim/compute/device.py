@@ -18,7 +18,7 @@ from typing import NamedTuple, TypedDict, cast
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import kind_of, number, read_table, scatter
+from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spread
 from perfsim.data.toml import TomlTable, read_toml
 from perfsim.errors import DataError, RequestError, shown, unknown
 from perfsim.quantity import (
@@ -203,14 +203,16 @@ def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
         for column in ("kernel", "source"):
             if not cells[column]:
                 raise DataError("is empty", path=path, row=row, column=column)
-        size = number(
+        size = cell_number(
             cells["elements"], "elements", path, row, positive=True, whole=True, within=ELEMENTS
         )
-        width = int(number(cells["width"] or "0", "width", path, row, whole=True, within=COUNT))
-        time_s = 1e-6 * number(
+        width = int(
+            cell_number(cells["width"] or "0", "width", path, row, whole=True, within=COUNT)
+        )
+        time_s = 1e-6 * cell_number(
             cells["time_us"], "time_us", path, row, positive=True, within=TIME, unit=1e-6
         )
-        kind = kind_of(cells["kind"], path, row)
+        kind = check_kind(cells["kind"], path, row)
         widths = grouped.setdefault(cells["kernel"], {})
         if widths and (width == 0) != (0 in widths):
             raise DataError(
@@ -239,7 +241,7 @@ def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> 
         tuple(times),
         tuple(weakest([kind for _, kind, _ in sizes[size]]) for size in known),
         tuple("; ".join(dict.fromkeys(told for _, _, told in sizes[size])) for size in known),
-        tuple(scatter([time for time, _, _ in sizes[size]]) for size in known),
+        tuple(repeat_spread([time for time, _, _ in sizes[size]]) for size in known),
     )
 
 

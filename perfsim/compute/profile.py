@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from perfsim.data.tables import number, read_lines, read_table, rows
+from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
 from perfsim.errors import DataError, newer, shown
 from perfsim.quantity import COUNT, ELEMENTS, TIME, Kind
 
@@ -81,7 +81,7 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
             wrong = "stands twice" if name in found else "is no layer of the model"
             raise DataError(f"layer {shown(name)} {wrong}", path=path, row=row, column="layer")
         found[name] = int(
-            number(
+            cell_number(
                 cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT
             )
         )
@@ -265,12 +265,12 @@ def read_profile(path: Path) -> Profile:
     lines = read_lines(path)
     header, places = _read_header(lines, path)
     layers, gradients, tensor_rows = _read_rows(
-        rows(lines, len(places), PROFILE_COLUMNS, path), path
+        csv_rows(lines, len(places), PROFILE_COLUMNS, path), path
     )
 
     def count(key: str) -> int:
         text, row = header[key], places[key]
-        return int(number(text, key, path, row, positive=True, whole=True, within=COUNT))
+        return int(cell_number(text, key, path, row, positive=True, whole=True, within=COUNT))
 
     if "sequence" in header:
         count("sequence")
@@ -294,7 +294,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def _seconds(text: str, column: str, path: Path, row: int, *, positive: bool = False) -> float:
-    return number(text, column, path, row, positive=positive, within=TIME, unit=1e-3) / 1e3
+    return cell_number(text, column, path, row, positive=positive, within=TIME, unit=1e-3) / 1e3
 
 
 def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, int]]:
@@ -400,7 +400,7 @@ def _read_axes(shape: str, elements: str, path: Path, row: int) -> tuple[int, ..
             f"{shown(shape)} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
         )
     axes = tuple(int(part) for part in parts)
-    count = number(elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS)
+    count = cell_number(elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS)
     if math.prod(axes) != count:
         raise DataError(
             f"{elements} is not the product of shape {shown(shape)[1:-1]}",

@@ -24,7 +24,7 @@ from perfsim.compute.anchors import (
 from perfsim.compute.device import Device, load_device
 from perfsim.compute.profile import PRECISIONS, Profile
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import scatter
+from perfsim.data.tables import repeat_spread
 from perfsim.errors import RequestError
 from perfsim.quantity import Kind, Quantity, weakest
 
@@ -169,7 +169,7 @@ def _mean(
     )
     if len(ratios) == 1:
         note += " One model tells nothing of the spread."
-    return Ratio(value, scatter(list(ratios.values())), note)
+    return Ratio(value, repeat_spread(list(ratios.values())), note)
 
 
 def _alike(a: Anchor, b: Anchor) -> bool:

@@ -14,9 +14,9 @@ __all__ = ["Catalog", "is_own", "shipped"]
 
 Made = TypeVar("Made")
 
-NEEDED = "models/, devices/, networks/ or measurements/"
-SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
-BESIDE = {
+_DATA_FOLDERS = "models/, devices/, networks/ or measurements/"
+FILE_SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
+_BESIDE_SUFFIXES = {
     "models": (".positions.csv",),
     "devices": (".kernels.csv", ".anchors.csv"),
     "networks": (".curves.csv",),
@@ -50,7 +50,7 @@ class Catalog:
 
     def __init__(self, profiles: str | Path | None = None) -> None:
         if isinstance(profiles, str) and not profiles.strip():
-            raise RequestError("profiles", f"is empty; give a folder that holds {NEEDED}.")
+            raise RequestError("profiles", f"is empty; give a folder that holds {_DATA_FOLDERS}.")
         named = [("profiles", profiles)] if profiles is not None else []
         named += [
             ("PERFSIM_PATH", part)
@@ -69,12 +69,12 @@ class Catalog:
 
     def files(self, kind: str) -> dict[str, Path]:
         """Return file stem -> path for one kind (models, devices, networks)."""
-        suffix = SUFFIXES[kind]
+        suffix = FILE_SUFFIXES[kind]
         found: dict[str, Path] = {}
         for folder in self.folders:
             for path in sorted((folder / kind).glob(f"*{suffix}")):
                 hidden = path.name.startswith(".") or forbidden(path.name)
-                if not hidden and not path.name.endswith(BESIDE.get(kind, ())):
+                if not hidden and not path.name.endswith(_BESIDE_SUFFIXES.get(kind, ())):
                     found.setdefault(path.name.removesuffix(suffix), path)
         return found
 
@@ -84,7 +84,9 @@ class Catalog:
         For a device also its kernel points or anchors. None where nothing that ships is replaced.
         """
         own = shipped().resolve()
-        names = [f"{name}{suffix}" for suffix in (SUFFIXES[kind], *BESIDE.get(kind, ()))]
+        names = [
+            f"{name}{suffix}" for suffix in (FILE_SUFFIXES[kind], *_BESIDE_SUFFIXES.get(kind, ()))
+        ]
         known = [one for one in names if (own / kind / one).is_file()]
         for folder in self.folders:
             if folder.resolve() == own:
@@ -137,10 +139,12 @@ class Catalog:
 
 
 def _folder(field: str, folder: Path) -> Path:
+    # PERFSIM_PATH is no field of a scenario: it is named as the source of the folder.
+    field, source = ("", field) if field == "PERFSIM_PATH" else (field, "")
     if not _there(folder.is_dir):
-        raise RequestError(field, f"{shown(str(folder))} is not a folder.")
-    if not any(_there((folder / kind).is_dir) for kind in SUFFIXES):
-        raise RequestError(field, f"{shown(str(folder))} holds no {NEEDED}.")
+        raise RequestError(field, f"{shown(str(folder))} is not a folder.", source=source)
+    if not any(_there((folder / kind).is_dir) for kind in FILE_SUFFIXES):
+        raise RequestError(field, f"{shown(str(folder))} holds no {_DATA_FOLDERS}.", source=source)
     return folder
 
 

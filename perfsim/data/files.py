@@ -16,9 +16,9 @@ from perfsim.errors import DataError, RequestError, shown
 __all__ = [
     "Stamp",
     "cell",
-    "changed",
     "check_writable",
     "escaped",
+    "files_changed",
     "forbidden",
     "named_file",
     "note",
@@ -45,7 +45,7 @@ def stamp(path: str) -> Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def changed(noted: Mapping[str, Stamp]) -> bool:
+def files_changed(noted: Mapping[str, Stamp]) -> bool:
     """Tell whether one of the files is another now than when it was noted."""
     return any(stamp(path) != before for path, before in noted.items())
 
@@ -67,8 +67,8 @@ def note(path: Path) -> None:
         noted.setdefault(str(path), stamp(str(path)))
 
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-LARGEST = 32 * 2**20
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_MAX_BYTES = 32 * 2**20
 """Bytes of a data file: a hundred times the largest that ships, and less memory than 1 GB."""
 
 
@@ -83,9 +83,9 @@ def read_text(path: Path) -> str:
     note(path)
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise DataError(f"is larger than {LARGEST >> 20} MiB", path=path)
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise DataError(f"is larger than {_MAX_BYTES >> 20} MiB", path=path)
         text = data.decode("utf-8-sig")
     except (OSError, ValueError) as error:  # also a name with a zero byte
         told = getattr(error, "strerror", None) or error
@@ -150,7 +150,7 @@ def named_file(folder: Path, name: str, suffix: str) -> Path:
     >>> named_file(Path("out"), "10gbe", ".toml").as_posix()
     'out/10gbe.toml'
     """
-    if not NAME.fullmatch(name):
+    if not _FILE_NAME.fullmatch(name):
         raise DataError(f"{shown(name)} is no name; letters, digits, '.', '_' and '-'", path=folder)
     return folder / f"{name}{suffix}"
 
@@ -192,13 +192,13 @@ def _umask() -> int:
     return mask
 
 
-CONTROL = re.compile(
+_CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )  # Unicode's controls but tab and line end, its own line ends, bidirectional ones, surrogates
-FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]|-[a-z])")
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]|-[a-z])")
 """How a formula begins; numbers and the names of flags do not."""
-T = TypeVar("T")
-SEQUENCE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_T = TypeVar("_T")
+_TERMINAL_CODE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 """What colours text or moves the cursor."""
 
 
@@ -211,7 +211,7 @@ def forbidden(text: str) -> re.Match[str] | None:
     (None, '\x1b')
     """
     # Nearly every text is printable, which is quicker to see than what is not.
-    return None if text.replace("\n", "").isprintable() else CONTROL.search(text)
+    return None if text.replace("\n", "").isprintable() else _CONTROL.search(text)
 
 
 def printable(text: str) -> str:
@@ -222,10 +222,10 @@ def printable(text: str) -> str:
     >>> printable("\x1b[32mTesla\x1b[0m V100\x07")
     'Tesla V100'
     """
-    return CONTROL.sub("", SEQUENCE.sub("", text)) if CONTROL.search(text) else text
+    return _CONTROL.sub("", _TERMINAL_CODE.sub("", text)) if _CONTROL.search(text) else text
 
 
-def cell(value: T) -> T | str:
+def cell(value: _T) -> _T | str:
     """Return a value as a cell of a table that a spreadsheet may open: no text is a formula there.
 
     Examples
@@ -233,7 +233,7 @@ def cell(value: T) -> T | str:
     >>> cell("=1+1"), cell("-0.5"), cell(-0.5), cell("--net: no 'x'")
     ("'=1+1", '-0.5', -0.5, "--net: no 'x'")
     """
-    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def escaped(text: str) -> str:
@@ -244,4 +244,4 @@ def escaped(text: str) -> str:
     >>> print(escaped("no \x1b[2J"))
     no \x1b[2J
     """
-    return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)

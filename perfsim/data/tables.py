@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_numbers",
+    "cell_number",
+    "check_kind",
     "check_word",
-    "csv_text",
-    "kind_of",
-    "number",
+    "csv_rows",
+    "flat_record",
     "read_lines",
     "read_table",
-    "record",
-    "rows",
-    "scatter",
+    "repeat_spread",
+    "to_csv",
     "to_frame",
 ]
 
-QUESTION = (
+_RECORD_FIELDS = (
     "model",
     "gpus",
     "gpus_per_node",
@@ -48,10 +48,10 @@ QUESTION = (
 )
 """Fields of the scenario that a record begins with; ``batch`` is in samples a GPU."""
 
-NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_PLAIN_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def record(prediction: Mapping[str, Any]) -> dict[str, Any]:
+def flat_record(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """Return a prediction, as its ``to_dict`` gives it, as one flat record.
 
     A column's name ends with its unit: ``_s`` seconds, ``_bytes`` bytes, ``_ratio`` a fraction or
@@ -60,7 +60,7 @@ def record(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """
     scenario, sent = prediction["scenario"], prediction["communication"]
     low, high = prediction["iteration_s_interval"]
-    question = {field: scenario[field] for field in QUESTION}
+    question = {field: scenario[field] for field in _RECORD_FIELDS}
     question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
     return {
         **question,
@@ -81,12 +81,12 @@ def record(prediction: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
+def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
     """Return records as CSV: a head, then a line each; true and false in words, None as nothing.
 
     Examples
     --------
-    >>> print(csv_text([{"method": "dgc", "iteration_s": 0.25, "lossy": True, "next_s": None}]))
+    >>> print(to_csv([{"method": "dgc", "iteration_s": 0.25, "lossy": True, "next_s": None}]))
     method,iteration_s,lossy,next_s
     dgc,0.25,true,
     <BLANKLINE>
@@ -125,7 +125,7 @@ def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
     >>> as_numbers(["8", "16"]), as_numbers(["0.001", "1"]), as_numbers(["8", "1gbe"])
     ([8, 16], [0.001, 1.0], ['8', '1gbe'])
     """
-    if not all(isinstance(value, str) and NUMBER.fullmatch(value) for value in values):
+    if not all(isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value) for value in values):
         return values
     if all(value.isdecimal() for value in values):
         return [int(value) for value in values]
@@ -136,7 +136,7 @@ def _cell(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else cell(value)
 
 
-Z90 = 1.645
+_Z90 = 1.645
 """Half-width of a normal distribution's 90 % interval, in standard deviations."""
 
 
@@ -176,7 +176,7 @@ def read_table(
             path=path,
             row=named[-1][1] if named else 1,
         )
-    return list(rows(lines, start, columns, path))
+    return list(csv_rows(lines, start, columns, path))
 
 
 def read_lines(path: Path) -> list[str]:
@@ -189,7 +189,7 @@ def read_lines(path: Path) -> list[str]:
     return text.splitlines()
 
 
-def rows(
+def csv_rows(
     lines: list[str], start: int, columns: tuple[str, ...], path: Path
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Go through the rows below the head at line index ``start``: line number, cells by column.
@@ -225,7 +225,7 @@ def rows(
         raise DataError(f"is not CSV: {error}", path=path, row=row) from None
 
 
-def number(
+def cell_number(
     text: str,
     column: str,
     path: Path,
@@ -263,7 +263,7 @@ def check_word(text: str, allowed: Sequence[str], column: str, path: Path, row: 
         raise DataError(told, path=path, row=row, column=column)
 
 
-def kind_of(text: str, path: Path, row: int) -> Kind:
+def check_kind(text: str, path: Path, row: int) -> Kind:
     """Return a cell's kind of number; refuses what is none."""
     if text not in KINDS:
         raise DataError(
@@ -275,10 +275,10 @@ def kind_of(text: str, path: Path, row: int) -> Kind:
     return text
 
 
-def scatter(values: list[float]) -> float | None:
+def repeat_spread(values: list[float]) -> float | None:
     """Return the relative 90 % half-width that repeats show, None for a lone value."""
     if len(values) < 2:
         return None
     logs = [math.log(value) for value in values]
     mean = sum(logs) / len(logs)
-    return Z90 * math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
+    return _Z90 * math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))

@@ -1,21 +1,542 @@
-"""TOML data files (devices, networks): keys read one by one, each refusal naming file and key."""
+"""TOML data files, read and checked as pydantic models.
+
+A model lists the keys of a table with their types (`TomlModel`); the types here know units and
+limits. `read_toml` reads a file as a model. A file that breaks it is refused with one sentence:
+the file, the line, the key, what was found and what is allowed.
+
+>>> class Wire(TomlModel):
+...     rate: BytesPerSecond
+...     hop: HopSeconds = 0.0
+>>> check_toml(Wire, {"rate": "10Gbit/s", "hop": "5us"}, Path("wire.toml"))
+Wire(rate=1250000000.0, hop=5e-06)
+>>> check_toml(Wire, {"rate": "10Gbit/s", "hops": "5us"}, Path("wire.toml"))
+Traceback (most recent call last):
+    ...
+perfsim.errors.DataError: wire.toml: hops: unknown key; did you mean 'hop'? Allowed: rate, hop
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, overload
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from perfsim.data.files import escaped, forbidden, read_text
-from perfsim.errors import LONGEST, DataError, RequestError, nearest, newer, shown
-from perfsim.quantity import COUNT, NumberLimit
+from perfsim.errors import LONGEST, DataError, RequestError, nearest, newer, rule, shown
+from perfsim.quantity import (
+    COUNT,
+    KINDS,
+    LATENCY,
+    MESSAGE,
+    RATE,
+    REDUCTION,
+    SPREAD,
+    TIME,
+    Kind,
+    NumberLimit,
+)
+from perfsim.units import (
+    parse_bytes,
+    parse_fraction,
+    parse_rate,
+    parse_seconds,
+    parse_seconds_per_byte,
+)
 
-__all__ = ["TomlTable", "read_toml"]
+__all__ = [
+    "BytesPerSecond",
+    "FileBeside",
+    "FileName",
+    "HopSeconds",
+    "KindOfNumber",
+    "MessageBytes",
+    "Seconds",
+    "SecondsPerByte",
+    "Spread",
+    "Tables",
+    "Text",
+    "Texts",
+    "TomlModel",
+    "TomlTable",
+    "WholeNumber",
+    "WrongValue",
+    "YesOrNo",
+    "check_toml",
+    "in_unit",
+    "key_lines",
+    "one_of",
+    "parse_toml",
+    "plain_number",
+    "read_toml",
+    "refusal",
+    "whole_number",
+]
 
-MOST_DOTS = 1000
-"""In one line: tomllib takes a key of so many parts in the square of their number."""
+Key = str | int
+"""A key of a table, or the index of an entry of a list, from 0."""
+
+_MAX_DOTS = 1000
+"""In one line: tomllib takes a key of so many parts in the square of their number.
+
+No source: chosen, far above what a person writes."""
+
+_MAX_SCANNED = 2**20
+"""Characters of a file in which the line of a wrong key is looked for. No source: chosen."""
+
+
+class WrongValue(ValueError):  # noqa: N818 - it says what is wrong, and is caught here
+    """A value that a check refuses: why, and where below the checked value if not the whole.
+
+    ``below`` are the keys, and the indices from 0, that lead to the wrong part.
+    """
+
+    def __init__(self, why: str, *below: Key) -> None:
+        self.why, self.below = why, below
+        super().__init__(why)
+
+
+# Types of values
+
+
+def in_unit(parse: Callable[[object, str], float], limit: NumberLimit) -> PlainValidator:
+    """Return the check of a number with a unit, such as "5us", within its limit.
+
+    Parameters
+    ----------
+    parse : one of the parsers of `perfsim.units`
+    limit : in SI units
+
+    Examples
+    --------
+    >>> in_unit(parse_rate, RATE).func("10Gbit/s")
+    1250000000.0
+    """
+
+    def check(value: object) -> float:
+        if isinstance(value, str) and len(value) > LONGEST:
+            raise WrongValue(f"found {shown(value)}, allowed is {limit.words}")
+        try:
+            number = parse(value, "")
+        except RequestError as error:
+            raise WrongValue(error.why) from None
+        except (ArithmeticError, ValueError):  # a number or exponent of hundreds of digits
+            number = math.inf
+        if not limit.holds(number):
+            raise WrongValue(f"found {shown(value)}, allowed is {limit.words}")
+        return float(number)
+
+    return PlainValidator(check)
+
+
+def plain_number(limit: NumberLimit) -> PlainValidator:
+    """Return the check of a number without a unit, within its limit.
+
+    Examples
+    --------
+    >>> plain_number(NumberLimit(0.0, 1.0, "0 to 1")).func(1)
+    1.0
+    """
+
+    def check(value: object) -> float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not limit.holds(value):  # type: ignore[arg-type]
+            raise WrongValue(f"found {shown(value)}, allowed is a number, {limit.words}")
+        return float(value)  # type: ignore[arg-type]
+
+    return PlainValidator(check)
+
+
+def one_of(allowed: Sequence[str]) -> AfterValidator:
+    """Return the check of a text that is one of several words."""
+
+    def check(value: str) -> str:
+        if value not in allowed:
+            match = nearest(value[:LONGEST], allowed)
+            hint = f"; did you mean {match!r}? Allowed" if match else ", allowed"
+            raise WrongValue(f"found {shown(value)}{hint}: {', '.join(allowed)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise WrongValue(f"found {shown(value)}, allowed is a text")
+    return value
+
+
+def whole_number(value: object) -> int:
+    """Return a value that must be a whole number, 1 or more."""
+    if not isinstance(value, int) or isinstance(value, bool) or not COUNT.holds(value):
+        raise WrongValue(f"found {shown(value)}, allowed is a whole number, {COUNT.words}")
+    return value
+
+
+def _yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise WrongValue(f"found {shown(value)}, allowed are true and false")
+    return value
+
+
+def _texts_of(value: object) -> tuple[str, ...]:
+    several = value if isinstance(value, list) else [None]
+    if not all(isinstance(one, str) and one.strip() for one in several):
+        raise WrongValue(f"found {shown(value)}, allowed is a list of texts")
+    return tuple(several)
+
+
+def _file(info: ValidationInfo) -> Path:
+    """Return the file that is read, as `check_toml` tells it to the checks."""
+    assert info.context is not None
+    path: Path = info.context["path"]
+    return path
+
+
+def _beside(value: str, info: ValidationInfo) -> str:
+    """Return the path of a file that lies beside the one that names it."""
+    name, folder = Path(value), _file(info).parent
+    if name.is_absolute() or ".." in name.parts:
+        raise WrongValue(f"found {shown(value)}, allowed is a file of the same folder")
+    try:
+        there = (folder / name).is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        there = False
+    if not there:
+        raise WrongValue(f"found {shown(value)}, no such file in {folder}")
+    return str(folder / name)
+
+
+def _own_name(value: str, info: ValidationInfo) -> str:
+    """Return the name that a file gives itself; it is the file's, which is what a user writes."""
+    stem = _file(info).name.removesuffix(".toml")
+    if value != stem:
+        raise WrongValue(f"found {shown(value)}, the file's name says {stem!r}")
+    return value
+
+
+Text = Annotated[str, PlainValidator(_text)]
+"""A text that is not empty."""
+Texts = Annotated[tuple[str, ...], PlainValidator(_texts_of)]
+FileName = Annotated[str, PlainValidator(_text), AfterValidator(_own_name)]
+"""The name of what a file describes, which is that of the file."""
+FileBeside = Annotated[str, PlainValidator(_text), AfterValidator(_beside)]
+"""A file of the same folder; its path."""
+KindOfNumber = Annotated[Kind, PlainValidator(_text), one_of(KINDS)]
+WholeNumber = Annotated[int, PlainValidator(whole_number)]
+"""1 or more."""
+YesOrNo = Annotated[bool, PlainValidator(_yes_or_no)]
+Seconds = Annotated[float, in_unit(parse_seconds, TIME)]
+HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY)]
+MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE)]
+BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE)]
+SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION)]
+Spread = Annotated[float, in_unit(parse_fraction, SPREAD)]
+
+_Row = TypeVar("_Row")
+Tables = Annotated[list[_Row], Field(min_length=1)]
+"""One or more tables ``[[key]]``."""
+
+
+# Models
+
+
+class TomlModel(BaseModel):
+    """A table of a TOML file: its keys and their types; other keys are refused.
+
+    A model of a whole file names its ``SCHEMA``; the file's key ``schema`` must then say the same.
+    Models are built when they are first used (``defer_build``), as few commands need all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+    SCHEMA: ClassVar[str] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_known_keys(cls, values: object) -> object:
+        """Refuse what is no table, and keys that nobody reads: a misspelt one would do nothing."""
+        if not isinstance(values, dict):
+            raise WrongValue(f"found {shown(values)}, allowed is a table {{key = value, ...}}")
+        allowed = cls.keys()
+        if not values.keys() <= allowed.keys():
+            key = next(key for key in values if key not in allowed)
+            match = nearest(key[:LONGEST], allowed)
+            hint = f"; did you mean {match!r}?" if match else "."
+            raise WrongValue(f"unknown key{hint} Allowed: {', '.join(allowed)}", key)
+        return values
+
+    @classmethod
+    @cache
+    def keys(cls) -> dict[str, str]:
+        """Return the keys of the table, each with what it means where the model says."""
+        fields = cls.model_fields.items()
+        return {field.alias or name: field.description or "" for name, field in fields}
+
+
+_Model = TypeVar("_Model", bound=TomlModel)
+
+
+@overload
+def read_toml(path: Path) -> TomlTable: ...
+@overload
+def read_toml(path: Path, model: type[_Model]) -> _Model: ...
+def read_toml(path: Path, model: type[_Model] | None = None) -> TomlTable | _Model:
+    """Read a TOML file as a model of its keys; without a model as a `TomlTable`.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, is not TOML or breaks the model: file, line, key, what was found,
+        what is allowed.
+    """
+    values, text = parse_toml(path)
+    return TomlTable(values, path) if model is None else check_toml(model, values, path, text=text)
+
+
+def check_toml(
+    model: type[_Model],
+    values: Mapping[str, object],
+    path: Path,
+    at: tuple[Key, ...] = (),
+    text: str = "",
+) -> _Model:
+    """Check the values of a table, or of a whole file, as a model.
+
+    Parameters
+    ----------
+    model, values : what is allowed, and what was found
+    path : the file, for messages and for what lies beside it
+    at : where in the file the table stands
+    text : of the file, to tell the line of a wrong key
+
+    Raises
+    ------
+    DataError
+        If the values break the model.
+    """
+    if model.SCHEMA:
+        values = dict(values)
+        schema = values.pop("schema", None)
+        if schema != model.SCHEMA:
+            stated = "is missing" if schema is None else f"found {shown(schema)}"
+            why = f"{stated}, this perfsim reads {model.SCHEMA!r}{newer(schema, model.SCHEMA)}"
+            raise refusal(why, ("schema",), path, text)
+    try:
+        return model.model_validate(values, context={"path": path})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        at = (*at, *first["loc"])
+        wrong = first.get("ctx", {}).get("error")
+        if isinstance(wrong, WrongValue):
+            raise refusal(wrong.why, (*at, *wrong.below), path, text) from None
+        raise refusal(_why(first, model), at, path, text) from None
+
+
+def _why(error: Mapping[str, Any], model: type[TomlModel]) -> str:
+    """Return in words what one of pydantic's errors says."""
+    key = error["loc"][-1] if error["loc"] else ""
+    if error["type"] == "missing":
+        meaning = model.keys().get(str(key)) if len(error["loc"]) == 1 else ""
+        return f"is missing: {meaning}" if meaning else "is missing"
+    if error["type"] in ("list_type", "too_short"):
+        return f"found {shown(error['input'])}, allowed are one or more tables [[{key}]]"
+    return f"found {shown(error['input'])}: {rule(error)}"
+
+
+def refusal(why: str, at: Sequence[Key], path: Path, text: str) -> DataError:
+    """Return the error for one key: 'link[2].rate.value: found ...' with file and line."""
+    key = ""
+    for part in at:
+        name = f"[{part + 1}]" if isinstance(part, int) else shown(part)[1:-1]
+        key += name if isinstance(part, int) or not key else f".{name}"
+    return DataError(f"{key}: {why}" if key else why, path=path, row=_line(text, tuple(at)))
+
+
+def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the values of a TOML file, with or without a byte-order mark, and its text.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, is not TOML or holds control characters.
+    """
+    text = read_text(path)
+    if (
+        text.count(".") > _MAX_DOTS
+        and max(line.count(".") for line in text.split("\n")) > _MAX_DOTS
+    ):
+        raise DataError(f"is not TOML: a line with more than {_MAX_DOTS:,} dots", path=path)
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number too long, tables too deep
+        raise DataError(f"is not TOML: {escaped(str(error))}", path=path) from None
+    # TOML itself refuses most control characters; what is left are escapes and other alphabets.
+    if "\\" in text or not text.isascii():
+        for at, words in _texts(values):
+            if forbidden(words):
+                why = f"found {shown(words)}, which holds a control character"
+                raise refusal(why, at, path, text)
+    return values, text
+
+
+def _texts(values: Mapping[str, object]) -> Iterator[tuple[tuple[Key, ...], str]]:
+    """Go through all keys and texts of a file, each with its place."""
+    left: list[tuple[tuple[Key, ...], object]] = [((), values)]
+    while left:
+        at, value = left.pop()
+        if isinstance(value, dict):
+            yield at, "".join(value)
+            left += [((*at, key), inside) for key, inside in value.items()]
+        elif isinstance(value, list):
+            left += [((*at, index), inside) for index, inside in enumerate(value)]
+        elif isinstance(value, str):
+            yield at, value
+
+
+# Lines: tomllib tells none, so the text of a refused file is scanned for its keys
+
+
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}'  # texts of several lines
+    r'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''  # texts
+    r"|#[^\n]*|\n|[][{}=,.]|[^\s\[\]{}=,.\"'#]+",
+    re.DOTALL,
+)
+
+
+def _line(text: str, at: tuple[Key, ...]) -> int | None:
+    """Return the line of a key, or of the nearest table around it; None where none is found."""
+    if not text or len(text) > _MAX_SCANNED:
+        return None
+    try:
+        lines = key_lines(text)
+    except (IndexError, RecursionError):  # the end of a file cut short; tables in tables
+        return None
+    around = (at[:size] for size in range(len(at), 0, -1))
+    return next((lines[key] for key in around if key in lines), None)
+
+
+def key_lines(text: str) -> dict[tuple[Key, ...], int]:
+    r"""Return the line of every key and list entry of a text that is TOML.
+
+    Examples
+    --------
+    >>> lines = key_lines('a = 1\n[b.c]\nd = [\n2,\n{e = "x"}]\n[[f]]\n[[f]]\ng = 2')
+    >>> lines["a",], lines["b", "c", "d", 0], lines["b", "c", "d", 1, "e"], lines["f", 1, "g"]
+    (1, 4, 5, 8)
+    """
+    return _KeyScanner(text).lines
+
+
+class _KeyScanner:
+    """Goes once through the tokens of a TOML text and notes the line of each key."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[tuple[Key, ...], int] = {}
+        self._tokens: list[tuple[str, int]] = []
+        line = 1
+        for match in _TOKEN.finditer(text):
+            if not match[0].startswith("#"):
+                self._tokens.append((match[0], line))
+            line += match[0].count("\n")
+        self._tokens.append(("\n", line))
+        self._next = 0
+        self._entries: dict[tuple[Key, ...], int] = {}  # of each [[table]]
+        table: tuple[Key, ...] = ()
+        while self._next < len(self._tokens):
+            if self._here() == "\n":
+                self._next += 1
+            elif self._here() == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    def _here(self) -> str:
+        return self._tokens[self._next][0]
+
+    def _key(self, ends: str) -> list[str]:
+        """Return the parts of a dotted key, up to the sign that ends it."""
+        parts = []
+        while self._here() != ends:
+            part = self._here()
+            if part != ".":
+                parts.append(part[1:-1] if part[0] in "\"'" else part)
+            self._next += 1
+        self._next += 1
+        return parts
+
+    def _note(self, at: tuple[Key, ...], line: int) -> None:
+        self.lines.setdefault(at, line)
+
+    def _header(self) -> tuple[Key, ...]:
+        """Return the table whose keys follow a line [table] or [[table]]."""
+        line = self._tokens[self._next][1]
+        self._next += 1
+        several = self._here() == "["
+        self._next += several
+        at: tuple[Key, ...] = ()
+        parts = self._key("]")
+        self._next += several
+        for number, part in enumerate(parts, 1):
+            at = (*at, part)
+            self._note(at, line)
+            if several and number == len(parts):
+                self._entries[at] = self._entries.get(at, -1) + 1
+            if at in self._entries:
+                at = (*at, self._entries[at])
+                self._note(at, line)
+        return at
+
+    def _pair(self, table: tuple[Key, ...]) -> None:
+        """Note ``key = value``."""
+        line = self._tokens[self._next][1]
+        at = table
+        for part in self._key("="):
+            at = (*at, part)
+            self._note(at, line)
+        self._value(at)
+
+    def _value(self, at: tuple[Key, ...]) -> None:
+        """Pass over a value, and note the entries of a list and the keys of a table in it."""
+        opened = self._here()
+        self._next += 1
+        if opened == "{":
+            while self._here() != "}":
+                if self._here() in (",", "\n"):
+                    self._next += 1
+                else:
+                    self._pair(at)
+            self._next += 1
+        elif opened == "[":
+            index = 0
+            while self._here() != "]":
+                if self._here() in (",", "\n"):
+                    self._next += 1
+                else:
+                    self._note((*at, index), self._tokens[self._next][1])
+                    self._value((*at, index))
+                    index += 1
+            self._next += 1
+        else:
+            while self._here() not in (",", "]", "}", "\n"):  # the parts of 1.5, of a date
+                self._next += 1
+
+
+# Keys read one by one, for files that have no model
 
 
 class TomlTable(NamedTuple):
@@ -100,9 +621,9 @@ class TomlTable(NamedTuple):
         if isinstance(value, str) and len(value) > LONGEST:
             raise self.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
         try:
-            number = parse(value, f"{self.place}{key}")
+            number = parse(value, "")
         except RequestError as error:
-            raise DataError(str(error), path=self.path) from None
+            raise self.wrong(key, error.why) from None
         except (ArithmeticError, ValueError):  # a number or exponent of hundreds of digits
             number = math.inf
         return self.limited(key, value, number, limit)
@@ -129,49 +650,3 @@ class TomlTable(NamedTuple):
             TomlTable(item, self.path, f"{self.place}{key}[{index}].")
             for index, item in enumerate(value, 1)
         ]
-
-
-def read_toml(path: Path) -> TomlTable:
-    """Return the whole of a TOML file, with or without a byte-order mark.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read or is not TOML.
-    """
-    text = read_text(path)
-    if (
-        text.count(".") > MOST_DOTS
-        and max(line.count(".") for line in text.split("\n")) > MOST_DOTS
-    ):
-        raise DataError(f"is not TOML: a line with more than {MOST_DOTS:,} dots", path=path)
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number too long, tables too deep
-        raise DataError(f"is not TOML: {escaped(str(error))}", path=path) from None
-    # TOML itself refuses most control characters; what is left are escapes and other alphabets.
-    if "\\" in text or not text.isascii():
-        _refuse(values, TomlTable(values, path))
-    return TomlTable(values, path)
-
-
-def _refuse(value: object, table: TomlTable) -> None:
-    """Refuse texts with control characters, wherever they are.
-
-    Raises
-    ------
-    DataError
-        If there is one; names its key.
-    """
-    found: list[tuple[str, object]] = [("", value)]
-    while found:
-        key, one = found.pop()
-        if isinstance(one, dict):
-            found += [(shown(name)[1:-1], inside) for name, inside in one.items()]
-            texts = "".join(one)
-        else:
-            texts = one if isinstance(one, str) else ""
-        if isinstance(one, list):
-            found += [(key, inside) for inside in one]
-        if forbidden(texts):
-            raise table.wrong(key, f"found {shown(texts)}, which holds a control character")

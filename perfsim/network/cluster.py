@@ -20,39 +20,53 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.simulate.shared_link import LinkUse
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.inter import Fabric
-    from perfsim.network.fabrics.intra import NodeFabric
+    from perfsim.network.fabrics.base import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
 
 __all__ = [
     "DEFAULT_GPUS_PER_NODE",
-    "SMALL",
+    "_PROBE_SHARES",
     "Cluster",
     "Latency",
-    "Layout",
     "Link",
     "Network",
-    "crossing",
     "custom_link",
+    "group_placement",
     "groups_per_nic",
+    "link_use",
     "load_network",
     "make_cluster",
-    "place",
-    "placed",
+    "node_placement",
     "read_network",
 ]
 
 
-def placed(group: Group, gpus: int, nodes: int, gpus_per_node: int) -> tuple[int, ...]:
+DEFAULT_GPUS_PER_NODE = 4
+"""GPUs of a node where neither the user nor the network says. No source: chosen."""
+
+_MAX_NODE_SIZE = 64
+"""Divisors above this are no node sizes and would only lengthen the message. No source: chosen."""
+
+_PROBE_SHARES = (2.0**-11, 2.0**-12)
+"""Shares of the link so small that every link inside a node is faster. No source: chosen."""
+
+_ROUNDING = 1e-9
+"""Share of a message's time below which a difference is rounding. No source: chosen."""
+
+_FREE = Cost(0.0)
+"""What a collective of one GPU costs."""
+
+
+def group_placement(group: Group, gpus: int, nodes: int, gpus_per_node: int) -> tuple[int, ...]:
     """Return how many ranks of one group stand on each of its nodes.
 
     Of uneven nodes the fullest counts for all.
 
     Examples
     --------
-    >>> [placed(group, 8, 2, 4) for group in ("all", "node", "leaders", "across")]
+    >>> [group_placement(group, 8, 2, 4) for group in ("all", "node", "leaders", "across")]
     [(4, 4), (4,), (1, 1), (1, 1)]
-    >>> placed(2, 8, 2, 4), placed((4, 2), 8, 2, 4)
+    >>> group_placement(2, 8, 2, 4), group_placement((4, 2), 8, 2, 4)
     ((2,), (2, 2))
     """
     if group in ("leaders", "across"):
@@ -85,8 +99,10 @@ def groups_per_nic(group: Group, gpus_per_node: int) -> int:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """GPUs on nodes, the link between nodes and the one inside them.
+class Cluster:
+    """GPUs on nodes, the link between nodes, the one inside them, and what collectives cost there.
+
+    Costs are kept, and so are the clusters of parts (groups of the ranks) and of more servers.
 
     Parameters
     ----------
@@ -121,6 +137,14 @@ class Layout:
     _routes: dict[tuple[str, str, str], Route] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _costs: dict[tuple[str, float, str, str], Cost] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _seconds: dict[tuple[str, float, str, str], float] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _parts: dict[Group, Cluster] = field(default_factory=dict, repr=False, compare=False)
+    _served: dict[int, Cluster] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def nodes(self) -> int:
@@ -143,7 +167,7 @@ class Layout:
         return min(self.nics_per_node, *self.placement)
 
     @property
-    def strange(self) -> bool:
+    def node_size_unmeasured(self) -> bool:
         """Whether the network was measured between nodes, but none of so many GPUs."""
         if self.known is None or self.nodes == 1:
             return False
@@ -183,7 +207,7 @@ class Layout:
                 intra,
                 self.servers,
             )
-            route = Route(found, wiring, self.strange)
+            route = Route(found, wiring, self.node_size_unmeasured)
             self._routes[key] = route
         return route
 
@@ -225,27 +249,6 @@ class Layout:
 
             intra = inside_node(intra, self.node, self.gpus_per_node)
         return inter, intra
-
-
-FREE = Cost(0.0)
-
-
-@dataclass(frozen=True)
-class Cluster(Layout):
-    """A layout of GPUs on links, and what collectives cost on it.
-
-    Costs are kept, as are those of its parts (groups of the ranks; the same with servers).
-    Parameters are ``Layout``'s.
-    """
-
-    _costs: dict[tuple[str, float, str, str], Cost] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _seconds: dict[tuple[str, float, str, str], float] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _parts: dict[Group, Cluster] = field(default_factory=dict, repr=False, compare=False)
-    _served: dict[int, Cluster] = field(default_factory=dict, repr=False, compare=False)
 
     def cost(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
@@ -344,7 +347,7 @@ class Cluster(Layout):
     def _part(self, group: Group) -> Cluster:
         part = self._parts.get(group)
         if part is None:
-            placement = placed(group, self.gpus, self.nodes, self.gpus_per_node)
+            placement = group_placement(group, self.gpus, self.nodes, self.gpus_per_node)
             part = self._parts[group] = replace(
                 self,
                 gpus=sum(placement),
@@ -424,7 +427,7 @@ class Cluster(Layout):
         name = self.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
         route = self.route(collective, name, protocol)
         if self.gpus == 1:
-            return FREE, route
+            return _FREE, route
         refusal = route.algorithm.refusal(route.base)
         if refusal:
             raise RequestError(
@@ -511,13 +514,7 @@ def _nothing_kept() -> dict[str, Any]:
     return {"_routes": {}, "_costs": {}, "_seconds": {}, "_parts": {}, "_served": {}}
 
 
-DEFAULT_GPUS_PER_NODE = 4
-
-MOST_SHOWN = 64
-"""Divisors above this are no node sizes and would only lengthen the message."""
-
-
-def place(
+def node_placement(
     gpus: int,
     gpus_per_node: int | None,
     placement: tuple[int, ...] | None,
@@ -540,7 +537,7 @@ def place(
 
     Examples
     --------
-    >>> place(8, 4, None), place(10, None, None), place(8, None, (3, 5))
+    >>> node_placement(8, 4, None), node_placement(10, None, None), node_placement(8, None, (3, 5))
     ((4, 4), (2, 2, 2, 2, 2), (3, 5))
     """
     if gpus < 1:
@@ -570,7 +567,7 @@ def place(
     if gpus_per_node < 1:
         raise RequestError("gpus_per_node", f"{gpus_per_node} is not a number of GPUs; at least 1.")
     if gpus % gpus_per_node:
-        divisors = [size for size in range(1, min(gpus, MOST_SHOWN) + 1) if gpus % size == 0]
+        divisors = [size for size in range(1, min(gpus, _MAX_NODE_SIZE) + 1) if gpus % size == 0]
         raise RequestError(
             "gpus_per_node",
             f"{gpus} GPUs do not divide by {gpus_per_node}; allowed for {gpus}:"
@@ -620,7 +617,7 @@ def make_cluster(
     --------
     >>> from perfsim.data.catalog import Catalog
     >>> from perfsim.network.network_file import load_network
-    >>> net = load_network("10Gbit/s,50us", Catalog(), "--net")
+    >>> net = load_network("10Gbit/s,50us", Catalog(), "net")
     >>> cluster = make_cluster(8, 4, None, net)
     >>> cluster.placement
     (4, 4)
@@ -628,7 +625,7 @@ def make_cluster(
     2100
     """
     library = find_library(library or net.library).name  # raises, with the libraries there are
-    nodes = place(gpus, gpus_per_node, placement, net.gpus_per_node)
+    nodes = node_placement(gpus, gpus_per_node, placement, net.gpus_per_node)
     intra = None
     if max(nodes) > 1:
         if intra_net is None and "intra" not in net.links:
@@ -661,14 +658,7 @@ def make_cluster(
     )
 
 
-SMALL = (2.0**-11, 2.0**-12)
-"""Parts of the link so small that no link inside a node is as slow."""
-
-NOTHING = 1e-9
-"""Part of a message below which adding and taking away may leave a rest."""
-
-
-def crossing(seconds: Callable[[float], float]) -> LinkUse | None:
+def link_use(seconds: Callable[[float], float]) -> LinkUse | None:
     """Return how a message uses the link between nodes, None where it does not.
 
     Parameters
@@ -679,15 +669,15 @@ def crossing(seconds: Callable[[float], float]) -> LinkUse | None:
     --------
     1 s of latency, then 2 s on the wire; and 4 s where the links inside the nodes are as slow:
 
-    >>> crossing(lambda part: 1.0 + 2.0 / part)
-    Crossing(off_s=1.0, need=1.0)
-    >>> crossing(lambda part: 1.0 + max(4.0, 2.0 / part))
-    Crossing(off_s=1.0, need=0.5)
+    >>> link_use(lambda part: 1.0 + 2.0 / part)
+    LinkUse(off_s=1.0, need=1.0)
+    >>> link_use(lambda part: 1.0 + max(4.0, 2.0 / part))
+    LinkUse(off_s=1.0, need=0.5)
     """
-    one, other = (seconds(part) for part in SMALL)
-    wire_s = (other - one) / (1.0 / SMALL[1] - 1.0 / SMALL[0])
+    one, other = (seconds(part) for part in _PROBE_SHARES)
+    wire_s = (other - one) / (1.0 / _PROBE_SHARES[1] - 1.0 / _PROBE_SHARES[0])
     whole_s = seconds(1.0)
-    if wire_s <= NOTHING * whole_s:
+    if wire_s <= _ROUNDING * whole_s:
         return None
-    off_s = min(max(0.0, one - wire_s / SMALL[0]), whole_s - min(wire_s, whole_s))
+    off_s = min(max(0.0, one - wire_s / _PROBE_SHARES[0]), whole_s - min(wire_s, whole_s))
     return LinkUse(off_s, min(1.0, wire_s / (whole_s - off_s)))

@@ -8,7 +8,7 @@ from functools import cache
 
 from perfsim.collectives import Hops, algorithm
 from perfsim.data.catalog import shipped
-from perfsim.data.tables import number, read_table
+from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.scaling_laws import (
@@ -18,25 +18,25 @@ from perfsim.network.scaling_laws import (
     ScalingLaw,
     call_seconds,
     extrapolate,
-    floor,
     gathering_floor,
-    half,
     inside_share,
+    small_message_seconds,
+    with_own_floor,
 )
 from perfsim.network.tuner_fit import TunedChoice
 from perfsim.quantity import SPREAD, Cost, Grade, Kind, Quantity, Term
 from perfsim.units import format_bytes
 
 __all__ = [
-    "FILE",
     "GROWTH_ERRORS_COLUMNS",
+    "GROWTH_ERRORS_FILE",
     "GROWTH_ERRORS_SCHEMA",
     "MeasuredCollectives",
     "growth_error",
     "interpolation_error",
 ]
 
-FILE = "networks/growth_errors.csv"
+GROWTH_ERRORS_FILE = "networks/growth_errors.csv"
 """Written by ``python -m perfsim.validate.nccl.record``."""
 
 GROWTH_ERRORS_SCHEMA = "perfsim/growth-errors/1"
@@ -53,11 +53,11 @@ GROWTH_ERRORS_COLUMNS = (
 
 @cache
 def _errors() -> tuple[tuple[float, float], ...]:
-    path = shipped() / FILE
+    path = shipped() / GROWTH_ERRORS_FILE
     return tuple(
         (
-            number(cells["ratio_up_to"], "ratio_up_to", path, row),
-            number(cells["p90"], "p90", path, row, within=SPREAD),
+            cell_number(cells["ratio_up_to"], "ratio_up_to", path, row),
+            cell_number(cells["p90"], "p90", path, row, within=SPREAD),
         )
         for row, cells in read_table(path, GROWTH_ERRORS_SCHEMA, GROWTH_ERRORS_COLUMNS)
     )
@@ -83,7 +83,7 @@ def interpolation_error() -> float:
     return _errors()[0][1]
 
 
-USUAL = {
+_BYTES_OF = {
     "all_reduce": "ring",
     "reduce_scatter": "ring",
     "all_gather": "ring",
@@ -224,12 +224,14 @@ class MeasuredCollectives:
         if nearest.size_bytes[0] > SMALL_BYTES:
             return _cost(place, time_s / 2.0, nearest, "fitted", error, not exact)
         floor_s = (
-            growth.seconds(place.ranks, place.nodes, FLOOR_BYTES) if there is None else floor(there)
+            growth.seconds(place.ranks, place.nodes, FLOOR_BYTES)
+            if there is None
+            else small_message_seconds(there)
         )
         latency_s = gathering_floor(
             floor_s, place.ranks, place.nodes, growth.call_s, inside_share(nearest)
         )
-        found_s = half(time_s, floor_s, latency_s)
+        found_s = with_own_floor(time_s, floor_s, latency_s)
         return _cost(place, found_s, nearest, "fitted", error, not exact)
 
     def _growth(self, curves: Sequence[CollectiveCurve]) -> ScalingLaw:
@@ -270,7 +272,7 @@ def _cost(
 ) -> Cost:
     wire_s = place.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
     hops = Hops(place.ranks, place.nodes, place.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    sent = algorithm(place.collective, USUAL[place.collective]).sent(place.size_bytes, hops)
+    sent = algorithm(place.collective, _BYTES_OF[place.collective]).sent(place.size_bytes, hops)
     carried = (curve.ranks, curve.nodes) != (place.ranks, place.nodes)
     other = curve.collective != place.collective
     way = f", carried from {curve.name}{how}" if carried or other else how

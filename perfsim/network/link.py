@@ -14,7 +14,15 @@ from perfsim.libraries.protocols import VERSION, protocol_factors
 from perfsim.quantity import LATENCY, RATE, Kind, Quantity
 from perfsim.units import parse_rate, parse_seconds
 
-__all__ = ["GIVEN", "Held", "Latency", "Link", "custom_link", "link_class", "under_protocol"]
+__all__ = [
+    "GIVEN_BY_USER",
+    "Latency",
+    "Link",
+    "ProtocolFigures",
+    "custom_link",
+    "link_class",
+    "under_protocol",
+]
 
 LATENCY_SMALL_BYTES = 65536.0
 """Up to here a hop's latency does not follow the message of one step."""
@@ -131,10 +139,10 @@ class Latency:
         return Quantity(alpha_s, "s/hop", self.kind, self.source, self.spread, self.low, self.high)
 
 
-GIVEN = "given by the user"
+GIVEN_BY_USER = "given by the user"
 
 
-class Held(NamedTuple):
+class ProtocolFigures(NamedTuple):
     """What a link costs while NCCL is held to one protocol, as measured so.
 
     Parameters
@@ -173,7 +181,7 @@ class Link:
     ring: Latency
     tree: Latency
     ranks: tuple[int, int] | None = None
-    protocols: Mapping[str, Held] = field(default_factory=dict, hash=False)
+    protocols: Mapping[str, ProtocolFigures] = field(default_factory=dict, hash=False)
 
 
 def custom_link(text: str, field: str) -> Link:
@@ -186,7 +194,7 @@ def custom_link(text: str, field: str) -> Link:
 
     Examples
     --------
-    >>> link = custom_link("10Gbit/s,50us", "--net")
+    >>> link = custom_link("10Gbit/s,50us", "net")
     >>> link.rate.value, link.ring.at(1e6)
     (1250000000.0, 5e-05)
     """
@@ -208,8 +216,8 @@ def custom_link(text: str, field: str) -> Link:
     alpha_s = parse_seconds(parts[1], field)
     if not LATENCY.holds(alpha_s):
         raise RequestError(field, f"the latency in {text!r} is not within {LATENCY.words}.")
-    alpha = Quantity(alpha_s, "s/hop", "derived", GIVEN)
-    speed = Quantity(rate, "B/s", "derived", GIVEN)
+    alpha = Quantity(alpha_s, "s/hop", "derived", GIVEN_BY_USER)
+    speed = Quantity(rate, "B/s", "derived", GIVEN_BY_USER)
     gamma = Quantity(0.0, "s/B", "derived", "a link given by the user has no reduction cost")
     latency = Latency.constant(alpha)
     return Link(text, speed, speed, gamma, latency, latency)
@@ -225,7 +233,7 @@ def link_class(link: Link, of: str) -> str:
     Examples
     --------
     >>> from perfsim.network.link import custom_link
-    >>> link_class(custom_link("10GB/s,2us", "--net"), "inter")
+    >>> link_class(custom_link("10GB/s,2us", "net"), "inter")
     'net'
     """
     if of == "inter":
@@ -249,7 +257,7 @@ def under_protocol(link: Link, protocol: str, of: str, version: str = VERSION) -
     Examples
     --------
     >>> from perfsim.network.link import custom_link
-    >>> slow = under_protocol(custom_link("10GB/s,2us", "--net"), "ll", "inter")
+    >>> slow = under_protocol(custom_link("10GB/s,2us", "net"), "ll", "inter")
     >>> slow.rate.value, slow.ring.at(1.0)
     (5000000000.0, 2e-06)
     """
@@ -297,7 +305,7 @@ def under_protocol(link: Link, protocol: str, of: str, version: str = VERSION) -
     )
 
 
-def _measured(link: Link, held: Held) -> Link:
+def _measured(link: Link, held: ProtocolFigures) -> Link:
     """Return the link with a protocol's own numbers, changed as a fabric changed the link's."""
 
     def rate(own: Quantity) -> Quantity:

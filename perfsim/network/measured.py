@@ -17,39 +17,39 @@ from statistics import median
 
 from perfsim.collectives import COLLECTIVES
 from perfsim.data.files import write_text
-from perfsim.data.tables import check_word, number, read_lines, read_table
+from perfsim.data.tables import cell_number, check_word, read_lines, read_table
 from perfsim.errors import DataError, shown
 from perfsim.libraries import libraries
 from perfsim.quantity import COUNT, MESSAGE, SPREAD, TIME, Kind, NumberLimit, weakest
 
 __all__ = [
     "CURVES_COLUMNS",
+    "CURVES_HEADER",
     "CURVES_SCHEMA",
-    "FALL",
-    "GROUNDS",
-    "HEADER",
-    "LIBRARIES",
+    "CURVE_KINDS",
+    "CURVE_LIBRARIES",
+    "MIN_FALL",
     "CollectiveCurve",
     "merge",
     "read_curves",
     "write_curves",
 ]
 
-GROUNDS: tuple[Kind, ...] = ("measured", "published", "fitted")
+CURVE_KINDS: tuple[Kind, ...] = ("measured", "published", "fitted")
 """Kinds of number that a measured curve may be."""
 
-LIBRARIES = libraries()
+CURVE_LIBRARIES = libraries()
 
-FALL = 0.1
+MIN_FALL = 0.1
 """A fall of the time by more than this fraction, as size grows, is worth a warning."""
 
-LARGE_SHARE = 1 / 16
+_LARGE_SHARE = 1 / 16
 """Messages from this share of the largest on tell a rate: beyond the steps of the middle."""
 
-MANY = 20
+_MIN_REPEATS_OF_QUANTILES = 20
 """From so many repeats on, the 5 % to 95 % range speaks for the spread instead of the extremes."""
 
-SAME = (
+_REPEAT_FIELDS = (
     "collective",
     "ranks",
     "nodes",
@@ -130,14 +130,14 @@ class CollectiveCurve:
         return f"{self.collective} on {self.ranks} GPUs ({shape}){f', {held}' if held else ''}"
 
     def large(self) -> list[tuple[float, float]]:
-        """Return size and time of the messages that tell a rate, `LARGE_SHARE` of the largest on.
+        """Return size and time of the messages that tell a rate, `_LARGE_SHARE` of the largest on.
 
         Examples
         --------
         >>> CollectiveCurve("reduce", 2, 2, 1, (8.0, 8e6, 64e6), (1.0, 2.0, 9.0), "measured", "x").large()
         [(8000000.0, 2.0), (64000000.0, 9.0)]
         """
-        least = LARGE_SHARE * self.size_bytes[-1]
+        least = _LARGE_SHARE * self.size_bytes[-1]
         points = zip(self.size_bytes, self.seconds, strict=True)
         return [point for point in points if point[0] >= least]
 
@@ -165,7 +165,7 @@ class CollectiveCurve:
         share = math.log(size_bytes / sizes[place - 1]) / math.log(sizes[place] / sizes[place - 1])
         return seconds[place - 1] * math.pow(seconds[place] / seconds[place - 1], share)
 
-    def falls(self, fraction: float = FALL) -> list[tuple[float, float, float]]:
+    def falls(self, fraction: float = MIN_FALL) -> list[tuple[float, float, float]]:
         """Return where time falls by more than ``fraction`` as size grows.
 
         Each entry is the size before [B], the size after [B] and the fraction of the time lost
@@ -191,8 +191,8 @@ class CollectiveCurve:
     def _check_words(self) -> None:
         for field, given, allowed in (
             ("collective", self.collective, COLLECTIVES),
-            ("kind", self.kind, GROUNDS),
-            ("library", self.library, LIBRARIES),
+            ("kind", self.kind, CURVE_KINDS),
+            ("library", self.library, CURVE_LIBRARIES),
         ):
             if given not in allowed:
                 told = f"a measured curve's {field} is {shown(given)}"
@@ -244,7 +244,9 @@ def merge(curves: Iterable[CollectiveCurve]) -> list[CollectiveCurve]:
     """
     grouped: dict[tuple[object, ...], list[CollectiveCurve]] = {}
     for curve in curves:
-        grouped.setdefault(tuple(getattr(curve, field) for field in SAME), []).append(curve)
+        grouped.setdefault(tuple(getattr(curve, field) for field in _REPEAT_FIELDS), []).append(
+            curve
+        )
     return [_median(same) if len(same) > 1 else same[0] for same in grouped.values()]
 
 
@@ -271,7 +273,7 @@ def _median(curves: Sequence[CollectiveCurve]) -> CollectiveCurve:
 def _half_range(times: Sequence[float]) -> float:
     """Return half the range of repeats over their median."""
     ordered = sorted(times)
-    if len(ordered) < MANY:
+    if len(ordered) < _MIN_REPEATS_OF_QUANTILES:
         low, high = ordered[0], ordered[-1]
     else:
         low, high = (_quantile(ordered, share) for share in (0.05, 0.95))
@@ -286,7 +288,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 CURVES_SCHEMA = "perfsim/curves/1"
-HEADER = (
+CURVES_HEADER = (
     "network",
     "title",
     "gpu",
@@ -300,10 +302,10 @@ HEADER = (
 )
 """Lines that a file of curves has besides ``schema``; only ``version`` may be empty."""
 
-COUNTS = ("ranks", "nodes", "gpus_per_node")
+_COUNT_COLUMNS = ("ranks", "nodes", "gpus_per_node")
 CURVES_COLUMNS = (
     "collective",
-    *COUNTS,
+    *_COUNT_COLUMNS,
     "algorithm",
     "protocol",
     "size_bytes",
@@ -363,11 +365,11 @@ def write_curves(
     ----------
     path : file to write, by custom ``<network>.curves.csv``
     curves : at least one, of one source
-    head : value of each key of `HEADER`, and ``notes`` if there are any
+    head : value of each key of `CURVES_HEADER`, and ``notes`` if there are any
     source_id : the source's name in ``sources.csv``
     """
     text = io.StringIO()
-    keys = (*HEADER, "notes") if head.get("notes") else HEADER
+    keys = (*CURVES_HEADER, "notes") if head.get("notes") else CURVES_HEADER
     for key, value in (("schema", CURVES_SCHEMA), *((key, head[key]) for key in keys)):
         text.write(f"# {key}: {value}\n")
     table = csv.writer(text, lineterminator="\n")
@@ -390,15 +392,15 @@ def _header(path: Path) -> dict[str, str]:
         if key.strip() in found:
             raise DataError(f"'# {key.strip()}:' is there twice", path=path, row=row)
         found[key.strip()] = value.strip()
-    for key in HEADER:
+    for key in CURVES_HEADER:
         if not found.get(key) and (key != "version" or key not in found):
             shape = "is empty" if key in found else "is missing"
             raise DataError(f"the header's '# {key}:' {shape}", path=path, row=1)
     if path.name != f"{found['network']}.curves.csv":
         told = f"{shown(found['network'])}, the file's name says otherwise; they must agree"
         raise DataError(f"the header's network is {told}", path=path, row=1)
-    if found["library"] not in LIBRARIES:
-        told = f"{shown(found['library'])}; allowed: {', '.join(LIBRARIES)}"
+    if found["library"] not in CURVE_LIBRARIES:
+        told = f"{shown(found['library'])}; allowed: {', '.join(CURVE_LIBRARIES)}"
         raise DataError(f"the header's library is {told}", path=path, row=1)
     return found
 
@@ -407,14 +409,14 @@ def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
     check_word(cells["collective"], COLLECTIVES, "collective", path, row)
 
     def value(column: str, within: NumberLimit, unit: float = 1.0, least: bool = True) -> float:
-        whole = column in COUNTS
+        whole = column in _COUNT_COLUMNS
         text = cells[column]
-        found = number(
+        found = cell_number(
             text, column, path, row, positive=least, whole=whole, within=within, unit=unit
         )
         return found * unit
 
-    ranks, nodes, gpus = (int(value(column, COUNT)) for column in COUNTS)
+    ranks, nodes, gpus = (int(value(column, COUNT)) for column in _COUNT_COLUMNS)
     spread = value("spread", SPREAD, least=False) if cells["spread"] else None
     return _Point(
         row=row,

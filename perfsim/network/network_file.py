@@ -1,430 +1,436 @@
-"""The tables ``[fabric]`` and ``[node]`` of a network file: which fabric, with which options."""
+"""Network files: links between and inside nodes, measured curves, NCCL's tuner and the fabric.
+
+A network file is TOML. The models below list the keys of each of its tables; `read_network`
+checks a file against them and returns a `Network`. Measured curves lie in a CSV beside the file.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
+
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from perfsim.collectives import COLLECTIVES
 from perfsim.data.catalog import Catalog
-from perfsim.data.toml import TomlTable, read_toml
+from perfsim.data.toml import (
+    BytesPerSecond,
+    FileName,
+    HopSeconds,
+    KindOfNumber,
+    MessageBytes,
+    Seconds,
+    SecondsPerByte,
+    Spread,
+    Tables,
+    Text,
+    Texts,
+    TomlModel,
+    WholeNumber,
+    WrongValue,
+    YesOrNo,
+    check_toml,
+    in_unit,
+    one_of,
+    parse_toml,
+    plain_number,
+)
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
-from perfsim.libraries.nccl_figures import ARCHITECTURES, parse_version
-from perfsim.network.fabrics.inter import Fabric
-from perfsim.network.fabrics.intra import NodeFabric
-from perfsim.network.fabrics.kinds import FabricKind, FabricPlace, FabricValue, fabrics
-from perfsim.network.fabrics.option import Option
-from perfsim.network.link import Held, Latency, Link, custom_link
-from perfsim.network.measured import GROUNDS, LIBRARIES, CollectiveCurve
-from perfsim.network.routing import TIES, Ties
+from perfsim.libraries.nccl_figures import ARCHITECTURES, PROTOCOLS, parse_version
+from perfsim.network.link import Latency, Link, ProtocolFigures, custom_link
+from perfsim.network.measured import CURVE_KINDS, CURVE_LIBRARIES, CollectiveCurve
 from perfsim.network.tuner_fit import Communicator, TunedChoice
-from perfsim.quantity import (
-    KINDS,
-    LATENCY,
-    MESSAGE,
-    RATE,
-    REDUCTION,
-    SPREAD,
-    TIME,
-    Kind,
-    NumberLimit,
-    Quantity,
-)
-from perfsim.units import (
-    parse_bytes,
-    parse_fraction,
-    parse_rate,
-    parse_seconds,
-    parse_seconds_per_byte,
-)
+from perfsim.quantity import COUNT, MESSAGE, SPREAD, Kind, NumberLimit, Quantity
+from perfsim.units import parse_bytes, parse_rate, parse_seconds, parse_seconds_per_byte
 
 if TYPE_CHECKING:
+    from perfsim.network.fabrics.base import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
 
-__all__ = [
-    "NETWORK_SCHEMA",
-    "Network",
-    "load_network",
-    "read_curve",
-    "read_fabric",
-    "read_link",
-    "read_network",
-    "read_node",
-    "read_tuner",
-]
+__all__ = ["NETWORK_SCHEMA", "Network", "load_network", "read_network"]
 
-COUNTS = ("ranks", "nodes", "gpus_per_node")
-WORDS = ("algorithm", "protocol", "version", "gpu", "fabric")
-CURVE_TABLE_KEYS = ("collective", *COUNTS, *WORDS, "library", "kind", "source", "residual", "knots")
+NETWORK_SCHEMA = "perfsim/network/1"
 
+_SUFFIX = ".toml"
+_CURVES_SUFFIX = ".curves.csv"
+"""Measured curves lie beside the network's file, under its name."""
 
-def read_curve(table: TomlTable, network: str) -> CollectiveCurve:
-    """Return the curve of one ``[[curve]]`` table.
+_LINK_CLASSES = ("inter", "intra")
+_LATENCY_CURVES = ("ring", "tree")
+"""What latencies are stated for: the hop of a ring, and the hop of a tree."""
+_BOTH = "any"
+"""What a segment says whose curve holds for ring and tree."""
 
-    Raises
-    ------
-    DataError
-        If a key is missing, unknown or wrong.
-    """
-    table.only(CURVE_TABLE_KEYS)
-    sizes: list[float] = []
-    seconds: list[float] = []
-    for knot in table.tables("knots"):
-        knot.only(("size", "time"))
-        sizes.append(knot.number("size", knot.get("size"), parse_bytes, MESSAGE))
-        seconds.append(knot.number("time", knot.get("time"), parse_seconds, TIME))
-    spread = None
-    if "residual" in table.values:
-        spread = table.number("residual", table.values["residual"], parse_fraction, SPREAD)
-    library = table.choice("library", LIBRARIES) if "library" in table.values else "nccl"
-    words = {word: table.text(word) for word in WORDS if word in table.values}
-    ranks, nodes, gpus_per_node = (table.whole(count, table.get(count)) for count in COUNTS)
-    collective, kind = table.choice("collective", COLLECTIVES), table.choice("kind", GROUNDS)
-    source = table.text("source")
-    if not nodes <= ranks <= nodes * gpus_per_node:
-        told = f"{ranks} ranks on {nodes} nodes of {gpus_per_node} GPUs cannot be"
-        raise table.wrong("ranks", f"{told}; every node holds 1 to gpus_per_node ranks")
-    try:
-        return CollectiveCurve(
-            collective=collective,
-            ranks=ranks,
-            nodes=nodes,
-            gpus_per_node=gpus_per_node,
-            size_bytes=tuple(sizes),
-            seconds=tuple(seconds),
-            kind=cast(Kind, kind),
-            source=source,
-            spread=spread,
-            series=network,
-            library=library,
-            **words,
-        )
-    except DataError as error:
-        raise table.wrong("knots", str(error)) from None
+_MAX_MEASURED_RANKS = 65_536
+"""GPUs that a link may have been measured on: their flows are routed through the fabric.
+
+No source: chosen, above any published measurement."""
+_ERROR = NumberLimit(0.0, math.inf, "zero or above")
+_TUNER_RATIO = NumberLimit(0.1, 10.0, "0.1 to 10")
+"""No source: chosen; the two values that the fit tries are 1 and 2."""
+_BARE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 
-OVERSUBSCRIPTION_LIMIT = NumberLimit(1.0, 1000.0, "a number from 1 to 1000")
-SHARE = NumberLimit(1e-3, 1000.0, "a number from 0.001 to 1000")
-MOST_GPUS = 128
-MOST_DIMS = 6
+# A number of a link: its value and where it comes from
 
 
-def read_fabric(table: TomlTable) -> Fabric:
-    """Return the fabric between nodes that a ``[fabric]`` table describes.
-
-    Keys: ``kind``, ``source``, ``hop_latency`` ("0.5us"), ``spread`` (true or false), ``ties``
-    ("even" or "first"), and those of the fabric's file.
-
-    Raises
-    ------
-    DataError
-        If a key is missing, unknown or wrong.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> told = {"kind": "leaf-spine", "nodes_per_leaf": 16, "source": "an example"}
-    >>> read_fabric(TomlTable(told, Path("net.toml"), "fabric.")).words()
-    'leaf-spine, 16 nodes a leaf'
-    """
-    name, kind = _kind(table, "inter", "kind")
-    table.only(("kind", "hop_latency", "spread", "ties", "source", *kind.options))
-    hop_latency_s = 0.0
-    if "hop_latency" in table.values:
-        hop_latency_s = table.number(
-            "hop_latency", table.values["hop_latency"], parse_seconds, LATENCY
-        )
-    ties = table.choice("ties", TIES) if "ties" in table.values else TIES[0]
-    return Fabric(
-        kind=name,
-        options=_options(table, kind.options),
-        hop_latency_s=hop_latency_s,
-        spread=_fabric_flag(table, "spread") if "spread" in table.values else False,
-        ties=next(one for one in get_args(Ties) if one == ties),
-        source=table.text("source"),
-    )
+def _two(value: object) -> tuple[object, object]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise WrongValue(f"found {shown(value)}, allowed is [lowest, highest]")
+    return value[0], value[1]
 
 
-def read_node(table: TomlTable) -> NodeFabric:
-    """Return the fabric inside a node that a ``[node]`` table describes.
-
-    Keys: ``fabric``, ``gpus``, ``nics`` (1 by default), ``source``, and those of the fabric's file.
-
-    Raises
-    ------
-    DataError
-        If a key is missing, unknown or wrong.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> told = {"fabric": "nvswitch", "gpus": 8, "nics": 4, "source": "an example"}
-    >>> read_node(TomlTable(told, Path("net.toml"), "node.")).slowdown(2, of=8)
-    1.0
-    """
-    name, kind = _kind(table, "intra", "fabric")
-    table.only(("fabric", "gpus", "nics", "source", *kind.options))
-    gpus = _fabric_count(table, "gpus", table.get("gpus"))
-    if gpus > MOST_GPUS:
-        raise table.wrong("gpus", f"found {gpus}, allowed are at most {MOST_GPUS}")
-    return NodeFabric(
-        kind=name,
-        gpus=gpus,
-        nics=_fabric_count(table, "nics", table.values["nics"]) if "nics" in table.values else 1,
-        options=_options(table, kind.options),
-        source=table.text("source"),
-    )
+def _size_range(value: object) -> tuple[float, float]:
+    low, high = (in_unit(parse_bytes, MESSAGE).func(end) for end in _two(value))  # type: ignore[call-arg]
+    if low > high:
+        raise WrongValue("the lowest size is above the highest")
+    return low, high
 
 
-def _kind(table: TomlTable, place: FabricPlace, key: str) -> tuple[str, FabricKind]:
-    known = fabrics(place)
-    name = table.choice(key, tuple(known))
-    return name, known[name]
-
-
-def _options(
-    table: TomlTable, options: Mapping[str, Option]
-) -> tuple[tuple[str, FabricValue], ...]:
-    found: list[tuple[str, FabricValue]] = []
-    for key, option in options.items():
-        if key in table.values:
-            found.append((key, FORMS[option.form](table, key, option)))
-        elif option.needed:
-            raise table.wrong(key, f"is missing: {option.meaning}")
-    return tuple(found)
-
-
-def _fabric_count(table: TomlTable, key: str, value: object) -> int:
-    return table.whole(key, value)
-
-
-def _fabric_flag(table: TomlTable, key: str) -> bool:
-    value = table.get(key)
-    if not isinstance(value, bool):
-        raise table.wrong(key, f"found {shown(value)}, allowed are true and false")
-    return value
-
-
-def _plain(table: TomlTable, key: str, value: object, limit: NumberLimit) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not limit.holds(float(str(value))):
-        raise table.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
-    return float(str(value))
-
-
-def _ratios(table: TomlTable, key: str) -> tuple[float, ...]:
-    value = table.get(key)
-    several = value if isinstance(value, list) else [value]
-    if not 1 <= len(several) <= 2:
-        raise table.wrong(key, f"found {shown(value)}, allowed are one number or [leaf, pod]")
-    return tuple(_plain(table, key, one, OVERSUBSCRIPTION_LIMIT) for one in several)
-
-
-def _counts(table: TomlTable, key: str) -> tuple[int, ...]:
-    value = table.get(key)
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_DIMS:
-        told = f"found {shown(value)}, allowed is a list of 1 to {MOST_DIMS} whole numbers"
-        raise table.wrong(key, told)
-    return tuple(table.whole(key, one) for one in value)
-
-
-FORMS: Mapping[str, Callable[[TomlTable, str, Option], FabricValue]] = {
-    "count": lambda table, key, _: table.whole(key, table.get(key)),
-    "counts": lambda table, key, _: _counts(table, key),
-    "ratio": lambda table, key, _: _plain(table, key, table.get(key), OVERSUBSCRIPTION_LIMIT),
-    "ratios": lambda table, key, _: _ratios(table, key),
-    "share": lambda table, key, _: _plain(table, key, table.get(key), SHARE),
-    "rate": lambda table, key, _: table.number(key, table.get(key), parse_rate, RATE),
-    "flag": lambda table, key, _: _fabric_flag(table, key),
-    "word": lambda table, key, option: table.choice(key, option.allowed),
-    "words": lambda table, key, _: table.texts(key),
-    "file": lambda table, key, _: _beside(table, key),
-}
-"""How each form of an option is read."""
-
-
-def _beside(table: TomlTable, key: str) -> str:
-    """Return the path of a file beside the network's; refuses one that is not there."""
-    name = Path(table.text(key))
-    if name.is_absolute() or ".." in name.parts:
-        raise table.wrong(key, f"found {shown(str(name))}, allowed is a file of the same folder")
-    path = table.path.parent / name
-    try:
-        there = path.is_file()
-    except (OSError, ValueError):  # a name too long, or with a zero byte
-        there = False
-    if not there:
-        raise table.wrong(key, f"found {shown(table.text(key))}, no such file in {path.parent}")
-    return str(path)
-
-
-LINK_KEYS = ("class", "ranks", "rate", "tree_rate", "gamma", "alpha", "segments", "protocol")
-VALUE_KEYS = ("value", "error", "range", "residual", "kind", "source")
-SEGMENT_KEYS = ("algorithm", "knots", "error", "range", "residual", "kind", "source")
-PROTOCOL_KEYS = ("protocol", "rate", "alpha")
-ALGORITHMS = ("ring", "tree")
-MOST_RANKS = 65_536
-"""Ranks that a link may have been measured on: their flows are routed to tell what the wires do."""
-ANY = "any"
-"""A segment's algorithm where ring and tree share one curve."""
-ERROR = NumberLimit(0.0, math.inf, "zero or above")
-OF_THE_VALUE = SPREAD._replace(words=f"{SPREAD.words} of the value")
-
-
-def read_link(table: TomlTable, name: str) -> Link:
-    """Return the link of one ``[[link]]`` table.
-
-    Raises
-    ------
-    DataError
-        If a key is missing, unknown or wrong.
-    """
-    table.only(LINK_KEYS)
-    rate = tree = _quantity(table, "rate", parse_rate, "B/s", RATE)
-    if "tree_rate" in table.values:
-        tree = _quantity(table, "tree_rate", parse_rate, "B/s", RATE)
-    curves = _curves(table)
-    protocols = _protocols(table, rate, curves["ring"])
-    return Link(
-        name=name,
-        rate=rate,
-        tree_rate=tree,
-        gamma=_quantity(table, "gamma", parse_seconds_per_byte, "s/B", REDUCTION),
-        ring=curves["ring"],
-        tree=curves["tree"],
-        ranks=_ranks(table),
-        protocols=protocols,
-    )
-
-
-def _protocols(table: TomlTable, rate: Quantity, ring: Latency) -> dict[str, Held]:
-    """Return what was measured with NCCL held to a protocol, beside the link's own numbers."""
-    if "protocol" not in table.values:
-        return {}
-    from perfsim.libraries.nccl_figures import PROTOCOLS
-
-    found: dict[str, Held] = {}
-    for part in table.tables("protocol"):
-        part.only(PROTOCOL_KEYS)
-        name = part.choice("protocol", PROTOCOLS)
-        if name in found:
-            raise part.wrong("protocol", f"{name!r} stands in an earlier [[link.protocol]]")
-        own = _quantity(part, "rate", parse_rate, "B/s", RATE)
-        alpha = _quantity(part, "alpha", parse_seconds, "s/hop", LATENCY)
-        share, more_s = own.value / rate.value, alpha.value - ring.alpha_s[0]
-        found[name] = Held(own, alpha, share, more_s)
-    return found
-
-
-def _ranks(table: TomlTable) -> tuple[int, int] | None:
-    if "ranks" not in table.values:
-        return None
-    low, high = table.pair("ranks")
-    fewest, most = table.whole("ranks", low), table.whole("ranks", high)
+def _rank_range(value: object) -> tuple[int, int]:
+    fewest, most = _two(value)
+    for end in (fewest, most):
+        if not isinstance(end, int) or isinstance(end, bool) or not COUNT.holds(end):
+            raise WrongValue(f"found {shown(end)}, allowed is a whole number, {COUNT.words}")
+    assert isinstance(fewest, int) and isinstance(most, int)
     if fewest > most:
-        raise table.wrong("ranks", f"found {[low, high]!r}, allowed are whole numbers, low to high")
-    if most > MOST_RANKS:
-        raise table.wrong("ranks", f"found {most}, nothing was measured on more than {MOST_RANKS}")
+        raise WrongValue(f"found {value!r}, allowed are whole numbers, low to high")
+    if most > _MAX_MEASURED_RANKS:
+        raise WrongValue(f"found {most}, nothing was measured on more than {_MAX_MEASURED_RANKS}")
     return fewest, most
 
 
-def _origin(
-    table: TomlTable, value: float, parse: Callable[[object, str], float]
-) -> tuple[Kind, str, float | None, float | None, float | None]:
-    spread = low = high = None
-    if "error" in table.values:
-        found = table.values["error"]
-        error = table.number("error", found, parse, ERROR)
-        spread = table.limited("error", found, error / value, OF_THE_VALUE) if value else None
-    if "residual" in table.values:
-        spread = table.number("residual", table.values["residual"], parse_fraction, SPREAD)
-    if "range" in table.values:
-        low, high = (
-            table.number("range", end, parse_bytes, MESSAGE) for end in table.pair("range")
+class _Sourced(TomlModel):
+    """Where a number comes from; its error is stated in its unit or as a residual."""
+
+    error: float | None = None
+    range: Annotated[tuple[float, float], PlainValidator(_size_range)] | None = None
+    residual: Spread | None = None
+    kind: KindOfNumber
+    source: Text
+
+    @property
+    def number(self) -> float:
+        """The number, or the first of several."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _error_is_small(self) -> Self:
+        if self.error is not None and self.number:
+            share = self.error / self.number
+            if not SPREAD.holds(share):
+                told = f"found an error of {share:.0%} of the value"
+                raise WrongValue(f"{told}, allowed is {SPREAD.words}", "error")
+        return self
+
+    @property
+    def origin(self) -> tuple[Kind, str, float | None, float | None, float | None]:
+        """Kind, source, spread, lowest and highest message, as `Quantity` and `Latency` take them."""
+        spread = self.residual
+        if spread is None and self.error is not None and self.number:
+            spread = self.error / self.number
+        low, high = self.range or (None, None)
+        return self.kind, self.source, spread, low, high
+
+
+class _Value(_Sourced):
+    """A table such as ``rate = { value = "1GB/s", kind = "measured", source = "..." }``."""
+
+    UNIT: ClassVar[str]
+    value: float
+
+    @property
+    def number(self) -> float:
+        """The value."""
+        return self.value
+
+    @property
+    def quantity(self) -> Quantity:
+        """The value with its unit and origin."""
+        return Quantity(self.value, self.UNIT, *self.origin)
+
+
+class RateTable(_Value):
+    """A rate."""
+
+    UNIT = "B/s"
+    value: BytesPerSecond
+    error: Annotated[float, in_unit(parse_rate, _ERROR)] | None = None
+
+
+class AlphaTable(_Value):
+    """The latency of a hop."""
+
+    UNIT = "s/hop"
+    value: HopSeconds
+    error: Annotated[float, in_unit(parse_seconds, _ERROR)] | None = None
+
+
+class GammaTable(_Value):
+    """The time of reducing a byte."""
+
+    UNIT = "s/B"
+    value: SecondsPerByte
+    error: Annotated[float, in_unit(parse_seconds_per_byte, _ERROR)] | None = None
+
+
+# [[link]]
+
+
+class LatencyKnot(TomlModel):
+    """The latency of a hop for one size of message."""
+
+    size: MessageBytes
+    alpha: HopSeconds
+
+
+class SegmentTable(_Sourced):
+    """The latency of a ring's hop, a tree's, or of both, by message size."""
+
+    algorithm: Annotated[Text, one_of((*_LATENCY_CURVES, _BOTH))]
+    knots: Tables[LatencyKnot]
+    error: Annotated[float, in_unit(parse_seconds, _ERROR)] | None = None
+
+    @property
+    def number(self) -> float:
+        """The latency of the smallest message."""
+        return self.knots[0].alpha
+
+    @model_validator(mode="after")
+    def _sizes_rise(self) -> Self:
+        for index, (before, after) in enumerate(pairwise(self.knots), 1):
+            if after.size <= before.size:
+                raise WrongValue("sizes rise from knot to knot", "knots", index, "size")
+        return self
+
+    @property
+    def latency(self) -> Latency:
+        """The curve of these knots."""
+        sizes = tuple(knot.size for knot in self.knots)
+        return Latency(sizes, tuple(knot.alpha for knot in self.knots), *self.origin)
+
+
+class ProtocolTable(TomlModel):
+    """What was measured with NCCL held to one protocol."""
+
+    protocol: Annotated[Text, one_of(PROTOCOLS)]
+    rate: RateTable
+    alpha: AlphaTable
+
+
+class LinkTable(TomlModel):
+    """The link between nodes (inter) or between the GPUs of a node (intra)."""
+
+    link_class: Annotated[Text, one_of(_LINK_CLASSES)] = Field(alias="class")
+    ranks: Annotated[tuple[int, int], PlainValidator(_rank_range)] | None = None
+    rate: RateTable
+    tree_rate: RateTable | None = None
+    gamma: GammaTable
+    alpha: AlphaTable | None = None
+    segments: Tables[SegmentTable] | None = None
+    protocol: Tables[ProtocolTable] | None = None
+
+    @model_validator(mode="after")
+    def _one_latency_for_each(self) -> Self:
+        if (self.alpha is None) == (self.segments is None):
+            raise WrongValue("a link has either alpha (one value) or segments (by size)", "alpha")
+        served: set[str] = set()
+        for index, segment in enumerate(self.segments or []):
+            named = set(_LATENCY_CURVES if segment.algorithm == _BOTH else [segment.algorithm])
+            if served & named:
+                why = f"{segment.algorithm!r} has segments already"
+                raise WrongValue(why, "segments", index, "algorithm")
+            served |= named
+        for name in _LATENCY_CURVES:
+            if self.segments is not None and name not in served:
+                raise WrongValue(f"none has algorithm = {name!r}", "segments")
+        return self
+
+    @model_validator(mode="after")
+    def _each_protocol_once(self) -> Self:
+        named: set[str] = set()
+        for index, table in enumerate(self.protocol or []):
+            if table.protocol in named:
+                why = f"{table.protocol!r} stands in an earlier [[link.protocol]]"
+                raise WrongValue(why, "protocol", index, "protocol")
+            named.add(table.protocol)
+        return self
+
+    def link(self, network: str) -> Link:
+        """Return the link of a network of this name."""
+        curves: dict[str, Latency] = {}
+        if self.alpha is not None:
+            curves = dict.fromkeys(_LATENCY_CURVES, Latency.constant(self.alpha.quantity))
+        for segment in self.segments or []:
+            both = segment.algorithm == _BOTH
+            curves |= dict.fromkeys(
+                _LATENCY_CURVES if both else [segment.algorithm], segment.latency
+            )
+        rate, ring = self.rate.quantity, curves["ring"]
+        return Link(
+            name=network,
+            rate=rate,
+            tree_rate=rate if self.tree_rate is None else self.tree_rate.quantity,
+            gamma=self.gamma.quantity,
+            ring=ring,
+            tree=curves["tree"],
+            ranks=self.ranks,
+            protocols={
+                table.protocol: ProtocolFigures(
+                    table.rate.quantity,
+                    table.alpha.quantity,
+                    share=table.rate.value / rate.value,
+                    more_s=table.alpha.value - ring.alpha_s[0],
+                )
+                for table in self.protocol or []
+            },
         )
-        if low > high:
-            raise table.wrong("range", "the lowest size is above the highest")
-    kind = cast(Kind, table.choice("kind", KINDS))
-    return kind, table.text("source"), spread, low, high
 
 
-def _quantity(
-    table: TomlTable, key: str, parse: Callable[[object, str], float], unit: str, limit: NumberLimit
-) -> Quantity:
-    inside = table.inside(key)
-    inside.only(VALUE_KEYS)
-    value = inside.number("value", inside.get("value"), parse, limit)
-    return Quantity(value, unit, *_origin(inside, value, parse))
+# [[curve]] and [tuner]
 
 
-def _curves(table: TomlTable) -> dict[str, Latency]:
-    if ("alpha" in table.values) == ("segments" in table.values):
-        raise table.wrong("alpha", "a link has either alpha (one value) or segments (by size)")
-    if "alpha" in table.values:
-        alpha = _quantity(table, "alpha", parse_seconds, "s/hop", LATENCY)
-        return dict.fromkeys(ALGORITHMS, Latency.constant(alpha))
-    curves: dict[str, Latency] = {}
-    for segment in table.tables("segments"):
-        segment.only(SEGMENT_KEYS)
-        algorithm = segment.choice("algorithm", (*ALGORITHMS, ANY))
-        served = ALGORITHMS if algorithm == ANY else (algorithm,)
-        if not curves.keys().isdisjoint(served):
-            raise segment.wrong("algorithm", f"{algorithm!r} has segments already")
-        curves.update(dict.fromkeys(served, _curve(segment)))
-    for algorithm in ALGORITHMS:
-        if algorithm not in curves:
-            raise table.wrong("segments", f"none has algorithm = {algorithm!r}")
-    return curves
+class CurveKnot(TomlModel):
+    """The time of a collective for one size of message."""
+
+    size: MessageBytes
+    time: Seconds
 
 
-def _curve(segment: TomlTable) -> Latency:
-    sizes: list[float] = []
-    alphas: list[float] = []
-    for knot in segment.tables("knots"):
-        knot.only(("size", "alpha"))
-        sizes.append(knot.number("size", knot.get("size"), parse_bytes, MESSAGE))
-        alphas.append(knot.number("alpha", knot.get("alpha"), parse_seconds, LATENCY))
-        if sizes[-1] <= (sizes[-2] if len(sizes) > 1 else 0.0):
-            raise knot.wrong("size", "sizes rise from knot to knot")
-    return Latency(tuple(sizes), tuple(alphas), *_origin(segment, alphas[0], parse_seconds))
+class CurveTable(TomlModel):
+    """A curve fitted to what was measured on the network."""
+
+    collective: Annotated[Text, one_of(COLLECTIVES)]
+    ranks: WholeNumber
+    nodes: WholeNumber
+    gpus_per_node: WholeNumber
+    algorithm: Text = ""
+    protocol: Text = ""
+    version: Text = ""
+    gpu: Text = ""
+    fabric: Text = ""
+    library: Annotated[Text, one_of(CURVE_LIBRARIES)] = DEFAULT_LIBRARY
+    kind: Annotated[Kind, PlainValidator(lambda value: value), one_of(CURVE_KINDS)]
+    source: Text
+    residual: Spread | None = None
+    knots: Tables[CurveKnot]
+
+    @model_validator(mode="after")
+    def _is_a_curve(self) -> Self:
+        ranks, nodes, gpus = self.ranks, self.nodes, self.gpus_per_node
+        if not nodes <= ranks <= nodes * gpus:
+            told = f"{ranks} ranks on {nodes} nodes of {gpus} GPUs cannot be"
+            raise WrongValue(f"{told}; every node holds 1 to gpus_per_node ranks", "ranks")
+        try:
+            self.curve("")
+        except DataError as error:
+            raise WrongValue(str(error), "knots") from None
+        return self
+
+    def curve(self, network: str) -> CollectiveCurve:
+        """Return the curve of a network of this name."""
+        return CollectiveCurve(
+            collective=self.collective,
+            ranks=self.ranks,
+            nodes=self.nodes,
+            gpus_per_node=self.gpus_per_node,
+            size_bytes=tuple(knot.size for knot in self.knots),
+            seconds=tuple(knot.time for knot in self.knots),
+            kind=self.kind,
+            source=self.source,
+            spread=self.residual,
+            series=network,
+            algorithm=self.algorithm,
+            protocol=self.protocol,
+            library=self.library,
+            version=self.version,
+            gpu=self.gpu,
+            fabric=self.fabric,
+        )
 
 
-NETWORK_SCHEMA = "perfsim/network/1"
-NETWORK_KEYS = (
-    "schema",
-    "name",
-    "title",
-    "transport",
-    "gpus_per_node",
-    "nics_per_node",
-    "inside",
-    "library",
-    "notes",
-    "link",
-    "curve",
-    "tuner",
-    "fabric",
-    "node",
-)
-CLASSES = ("inter", "intra")
-SUFFIX = ".toml"
-CURVES = ".curves.csv"
-"""Measured curves lie beside the network's file, under its name."""
-NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
+def _nccl_version(value: str) -> str:
+    try:
+        parse_version(value)
+    except RequestError as error:
+        raise WrongValue(error.why) from None
+    return value
+
+
+class TunerTable(TomlModel):
+    """NCCL's tuner as measured curves show it (see `TunedChoice`)."""
+
+    version: Annotated[Text, AfterValidator(_nccl_version)]
+    architecture: Annotated[Text, one_of(tuple(ARCHITECTURES))]
+    intra: Annotated[Text, one_of(("nvlink", "pci"))]
+    bus_bandwidth: BytesPerSecond
+    two_nodes: Annotated[float, plain_number(_TUNER_RATIO)]
+    plain_tree: YesOrNo
+    near_nic: YesOrNo
+    kind: KindOfNumber
+    source: Text
+
+    def choice(self) -> TunedChoice:
+        """Return the tuner."""
+        return TunedChoice(
+            Communicator(self.version, self.architecture, self.intra),
+            self.bus_bandwidth / 1e9,
+            self.two_nodes,
+            self.plain_tree,
+            self.near_nic,
+        )
+
+
+# The whole file
+
+
+def _each_class_once(links: list[LinkTable]) -> list[LinkTable]:
+    classes = [link.link_class for link in links]
+    for index, name in enumerate(classes):
+        if name in classes[:index]:
+            why = f"{name!r} stands in an earlier [[link]]; one of each class"
+            raise WrongValue(why, index, "class")
+    return links
+
+
+class NetworkFile(TomlModel):
+    """The keys of a network file; ``fabric`` and ``node`` are checked by `fabrics.tables`."""
+
+    SCHEMA = NETWORK_SCHEMA
+    name: FileName
+    title: Text
+    transport: Text
+    gpus_per_node: WholeNumber | None = None
+    nics_per_node: WholeNumber = 1
+    inside: Text = ""
+    library: Annotated[Text, one_of(CURVE_LIBRARIES)] = DEFAULT_LIBRARY
+    notes: Texts = ()
+    link: Annotated[Tables[LinkTable], AfterValidator(_each_class_once)]
+    curve: Tables[CurveTable] | None = None
+    tuner: TunerTable | None = None
+    fabric: Any = None
+    node: Any = None
 
 
 class Network(NamedTuple):
-    """A network as its file states it: links by class (``inter``, ``intra``) and its shape.
+    """A network as its file states it: its links by class, and its shape.
 
-    ``gpus_per_node`` is None where the file leaves it open; ``nics_per_node`` counts the NICs
-    that the GPUs of a node share. ``inside`` names the network whose intra link stands for the
-    nodes' own where the file has none; ``library`` is the one that it was measured with.
-    ``known`` holds the curves measured on the network, ``fabric`` the switches between nodes and
-    ``node`` the links inside one, where the file says.
+    Parameters
+    ----------
+    name, title, transport : as stated
+    gpus_per_node : None where the file leaves it open
+    nics_per_node : NICs that the GPUs of a node share
+    links : by class, ``inter`` between nodes and ``intra`` inside them
+    notes, path : as stated; the file
+    inside : the network whose intra link the nodes have, where the file has none
+    known : curves measured on the network
+    library : the one that it was measured with
+    fabric, node : switches between the nodes; links inside one
     """
 
     name: str
@@ -441,20 +447,20 @@ class Network(NamedTuple):
     fabric: Fabric | None = None
     node: NodeFabric | None = None
 
-    def link(self, of: str, field: str) -> Link:
-        """Return the link of a class.
+    def link(self, link_class: str, field: str) -> Link:
+        """Return the link of a class, ``inter`` or ``intra``.
 
         Raises
         ------
         RequestError
             If the network has none; says what it has.
         """
-        if of in self.links:
-            return self.links[of]
-        place = {"inter": "between nodes", "intra": "between the GPUs of a node"}
+        if link_class in self.links:
+            return self.links[link_class]
+        where = {"inter": "between nodes", "intra": "between the GPUs of a node"}
         raise RequestError(
             field,
-            f"{self.name!r} has no link {place[of]} (class {of!r}), only"
+            f"{self.name!r} has no link {where[link_class]} (class {link_class!r}), only"
             f" {', '.join(map(repr, self.links))}; `perfsim list networks` shows which have.",
         )
 
@@ -465,77 +471,49 @@ def read_network(path: Path) -> Network:
     Raises
     ------
     DataError
-        If it cannot be read or breaks the format: file, key, what was found, what is allowed.
+        If it cannot be read or breaks the format: file, line, key, what was found, what is
+        allowed.
     """
-    table = read_toml(path)
-    table.check_schema(NETWORK_SCHEMA)
-    table.only(NETWORK_KEYS)
-    name = table.name()
-    links: dict[str, Link] = {}
-    for part in table.tables("link"):
-        of = part.choice("class", CLASSES)
-        if of in links:
-            raise part.wrong("class", f"{of!r} stands in an earlier [[link]]; one of each class")
-        links[of] = read_link(part, name)
+    values, text = parse_toml(path)
+    file = check_toml(NetworkFile, values, path, text=text)
+    fabric = node = None
+    if file.fabric is not None:
+        from perfsim.network.fabrics.tables import read_fabric
+
+        fabric = read_fabric(file.fabric, path, text)
+    if file.node is not None:
+        from perfsim.network.fabrics.tables import read_node
+
+        node = read_node(file.node, path, text, file.gpus_per_node)
     return Network(
-        name=name,
-        title=table.text("title"),
-        transport=table.text("transport"),
-        gpus_per_node=_count(table, "gpus_per_node"),
-        nics_per_node=_count(table, "nics_per_node") or 1,
-        links=links,
-        notes=table.texts("notes"),
+        name=file.name,
+        title=file.title,
+        transport=file.transport,
+        gpus_per_node=file.gpus_per_node,
+        nics_per_node=file.nics_per_node,
+        links={table.link_class: table.link(file.name) for table in file.link},
+        notes=file.notes,
         path=str(path),
-        inside=table.text("inside") if "inside" in table.values else "",
-        known=_known(table, name),
-        library=_library(table),
-        fabric=_fabric(table),
-        node=_node(table),
+        inside=file.inside,
+        known=_measured(file, path),
+        library=file.library,
+        fabric=fabric,
+        node=node,
     )
 
 
-def _library(table: TomlTable) -> str:
-    if "library" not in table.values:
-        return DEFAULT_LIBRARY
-    return table.choice("library", LIBRARIES)
-
-
-def _fabric(table: TomlTable) -> Fabric | None:
-    if "fabric" not in table.values:
-        return None
-
-    return read_fabric(table.inside("fabric"))
-
-
-def _node(table: TomlTable) -> NodeFabric | None:
-    if "node" not in table.values:
-        return None
-
-    node = read_node(table.inside("node"))
-    stated = _count(table, "gpus_per_node")
-    if stated is not None and stated > node.gpus:
-        raise table.wrong("node.gpus", f"found {node.gpus}, gpus_per_node says {stated}")
-    return node
-
-
-def _known(table: TomlTable, name: str) -> MeasuredCollectives | None:
+def _measured(file: NetworkFile, path: Path) -> MeasuredCollectives | None:
     """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
-    beside = table.path.with_name(f"{name}{CURVES}")
-    if not {"curve", "tuner"} & table.values.keys() and not beside.is_file():
+    beside = path.with_name(f"{file.name}{_CURVES_SUFFIX}")
+    if file.curve is None and not beside.is_file():
         return None
     from perfsim.network.known import MeasuredCollectives
     from perfsim.network.measured import read_curves
 
     measured = read_curves(beside) if beside.is_file() else []
-    fitted = []
-    if "curve" in table.values:
-        fitted = [read_curve(part, name) for part in table.tables("curve")]
-    tuner = read_tuner(table.inside("tuner")) if "tuner" in table.values else None
-    return MeasuredCollectives((*measured, *fitted), tuner) if measured or fitted else None
-
-
-def _count(table: TomlTable, key: str) -> int | None:
-    return table.whole(key, table.values[key]) if key in table.values else None
+    fitted = [table.curve(file.name) for table in file.curve or []]
+    tuner = file.tuner.choice() if file.tuner is not None else None
+    return MeasuredCollectives((*measured, *fitted), tuner)
 
 
 def load_network(text: str, catalog: Catalog, field: str) -> Network:
@@ -552,16 +530,16 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
 
     Examples
     --------
-    >>> load_network("10Gbit/s,50us", Catalog(), "--net").transport
+    >>> load_network("10Gbit/s,50us", Catalog(), "net").transport
     'custom'
     """
-    if text.endswith(SUFFIX):
+    if text.endswith(_SUFFIX):
         if not _there(text):
             raise RequestError(field, f"there is no file {shown(text)}.")
         return read_network(Path(text))
-    if "," in text or "/" in text or NUMBER.fullmatch(text.strip()):
+    if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)
-        return Network(text, text, "custom", None, 1, {of: link for of in CLASSES})
+        return Network(text, text, "custom", None, 1, dict.fromkeys(_LINK_CLASSES, link))
     return read_network(catalog.path("networks", text, field, "networks"))
 
 
@@ -570,57 +548,3 @@ def _there(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # a name too long, or with a zero byte
         return False
-
-
-TUNER_KEYS = (
-    "version",
-    "architecture",
-    "intra",
-    "bus_bandwidth",
-    "two_nodes",
-    "plain_tree",
-    "near_nic",
-    "kind",
-    "source",
-)
-TUNER_RATIO_LIMIT = NumberLimit(0.1, 10.0, "0.1 to 10")
-
-
-def read_tuner(table: TomlTable) -> TunedChoice:
-    """Return NCCL's tuner of a ``[tuner]`` table.
-
-    Raises
-    ------
-    DataError
-        If a key is missing, unknown or wrong.
-    """
-    table.only(TUNER_KEYS)
-    table.choice("kind", KINDS)
-    table.text("source")
-    version = table.text("version")
-    try:
-        parse_version(version)
-    except RequestError as error:
-        raise table.wrong("version", str(error)) from None
-    of = Communicator(
-        version,
-        table.choice("architecture", tuple(ARCHITECTURES)),
-        table.choice("intra", ("nvlink", "pci")),
-    )
-    rate = table.number("bus_bandwidth", table.get("bus_bandwidth"), parse_rate, RATE)
-    ratio = table.get("two_nodes")
-    if isinstance(ratio, bool) or not isinstance(ratio, int | float):
-        raise table.wrong(
-            "two_nodes", f"found {shown(ratio)}, allowed is a number, {TUNER_RATIO_LIMIT.words}"
-        )
-    two_nodes = table.limited("two_nodes", ratio, ratio, TUNER_RATIO_LIMIT)
-    return TunedChoice(
-        of, rate / 1e9, two_nodes, _flag(table, "plain_tree"), _flag(table, "near_nic")
-    )
-
-
-def _flag(table: TomlTable, key: str) -> bool:
-    value = table.get(key)
-    if not isinstance(value, bool):
-        raise table.wrong(key, f"found {shown(value)}, allowed: true, false")
-    return value

@@ -15,8 +15,7 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.inter import Fabric
-    from perfsim.network.fabrics.intra import NodeFabric
+    from perfsim.network.fabrics.base import Fabric, NodeFabric
 
 __all__ = ["ClusterLinks", "Route", "inside_node", "through_fabric", "with_background"]
 
@@ -88,7 +87,7 @@ def with_background(link: Link, background: float) -> Link:
     Examples
     --------
     >>> from perfsim.network.link import custom_link
-    >>> with_background(custom_link("10Gbit/s,50us", "--net"), 0.2).rate.value
+    >>> with_background(custom_link("10Gbit/s,50us", "net"), 0.2).rate.value
     1000000000.0
     """
     slower = 1.0 / (1.0 - background)
@@ -272,10 +271,12 @@ class Route:
     Inside the nodes of such a ring, latency past 64 KiB stays what it is there while the wire
     between them is the slower one: more is a faster wire filling up, which does not show.
 
-    ``strange`` says that the link between nodes was never measured with so many GPUs on each.
+    ``node_size_unmeasured`` says that the link between nodes was never measured with so many GPUs on each.
     """
 
-    def __init__(self, algorithm: Algorithm, wiring: ClusterLinks, strange: bool = False) -> None:
+    def __init__(
+        self, algorithm: Algorithm, wiring: ClusterLinks, node_size_unmeasured: bool = False
+    ) -> None:
         self.algorithm = algorithm
         self.base = wiring.hops()
         self.curves: dict[str, Latency] = {
@@ -283,7 +284,7 @@ class Route:
         }
         self.paths = self._paths(wiring)
         self.outside = {
-            of: (strange and of == "inter")
+            of: (node_size_unmeasured and of == "inter")
             or (link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1])
             for of, link in wiring.links.items()
         }

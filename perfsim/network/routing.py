@@ -451,7 +451,7 @@ def route(graph: Graph, hosts: Sequence[str], pattern: Pattern, ties: Ties = "ev
 
     Examples
     --------
-    >>> from perfsim.network.fabrics.single_switch import single_switch
+    >>> from perfsim.network.fabrics.between_nodes import single_switch
     >>> from perfsim.network.routing import ring_flows
     >>> graph = single_switch(3, node_rate_bytes_per_s=1e9, hop_latency_s=1e-6)
     >>> routed = route(graph, graph.graph["hosts"], ring_flows((4, 4, 4)))

@@ -14,8 +14,8 @@ from perfsim.network.tuner_fit import (
     TunedChoice,
     bus_bandwidth,
     communicator,
-    figures_of,
-    tune,
+    fit_tuner,
+    tuner_figures,
 )
 
 __all__ = [
@@ -27,21 +27,21 @@ __all__ = [
     "Points",
     "ScalingLaw",
     "TunedAllReduce",
-    "binomial",
     "call_seconds",
-    "chain",
-    "doubling",
-    "exchange",
     "extrapolate",
     "gathering_floor",
-    "half",
+    "half_of_all_reduce",
     "inside_share",
-    "look",
-    "open_mpi",
-    "ring",
-    "sibling",
-    "step",
-    "wire_bytes",
+    "longer_chain",
+    "longer_ring",
+    "more_binomial_rounds",
+    "more_doubling_rounds",
+    "more_peers",
+    "open_mpi_all_reduce",
+    "read_lines_at",
+    "ring_step",
+    "tree_nic_bytes",
+    "with_own_floor",
 ]
 
 SMALL_BYTES = 65536.0
@@ -88,7 +88,7 @@ def _below(curve: CollectiveCurve, size_bytes: float) -> float:
     return seconds[0] - min(max(rise, 0.0), most) * (sizes[0] - size_bytes)
 
 
-def chain(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
+def longer_chain(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
     """Return the time of a pipelined broadcast or reduce over a longer chain [s].
 
     T(n) + (P'-P) hop, a hop being (T(0) - call) / (P-1): each rank more lets every chunk cross
@@ -102,14 +102,16 @@ def chain(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) 
     Examples
     --------
     >>> curve = CollectiveCurve("broadcast", 3, 3, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
-    >>> round(chain(curve, 1e6, 5, 0.0) * 1e6)
+    >>> round(longer_chain(curve, 1e6, 5, 0.0) * 1e6)
     1020
     """
     hop_s = max(curve.seconds[0] - call_s, 0.0) / (curve.ranks - 1)
     return extrapolate(curve, size_bytes) + (ranks - curve.ranks) * hop_s
 
 
-def binomial(curve: CollectiveCurve, size_bytes: float, rounds: float, more: float) -> float:
+def more_binomial_rounds(
+    curve: CollectiveCurve, size_bytes: float, rounds: float, more: float
+) -> float:
     """Return the time of a binomial tree of ``more`` rounds, ``rounds`` of them measured [s].
 
     Each round sends the whole message: T(n) more / rounds.
@@ -117,20 +119,20 @@ def binomial(curve: CollectiveCurve, size_bytes: float, rounds: float, more: flo
     Examples
     --------
     >>> curve = CollectiveCurve("broadcast", 4, 4, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
-    >>> round(binomial(curve, 1e6, 2, 3) * 1e6)
+    >>> round(more_binomial_rounds(curve, 1e6, 2, 3) * 1e6)
     1500
     """
     return extrapolate(curve, size_bytes) * more / rounds
 
 
-LEAST_S_RING = 1e-7
+MIN_STEP_S = 1e-7
 """No step of a ring was ever measured faster; it keeps logarithms finite."""
 
-ROUNDS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+_ROUNDS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 """How often each of these goes round the ring."""
 
 
-def step(curve: CollectiveCurve, size_bytes: float, call_s: float) -> float:
+def ring_step(curve: CollectiveCurve, size_bytes: float, call_s: float) -> float:
     """Return what one step of a measured ring took [s]: (T(n) - call) / rounds (P-1).
 
     Parameters
@@ -146,14 +148,14 @@ def step(curve: CollectiveCurve, size_bytes: float, call_s: float) -> float:
     Examples
     --------
     >>> curve = CollectiveCurve("all_reduce", 4, 4, 1, (8.0, 1e6), (2e-5, 6e-4), "measured", "x")
-    >>> round(step(curve, 1e6, 0.0) * 1e6)
+    >>> round(ring_step(curve, 1e6, 0.0) * 1e6)
     100
     """
-    steps = ROUNDS[curve.collective] * (curve.ranks - 1)
-    return max((extrapolate(curve, size_bytes) - call_s) / steps, LEAST_S_RING)
+    steps = _ROUNDS[curve.collective] * (curve.ranks - 1)
+    return max((extrapolate(curve, size_bytes) - call_s) / steps, MIN_STEP_S)
 
 
-def ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
+def longer_ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
     """Return the time of the same ring over more ranks [s].
 
     call + rounds (P'-1) s(n / P'), where s(m) is the step of the measured ring of P at n = m P.
@@ -163,7 +165,7 @@ def ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -
     curve : measured over P ranks
     size_bytes : n, the whole message over P' ranks
     ranks : P'
-    call_s : as for `step`
+    call_s : as for `ring_step`
 
     Notes
     -----
@@ -174,11 +176,11 @@ def ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -
     Examples
     --------
     >>> curve = CollectiveCurve("all_gather", 2, 2, 1, (1e3, 1e6), (1e-5, 1e-3), "measured", "x")
-    >>> round(ring(curve, 2e6, 4, 0.0) * 1e6)  # three steps of half a megabyte
+    >>> round(longer_ring(curve, 2e6, 4, 0.0) * 1e6)  # three steps of with_own_floor a megabyte
     3000
     """
     whole = size_bytes * curve.ranks / ranks
-    return call_s + ROUNDS[curve.collective] * (ranks - 1) * step(curve, whole, call_s)
+    return call_s + _ROUNDS[curve.collective] * (ranks - 1) * ring_step(curve, whole, call_s)
 
 
 DOUBLING_SMALL_BYTES = 10_000.0
@@ -190,7 +192,9 @@ buffer. Small all-reduces on 2, 4 and 8 nodes of three clusters of CPUs give 0.3
 and 16.4 us; 78, 128 and 169 us; 32 and 50 us)."""
 
 
-def doubling(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) -> float:
+def more_doubling_rounds(
+    curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int
+) -> float:
     """Return the time of recursive doubling over more ranks [s].
 
     T(n) (call + log2 N') / (call + log2 N), call in rounds (`CALL_ROUNDS`), N nodes: rounds inside
@@ -203,7 +207,7 @@ def doubling(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) 
     Examples
     --------
     >>> curve = CollectiveCurve("all_reduce", 4, 4, 1, (8.0, 1e4), (2.5e-5, 5e-5), "measured", "x")
-    >>> round(doubling(curve, 8.0, 16, 16) * 1e6)
+    >>> round(more_doubling_rounds(curve, 8.0, 16, 16) * 1e6)
     45
     """
     return (
@@ -217,7 +221,7 @@ def _doubling_rounds(ranks: int, nodes: int) -> float:
     return CALL_ROUNDS + math.ceil(math.log2(nodes if nodes > 1 else ranks))
 
 
-def open_mpi(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) -> float:
+def open_mpi_all_reduce(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) -> float:
     """Return the time of Open MPI's all-reduce over more ranks [s].
 
     Recursive doubling below 10 kB, a ring from there on, as its fixed rules choose for sums.
@@ -225,23 +229,23 @@ def open_mpi(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) 
     Examples
     --------
     >>> curve = CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 1e6), (1e-5, 1e-3), "measured", "x")
-    >>> round(open_mpi(curve, 8.0, 8, 8) * 1e6), round(open_mpi(curve, 4e6, 8, 8) * 1e6)
+    >>> round(open_mpi_all_reduce(curve, 8.0, 8, 8) * 1e6), round(open_mpi_all_reduce(curve, 4e6, 8, 8) * 1e6)
     (23, 7000)
     """
     if size_bytes < DOUBLING_SMALL_BYTES:
-        return doubling(curve, size_bytes, ranks, nodes)
+        return more_doubling_rounds(curve, size_bytes, ranks, nodes)
     shown = next(
         (size for size in curve.size_bytes if size >= DOUBLING_SMALL_BYTES), curve.size_bytes[-1]
     )
     if size_bytes / ranks >= shown / curve.ranks or curve.size_bytes[0] >= DOUBLING_SMALL_BYTES:
-        return ring(curve, size_bytes, ranks, 0.0)
+        return longer_ring(curve, size_bytes, ranks, 0.0)
     # Steps shorter than any that the curve shows: a round of doubling exchanges as many bytes.
     round_s = extrapolate(curve, size_bytes / ranks) / _doubling_rounds(curve.ranks, curve.nodes)
-    steps = ROUNDS["all_reduce"] * (ranks - 1)
-    return steps * min(round_s, step(curve, shown, 0.0))
+    steps = _ROUNDS["all_reduce"] * (ranks - 1)
+    return steps * min(round_s, ring_step(curve, shown, 0.0))
 
 
-def exchange(
+def more_peers(
     curve: CollectiveCurve, size_bytes: float, ranks: int, gpus_per_node: int, call_s: float
 ) -> float:
     """Return the time of an all-to-all over more nodes [s].
@@ -264,7 +268,7 @@ def exchange(
     Examples
     --------
     >>> curve = CollectiveCurve("all_to_all", 4, 2, 2, (1e3, 1e6), (1e-5, 1e-3), "measured", "x")
-    >>> round(exchange(curve, 2e6, 8, 2, 0.0) * 1e6)  # six peers of a quarter megabyte
+    >>> round(more_peers(curve, 2e6, 8, 2, 0.0) * 1e6)  # six peers of a quarter megabyte
     3000
     """
     before = _peers(curve.ranks, curve.nodes, curve.gpus_per_node)
@@ -283,7 +287,7 @@ FLOOR_BYTES = 1024.0
 """Up to here an all-reduce costs its floor."""
 
 
-def sibling(curve: CollectiveCurve, size_bytes: float, latency_s: float) -> float:
+def half_of_all_reduce(curve: CollectiveCurve, size_bytes: float, latency_s: float) -> float:
     """Return the time of an all_gather or reduce_scatter on the ranks of an all_reduce [s].
 
     L + (T(n) - F) / 2: a ring all-reduce is a reduce-scatter and an all-gather of the same bytes,
@@ -304,31 +308,31 @@ def sibling(curve: CollectiveCurve, size_bytes: float, latency_s: float) -> floa
     Examples
     --------
     >>> curve = CollectiveCurve("all_reduce", 8, 2, 4, (8.0, 1e3, 1e8), (2e-5, 2e-5, 1e-2), "measured", "x")
-    >>> round(sibling(curve, 1e8, 7e-5) * 1e6)
+    >>> round(half_of_all_reduce(curve, 1e8, 7e-5) * 1e6)
     5060
     """
     if curve.size_bytes[0] > SMALL_BYTES:
         return extrapolate(curve, size_bytes) / 2.0
-    return half(extrapolate(curve, size_bytes), floor(curve), latency_s)
+    return with_own_floor(extrapolate(curve, size_bytes), small_message_seconds(curve), latency_s)
 
 
-def half(time_s: float, floor_s: float, latency_s: float) -> float:
+def with_own_floor(time_s: float, floor_s: float, latency_s: float) -> float:
     """Return L + (T - F) / 2, one half of an all-reduce with a floor of its own [s].
 
     Examples
     --------
-    >>> half(10.0, 2.0, 3.0)
+    >>> with_own_floor(10.0, 2.0, 3.0)
     7.0
     """
     return latency_s + max(time_s - floor_s, 0.0) / 2.0
 
 
-def floor(curve: CollectiveCurve) -> float:
+def small_message_seconds(curve: CollectiveCurve) -> float:
     """Return what a small message takes [s]: the median up to 1 KiB.
 
     Examples
     --------
-    >>> floor(CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 64.0, 1e6), (3e-5, 2e-5, 1e-3), "measured", "x"))
+    >>> small_message_seconds(CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 64.0, 1e6), (3e-5, 2e-5, 1e-3), "measured", "x"))
     3e-05
     """
     small = sorted(
@@ -370,14 +374,14 @@ Line = Sequence[tuple[float, float]]
 Points = Mapping[int, Line]
 """Nodes -> their line."""
 
-SAME = 0.01
+_ON_THE_LINE = 0.01
 """How far outside a line is still on it: rounding of sizes."""
 
-FADE = math.log(2.0)
+_FADE_LOG_SIZE = math.log(2.0)
 """Past a line's end, in log size, where others have taken over: one doubling, the usual grid."""
 
 
-def look(
+def read_lines_at(
     own: Points, other: Points, place: float, slope: float, wire_s_per_byte: float
 ) -> float | None:
     """Return the log cost at a log size, None where nothing is known.
@@ -399,7 +403,7 @@ def look(
     --------
     >>> line = [(math.log(1e3), math.log(1e-5)), (math.log(1e5), math.log(1e-4))]
     >>> sizes = 1e4, 1e6, 10.0
-    >>> [round(math.exp(look({8: line}, {}, math.log(n), 1.0, 0.0)) * 1e6) for n in sizes]
+    >>> [round(math.exp(read_lines_at({8: line}, {}, math.log(n), 1.0, 0.0)) * 1e6) for n in sizes]
     [32, 1000, 10]
     """
     lines = [points[nodes] for points in (own, other) for nodes in sorted(points, reverse=True)]
@@ -411,14 +415,14 @@ def look(
             return _beyond(own, other, place, slope, wire_s_per_byte)
         line = lines[first]
         away = _away(line, place)
-        if away <= SAME:
+        if away <= _ON_THE_LINE:
             return _between(line, place)
         rest = reached(first + 1)
-        if away >= FADE:
+        if away >= _FADE_LOG_SIZE:
             return rest
         (start, low), (_, high) = line[0], line[-1]
         edge = low if place < start else high + slope * away
-        return edge + away / FADE * (rest - edge)
+        return edge + away / _FADE_LOG_SIZE * (rest - edge)
 
     return reached(0)
 
@@ -440,7 +444,7 @@ def _beyond(
     if between is not None:
         return min(low, between)
     less_s = wire_s_per_byte * (math.exp(start) - math.exp(place))
-    return math.log(max(math.exp(low) - less_s, LEAST_S_RING))
+    return math.log(max(math.exp(low) - less_s, MIN_STEP_S))
 
 
 def _away(line: Line, place: float) -> float:
@@ -455,19 +459,19 @@ def _between(line: Line, place: float) -> float:
     return line[-1][1]
 
 
-LEAST_S_TUNED = 1e-6
+_MIN_LEVEL_S = 1e-6
 """No level of a tree between nodes was ever measured faster; it keeps logarithms finite."""
 
-PIPELINED = 0.5
+_PIPELINED_SLOPE = 0.5
 """How a tree level's time grows beyond what was measured: as the root of n, the optimum of a
 pipeline (Chan et al. 2007: chunks c = sqrt((P-2) n beta / alpha), time 2 sqrt(alpha n beta))."""
 
-FULL_BYTES = CHANNELS * 4194304.0
+_FULL_BUFFERS_BYTES = CHANNELS * 4194304.0
 """A message of which every channel's buffer of 4 MiB (NCCL_BUFFSIZE) is full: what is beyond it
 streams behind, at the wire's rate, and makes no level longer."""
 
 
-def wire_bytes(nodes: int, size_bytes: float) -> float:
+def tree_nic_bytes(nodes: int, size_bytes: float) -> float:
     """Return what the busiest node's NICs carry each way for a double binary tree [B].
 
     Two nodes: each tree is one edge, n / 2 up and n / 2 down, n together. More: an inner node has
@@ -475,7 +479,7 @@ def wire_bytes(nodes: int, size_bytes: float) -> float:
 
     Examples
     --------
-    >>> wire_bytes(2, 1e6), wire_bytes(8, 1e6)
+    >>> tree_nic_bytes(2, 1e6), tree_nic_bytes(8, 1e6)
     (1000000.0, 2000000.0)
     """
     return size_bytes * (1.0 if nodes == 2 else 2.0)
@@ -509,7 +513,7 @@ class TunedAllReduce:
             for size, label in zip(curve.size_bytes, choice.labels(curve), strict=True):
                 of_label = self.points.setdefault(label, {}).setdefault(curve.nodes, [])
                 if label[0] == "ring":
-                    cost = step(curve, size, call_s)
+                    cost = ring_step(curve, size, call_s)
                     of_label.append((math.log(size / curve.ranks), math.log(cost)))
                 else:
                     of_label.append((math.log(size), math.log(self._level(curve, size))))
@@ -528,7 +532,7 @@ class TunedAllReduce:
         found = self._look(label, size_bytes / ranks, 1.0, self.wire_s_per_byte)
         if found is None:
             last = self.curves[-1]
-            found = math.log(step(last, size_bytes * last.ranks / ranks, self.call_s))
+            found = math.log(ring_step(last, size_bytes * last.ranks / ranks, self.call_s))
         wire_s = steps / ranks * size_bytes * self.wire_s_per_byte
         return self.call_s + max(steps * math.exp(found), wire_s)
 
@@ -536,25 +540,25 @@ class TunedAllReduce:
         # Where the curve shows no tree, what it shows is still an upper bound of a level.
         level = math.log(self._level(self.curves[-1], size_bytes))
         shown = (line[-1][0] for line in self.points.get(label, {}).values())
-        full = max(FULL_BYTES, *map(math.exp, shown), 0.0)
-        found = self._look(label, min(size_bytes, full), PIPELINED, 0.0)
+        full = max(_FULL_BUFFERS_BYTES, *map(math.exp, shown), 0.0)
+        found = self._look(label, min(size_bytes, full), _PIPELINED_SLOPE, 0.0)
         if found is not None:
             level = min(level, found)
-        wire_s = wire_bytes(nodes, size_bytes) * self.wire_s_per_byte
+        wire_s = tree_nic_bytes(nodes, size_bytes) * self.wire_s_per_byte
         return self.call_s + wire_s + math.log2(nodes) * math.exp(level)
 
     def _level(self, curve: CollectiveCurve, size_bytes: float) -> float:
-        wire_s = wire_bytes(curve.nodes, size_bytes) * self.wire_s_per_byte
+        wire_s = tree_nic_bytes(curve.nodes, size_bytes) * self.wire_s_per_byte
         rest_s = extrapolate(curve, size_bytes) - self.call_s - wire_s
-        return max(rest_s / math.log2(curve.nodes), LEAST_S_TUNED)
+        return max(rest_s / math.log2(curve.nodes), _MIN_LEVEL_S)
 
     def _look(
         self, label: Label, size_bytes: float, slope: float, wire_s_per_byte: float
     ) -> float | None:
-        """Return the log of a label's cost, of a step or a level; see `look`."""
+        """Return the log of a label's cost, of a step or a level; see `read_lines_at`."""
         other = (label[0], "simple" if label[1] == "low_latency" else "low_latency")
         own, others = self.points.get(label, {}), self.points.get(other, {})
-        return look(own, others, math.log(size_bytes), slope, wire_s_per_byte)
+        return read_lines_at(own, others, math.log(size_bytes), slope, wire_s_per_byte)
 
 
 class ScalingLaw:
@@ -589,7 +593,7 @@ class ScalingLaw:
         self.tuned: TunedAllReduce | None = None
         if tuned:
             none_s = _without_levels(self.curves, self.call_s)
-            self.tuned = TunedAllReduce(self.curves, choice or tune(self.curves), none_s)
+            self.tuned = TunedAllReduce(self.curves, choice or fit_tuner(self.curves), none_s)
 
     def measured(self, ranks: int, nodes: int) -> CollectiveCurve | None:
         """Return the curve of exactly these ranks and nodes, None where none was measured."""
@@ -637,17 +641,17 @@ class ScalingLaw:
 
     def _plain(self, ranks: int, nodes: int, size_bytes: float) -> float:
         last, call_s = self.last, self.call_s
-        if last.collective in ROUNDS:
+        if last.collective in _ROUNDS:
             return self._round(ranks, nodes, size_bytes)
         if last.collective == "send_recv":
             return extrapolate(last, size_bytes)
         if last.collective == "all_to_all":
             shown = self._shown(ranks, size_bytes)
-            return exchange(shown, size_bytes, ranks, shown.gpus_per_node, call_s)
+            return more_peers(shown, size_bytes, ranks, shown.gpus_per_node, call_s)
         assert last.collective in ("broadcast", "reduce")
         if last.library == "nccl":
-            return chain(last, size_bytes, ranks, call_s)
-        return binomial(last, size_bytes, _rounds(last.ranks), _rounds(ranks))
+            return longer_chain(last, size_bytes, ranks, call_s)
+        return more_binomial_rounds(last, size_bytes, _rounds(last.ranks), _rounds(ranks))
 
     def _round(self, ranks: int, nodes: int, size_bytes: float) -> float:
         """Return the time of an all_reduce, reduce_scatter or all_gather [s]."""
@@ -655,12 +659,12 @@ class ScalingLaw:
         if last.library == "mpi" and last.collective == "all_reduce":
             # Held to doubling or to a ring it is that at every size; else as its rules choose.
             if last.algorithm == "doubling":
-                return doubling(last, size_bytes, ranks, nodes)
+                return more_doubling_rounds(last, size_bytes, ranks, nodes)
             if last.algorithm != "ring":
-                return open_mpi(last, size_bytes, ranks, nodes)
+                return open_mpi_all_reduce(last, size_bytes, ranks, nodes)
         if last.algorithm == "tree" and last.nodes > 1:
             return self._levels(nodes, size_bytes)
-        return ring(last, size_bytes, ranks, self.call_s)
+        return longer_ring(last, size_bytes, ranks, self.call_s)
 
     def _shown(self, ranks: int, size_bytes: float) -> CollectiveCurve:
         """Return the curve of the most ranks that reaches messages as large a rank, n / P."""
@@ -673,7 +677,7 @@ class ScalingLaw:
         last = self.last
         wire_s = size_bytes * last.seconds[-1] / last.size_bytes[-1]
         above_s = max(extrapolate(last, size_bytes) - wire_s - self.call_s, 0.0)
-        more = wire_bytes(nodes, size_bytes) / wire_bytes(last.nodes, size_bytes)
+        more = tree_nic_bytes(nodes, size_bytes) / tree_nic_bytes(last.nodes, size_bytes)
         levels = math.log2(nodes) / math.log2(last.nodes)
         return self.call_s + more * wire_s + above_s * levels
 
@@ -684,7 +688,7 @@ def _without_levels(curves: Sequence[CollectiveCurve], call_s: float) -> float:
     Told by two or more numbers of nodes (relative least squares); else NCCL's figures, ``call_s``.
     """
     small = [curve for curve in curves if curve.size_bytes[0] <= FLOOR_BYTES]
-    points = [(math.log2(curve.nodes), floor(curve)) for curve in small]
+    points = [(math.log2(curve.nodes), small_message_seconds(curve)) for curve in small]
     if len({level for level, _ in points}) < 2:
         return call_s
     weights = [1.0 / time_s**2 for _, time_s in points]
@@ -728,4 +732,4 @@ def inside_share(curve: CollectiveCurve) -> float:
 
 def _figures(curve: CollectiveCurve) -> tuple[VersionFigures, str]:
     of = communicator(curve)
-    return figures_of(of)[1], of.intra
+    return tuner_figures(of)[1], of.intra

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["self_check"]
 
-ALL = (0, 0)
+ALL_SHAPES = (0, 0)
 
-SIZES = tuple(4.0**power for power in range(2, 16))
+_SIZES = tuple(4.0**power for power in range(2, 16))
 """16 B to 1 GiB."""
 
-RANKS = 8
+_RANKS = 8
 
-AWAY = 3.0
+_MAX_RATIO = 3.0
 """A link and a curve of one network further apart than this, as a factor, contradict each other:
 a unit mistaken for its neighbour (bits for bytes, us for ms) is 8 or more."""
 
 
-def self_check(network: Network, shape: tuple[int, int] | None = ALL) -> list[str]:
+def self_check(network: Network, shape: tuple[int, int] | None = ALL_SHAPES) -> list[str]:
     """Return a sentence for each thing in a network that looks wrong, none where all is well.
 
     Of each link: predicted times are positive, grow with size, and are never shorter than the
@@ -38,7 +38,7 @@ def self_check(network: Network, shape: tuple[int, int] | None = ALL) -> list[st
     Parameters
     ----------
     network : with its links and curves
-    shape : ranks and nodes of the curves whose falls are told; `ALL` tells all, None none
+    shape : ranks and nodes of the curves whose falls are told; `ALL_SHAPES` tells all, None none
     """
     found: list[str] = []
     for of, link in network.links.items():
@@ -47,7 +47,7 @@ def self_check(network: Network, shape: tuple[int, int] | None = ALL) -> list[st
         found.append("[node] has no effect: the file has no link of class 'intra' for it to share")
     if network.known is not None:
         for curve in network.known.curves:
-            if shape in (ALL, (curve.ranks, curve.nodes)):
+            if shape in (ALL_SHAPES, (curve.ranks, curve.nodes)):
                 found += _falls(curve)
             found += _against_link(curve, network)
     return found
@@ -55,9 +55,9 @@ def self_check(network: Network, shape: tuple[int, int] | None = ALL) -> list[st
 
 def _link(of: str, link: Link) -> list[str]:
     wiring = ClusterLinks(
-        RANKS,
-        RANKS if of == "inter" else 1,
-        1 if of == "inter" else RANKS,
+        _RANKS,
+        _RANKS if of == "inter" else 1,
+        1 if of == "inter" else _RANKS,
         1,
         link if of == "inter" else None,
         link if of == "intra" else None,
@@ -65,17 +65,19 @@ def _link(of: str, link: Link) -> list[str]:
     found: list[str] = []
     for name in ("ring", "tree"):
         route = Route(algorithm("all_reduce", name), wiring)
-        times = [route.seconds(size) for size in SIZES]
-        for size, before, after in zip(SIZES, [0.0, *times], times, strict=False):
+        times = [route.seconds(size) for size in _SIZES]
+        for size, before, after in zip(_SIZES, [0.0, *times], times, strict=False):
             if not after > 0 or after < before:
                 found.append(
                     f"{of} link, {name}: {format_seconds(after)} at {format_bytes(size)} after"
                     f" {format_seconds(before)}; time does not fall with size"
                 )
-        least_s = 2.0 * (RANKS - 1) / RANKS * SIZES[-1] / max(link.rate.value, link.tree_rate.value)
+        least_s = (
+            2.0 * (_RANKS - 1) / _RANKS * _SIZES[-1] / max(link.rate.value, link.tree_rate.value)
+        )
         if times[-1] < least_s * (1.0 - 1e-9):
             found.append(
-                f"{of} link, {name}: {format_bytes(SIZES[-1])} in {format_seconds(times[-1])} is"
+                f"{of} link, {name}: {format_bytes(_SIZES[-1])} in {format_seconds(times[-1])} is"
                 f" faster than its rate {format_rate(link.rate.value)} allows"
             )
     if link.tree_rate.value > link.rate.value:
@@ -107,7 +109,7 @@ def _against_link(curve: CollectiveCurve, network: Network) -> list[str]:
     factor = 2.0 * (curve.ranks - 1) / curve.ranks
     best = max(factor * size / seconds for size, seconds in curve.large())
     stated = nics * link.rate.value
-    if best <= AWAY * stated and stated <= AWAY * best:
+    if best <= _MAX_RATIO * stated and stated <= _MAX_RATIO * best:
         return []
     return [
         f"{curve.name}: large messages reach {format_rate(best)}, the {of} link says"

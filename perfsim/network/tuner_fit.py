@@ -20,19 +20,19 @@ __all__ = [
     "TunedChoice",
     "bus_bandwidth",
     "communicator",
-    "figures_of",
-    "tune",
+    "fit_tuner",
+    "tuner_figures",
 ]
 
-USUAL_VERSION = "2.21.5"
+_ASSUMED_VERSION = "2.21.5"
 """Where no version is stated: the last with the figures of 2.19 to 2.22, the middle of our data."""
 
-FIRST_TUNED = (2, 4)
+_FIRST_TUNED = (2, 4)
 
-FIRST_FIGURES = "2.5.6"
+_FIRST_FIGURES = "2.5.6"
 """NCCL 2.4 has no figures a hop; the first that has them."""
 
-GENERATIONS = (
+_GENERATIONS = (
     ("blackwell", r"\b(G?B[23]00|RTX PRO 6000)\b"),
     ("hopper", r"\b(G?H[128]00|GH200)\b"),
     ("ada", r"\b(RTX ?40\d\d|4090|L40S?|L4)\b"),
@@ -67,13 +67,13 @@ def communicator(curve: CollectiveCurve) -> Communicator:
     Communicator(version='2.21.5', architecture='hopper', intra='nvlink')
     """
     found = re.match(r"v?(\d+)\.(\d+)", curve.version)
-    version = USUAL_VERSION
+    version = _ASSUMED_VERSION
     if found:
         number = int(found[1]), int(found[2])
-        version = curve.version if number >= FIRST_TUNED else "2.4.8"
+        version = curve.version if number >= _FIRST_TUNED else "2.4.8"
     words = f"{curve.gpu} {curve.fabric}"
     generation = next(
-        (name for name, pattern in GENERATIONS if re.search(pattern, words, re.IGNORECASE)),
+        (name for name, pattern in _GENERATIONS if re.search(pattern, words, re.IGNORECASE)),
         "ampere",
     )
     inside = curve.fabric.partition("inter-node")[0] or words
@@ -84,15 +84,15 @@ def communicator(curve: CollectiveCurve) -> Communicator:
     return Communicator(version, generation, "pci" if pci else "nvlink")
 
 
-def figures_of(of: Communicator) -> tuple[str, VersionFigures]:
+def tuner_figures(of: Communicator) -> tuple[str, VersionFigures]:
     """Return the figures of NCCL's tuner for a communicator, and the version that they are of.
 
     Examples
     --------
-    >>> figures_of(Communicator("2.4.8", "volta", "nvlink"))[0]
+    >>> tuner_figures(Communicator("2.4.8", "volta", "nvlink"))[0]
     '2.5.6'
     """
-    version = FIRST_FIGURES if of.version.startswith("2.4") else of.version
+    version = _FIRST_FIGURES if of.version.startswith("2.4") else of.version
     return version, figures(version)
 
 
@@ -104,16 +104,16 @@ LABELS: tuple[Label, ...] = tuple(product(("ring", "tree"), ("low_latency", "sim
 CHANNELS = 16
 """Channels that the bandwidth is spread over: enough for no cap a channel to bind."""
 
-SEARCHED = (0.8, 1.0, 1.25)
+_BANDWIDTH_FACTORS = (0.8, 1.0, 1.25)
 """Bandwidths that the search may have found, over the measured: a step of its grid either way."""
 
-STEEP = 1.05
+_MAX_LOG_SLOPE = 1.05
 """Log slope that no single algorithm exceeds: time grows at most with the size."""
-FALLING = 0.05
+_MAX_FALL_LOG_SLOPE = 0.05
 """Log slope by which one algorithm may fall: noise."""
-SWITCH = 0.05
+_SWITCH_PENALTY = 0.05
 """What a switch costs in the penalty, so that a step is not explained by a switch a point."""
-UNUSUAL = 0.02
+_UNUSUAL_PENALTY = 0.02
 """What a switch setting off NCCL's usual one costs: it must be told by the curve."""
 
 
@@ -162,13 +162,13 @@ class TunedChoice:
     def weights(self, ranks: int, nodes: int, size_bytes: float) -> dict[Label, float]:
         """Return how likely each label serves an all-reduce; they sum to 1.
 
-        The tuner is exact, the bandwidth that it was given is not: the share of `SEARCHED`.
+        The tuner is exact, the bandwidth that it was given is not: the share of `_BANDWIDTH_FACTORS`.
         """
         found: dict[Label, float] = {}
-        for searched in SEARCHED:
+        for searched in _BANDWIDTH_FACTORS:
             tuner = self.tuner(ranks, nodes, searched)
             label = _label(tuner.choose("all_reduce", size_bytes)[:2])
-            found[label] = found.get(label, 0.0) + 1.0 / len(SEARCHED)
+            found[label] = found.get(label, 0.0) + 1.0 / len(_BANDWIDTH_FACTORS)
         return found
 
     def label(self, ranks: int, nodes: int, size_bytes: float) -> Label:
@@ -186,7 +186,7 @@ class TunedChoice:
         for place in range(1, len(taken)):
             if taken[place] == taken[place - 1]:
                 continue
-            steps = {place: _step(curve, place) + SWITCH}
+            steps = {place: _step(curve, place) + _SWITCH_PENALTY}
             for other in (place - 1, place + 1):
                 nearby = other in range(1, len(taken)) and taken[other] == taken[other - 1]
                 if nearby and _near(curve, min(place, other)):
@@ -203,7 +203,7 @@ def _label(pair: tuple[str, str]) -> Label:
     return pair[0], "simple" if pair[1] == "simple" else "low_latency"
 
 
-def tune(curves: Sequence[CollectiveCurve]) -> TunedChoice:
+def fit_tuner(curves: Sequence[CollectiveCurve]) -> TunedChoice:
     """Return the tuner whose choices explain the steps of measured all-reduces best.
 
     A curve does not tell what the topology search found. Its bandwidth between nodes is taken
@@ -219,7 +219,11 @@ def tune(curves: Sequence[CollectiveCurve]) -> TunedChoice:
     for two_nodes, plain, near in product((1.0, 2.0), (False, True), (False, True)):
         rate = bus_bandwidth(curves, two_nodes > 1.0)
         choice = TunedChoice(of, rate, two_nodes, plain, near)
-        penalty = UNUSUAL * ((two_nodes > 1.0) != hopper) + UNUSUAL * plain + UNUSUAL * near
+        penalty = (
+            _UNUSUAL_PENALTY * ((two_nodes > 1.0) != hopper)
+            + _UNUSUAL_PENALTY * plain
+            + _UNUSUAL_PENALTY * near
+        )
         penalty += sum(_penalty(choice, curve) for curve in curves)
         if best is None or penalty < best[0]:
             best = penalty, choice
@@ -247,7 +251,7 @@ def _penalty(choice: TunedChoice, curve: CollectiveCurve) -> float:
     pairs = [choice.tuner(curve.ranks, curve.nodes).choose("all_reduce", size) for size in sizes]
     for place in range(1, len(sizes)):
         if pairs[place][:2] != pairs[place - 1][:2]:
-            penalty += SWITCH
+            penalty += _SWITCH_PENALTY
             continue
         penalty += _step(curve, place)
     return penalty
@@ -258,7 +262,7 @@ def _step(curve: CollectiveCurve, place: int) -> float:
     sizes, seconds = curve.size_bytes, curve.seconds
     rise = math.log(seconds[place] / seconds[place - 1])
     slope = rise / math.log(sizes[place] / sizes[place - 1])
-    return max(0.0, slope - STEEP) ** 2 + max(0.0, -slope - FALLING) ** 2
+    return max(0.0, slope - _MAX_LOG_SLOPE) ** 2 + max(0.0, -slope - _MAX_FALL_LOG_SLOPE) ** 2
 
 
 def _near(curve: CollectiveCurve, place: int) -> bool:

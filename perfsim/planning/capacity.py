@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
-from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import DataError, RequestError, nearest, shown
+from perfsim.data.toml import (
+    Text,
+    TomlModel,
+    WrongValue,
+    plain_number,
+    read_toml,
+)
+from perfsim.errors import RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import Scenario, parse_types

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import record, to_frame
+from perfsim.data.tables import flat_record, to_frame
 from perfsim.errors import RequestError, unknown
 from perfsim.methods import AUTO, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES

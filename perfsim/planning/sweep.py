@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim import __version__
-from perfsim.data.catalog import SUFFIXES, Catalog
+from perfsim.data.catalog import FILE_SUFFIXES, Catalog
 from perfsim.data.journal import Journal
 from perfsim.errors import RequestError
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
@@ -109,7 +109,7 @@ class Sweep:
         files = [
             [path.name, path.stat().st_size, path.stat().st_mtime_ns]
             for folder in Catalog(self.profiles).folders
-            for kind in SUFFIXES
+            for kind in FILE_SUFFIXES
             for path in sorted((folder / kind).glob("*"))
         ]
         text = json.dumps([said, files], sort_keys=True, default=str)

@@ -19,7 +19,7 @@ from perfsim.compute.transfer import pin_iteration
 from perfsim.data.catalog import Made
 from perfsim.errors import PerfsimError
 from perfsim.network.link import Latency, Link, custom_link
-from perfsim.network.network_file import CLASSES, Network
+from perfsim.network.network_file import _LINK_CLASSES, Network
 from perfsim.planning.grid import Axis, GridValue, SweepGrid
 from perfsim.planning.rows import row_figures
 from perfsim.quantity import TIME
@@ -318,7 +318,7 @@ def _network(text: str, rate: Any, alpha_s: Any) -> Network:
     speed = link.rate._replace(value=rate)
     latency = Latency.constant(link.rate._replace(value=alpha_s, unit="s/hop"))
     many = Link(text, speed, speed, link.gamma, latency, latency)
-    return Network(text, text, "custom", None, 1, {of: many for of in CLASSES})
+    return Network(text, text, "custom", None, 1, {of: many for of in _LINK_CLASSES})
 
 
 @lru_cache(maxsize=8)

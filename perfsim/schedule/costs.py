@@ -15,7 +15,7 @@ from perfsim.compute.profile import Profile
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
-from perfsim.network.cluster import Cluster, crossing
+from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.schedule.plan import CostedGraph, TaskCost, Work
 from perfsim.simulate.graph import Task
@@ -111,7 +111,7 @@ class Costs:
             return None
         key = (send.collective, send.size_bytes, send.group, send.algorithm, send.servers)
         if key not in self._crossings:
-            self._crossings[key] = crossing(lambda part: self._with_part(part).send(send).seconds)
+            self._crossings[key] = link_use(lambda part: self._with_part(part).send(send).seconds)
         return self._crossings[key]
 
     def _with_part(self, part: float) -> Costs:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from perfsim.cli.main import application
 from perfsim.errors import PerfsimError
-from perfsim.network.cluster import crossing
+from perfsim.network.cluster import link_use
 from perfsim.planning.explain import explain
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
@@ -140,7 +140,7 @@ def test_explain_says_why_beside_others(tmp_path: Path) -> None:
 
 
 def test_a_message_that_never_meets_the_link_does_not_cross_it() -> None:
-    assert crossing(lambda part: 3.0) is None
+    assert link_use(lambda part: 3.0) is None
 
 
 @pytest.mark.parametrize(

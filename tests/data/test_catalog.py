@@ -26,7 +26,7 @@ def profiles(root: Path, *models: str) -> Path:
 
 
 def find(catalog: Catalog, name: str) -> Path:
-    return catalog.path("models", name, "--model", "models")
+    return catalog.path("models", name, "model", "models")
 
 
 def test_the_order_is_flag_then_path_then_here_then_shipped(
@@ -57,7 +57,7 @@ def test_a_folder_given_twice_is_searched_once(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["nowhere", "file"])
 def test_a_flag_that_is_no_folder_is_refused(folder: Path, name: str) -> None:
     (folder / "file").write_text("")
-    with pytest.raises(RequestError, match=f"--profiles: '{name}' is not a folder"):
+    with pytest.raises(RequestError, match=f"profiles: '{name}' is not a folder"):
         Catalog(name)
 
 
@@ -71,15 +71,15 @@ def test_a_path_entry_that_is_no_folder_is_refused(
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_an_empty_flag_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(RequestError, match="--profiles: is empty; give a folder that holds models"):
+    with pytest.raises(RequestError, match="profiles: is empty; give a folder that holds models"):
         Catalog(name)
 
 
 @pytest.mark.parametrize("name", ["n" * 5000, "a\0b"])
 def test_a_flag_that_can_be_no_path_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(RequestError, match=r"--profiles: '.*is not a folder"):
+    with pytest.raises(RequestError, match=r"profiles: '.*is not a folder"):
         Catalog(name)
-    with pytest.raises(RequestError, match="--scenario: no "):
+    with pytest.raises(RequestError, match="scenario: no "):
         Catalog().scenario(name)
 
 
@@ -88,7 +88,7 @@ def test_a_folder_without_data_is_refused(folder: Path, monkeypatch: pytest.Monk
     assert len(Catalog().folders) == 2
     (folder / "empty").mkdir()
     for name in ("empty", Path()):
-        with pytest.raises(RequestError, match=r"--profiles: '.*' holds no models/, devices/"):
+        with pytest.raises(RequestError, match=r"profiles: '.*' holds no models/, devices/"):
             Catalog(name)
     monkeypatch.setenv("PERFSIM_PATH", "empty")
     with pytest.raises(RequestError, match="PERFSIM_PATH: 'empty' holds no models/, devices/"):
@@ -136,7 +136,7 @@ def test_hidden_files_are_passed_over(folder: Path) -> None:
 )
 def test_a_name_that_is_not_there_is_refused(folder: Path, name: str) -> None:
     catalog = Catalog(profiles(folder / "own", "resnet50"))
-    with pytest.raises(RequestError, match=r"--model: no .*Allowed: .*resnet50"):
+    with pytest.raises(RequestError, match=r"model: no .*Allowed: .*resnet50"):
         find(catalog, name)
 
 

@@ -17,7 +17,7 @@ from perfsim.network.cluster import (
     Network,
     custom_link,
     make_cluster,
-    place,
+    node_placement,
 )
 from perfsim.quantity import Quantity
 
@@ -240,7 +240,7 @@ def test_one_gpu_costs_nothing() -> None:
 
 def test_unknown_algorithm_is_refused_even_on_one_gpu() -> None:
     for cluster in (nodes(2, 4), Cluster(1, (1,), None, None)):
-        with pytest.raises(RequestError, match=r"^broadcast, --algorithm: no 'ring'"):
+        with pytest.raises(RequestError, match=r"^broadcast, algorithm: no 'ring'"):
             cluster.cost("broadcast", 1e6, "ring")
         with pytest.raises(RequestError, match=r"^collective: no 'all_rduce'; did you mean"):
             cluster.cost("all_rduce", 1e6)
@@ -251,42 +251,42 @@ def test_a_link_that_is_missing_is_asked_for() -> None:
     inside = Network("near", "t", "pcie", None, 1, {"intra": FAST})
     assert make_cluster(8, 4, None, outside, inside).intra is FAST
     assert make_cluster(4, 1, None, outside).intra is None
-    with pytest.raises(RequestError, match=r"^--intra-net: 'far' says nothing of the link"):
+    with pytest.raises(RequestError, match=r"^intra_net: 'far' says nothing of the link"):
         make_cluster(8, 4, None, outside)
-    with pytest.raises(RequestError, match=r"^--net: 'near' has no link between nodes"):
+    with pytest.raises(RequestError, match=r"^net: 'near' has no link between nodes"):
         make_cluster(8, 4, None, inside)
-    with pytest.raises(RequestError, match=r"^--intra-net: 'far' has no link between the GPUs"):
+    with pytest.raises(RequestError, match=r"^intra_net: 'far' has no link between the GPUs"):
         make_cluster(8, 4, None, outside, outside)
 
 
 def test_placement_by_hand() -> None:
-    assert place(8, 4, None) == (4, 4)
-    assert place(6, None, None) == (3, 3)  # 4, cut to a divisor of 6
-    assert place(16, None, None, 8) == (8, 8)  # what the network file states
-    assert place(8, None, (3, 5), 4) == (3, 5)
+    assert node_placement(8, 4, None) == (4, 4)
+    assert node_placement(6, None, None) == (3, 3)  # 4, cut to a divisor of 6
+    assert node_placement(16, None, None, 8) == (8, 8)  # what the network file states
+    assert node_placement(8, None, (3, 5), 4) == (3, 5)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, None, None), "--gpus: 0 is not a number of GPUs; at least 1."),
-        ((8, 0, None), "--gpus-per-node: 0 is not a number of GPUs; at least 1."),
+        ((0, None, None), "gpus: 0 is not a number of GPUs; at least 1."),
+        ((8, 0, None), "gpus_per_node: 0 is not a number of GPUs; at least 1."),
         (
             (10, 4, None),
-            "--gpus-per-node: 10 GPUs do not divide by 4; allowed for 10: 1, 2, 5, 10, or"
-            " --placement for uneven nodes.",
+            "gpus_per_node: 10 GPUs do not divide by 4; allowed for 10: 1, 2, 5, 10, or"
+            " placement for uneven nodes.",
         ),
         (
             (8, None, (3, 4)),
-            "--placement: '3,4' places 7 GPUs, --gpus says 8; the two must agree.",
+            "placement: '3,4' places 7 GPUs, gpus says 8; the two must agree.",
         ),
         (
             (8, None, (8, 0)),
-            "--placement: '8,0' has a node without a GPU; give at least 1 for every node.",
+            "placement: '8,0' has a node without a GPU; give at least 1 for every node.",
         ),
         (
             (8, 4, (3, 5)),
-            "--gpus-per-node: 4 contradicts --placement '3,5'; give one of the two.",
+            "gpus_per_node: 4 contradicts placement '3,5'; give one of the two.",
         ),
     ],
 )
@@ -294,5 +294,5 @@ def test_placement_that_does_not_fit(
     arguments: tuple[int, int | None, tuple[int, ...] | None], message: str
 ) -> None:
     with pytest.raises(RequestError) as error:
-        place(*arguments)
+        node_placement(*arguments)
     assert str(error.value) == message

@@ -174,8 +174,8 @@ def test_a_fixed_protocol_of_a_shipped_network_grows_with_bytes(name: str, proto
 
 def test_a_network_that_moves_moves_the_prediction() -> None:
     """By law: half of every rate, or twice every latency, changes the time of every collective."""
-    network = load_network("10gbe", Catalog(), "--net").links["inter"]
-    inside = load_network("pcie3", Catalog(), "--net").links["intra"]
+    network = load_network("10gbe", Catalog(), "net").links["inter"]
+    inside = load_network("pcie3", Catalog(), "net").links["intra"]
     half = replace(
         network,
         rate=network.rate._replace(value=network.rate.value / 2),

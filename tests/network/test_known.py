@@ -17,10 +17,10 @@ from perfsim.network.scaling_laws import (
     ScalingLaw,
     call_seconds,
     extrapolate,
-    floor,
     gathering_floor,
+    half_of_all_reduce,
     inside_share,
-    sibling,
+    small_message_seconds,
 )
 from support.known_curves import LARGE, SMALL, curve, told
 
@@ -69,8 +69,10 @@ def test_gathering_from_all_reduce_as_validated(collective: str, size: float) ->
     """The law served is the law that ``validate nccl`` asks about, without a small message."""
     whole = curve(4)
     cost = told(MeasuredCollectives((whole,)), collective, size, (4,) * 4)
-    latency_s = gathering_floor(floor(whole), 16, 4, call_seconds(whole), inside_share(whole))
-    assert cost.seconds == pytest.approx(sibling(whole, size, latency_s), rel=1e-3)
+    latency_s = gathering_floor(
+        small_message_seconds(whole), 16, 4, call_seconds(whole), inside_share(whole)
+    )
+    assert cost.seconds == pytest.approx(half_of_all_reduce(whole, size, latency_s), rel=1e-3)
     (term,) = cost.terms
     assert (term.quantity.kind, term.extrapolated) == ("fitted", False)
     assert cost.spread == growth_error(1.0)
@@ -98,7 +100,9 @@ def test_gathering_from_an_all_reduce_without_small_messages_is_half_of_it() -> 
         "all_reduce", 8, 2, 4, (1e6, 1e7, 1e8), (1e-3, 1e-2, 1e-1), "measured", "made up"
     )
     cost = told(MeasuredCollectives((large,)), "all_gather", 1e7, (4, 4))
-    assert cost.seconds == pytest.approx(sibling(large, 1e7, 1e-5)) == pytest.approx(5e-3)
+    assert (
+        cost.seconds == pytest.approx(half_of_all_reduce(large, 1e7, 1e-5)) == pytest.approx(5e-3)
+    )
 
 
 def test_own_curve_before_that_of_all_reduce() -> None:
@@ -170,7 +174,7 @@ def test_uneven_nodes_by_their_own_curve_alone() -> None:
 
 def wires(**more) -> Cluster:
     """Return four nodes of four on plain links, beside what was measured."""
-    link = custom_link("10GB/s,5us", "--net")
+    link = custom_link("10GB/s,5us", "net")
     return Cluster(16, (4,) * 4, link, link, **more)
 
 
@@ -220,7 +224,7 @@ def test_beyond_its_sizes_in_proportion_to_the_links(size: float) -> None:
 
 @given(st.sampled_from([1.001, 1.5, 2.0, 8.0]), st.floats(SMALL, LARGE))
 def test_a_worse_network_is_never_faster_than_its_curve(ratio: float, size: float) -> None:
-    link = custom_link("10GB/s,5us", "--net")
+    link = custom_link("10GB/s,5us", "net")
     net = Network(
         "made up",
         "",
@@ -239,12 +243,12 @@ def test_a_worse_network_is_never_faster_than_its_curve(ratio: float, size: floa
 
 def test_nodes_of_a_size_never_measured_are_extrapolated() -> None:
     """As many GPUs as were measured, on half the nodes: what shares a NIC is another."""
-    link = replace(custom_link("10GB/s,5us", "--net"), ranks=(8, 16))
-    for inside, strange in ((8, True), (4, False)):
+    link = replace(custom_link("10GB/s,5us", "net"), ranks=(8, 16))
+    for inside, unmeasured in ((8, True), (4, False)):
         there = Cluster(
             16, (inside,) * (16 // inside), link, link, known=MeasuredCollectives((curve(2),))
         )
-        assert there.strange is strange
+        assert there.node_size_unmeasured is unmeasured
     there = Cluster(16, (8, 8), link, link, known=MeasuredCollectives((curve(2),)))
     cost = there.cost("all_reduce", 1e6, "ring")
     inter = [term for term in cost.terms if term.term.startswith("inter")]
@@ -325,7 +329,7 @@ def test_curves_and_tuner_of_a_file(tmp_path) -> None:
         ('architecture = "ampere"', 'architecture = "ampere2"', "ampere2"),
         ("two_nodes = 2.0", 'two_nodes = "2"', "two_nodes"),
         ("two_nodes = 2.0", "two_nodes = 2000.0", "0.1 to 10"),
-        ("plain_tree = false", "plain_tree = 0", "allowed: true, false"),
+        ("plain_tree = false", "plain_tree = 0", "allowed are true and false"),
         ('bus_bandwidth = "10GB/s"', 'bus_bandwidth = "10GB"', "bus_bandwidth"),
         ("near_nic = true\n", "", "near_nic"),
     ],

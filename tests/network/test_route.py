@@ -25,7 +25,7 @@ MESH = NodeFabric("nvlink-mesh", 4, options=(("links_per_pair", 4),))
 
 def link(ranks: tuple[int, int] | None = None) -> Link:
     """Return a link of 1 GB/s and 20 us, as measured on so many ranks."""
-    return replace(custom_link("1GB/s,20us", "--net"), ranks=ranks)
+    return replace(custom_link("1GB/s,20us", "net"), ranks=ranks)
 
 
 def gigabytes(found: Link) -> tuple[float, float]:

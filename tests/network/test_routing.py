@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.network.fabrics.fat_tree import fat_tree
-from perfsim.network.fabrics.leaf_spine import leaf_spine
-from perfsim.network.fabrics.single_switch import single_switch
-from perfsim.network.fabrics.torus import torus
-from perfsim.network.fabrics.wire import join, new_graph
+from perfsim.network.fabrics.base import join, new_graph
+from perfsim.network.fabrics.between_nodes import fat_tree, leaf_spine, single_switch, torus
 from perfsim.network.routing import (
     PATTERNS,
     Flow,

@@ -7,23 +7,23 @@ from dataclasses import replace
 
 from perfsim.network.known import growth_error, interpolation_error
 from perfsim.network.scaling_laws import (
-    LEAST_S_RING,
+    MIN_STEP_S,
     ScalingLaw,
-    binomial,
     call_seconds,
-    chain,
-    doubling,
-    exchange,
     extrapolate,
-    floor,
     gathering_floor,
+    half_of_all_reduce,
     inside_share,
-    look,
-    open_mpi,
-    ring,
-    sibling,
-    step,
-    wire_bytes,
+    longer_chain,
+    longer_ring,
+    more_binomial_rounds,
+    more_doubling_rounds,
+    more_peers,
+    open_mpi_all_reduce,
+    read_lines_at,
+    ring_step,
+    small_message_seconds,
+    tree_nic_bytes,
 )
 from support.growth_curves import curve, us
 
@@ -44,47 +44,49 @@ def test_reach_keeps_the_floor_below_and_the_last_slope_above() -> None:
 def test_ring_by_hand() -> None:
     """4 ranks: 6 steps of 250 kB in 602 us, 2 of them call, so 100 us each; 8 ranks: 14 steps."""
     four = curve("all_reduce", 4, 4, {8: 20, 1e6: 602})
-    assert us(step(four, 1e6, 2e-6)) == 100
-    assert us(ring(four, 2e6, 8, 2e-6)) == 2 + 14 * 100
+    assert us(ring_step(four, 1e6, 2e-6)) == 100
+    assert us(longer_ring(four, 2e6, 8, 2e-6)) == 2 + 14 * 100
     gather = curve("all_gather", 4, 4, {8: 20, 1e6: 302})
-    assert us(ring(gather, 2e6, 8, 2e-6)) == 2 + 7 * 100
+    assert us(longer_ring(gather, 2e6, 8, 2e-6)) == 2 + 7 * 100
     assert (
-        step(four, 8.0, 1.0) == LEAST_S_RING
+        ring_step(four, 8.0, 1.0) == MIN_STEP_S
     )  # a call longer than the curve leaves no step below 0
 
 
 def test_exchange_by_hand() -> None:
     """2 nodes of 2 have 2 peers elsewhere, 40 us each beside 10 us of call; 4 nodes have 6."""
     four = curve("all_to_all", 4, 2, {8: 10, 1e6: 90})
-    assert us(exchange(four, 2e6, 8, 2, 10e-6)) == 10 + 6 * 40
+    assert us(more_peers(four, 2e6, 8, 2, 10e-6)) == 10 + 6 * 40
     inside = curve("all_to_all", 4, 1, {8: 10, 1e6: 90})
-    assert us(exchange(inside, 2e6, 8, 8, 0.0)) == 90 * 7 / 3
+    assert us(more_peers(inside, 2e6, 8, 8, 0.0)) == 90 * 7 / 3
 
 
 def test_chain_and_binomial_by_hand() -> None:
     three = curve("broadcast", 3, 3, {8: 25, 1e6: 1000})
-    assert us(chain(three, 1e6, 5, 5e-6)) == 1000 + 2 * 10  # hops of (25 - 5) / 2
-    assert us(binomial(curve("reduce", 4, 4, {8: 20, 1e6: 800}), 1e6, 2, 5)) == 2000
+    assert us(longer_chain(three, 1e6, 5, 5e-6)) == 1000 + 2 * 10  # hops of (25 - 5) / 2
+    assert us(more_binomial_rounds(curve("reduce", 4, 4, {8: 20, 1e6: 800}), 1e6, 2, 5)) == 2000
 
 
 def test_doubling_and_open_mpi_by_hand() -> None:
     """Rounds 0.5 + 2 on four ranks, 0.5 + 4 on sixteen; a ring from 10 kB on."""
     four = curve("all_reduce", 4, 4, {8: 25, 8e3: 50, 1e6: 600}, library="mpi")
-    assert us(doubling(four, 8.0, 16, 16)) == 45
-    assert open_mpi(four, 8e3, 16, 16) == doubling(four, 8e3, 16, 16)
-    assert us(open_mpi(four, 4e6, 16, 16)) == 30 * 100
+    assert us(more_doubling_rounds(four, 8.0, 16, 16)) == 45
+    assert open_mpi_all_reduce(four, 8e3, 16, 16) == more_doubling_rounds(four, 8e3, 16, 16)
+    assert us(open_mpi_all_reduce(four, 4e6, 16, 16)) == 30 * 100
     # 20 kB over 16 are 30 steps of 1250 B, each at most a round of doubling: T(1250 B) / 2.5.
-    assert us(open_mpi(four, 2e4, 16, 16)) == us(30 * extrapolate(four, 1250.0) / 2.5)
+    assert us(open_mpi_all_reduce(four, 2e4, 16, 16)) == us(30 * extrapolate(four, 1250.0) / 2.5)
 
 
 def test_sibling_by_hand() -> None:
     """Floor 20 us; what stands above it is halved, and the latency is its own."""
     whole = curve("all_reduce", 8, 2, {8: 30, 256: 20, 1024: 20, 1e8: 10020})
-    assert us(floor(whole)) == 20
-    assert us(sibling(whole, 1e8, 70e-6)) == 70 + 5000
-    assert us(sibling(whole, 256, 70e-6)) == 70
+    assert us(small_message_seconds(whole)) == 20
+    assert us(half_of_all_reduce(whole, 1e8, 70e-6)) == 70 + 5000
+    assert us(half_of_all_reduce(whole, 256, 70e-6)) == 70
     large = curve("all_reduce", 8, 2, {1e6: 1000, 1e8: 10000})
-    assert us(sibling(large, 1e6, 70e-6)) == 500  # a curve without small sizes tells no floor
+    assert (
+        us(half_of_all_reduce(large, 1e6, 70e-6)) == 500
+    )  # a curve without small sizes tells no floor
 
 
 def test_gathering_floor_by_hand() -> None:
@@ -100,7 +102,7 @@ def line(*points: tuple[float, float]) -> list[tuple[float, float]]:
 
 def looked(own: dict, other: dict, size: float, wire_s_per_byte: float = 0.0) -> float:
     """Return the seconds that lines say for a size."""
-    found = look(own, other, math.log(size), 1.0, wire_s_per_byte)
+    found = read_lines_at(own, other, math.log(size), 1.0, wire_s_per_byte)
     assert found is not None
     return math.exp(found)
 
@@ -116,7 +118,7 @@ def test_lines_of_steps_by_hand() -> None:
     assert us(looked({2: few}, {}, 1e6)) == 10000  # beyond, with the slope
     assert us(looked({2: few}, {}, 10.0)) == 10  # below, with what it starts with
     assert us(looked({2: line((1e5, 1000))}, {}, 1e4, 1e-8)) == 100  # 900 us are the wire's
-    assert look({}, {}, 1.0, 1.0, 0.0) is None
+    assert read_lines_at({}, {}, 1.0, 1.0, 0.0) is None
 
 
 def test_between_two_protocols_by_hand() -> None:
@@ -142,7 +144,7 @@ def test_beside_measured_nodes_the_law_bears_what_it_misses_there() -> None:
 
 
 def test_a_tree_carries_n_on_two_nodes_and_two_n_on_more() -> None:
-    assert [wire_bytes(nodes, 1e6) for nodes in (2, 3, 64)] == [1e6, 2e6, 2e6]
+    assert [tree_nic_bytes(nodes, 1e6) for nodes in (2, 3, 64)] == [1e6, 2e6, 2e6]
 
 
 def test_call_of_nccl_by_its_own_figures() -> None:
@@ -159,26 +161,31 @@ def test_the_call_is_taken_off_and_put_back() -> None:
     """By hand: a second call as long again adds its own length, and steps do not grow with it."""
     four = curve("all_gather", 4, 4, {8: 20, 1e6: 302})
     longer = replace(four, seconds=tuple(one + 50e-6 for one in four.seconds))
-    assert us(ring(longer, 4e6, 16, 52e-6) - ring(four, 4e6, 16, 2e-6)) == 50
+    assert us(longer_ring(longer, 4e6, 16, 52e-6) - longer_ring(four, 4e6, 16, 2e-6)) == 50
     peers = curve("all_to_all", 4, 4, {8: 20, 1e6: 302})
     longer = replace(peers, seconds=tuple(one + 50e-6 for one in peers.seconds))
-    assert us(exchange(longer, 4e6, 16, 1, 52e-6) - exchange(peers, 4e6, 16, 1, 2e-6)) == 50
+    assert us(more_peers(longer, 4e6, 16, 1, 52e-6) - more_peers(peers, 4e6, 16, 1, 2e-6)) == 50
 
 
 def test_each_collective_and_library_has_its_law() -> None:
     points = {8.0: 50.0, 1e6: 1000.0}
     cases = (
         ("send_recv", "nccl", "", lambda one, call: extrapolate(one, 3e5)),
-        ("all_to_all", "gloo", "", lambda one, call: exchange(one, 3e5, 8, 1, call)),
-        ("broadcast", "nccl", "", lambda one, call: chain(one, 3e5, 8, call)),
-        ("broadcast", "gloo", "", lambda one, call: binomial(one, 3e5, 2, 3)),
-        ("all_reduce", "mpi", "", lambda one, call: open_mpi(one, 3e5, 8, 8)),
-        ("all_reduce", "mpi", "halving_doubling", lambda one, call: open_mpi(one, 3e5, 8, 8)),
-        ("all_reduce", "mpi", "doubling", lambda one, call: doubling(one, 3e5, 8, 8)),
-        ("all_reduce", "mpi", "ring", lambda one, call: ring(one, 3e5, 8, 0.0)),
-        ("all_gather", "mpi", "", lambda one, call: ring(one, 3e5, 8, call)),
-        ("all_reduce", "gloo", "", lambda one, call: ring(one, 3e5, 8, call)),
-        ("all_reduce", "nccl", "ring", lambda one, call: ring(one, 3e5, 8, call)),
+        ("all_to_all", "gloo", "", lambda one, call: more_peers(one, 3e5, 8, 1, call)),
+        ("broadcast", "nccl", "", lambda one, call: longer_chain(one, 3e5, 8, call)),
+        ("broadcast", "gloo", "", lambda one, call: more_binomial_rounds(one, 3e5, 2, 3)),
+        ("all_reduce", "mpi", "", lambda one, call: open_mpi_all_reduce(one, 3e5, 8, 8)),
+        (
+            "all_reduce",
+            "mpi",
+            "halving_doubling",
+            lambda one, call: open_mpi_all_reduce(one, 3e5, 8, 8),
+        ),
+        ("all_reduce", "mpi", "doubling", lambda one, call: more_doubling_rounds(one, 3e5, 8, 8)),
+        ("all_reduce", "mpi", "ring", lambda one, call: longer_ring(one, 3e5, 8, 0.0)),
+        ("all_gather", "mpi", "", lambda one, call: longer_ring(one, 3e5, 8, call)),
+        ("all_reduce", "gloo", "", lambda one, call: longer_ring(one, 3e5, 8, call)),
+        ("all_reduce", "nccl", "ring", lambda one, call: longer_ring(one, 3e5, 8, call)),
     )
     for collective, library, held, law in cases:
         one = curve(collective, 4, 4, points, library=library, algorithm=held)

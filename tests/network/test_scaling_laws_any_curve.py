@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perfsim.data.catalog import shipped
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.network_file import read_network
-from perfsim.network.scaling_laws import LEAST_S_RING, ScalingLaw, extrapolate, ring
+from perfsim.network.scaling_laws import MIN_STEP_S, ScalingLaw, extrapolate, longer_ring
 from support.growth_curves import SIZES, counts
 
 times = st.lists(st.floats(1e-5, 1e-3), min_size=4, max_size=12)
@@ -53,17 +53,17 @@ def test_a_ring_keeps_the_bus_bandwidth_of_large_messages(
     """By closed form: steps of alpha + m / rate grow to themselves, so 2 (P-1)/P n / T -> rate."""
 
     def exact(size: float, count: int) -> float:
-        return call_s + 2 * (count - 1) * (alpha_s + LEAST_S_RING + size / count / rate)
+        return call_s + 2 * (count - 1) * (alpha_s + MIN_STEP_S + size / count / rate)
 
     sizes = tuple(1e3 * 4.0**place for place in range(16))
     seconds = tuple(exact(size, ranks) for size in sizes)
     made = CollectiveCurve("all_reduce", ranks, ranks, 1, sizes, seconds, "measured", "drawn")
     longer = ranks * more
     for size in sizes:
-        told = ring(made, size * longer / ranks, longer, call_s)
+        told = longer_ring(made, size * longer / ranks, longer, call_s)
         assert told == pytest.approx(exact(size * longer / ranks, longer), rel=1e-6)
     beyond = 1e15
-    bus = 2 * (longer - 1) / longer * beyond / ring(made, beyond, longer, call_s)
+    bus = 2 * (longer - 1) / longer * beyond / longer_ring(made, beyond, longer, call_s)
     assert bus == pytest.approx(rate, rel=1e-3)
 
 
@@ -80,8 +80,8 @@ def test_a_ring_twice_as_long_costs_at_least_as_much(
     made = CollectiveCurve(
         "all_reduce", ranks, ranks, 1, tuple(sizes), tuple(seconds), "measured", "drawn"
     )
-    twice, four = (ring(made, size, count * ranks, call_s) for count in (2, 4))
-    assert ring(made, size, ranks, call_s) <= twice * (1 + 1e-9)
+    twice, four = (longer_ring(made, size, count * ranks, call_s) for count in (2, 4))
+    assert longer_ring(made, size, ranks, call_s) <= twice * (1 + 1e-9)
     assert twice <= four * (1 + 1e-9)
 
 

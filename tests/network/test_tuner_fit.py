@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.scaling_laws import ScalingLaw, call_seconds, wire_bytes
+from perfsim.network.scaling_laws import ScalingLaw, call_seconds, tree_nic_bytes
 from perfsim.network.tuner_fit import (
     LABELS,
     Communicator,
     TunedChoice,
     bus_bandwidth,
     communicator,
-    tune,
+    fit_tuner,
 )
 from support.growth_curves import SIZES, counts, curve
 
@@ -114,7 +114,7 @@ def made(true: TunedChoice, nodes: int, gpus: int = 4) -> CollectiveCurve:
             seconds.append(call_s + 2 * (ranks - 1) * cost_s)
         else:
             level_s = 8e-6 + 2e-8 * size**0.5 if fast else 30e-6 + 1e-8 * size**0.5
-            seconds.append(call_s + wire_bytes(nodes, size) * beta + math.log2(nodes) * level_s)
+            seconds.append(call_s + tree_nic_bytes(nodes, size) * beta + math.log2(nodes) * level_s)
     return replace(bare, size_bytes=SIZES, seconds=tuple(seconds))
 
 
@@ -157,7 +157,7 @@ def test_the_tuner_that_made_the_curves_is_found(
     version: str, architecture: str, two_nodes: float
 ) -> None:
     true = cluster(architecture, version, two_nodes)
-    found = tune([made(true, nodes) for nodes in (2, 4, 8)])
+    found = fit_tuner([made(true, nodes) for nodes in (2, 4, 8)])
     assert found.two_nodes == two_nodes
     assert (found.plain_tree, found.near_nic) == (False, False)
     assert found.bus_bandwidth == pytest.approx(20.0, rel=0.01)
@@ -169,7 +169,7 @@ def test_the_rate_that_two_nodes_alone_tell(gpu: str, two_nodes: float, rate: fl
     """By hand, 50 ps a byte on 2 x 4: a tree carries n, 20 GB/s; a ring 2 x 7/8 n, 35 GB/s."""
     seconds = tuple(2e-5 + size / 20e9 for size in SIZES)
     words = {"gpu": gpu, "fabric": "NVLink", "version": "2.21.5"}
-    found = tune(
+    found = fit_tuner(
         [CollectiveCurve("all_reduce", 8, 2, 4, SIZES, seconds, "measured", "made", **words)]
     )
     assert found.two_nodes == two_nodes

@@ -15,7 +15,7 @@ from perfsim.calibrate.traces import chrome_json as trace_file
 from perfsim.calibrate.traces import kineto_recording as recording
 from perfsim.calibrate.traces import read_trace
 from perfsim.cli.main import code
-from perfsim.data.files import LARGEST, named_file, write_bytes
+from perfsim.data.files import _MAX_BYTES, named_file, write_bytes
 from perfsim.errors import DataError, PerfsimError
 from scripts.fuzz.parsers import PARSERS, SEEDS, seeds
 from support.paths import PACKAGE
@@ -221,8 +221,8 @@ def test_a_trace_of_more_spans_than_fit_in_memory_is_refused(
 def test_a_file_larger_than_any_is_refused(
     parser: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfsim.data.files.LARGEST", 100)
-    assert LARGEST >= 32 << 20
+    monkeypatch.setattr("perfsim.data.files._MAX_BYTES", 100)
+    assert _MAX_BYTES >= 32 << 20
     [seed, *_] = seeds(parser)
     path = tmp_path / seed.name
     path.write_bytes(seed.data)

@@ -12,8 +12,8 @@ import pytest
 
 from perfsim.cli.main import code
 from perfsim.data.catalog import shipped
-from perfsim.data.tables import csv_text
-from perfsim.planning.neighbours import report_context
+from perfsim.data.tables import to_csv
+from perfsim.planning.neighbours import around
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
@@ -139,4 +139,4 @@ def test_a_file_whose_name_holds_one_is_not_listed(
 
 @pytest.mark.parametrize("text", ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-cmd|x", "\tx"])
 def test_no_text_of_a_csv_is_a_formula(text: str) -> None:
-    assert csv_text([{"net": text, "s": -0.5}]).splitlines()[1].strip('"') == f"'{text},-0.5"
+    assert to_csv([{"net": text, "s": -0.5}]).splitlines()[1].strip('"') == f"'{text},-0.5"

@@ -208,7 +208,7 @@ def presets() -> str:
 
 def growth_rows() -> dict[str, dict[str, str]]:
     """Return the recorded errors of carried collectives by question."""
-    path = shipped() / growth_errors.FILE
+    path = shipped() / growth_errors.GROWTH_ERRORS_FILE
     read = read_table(path, growth_errors.GROWTH_ERRORS_SCHEMA, growth_errors.GROWTH_ERRORS_COLUMNS)
     return {cells["question"]: cells for _, cells in read}
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.data.toml import TomlTable
 from perfsim.network.fabrics import Fabric, NodeFabric
-from perfsim.network.network_file import read_fabric, read_node
+from perfsim.network.fabrics.tables import read_fabric, read_node
 
 __all__ = ["node", "read"]
 
 
 def read(tmp_path: Path, **keys: object) -> Fabric:
     """Return the fabric of a table with these keys."""
-    return read_fabric(TomlTable({"source": "a test", **keys}, tmp_path / "net.toml", "fabric."))
+    return read_fabric({"source": "a test", **keys}, tmp_path / "net.toml")
 
 
 def node(**keys: object) -> NodeFabric:
     """Return the node of a table with these keys."""
-    return read_node(TomlTable({"source": "a test", **keys}, Path("net.toml"), "node."))
+    return read_node({"source": "a test", **keys}, Path("net.toml"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.scaling_laws import sibling
+from perfsim.network.scaling_laws import half_of_all_reduce
 from perfsim.validate.nccl import NcclRow, in_range, other_collective, scale, validate_nccl
 from perfsim.validate.nccl import choice as choosing
 from perfsim.validate.nccl.plain import PlainRing
@@ -138,7 +138,7 @@ def test_other_collective_leaves_the_smallest_message_out() -> None:
     rows = other_collective.rows(of("c", whole, gather, curve(4, collective="broadcast")))
     assert [row.size_bytes for row in rows] == list(SIZES[1:])
     for row in rows:
-        assert row.predicted_s == sibling(whole, row.size_bytes, gather.seconds[0])
+        assert row.predicted_s == half_of_all_reduce(whole, row.size_bytes, gather.seconds[0])
     # Above its floor a gather is half of an all_reduce; at 32 B nothing stands above it.
     assert rows[-1].error < 0.01
     assert rows[0].predicted_s == gather.seconds[0]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.calibrate.formats.rows import MOST, GivenFacts, LogRows, LogRun, collective_name
-from perfsim.data.tables import rows as table_rows
+from perfsim.data.tables import csv_rows as table_rows
 from perfsim.errors import DataError, newer, shown
 from perfsim.network.measured import CollectiveCurve
 

@@ -40,7 +40,7 @@ from perfsim.compute.device import (
 from perfsim.compute.kernel import FLOAT
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import write_text
-from perfsim.data.tables import read_table, scatter
+from perfsim.data.tables import read_table, repeat_spread
 from perfsim.errors import PerfsimError, RequestError
 from perfsim.quantity import SPREAD
 from perfsim.units import format_count, format_seconds
@@ -103,7 +103,7 @@ def figures(journal: KernelJournal) -> DeviceFigures:
         rates = [PASSES[one.kernel] * FLOAT * one.elements / one.median_s for one in large]
         least = min(point.elements for point in large)
         what = f"add, copy and scale of {least:,} to {most:,} fp32 values"
-        found["memory_bandwidth"] = median(rates), scatter(rates), what
+        found["memory_bandwidth"] = median(rates), repeat_spread(rates), what
     launches = [point for point in journal.points if point.kernel == "launch_queued"]
     if launches:
         found["launch"] = launches[0].median_s, None, "a chain of kernels on 1024 values"
@@ -721,12 +721,12 @@ def _device_file(
     source: str,
 ) -> str | None:
     """Return the text of a device file where one is to be written and enough was measured."""
-    from perfsim.data.toml import read_toml
+    from perfsim.data.toml import parse_toml
 
     path = known.files("devices").get(name)
     if path and not wanted.device_file:
         return None
-    before: Mapping[str, Any] | None = read_toml(path).values if path else None
+    before: Mapping[str, Any] | None = parse_toml(path)[0] if path else None
     title = wanted.title or place.word
     return device_text(name, title, place.memory_bytes, found, source, before)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.data.tables import read_lines, rows
+from perfsim.data.tables import csv_rows, read_lines
 
 __all__ = ["read_table"]
 
@@ -19,4 +19,4 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
     """
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return [cells for _, cells in rows(lines, start, needed, path)]
+    return [cells for _, cells in csv_rows(lines, start, needed, path)]

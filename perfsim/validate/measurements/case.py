@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from perfsim.data.tables import check_word, number, read_lines, rows
+from perfsim.data.tables import cell_number, check_word, csv_rows, read_lines
 from perfsim.errors import DataError, newer, shown
 
 __all__ = ["COLUMNS", "ROLES", "SCHEMA", "Case", "read_cases", "read_header"]
@@ -98,7 +98,7 @@ def read_cases(path: Path) -> list[Case]:
     source = read_header(path, lines[:start]).get("source", "")
     found: list[Case] = []
     seen: dict[str, int] = {}
-    for row, cells in rows(lines, start, COLUMNS, path):
+    for row, cells in csv_rows(lines, start, COLUMNS, path):
         name = cells["id"]
         if not name or name in seen:
             told = f"{name!r} stands on line {seen[name]} already" if name else "is empty"
@@ -106,7 +106,7 @@ def read_cases(path: Path) -> list[Case]:
         seen[name] = row
         if cells.get("role"):
             check_word(cells["role"], ROLES, "role", path, row)
-        value = number(cells["value"], "value", path, row)
+        value = cell_number(cells["value"], "value", path, row)
         texts = {text: cells.get(text, "") for text in TEXTS}
         texts["source"] = texts["source"] or source
         found.append(Case(**texts, value=value))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import check_word, number, read_table
+from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.validate.measurements.answer import PHASES
 from perfsim.validate.score import score
 
@@ -68,7 +68,9 @@ def read_limits(path: Path) -> list[GroupLimit]:
     found = []
     for row, cells in read_table(path, SCHEMA, COLUMNS):
         check_word(cells["metrics"], METRICS, "metrics", path, row)
-        most = [number(cells[name], name, path, row, positive=True) for name in ("median", "p90")]
+        most = [
+            cell_number(cells[name], name, path, row, positive=True) for name in ("median", "p90")
+        ]
         found.append(
             GroupLimit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *most)
         )

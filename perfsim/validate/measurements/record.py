@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsim.data.files import write_text
-from perfsim.data.tables import number, read_table
+from perfsim.data.tables import cell_number, read_table
 from perfsim.validate.measurements.report import MeasurementsReport, figures, joined
 
 __all__ = ["COLUMNS", "RECORD", "RecordLine", "read_record", "text_of"]
@@ -50,9 +50,9 @@ def read_record(path: Path) -> list[RecordLine]:
     return [
         RecordLine(
             cells["method"],
-            int(number(cells["rows"], "rows", path, row, positive=True, whole=True)),
-            number(cells["median_error"], "median_error", path, row),
-            number(cells["p90_error"], "p90_error", path, row),
+            int(cell_number(cells["rows"], "rows", path, row, positive=True, whole=True)),
+            cell_number(cells["median_error"], "median_error", path, row),
+            cell_number(cells["p90_error"], "p90_error", path, row),
             cells["sources"],
         )
         for row, cells in read_table(path, SCHEMA, COLUMNS)

@@ -16,17 +16,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import LONGEST, DataError, nearest, shown
+from pydantic import Field, PlainValidator
+
+from perfsim.data.toml import Tables, TomlModel, WrongValue, read_toml
+from perfsim.errors import LONGEST, nearest, shown
 from perfsim.scenario import FIELDS, is_field
 from perfsim.validate.measurements.case import COLUMNS, Case
 
 __all__ = ["SCHEMA", "MappingRule", "read_rules"]
 
 SCHEMA = "perfsim/measurement-map/1"
-KEYS = ("when", "set", "number", "exclude", "calibrates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,61 +61,78 @@ def read_rules(path: Path) -> list[MappingRule]:
     DataError
         If the file cannot be read, a key or column is unknown, or a pattern is none.
     """
-    table = read_toml(path)
-    table.only(("schema", "title", "rule"))
-    table.check_schema(SCHEMA)
-    return [_rule(one) for one in table.tables("rule")]
+    return [
+        MappingRule(rule.when, rule.set, rule.number, rule.exclude, rule.calibrates)
+        for rule in read_toml(path, RulesFile).rule
+    ]
 
 
-def _rule(table: TomlTable) -> MappingRule:
-    table.only(KEYS)
-    when = _texts(table, "when")
-    for column in when:
+def _columns(when: object) -> dict[str, str]:
+    """Check the texts that columns must fit."""
+    values = _plain_values(when)
+    for column, text in values.items():
+        if not isinstance(text, str):
+            raise WrongValue("is not a text", column)
         if column not in COLUMNS or column == "value":
-            raise table.wrong("when", f"no column {shown(column)}; columns: {', '.join(COLUMNS)}")
+            raise WrongValue(f"no column {shown(column)}; columns: {', '.join(COLUMNS)}")
+    return values
+
+
+def _fields(value: object) -> dict[str, Any]:
+    """Check fields of a scenario with a value each, those of a group as ``group.name``."""
+    values = _plain_values(value)
+    for name, one in values.items():
+        if name != "scenario" and not is_field(name):
+            match = nearest(name[:LONGEST], FIELDS)
+            hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
+            raise WrongValue(f"a scenario has no field {shown(name)}; {hint}")
+        parts = one if isinstance(one, list) else [one]
+        if any(isinstance(part, Mapping | list) for part in parts):
+            raise WrongValue("is a table, not a value", name)
+    return values
+
+
+def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
+    r"""Check fields whose value a pattern finds in a column, such as "setting: (\d+) GPUs"."""
     numbers = {}
-    for field, told in _fields(table, "number").items():
-        column, _, text = str(told).partition(":")
+    for field, stated in _fields(value).items():
+        column, _, text = str(stated).partition(":")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 pattern = re.compile(text.strip())
         except (re.error, ArithmeticError, RecursionError, Warning) as error:
-            raise table.wrong("number", f"{shown(text)} is no pattern: {error}") from None
+            raise WrongValue(f"{shown(text)} is no pattern: {error}") from None
         if column not in COLUMNS or pattern.groups != 1:
-            raise table.wrong("number", f"{shown(told)} is not 'column: pattern with one group'")
+            raise WrongValue(f"{shown(stated)} is not 'column: pattern with one group'")
         numbers[field] = (column, pattern)
-    words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
-    return MappingRule(when, _fields(table, "set"), numbers, *words)
+    return numbers
 
 
-def _fields(table: TomlTable, key: str) -> Mapping[str, Any]:
-    """Return fields of a scenario with a value each, those of a group as ``group.name``."""
-    found = _values(table, key)
-    for name, value in found.items():
-        if name != "scenario" and not is_field(name):
-            match = nearest(name[:LONGEST], FIELDS)
-            hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
-            raise table.wrong(key, f"a scenario has no field {shown(name)}; {hint}")
-        parts = value if isinstance(value, list) else [value]
-        if any(isinstance(part, Mapping | list) for part in parts):
-            raise table.wrong(f"{key}.{shown(name)[1:-1]}", "is a table, not a value")
-    return found
-
-
-def _values(table: TomlTable, key: str) -> Mapping[str, Any]:
-    value = table.values.get(key, {})
-    if not isinstance(value, Mapping):
-        raise table.wrong(key, "is not a table")
+def _plain_values(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise WrongValue("is not a table")
     for name, one in value.items():
         if isinstance(one, float) and not math.isfinite(one):
-            raise table.wrong(f"{key}.{shown(name)[1:-1]}", f"found {one}, not a finite number")
+            raise WrongValue(f"found {one}, not a finite number", name)
     return value
 
 
-def _texts(table: TomlTable, key: str) -> Mapping[str, str]:
-    values = _values(table, key)
-    for name, value in values.items():
-        if not isinstance(value, str):
-            raise DataError(f"{table.place}{key}.{name}: is not a text", path=table.path)
-    return values
+class RuleTable(TomlModel):
+    """A ``[[rule]]``: which cases it is for, and what it says of them."""
+
+    when: Annotated[dict[str, str], PlainValidator(_columns)] = Field(default_factory=dict)
+    set: Annotated[dict[str, Any], PlainValidator(_fields)] = Field(default_factory=dict)
+    number: Annotated[dict[str, tuple[str, re.Pattern[str]]], PlainValidator(_patterns)] = Field(
+        default_factory=dict
+    )
+    exclude: Annotated[str, PlainValidator(str)] = ""
+    calibrates: Annotated[str, PlainValidator(str)] = ""
+
+
+class RulesFile(TomlModel):
+    """The keys of a file of rules."""
+
+    SCHEMA = SCHEMA
+    title: Any = ""
+    rule: Tables[RuleTable]

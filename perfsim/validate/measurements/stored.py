@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsim.data.files import write_text
-from perfsim.data.tables import number, read_table
+from perfsim.data.tables import cell_number, read_table
 from perfsim.validate.measurements.report import MeasurementsReport, figures, joined
 
 __all__ = ["RECORD", "Stored", "read_stored", "text_of", "worse"]
@@ -78,9 +78,9 @@ def read_stored(path: Path) -> list[Stored]:
     """
     found = []
     for row, cells in read_table(path, SCHEMA, COLUMNS):
-        count = int(number(cells["rows"], "rows", path, row, whole=True))
+        count = int(cell_number(cells["rows"], "rows", path, row, whole=True))
         if count:
-            median, p90 = (number(cells[one], one, path, row) for one in ("median", "p90"))
+            median, p90 = (cell_number(cells[one], one, path, row) for one in ("median", "p90"))
             found.append(Stored(cells["by"], cells["name"], count, median, p90))
     return found
 

@@ -9,10 +9,10 @@ from perfsim.network.scaling_laws import (
     HALVES,
     SMALL_BYTES,
     call_seconds,
-    floor,
     gathering_floor,
+    half_of_all_reduce,
     inside_share,
-    sibling,
+    small_message_seconds,
 )
 from perfsim.validate.nccl.plain import PlainRing
 from perfsim.validate.nccl.row import NcclRow
@@ -50,7 +50,11 @@ def _rows(cluster: str, whole: CollectiveCurve, curve: CollectiveCurve) -> list[
     plain = PlainRing([whole])
     latency_s = curve.seconds[0] if curve.size_bytes[0] <= SMALL_BYTES else None
     alone_s = gathering_floor(
-        floor(whole), whole.ranks, whole.nodes, call_seconds(whole), inside_share(whole)
+        small_message_seconds(whole),
+        whole.ranks,
+        whole.nodes,
+        call_seconds(whole),
+        inside_share(whole),
     )
     first = 1 if latency_s is not None else 0
     return [
@@ -60,9 +64,9 @@ def _rows(cluster: str, whole: CollectiveCurve, curve: CollectiveCurve) -> list[
             curve.name,
             size,
             seconds,
-            sibling(whole, size, alone_s if latency_s is None else latency_s),
+            half_of_all_reduce(whole, size, alone_s if latency_s is None else latency_s),
             plain.seconds(curve.collective, curve.ranks, size),
-            {"all_reduce alone": sibling(whole, size, alone_s)},
+            {"all_reduce alone": half_of_all_reduce(whole, size, alone_s)},
         )
         for size, seconds in zip(curve.size_bytes[first:], curve.seconds[first:], strict=True)
         if whole.size_bytes[0] <= size <= whole.size_bytes[-1]

@@ -100,7 +100,7 @@ def test_extra_latency_counts_switches_beyond_the_first() -> None:
 def test_spread_goes_round_the_stated_leaves() -> None:
     fabric = leaf_spine(2.0, spread=True, leaves=8)
     graph = fabric.graph(4)
-    assert [graph.nodes[host]["place"] for host in fabric.hosts(graph, 4)] == [
+    assert [graph.nodes[host]["position"] for host in fabric.hosts(graph, 4)] == [
         (0, 0),
         (1, 0),
         (2, 0),
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused() -> None:
         Fabric("leaf-spine", (("nodes_per_leaf", 50000),)).slowdown("ring", (1,) * 200000, 1)
     with pytest.raises(RequestError, match="no 'rings'; did you mean 'ring'"):
         leaf_spine(1.0).slowdown("rings", (1, 1), 1)
-    with pytest.raises(RequestError, match=r"--oversubscription: 0\.5 is not a ratio"):
+    with pytest.raises(RequestError, match=r"oversubscription: 0\.5 is not a ratio"):
         oversubscribed(0.5)
 
 
@@ -131,7 +131,7 @@ def test_a_prediction_without_a_fabric_does_not_load_it() -> None:
         "import sys\n"
         "from perfsim.data.catalog import Catalog\n"
         "from perfsim.network.cluster import load_network, make_cluster\n"
-        "net = load_network('10Gbit/s,50us', Catalog(), '--net')\n"
+        "net = load_network('10Gbit/s,50us', Catalog(), 'net')\n"
         "make_cluster(8, 4, None, net).cost('all_reduce', 1e6)\n"
         "names = ('networkx', 'perfsim.network.fabrics', 'perfsim.network.routing')\n"
         "sys.exit([name for name in names if name in sys.modules] or 0)\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.network.fabrics.nvlink_mesh import LAYOUTS, lanes, table
+from perfsim.network.fabrics.inside_nodes import LAYOUTS, lanes, link_table
 from support.fabric_tables import node
 
 
@@ -21,7 +21,7 @@ def test_a_full_mesh_uses_all_links_between_the_gpus_in_use() -> None:
 
 @pytest.mark.parametrize(("layout", "links"), [("dgx-1-v100", 6), ("dgx-1-p100", 4)])
 def test_the_cube_mesh_is_wired_both_ways_with_all_links_of_a_gpu(layout: str, links: int) -> None:
-    rows = table(8, None, layout)
+    rows = link_table(8, None, layout)
     assert [sum(row) for row in rows] == [links] * 8
     assert all(rows[a][b] == rows[b][a] for a in range(8) for b in range(8))
     assert set(LAYOUTS) == {"dgx-1-v100", "dgx-1-p100"}

@@ -24,8 +24,8 @@ from perfsim.compute.profile import read_positions, read_profile
 from perfsim.data.catalog import Catalog
 from perfsim.errors import PerfsimError
 from perfsim.network.cluster import make_cluster
-from perfsim.network.fabrics import graph
-from perfsim.network.measured import HEADER, merge, read_curves, write_curves
+from perfsim.network.fabrics import graph_file
+from perfsim.network.measured import CURVES_HEADER, merge, read_curves, write_curves
 from perfsim.network.network_file import load_network, read_network
 from perfsim.pipeline import figures, read_pipeline
 from perfsim.planning.capacity import read_prices
@@ -170,7 +170,7 @@ def _curves(path: Path) -> None:
     sound(curves)
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     head = [line[1:].partition(":") for line in lines if line.startswith("#")]
-    about = {key.strip(): value.strip() for key, _, value in head if key.strip() in HEADER}
+    about = {key.strip(): value.strip() for key, _, value in head if key.strip() in CURVES_HEADER}
     back = path.parent / "back" / path.name
     back.parent.mkdir(exist_ok=True)
     write_curves(back, curves, about, "own")
@@ -201,7 +201,7 @@ def _trace(path: Path) -> None:
 
 def _graph(path: Path) -> None:
     hosts = ("a", "b", "c", "d") if path.suffix == ".csv" else ()
-    made = graph._load.__wrapped__(str(path), hosts, 1e-6, None)
+    made = graph_file._load.__wrapped__(str(path), hosts, 1e-6, None)
     sound([*made.nodes(data=True), *made.edges(data=True)])
 
 

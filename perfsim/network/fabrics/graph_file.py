@@ -11,30 +11,45 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.files import forbidden, read_text
-from perfsim.data.tables import read_lines, rows
+from perfsim.data.tables import csv_rows, read_lines
+from perfsim.data.toml import BytesPerSecond, FileBeside, Texts
 from perfsim.errors import DataError, RequestError, shown
-from perfsim.network.fabrics.option import Option
-from perfsim.network.fabrics.wire import new_graph
+from perfsim.network.fabrics.base import FabricOption, fabric, new_graph
 from perfsim.network.routing import Graph
 from perfsim.quantity import LATENCY, RATE, NumberLimit
 from perfsim.units import parse_rate, parse_seconds
 
-__all__ = ["OPTIONS", "PLACE", "SUMMARY", "graph", "words"]
+__all__ = ["graph"]
 
-PLACE = "inter"
-SUMMARY = "switches and links of a file: GraphML, node-link JSON, or CSV with from,to,rate"
-OPTIONS: Mapping[str, Option] = {
-    "file": Option("file", "the graph, beside the network file", needed=True),
-    "hosts": Option("words", "vertices that are nodes, * allowed; those of kind host"),
-    "node_rate": Option("rate", "NICs of a node that the links were measured on; the fastest"),
-}
-
-WRONG = (AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
+_PARSER_ERRORS = (AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
 """What networkx and its parsers raise over files of another shape."""
 
-GraphEdge = tuple[str, str, float, float | None]
+_GraphEdge = tuple[str, str, float, float | None]
 
 
+def _graph_words(*, file: str, hosts: Sequence[str] = (), node_rate: float | None = None) -> str:
+    """Return the fabric in a few words; rates [bytes/s] are not told.
+
+    Examples
+    --------
+    >>> _graph_words(file="/data/rack.csv")
+    'graph of rack.csv'
+    """
+    return f"graph of {Path(file).name}"
+
+
+@fabric(
+    "inter",
+    "switches and links of a file: GraphML, node-link JSON, or CSV with from,to,rate",
+    {
+        "file": FabricOption(FileBeside, "the graph, beside the network file", needed=True),
+        "hosts": FabricOption(Texts, "vertices that are nodes, * allowed; those of kind host"),
+        "node_rate": FabricOption(
+            BytesPerSecond, "NICs of a node that the links were measured on; the fastest"
+        ),
+    },
+    words=_graph_words,
+)
 def graph(
     nodes: int,
     node_rate_bytes_per_s: float,
@@ -93,7 +108,7 @@ def _load(
         raise DataError("no vertex has kind host; name some with hosts", path=path)
     for tail, head, rate, latency_s in wires:
         if latency_s is None:
-            latency_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0  # noqa: PLW2901
+            latency_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0
         before = made.get_edge_data(tail, head, {"rate_bytes_per_s": 0.0, "latency_s": 0.0})
         made.add_edge(
             tail,
@@ -101,12 +116,12 @@ def _load(
             rate_bytes_per_s=before["rate_bytes_per_s"] + rate,
             latency_s=max(before["latency_s"], latency_s),
         )
-    _number_places(made, path)
+    _number_positions(made, path)
     return made
 
 
-def _number_places(made: Graph, path: Path) -> None:
-    """Give each host its place: the number of its first switch, and its slot there."""
+def _number_positions(made: Graph, path: Path) -> None:
+    """Give each host its position: the number of its first switch, and its slot there."""
     numbers: dict[str, int] = {}
     slots: dict[str, int] = {}
     for host in made.graph["hosts"]:
@@ -115,15 +130,15 @@ def _number_places(made: Graph, path: Path) -> None:
             raise DataError(f"node {shown(host)} has no link", path=path)
         number, slot = numbers.setdefault(beside, len(numbers)), slots.get(beside, 0)
         slots[beside] = slot + 1
-        made.nodes[host]["place"] = (number, slot)
+        made.nodes[host]["position"] = (number, slot)
 
 
-def _csv(path: Path) -> tuple[dict[str, str], list[GraphEdge]]:
+def _csv(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     kinds: dict[str, str] = {}
     found: dict[tuple[str, str], tuple[float, float | None]] = {}
-    for row, cells in rows(lines, start, ("from", "to", "rate"), path):
+    for row, cells in csv_rows(lines, start, ("from", "to", "rate"), path):
         tail, head = cells["from"], cells["to"]
         if not tail or not head or tail == head or (tail, head) in found:
             raise DataError(
@@ -140,7 +155,7 @@ def _csv(path: Path) -> tuple[dict[str, str], list[GraphEdge]]:
     return kinds, [(*edge, *told) for edge, told in (found | back).items()]
 
 
-def _edges(path: Path) -> tuple[dict[str, str], list[GraphEdge]]:
+def _edges(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
     import networkx as nx  # type: ignore[import-untyped, unused-ignore]
 
     try:
@@ -152,7 +167,7 @@ def _edges(path: Path) -> tuple[dict[str, str], list[GraphEdge]]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # networkx takes a key without a type as a text
                 read = nx.parse_graphml(read_text(path))
-    except WRONG as error:
+    except _PARSER_ERRORS as error:
         raise _no_graph(path, error) from None
     except nx.NetworkXException as error:
         raise _no_graph(path, error) from None
@@ -160,12 +175,12 @@ def _edges(path: Path) -> tuple[dict[str, str], list[GraphEdge]]:
     for vertex in kinds:
         if forbidden(vertex):
             raise DataError(f"vertex {shown(vertex)} holds a control character", path=path)
-    wires: list[GraphEdge] = []
+    wires: list[_GraphEdge] = []
     for a, b, data in read.edges(data=True):
-        told = _told(data, f"link {shown(a)} to {shown(b)}", path)
-        wires.append((str(a), str(b), *told))
+        numbers = _edge_numbers(data, f"link {shown(a)} to {shown(b)}", path)
+        wires.append((str(a), str(b), *numbers))
         if not read.is_directed():
-            wires.append((str(b), str(a), *told))
+            wires.append((str(b), str(a), *numbers))
     return kinds, wires
 
 
@@ -174,7 +189,7 @@ def _no_graph(path: Path, error: Exception) -> DataError:
     return DataError(f"is not a graph as networkx writes {path.suffix}: {told}", path=path)
 
 
-def _told(data: Mapping[str, Any], where: str, path: Path) -> tuple[float, float | None]:
+def _edge_numbers(data: Mapping[str, Any], where: str, path: Path) -> tuple[float, float | None]:
     """Return the rate [B/s] and latency [s] of an edge, the latter None where not stated."""
     plain = dict(_plain(data, where, path))
     if "rate" in data:
@@ -207,14 +222,3 @@ def _number(
     if not limit.holds(value):
         raise DataError(f"{where}: {shown(text)} is not within {limit.words}", path=path, row=row)
     return value
-
-
-def words(*, file: str, hosts: Sequence[str] = (), node_rate: float | None = None) -> str:
-    """Return the fabric in a few words; rates [bytes/s] are not told.
-
-    Examples
-    --------
-    >>> words(file="/data/rack.csv")
-    'graph of rack.csv'
-    """
-    return f"graph of {Path(file).name}"
