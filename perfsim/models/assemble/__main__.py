@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from perfsim.compute.profile import BESIDE
+from perfsim.compute.profile import POSITIONS_SUFFIX
 from perfsim.data.files import write_text
 from perfsim.errors import PerfsimError
 from perfsim.models.assemble.anchors import AnchorRow, read_anchors, read_bandwidths
@@ -31,7 +31,7 @@ def assemble(data: Path, anchors: Sequence[AnchorRow] | None = None) -> dict[str
 
 def positions(models: Iterable[str]) -> dict[str, str]:
     """Return file name -> text of the positions beside the profiles of some models."""
-    texts = {f"{model}{BESIDE}": positions_text(model) for model in sorted(set(models))}
+    texts = {f"{model}{POSITIONS_SUFFIX}": positions_text(model) for model in sorted(set(models))}
     return {name: text for name, text in texts.items() if text}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.compute.profile import BESIDE, Gradient, Layer, Profile, read_positions
+from perfsim.compute.profile import POSITIONS_SUFFIX, Gradient, Layer, Profile, read_positions
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
 from perfsim.methods.building.kfac_factors import factor_sides, factored, triangle
@@ -28,7 +28,7 @@ def resnet50() -> Profile:
 def test_shipped_positions_are_what_the_definitions_give() -> None:
     texts = positions(anchor.model for anchor in read_anchors())
     folder = Catalog().files("models")["resnet50.v100.fp32.b32"].parent
-    assert {path.name for path in folder.glob(f"*{BESIDE}")} == set(texts)
+    assert {path.name for path in folder.glob(f"*{POSITIONS_SUFFIX}")} == set(texts)
     for name, text in texts.items():
         assert (folder / name).read_text() == text, name
 
