@@ -10,7 +10,7 @@ import pytest
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import PROFILE_COLUMNS, Profile, read_profile
 from perfsim.data.catalog import Catalog, shipped
-from perfsim.models import build
+from perfsim.models import build_model
 from perfsim.models.assemble.__main__ import assemble
 from perfsim.models.assemble.anchors import read_anchors, read_bandwidths
 from support.collected import COLLECTED, needs_data, table
@@ -34,7 +34,7 @@ def test_profile_loads_and_holds_the_tensors_of_its_network(
     profile = profiles[name]
     assert name == f"{profile.model}.{profile.gpu}.{profile.precision}.b{profile.batch}"
     tensors = [(gradient.name, gradient.shape) for gradient in profile.gradients]
-    assert tensors == [pair for layer in build(profile.model) for pair in layer.tensors]
+    assert tensors == [pair for layer in build_model(profile.model) for pair in layer.tensors]
     assert profile.header["notes"] and profile.header["licence"] and profile.header["source"]
 
 

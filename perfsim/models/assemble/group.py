@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perfsim.models import build
-from perfsim.models.layer import LayerShape, ModelLayer
+from perfsim.models import build_model
+from perfsim.models.layers import LayerShape, ModelLayer
 
 __all__ = ["LayerGroup", "groups"]
 
@@ -47,7 +47,7 @@ def groups(model: str) -> tuple[LayerGroup, ...]:
     [1, 2, 1]
     """
     found: list[list[ModelLayer]] = []
-    for layer in build(model):
+    for layer in build_model(model):
         if layer.tensors:
             found.append([layer])
         else:

@@ -7,8 +7,8 @@ import io
 import math
 
 from perfsim.compute.profile import POSITIONS_COLUMNS, POSITIONS_SCHEMA
-from perfsim.models import build
-from perfsim.models.layer import ModelLayer
+from perfsim.models import build_model
+from perfsim.models.layers import ModelLayer
 
 __all__ = ["positions_of", "positions_text"]
 
@@ -23,7 +23,7 @@ def positions_of(layer: ModelLayer) -> int:
 
     Examples
     --------
-    >>> positions_of(build("resnet50")[0]), positions_of(build("resnet50")[-1])
+    >>> positions_of(build_model("resnet50")[0]), positions_of(build_model("resnet50")[-1])
     (12544, 1)
     """
     weight = math.prod(layer.tensors[0][1])
@@ -39,7 +39,7 @@ def positions_text(model: str) -> str:
     out.write("# source: the public network definition (perfsim.models), by arithmetic\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(POSITIONS_COLUMNS)
-    for layer in build(model):
+    for layer in build_model(model):
         if layer.kind in KINDS and layer.tensors:
             writer.writerow((layer.name, positions_of(layer)))
     return out.getvalue()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from perfsim.errors import DataError
 from perfsim.models.assemble.group import LayerGroup
-from perfsim.models.layer import ModelLayer
+from perfsim.models.layers import ModelLayer
 
 __all__ = ["calibrate", "spread", "work_class"]
 

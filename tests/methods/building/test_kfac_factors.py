@@ -11,7 +11,7 @@ from perfsim.compute.profile import POSITIONS_SUFFIX, Gradient, Layer, Profile, 
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
 from perfsim.methods.building.kfac_factors import factor_sides, factored, triangle
-from perfsim.models import build
+from perfsim.models import build_model
 from perfsim.models.assemble.__main__ import positions
 from perfsim.models.assemble.anchors import read_anchors
 from perfsim.models.assemble.positions import positions_of, positions_text
@@ -44,7 +44,7 @@ def test_positions_are_output_points_one_or_tokens() -> None:
 
 
 def test_positions_come_from_the_work_of_a_layer() -> None:
-    for layer in build("vgg16"):
+    for layer in build_model("vgg16"):
         if layer.kind in ("conv", "linear"):
             weight = layer.elements - layer.tensors[0][1][0]
             assert positions_of(layer) * 2 * weight == layer.flops
