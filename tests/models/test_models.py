@@ -6,11 +6,9 @@ import math
 
 import pytest
 
+from layer_shapes import CALIBRATED_ON, layer_groups, read_ready_trace
 from perfsim.errors import RequestError
 from perfsim.models import build_model, model_names
-from perfsim.models.assemble.group import groups
-from perfsim.models.assemble.shapes import CALIBRATED_ON
-from perfsim.models.assemble.traces import read_trace
 from perfsim.models.layers import ModelLayer, conv, linear, lstm, pooled
 from perfsim.models.transformers import bert
 from support.collected import COLLECTED, needs_data, table
@@ -156,9 +154,9 @@ def test_an_unknown_network_is_refused_with_the_nearest_name() -> None:
     "source", [source for source in CALIBRATED_ON if source.startswith("espresso")]
 )
 def test_names_sizes_and_backward_order_are_those_of_the_traces(source: str) -> None:
-    model = groups(CALIBRATED_ON[source])
+    model = layer_groups(CALIBRATED_ON[source])
     path = COLLECTED / "profiles" / f"{source}.csv"
-    trace = read_trace(path, model)  # refuses another tensor, size or order
+    trace = read_ready_trace(path, model)  # refuses another tensor, size or order
     assert set(trace.ready_ms) == {tensor for group in model for tensor, _ in group.tensors}
     gaps_us = sum(int(row["gap_us"]) for row in table(source))
     assert sum(trace.layer_ms) == pytest.approx(gaps_us / 1e3)

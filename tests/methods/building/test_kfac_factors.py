@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from build_profiles import build_positions, positions_of, positions_text, read_recipes
 from perfsim.compute.profile import POSITIONS_SUFFIX, Gradient, Layer, Profile, read_positions
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
 from perfsim.methods.building.kfac_factors import factor_sides, factored, triangle
 from perfsim.models import build_model
-from perfsim.models.assemble.__main__ import positions
-from perfsim.models.assemble.anchors import read_anchors
-from perfsim.models.assemble.positions import positions_of, positions_text
 from perfsim.resolve import find_profile
 
 
@@ -26,7 +24,7 @@ def resnet50() -> Profile:
 
 
 def test_shipped_positions_are_what_the_definitions_give() -> None:
-    texts = positions(anchor.model for anchor in read_anchors())
+    texts = build_positions(anchor.model for anchor in read_recipes())
     folder = Catalog().files("models")["resnet50.v100.fp32.b32"].parent
     assert {path.name for path in folder.glob(f"*{POSITIONS_SUFFIX}")} == set(texts)
     for name, text in texts.items():
