@@ -20,12 +20,8 @@ from perfsim.ranking import Ranking
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario, parse_types
 from perfsim.session import default_session
-from perfsim.validate.measurements.ask import told_of
-from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.fields import nested
-from perfsim.validate.measurements.report import MAP
-from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.source import shipped_cases
+from perfsim.validate.cases import Case, scenario_fields, shipped_cases
+from perfsim.validate.mapping import RULES_FILE, read_rules, role_of
 
 __all__ = [
     "Around",
@@ -75,14 +71,14 @@ def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[Publish
     Fusion, overlap and GPUs a node may differ, as sources run each at their best; so may options
     that change nothing in what a GPU sends.
     """
-    beside = catalog.beside("measurements", "", MAP)
+    beside = catalog.beside("measurements", "", RULES_FILE)
     if beside is None:
         return []
     rules = read_rules(beside)
     found = []
     for case in shipped_cases(catalog):
         try:
-            fields = nested(told_of(case, rules).fields, catalog)
+            fields = scenario_fields(role_of(case, rules).fields, catalog)
         except RequestError:
             continue  # it names a scenario that is not here
         if any(str(fields.get(name, "")) != str(scenario[name]) for name in FIRST):
