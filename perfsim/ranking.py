@@ -238,10 +238,10 @@ def rank_methods(
         rounded = float(f"{found[name].iteration_s:.9g}")
         return rounded, method_class(name).lossy, name != "ssgd", name
 
-    from perfsim.validate.measurements.record import RECORD, read_record
+    from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
-    path = catalog.beside("methods", "", RECORD)
-    errors = {line.method: line.median_error for line in read_record(path)} if path else {}
+    path = catalog.beside("methods", "", ACCURACY_FILE)
+    errors = {line.method: line.median_error for line in read_accuracy(path)} if path else {}
     ranked = {name: found[name] for name in sorted(found, key=place)}
     return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NO_METHOD))
 

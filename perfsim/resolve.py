@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.compute.device import Device, load_device
-from perfsim.compute.profile import BESIDE, Profile, read_positions, read_profile, registered
+from perfsim.compute.profile import POSITIONS_SUFFIX, Profile, read_positions, read_profile, kfac_layers
 from perfsim.compute.transfer import TransferredProfile, pin_iteration, transfer
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own
@@ -25,7 +25,7 @@ from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, parse_types
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
-    from perfsim.compute.gpu_types import Part
+    from perfsim.compute.gpu_types import GpuGroup
 
 __all__ = [
     "Platform",
@@ -80,11 +80,11 @@ def find_profile(
     devices = catalog.files("devices")
     if profile.gpu not in devices:
         raise DataError(str(unknown("gpu", profile.gpu, devices, "gpus")), path=profile.path)
-    beside = catalog.beside("models", model, BESIDE)
+    beside = catalog.beside("models", model, POSITIONS_SUFFIX)
     if beside is None:
         return profile
     layers = [layer.name for layer in profile.layers]
-    return replace(profile, positions=read_positions(beside, layers, registered(profile)))
+    return replace(profile, positions=read_positions(beside, layers, kfac_layers(profile)))
 
 
 def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
@@ -116,7 +116,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
 
 def computations(
     types: Sequence[tuple[str, int]], scenario: Scenario, cluster: Cluster, catalog: Catalog
-) -> tuple[tuple[Part, ...], list[str]]:
+) -> tuple[tuple[GpuGroup, ...], list[str]]:
     """Return the GPUs of each type with the model on them, and what is to be said.
 
     All have one batch and one precision: as asked, else those of the first type's profile, as far
@@ -127,7 +127,7 @@ def computations(
     RequestError
         If a type does not fill whole nodes, or the model cannot be carried to one of them.
     """
-    from perfsim.compute.gpu_types import Part, check_nodes
+    from perfsim.compute.gpu_types import GpuGroup, check_nodes
 
     check_nodes(types, cluster.placement, scenario.gpus)
     devices = [load_device(name, catalog) for name, _ in types]
@@ -144,7 +144,7 @@ def computations(
     for device, (_, count) in zip(devices, types, strict=True):
         _, carried, noted = computation(scenario.model_copy(update=update), device, catalog)
         notes += [*noted, *carried.notes]
-        found.append(Part(count, device, carried))
+        found.append(GpuGroup(count, device, carried))
     return tuple(found), list(dict.fromkeys(notes))
 
 
@@ -355,7 +355,7 @@ class Setup:
     limit_bytes: float | None
     notes: list[str]
     beside: tuple[Setup, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[GpuGroup, ...] = ()
 
     @property
     def kernels_s(self) -> float | None:
@@ -456,7 +456,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
     profile, carried, noted = computation(scenario, device, catalog)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[GpuGroup, ...] = ()
     if len(types) > 1:
         parts, noted = computations(types, scenario, cluster, catalog)
         slowest = max(parts, key=lambda part: part.alone_s)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interval_record import uncertainty_text
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
@@ -20,7 +21,6 @@ from perfsim.scenario import make_scenario
 from perfsim.schedule.plan import CostedGraph, TaskCost
 from perfsim.schedule.schedule import schedule
 from perfsim.simulate.graph import TaskGraph
-from perfsim.validate.measurements.uncertainty import text_of
 from perfsim.what_if import bottleneck, moves, steady_s
 from support.builders import hand_device, profile, ring_cluster
 
@@ -150,7 +150,7 @@ def test_a_damaged_record_is_one_sentence(
 ) -> None:
     record = {NO_METHOD: Uncertainty(NO_METHOD, 9, 3, dict.fromkeys(PARTS, 0.05))}
     (tmp_path / "measurements").mkdir()
-    text = text_of(record, "2000-01-01").replace(*change)
+    text = uncertainty_text(record, "2000-01-01").replace(*change)
     (tmp_path / "measurements" / FILE).write_text(text)
     with pytest.raises(DataError, match=words):
         uncertainties(Catalog(tmp_path))

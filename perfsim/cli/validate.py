@@ -108,13 +108,13 @@ def validate_collectives(
     """Predict measured collectives from the rest of what was measured, and show the errors."""
     from perfsim.data.catalog import Catalog
     from perfsim.validate.nccl import validate_nccl
-    from perfsim.validate.nccl.source import from_folder, shipped_curves
+    from perfsim.validate.nccl.report import curves_in_folder, shipped_curves
 
     left: list[str] = []
     if data is None:
         curves = shipped_curves(Catalog(profiles))
     else:
-        curves, left = from_folder(data, skip_bad=skip_bad)
+        curves, left = curves_in_folder(data, skip_bad=skip_bad)
     for line in left:
         typer.echo(f"perfsim: left out: {line}", err=True)
     report = validate_nccl(curves)

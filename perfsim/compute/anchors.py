@@ -14,7 +14,7 @@ from perfsim.errors import DataError
 from perfsim.quantity import COUNT, SPREAD, TIME, Kind, weakest
 
 __all__ = [
-    "ALIKE",
+    "SIMILAR_BATCHES",
     "Anchor",
     "Anchors",
     "Estimate",
@@ -23,14 +23,14 @@ __all__ = [
     "at_batch",
     "fixed_share",
     "load_anchors",
-    "merged",
+    "combined",
     "read_anchors",
     "rising",
 ]
 
 ANCHORS_SCHEMA = "perfsim/anchors/1"
-COVERS = ("iteration", "forward_backward")
-USES = ("level", "ratio", "local")
+_COVERS = ("iteration", "forward_backward")
+_USES = ("level", "ratio", "local")
 ANCHORS_COLUMNS = (
     "model",
     "precision",
@@ -120,7 +120,7 @@ def read_anchors(path: Path) -> tuple[Anchor, ...]:
 
 
 def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
-    for column, allowed in (("precision", PRECISIONS), ("covers", COVERS), ("use", USES)):
+    for column, allowed in (("precision", PRECISIONS), ("covers", _COVERS), ("use", _USES)):
         check_word(cells[column], allowed, column, path, row)
     for column in ("model", "source"):
         if not cells[column]:
@@ -152,7 +152,7 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
     )
 
 
-ALIKE = 2.0
+SIMILAR_BATCHES = 2.0
 """Batches this factor apart differ by their size; closer ones are compared per sample."""
 
 
@@ -203,12 +203,12 @@ class Estimate(NamedTuple):
         )
 
 
-def merged(same: Sequence[Estimate]) -> Estimate:
+def combined(same: Sequence[Estimate]) -> Estimate:
     """Return the geometric mean of several measurements, their disagreement as spread.
 
     Examples
     --------
-    >>> both = merged([Estimate(0.1, "measured", "A"), Estimate(0.4, "measured", "B")])
+    >>> both = combined([Estimate(0.1, "measured", "A"), Estimate(0.4, "measured", "B")])
     >>> round(both.seconds, 3), both.source, both.spread > 1
     (0.2, 'A; B', True)
     """
@@ -246,7 +246,7 @@ def rising(series: Mapping[int, Estimate]) -> dict[int, Estimate]:
     for block in blocks:
         pooled = series[block[0]]
         if len(block) > 1:
-            pooled = merged([series[at] for at in block])
+            pooled = combined([series[at] for at in block])
             over = ", ".join(map(str, block))
             pooled = pooled._replace(
                 kind=weakest([pooled.kind, "derived"]),
@@ -315,7 +315,7 @@ def _pair(batches: Sequence[int], batch: int) -> list[int]:
     """
     near = min(batches, key=lambda at: abs(math.log(at / batch)))
     others = sorted((at for at in batches if at != near), key=lambda at: abs(math.log(at / near)))
-    apart = [at for at in others if max(at / near, near / at) >= ALIKE]
+    apart = [at for at in others if max(at / near, near / at) >= SIMILAR_BATCHES]
     return sorted((near, apart[0] if apart else others[-1]))
 
 

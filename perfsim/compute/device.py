@@ -51,24 +51,24 @@ from perfsim.units import (
 )
 
 __all__ = [
-    "ANY",
+    "ANY_GPU",
     "Device",
     "DeviceFile",
     "KernelCurve",
-    "grown",
+    "time_beyond",
     "load_device",
     "log_between",
     "read_device",
     "read_device_file",
     "read_kernels",
-    "read_off",
+    "read_curves",
 ]
 
 KERNELS_SCHEMA = "perfsim/kernels/1"
 KERNELS_COLUMNS = ("kernel", "elements", "width", "time_us", "kind", "software", "source", "note")
-ANY = "any"
+ANY_GPU = "any"
 """What a file's header says where its points serve every GPU."""
-NEAR = 4.0
+_NEAR = 4.0
 """How far from a lone point its flat-below, linear-above rule counts as inside its range."""
 
 
@@ -118,8 +118,8 @@ class KernelCurve(NamedTuple):
 
     def covers(self, size: float) -> bool:
         """Say whether ``size`` lies in the range that the points speak for."""
-        high = self.sizes[-1] * (NEAR if len(self.sizes) == 1 else 1.0)
-        return self.sizes[0] / NEAR <= size <= high
+        high = self.sizes[-1] * (_NEAR if len(self.sizes) == 1 else 1.0)
+        return self.sizes[0] / _NEAR <= size <= high
 
 
 def log_between(at: float, ends: tuple[float, ...], times: tuple[float, ...]) -> float:
@@ -128,7 +128,7 @@ def log_between(at: float, ends: tuple[float, ...], times: tuple[float, ...]) ->
     return times[0] * math.pow(times[1] / times[0], share)
 
 
-def grown(curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float) -> float:
+def time_beyond(curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float) -> float:
     """Return a width's time [s]; past its last point it grows as the width measured furthest.
 
     ``least`` is the least growth [s per element] that bandwidth and matrix rate allow.
@@ -143,7 +143,7 @@ def grown(curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, leas
     return curve.times_s[-1] * max(1.0, other.at(size, least) / other.at(top, least))
 
 
-def read_off(
+def read_curves(
     curves: tuple[KernelCurve, ...], size: float, width: int, least: float
 ) -> tuple[float, Quantity, bool]:
     """Return a kernel's time [s], what it rests on, and whether it lies outside the points.
@@ -156,7 +156,7 @@ def read_off(
         used = curves[above : above + 1]
     else:
         used = curves[max(0, above - 1 - (above == len(curves))) : above + 1]
-    times = [grown(curve, curves, size, least) for curve in used]
+    times = [time_beyond(curve, curves, size, least) for curve in used]
     widths = tuple(float(curve.width) for curve in used)
     if len(used) == 1:
         wider = width > widths[0] > 0
@@ -198,7 +198,7 @@ def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
     grouped: dict[str, dict[int, dict[float, list[tuple[float, Kind, str]]]]] = {}
     gpu = path.name.removesuffix(".kernels.csv")
     for row, cells in read_table(
-        path, KERNELS_SCHEMA, KERNELS_COLUMNS, tuple(dict.fromkeys((gpu, ANY)))
+        path, KERNELS_SCHEMA, KERNELS_COLUMNS, tuple(dict.fromkeys((gpu, ANY_GPU)))
     ):
         for column in ("kernel", "source"):
             if not cells[column]:
@@ -246,7 +246,7 @@ def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> 
 
 
 DEVICE_SCHEMA = "perfsim/device/1"
-KEYS = (
+_DEVICE_KEYS = (
     "schema",
     "name",
     "title",
@@ -258,11 +258,11 @@ KEYS = (
     "launch",
     "rates",
 )
-VALUE_KEYS = ("value", "spread", "kind", "source")
-RATE_KEYS = ("peak", "achieved", "achieved_source", "spread", "kind", "source")
-PEAK = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([GT]FLOP/s)", re.ASCII)
-FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
-HIGHEST = 1.2
+_VALUE_KEYS = ("value", "spread", "kind", "source")
+_RATE_KEYS = ("peak", "achieved", "achieved_source", "spread", "kind", "source")
+_PEAK = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([GT]FLOP/s)", re.ASCII)
+_FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
+_MAX_ACHIEVED = 1.2
 """A board may run above the clock of its data sheet, but not by more than this."""
 
 
@@ -290,10 +290,10 @@ def read_device_file(path: Path) -> DeviceFile:
     """
     table = read_toml(path)
     table.check_schema(DEVICE_SCHEMA)
-    table.only(KEYS)
+    table.only(_DEVICE_KEYS)
     bandwidth, launch = table.inside("memory_bandwidth"), table.inside("launch")
-    bandwidth.only(VALUE_KEYS)
-    launch.only(VALUE_KEYS)
+    bandwidth.only(_VALUE_KEYS)
+    launch.only(_VALUE_KEYS)
     rates = table.inside("rates")
     rates.only(PRECISIONS)
     rates.get("fp32")  # in which methods' kernels compute
@@ -327,22 +327,22 @@ def _quantity(
 
 
 def _rate(table: TomlTable) -> Quantity:
-    table.only(RATE_KEYS)
+    table.only(_RATE_KEYS)
     peak = table.text("peak")
-    match = PEAK.fullmatch(peak)
+    match = _PEAK.fullmatch(peak)
     if match is None:
         raise table.wrong("peak", f"found {shown(peak)}, allowed is such as '15.7 TFLOP/s'")
     number, unit = match.groups()
-    flops = table.limited("peak", peak, float(number) * FLOPS[unit], MATRIX_RATE)
+    flops = table.limited("peak", peak, float(number) * _FLOPS[unit], MATRIX_RATE)
     if "achieved" not in table.values and "achieved_source" not in table.values:
         return _quantity(table, flops, "FLOP/s", "published")
     achieved = table.get("achieved")
     if (
         not isinstance(achieved, int | float)
         or isinstance(achieved, bool)
-        or not 0 < achieved < HIGHEST
+        or not 0 < achieved < _MAX_ACHIEVED
     ):
-        told = f"found {shown(achieved)}, allowed is a fraction of the peak, below {HIGHEST}"
+        told = f"found {shown(achieved)}, allowed is a fraction of the peak, below {_MAX_ACHIEVED}"
         raise table.wrong("achieved", told)
     told = table.text("achieved_source")
     source = f"{table.text('source')}: {number} {unit} x {achieved}, {told}"
@@ -366,7 +366,7 @@ def _power_w(table: TomlTable) -> float | None:
     return table.limited("power_w", value, value, POWER)
 
 
-POINTS = ".kernels.csv"
+_KERNELS_SUFFIX = ".kernels.csv"
 """What follows a GPU's name in the file of its measured points."""
 
 
@@ -493,7 +493,7 @@ class Device:
     def _read(self, kernel: Kernel) -> tuple[float, Quantity, bool]:
         size = float(kernel.elements)
         least = self._stream_s(kernel) / size if size > 0 else 0.0
-        return read_off(self.points[kernel.name], size, kernel.width, least)
+        return read_curves(self.points[kernel.name], size, kernel.width, least)
 
     def _scaled(self, kernel: Kernel, source: Device) -> tuple[float, Quantity, bool]:
         seconds, quantity, outside = source._read(kernel)
@@ -526,7 +526,7 @@ def load_device(name: str, catalog: Catalog) -> Device:
     """
     files = catalog.files("devices")
     name = _stem(name, files)
-    shared = catalog.beside("devices", ANY, POINTS)
+    shared = catalog.beside("devices", ANY_GPU, _KERNELS_SUFFIX)
     device = _with_points(name, files, catalog, _points(shared, catalog))
     for other in device.reference_names:
         if other not in files:
@@ -557,7 +557,7 @@ def _with_points(
     catalog: Catalog,
     common: Mapping[str, tuple[KernelCurve, ...]],
 ) -> Device:
-    points = {**common, **_points(catalog.beside("devices", name, POINTS), catalog)}
+    points = {**common, **_points(catalog.beside("devices", name, _KERNELS_SUFFIX), catalog)}
     return Device(**read_device_file(files[name]), points=points)
 
 
@@ -576,6 +576,6 @@ def read_device(path: Path) -> Device:
     DataError
         If a file cannot be read or breaks the format.
     """
-    beside = path.with_name(path.name.removesuffix(".toml") + POINTS)
+    beside = path.with_name(path.name.removesuffix(".toml") + _KERNELS_SUFFIX)
     points = read_kernels(beside) if beside.is_file() else {}
     return Device(**read_device_file(path), points=points)

@@ -11,14 +11,14 @@ from perfsim.compute.device import Device
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.errors import RequestError
 
-__all__ = ["Part", "alone_s", "check_nodes", "gpus_per_node", "types_of_ranks"]
+__all__ = ["GpuGroup", "alone_s", "check_nodes", "gpus_per_node", "types_of_ranks"]
 
-Types = Sequence[tuple[str, int]]
+_Types = Sequence[tuple[str, int]]
 """Types of GPU and how many of each."""
 
 
 @dataclass(frozen=True)
-class Part:
+class GpuGroup:
     """The GPUs of one type: how many, what they can do, and the model on one of them."""
 
     count: int
@@ -31,7 +31,7 @@ class Part:
         return self.carried.profile.alone_s
 
 
-def alone_s(parts: Sequence[Part]) -> float:
+def alone_s(parts: Sequence[GpuGroup]) -> float:
     """Return the iteration on one GPU whose rate is the mean of all GPUs' rates [s].
 
     So ``gpus * batch / alone_s`` is what they would train together if none waited for another.
@@ -39,7 +39,7 @@ def alone_s(parts: Sequence[Part]) -> float:
     return sum(part.count for part in parts) / sum(part.count / part.alone_s for part in parts)
 
 
-def gpus_per_node(types: Types, stated: int) -> int:
+def gpus_per_node(types: _Types, stated: int) -> int:
     """Return the most GPUs a node, up to what is stated, that fill whole nodes of each type.
 
     Examples
@@ -51,7 +51,7 @@ def gpus_per_node(types: Types, stated: int) -> int:
     return next(size for size in range(min(stated, common), 0, -1) if common % size == 0)
 
 
-def check_nodes(types: Types, placement: Sequence[int], gpus: int) -> None:
+def check_nodes(types: _Types, placement: Sequence[int], gpus: int) -> None:
     """Check that the types are all GPUs, and that all GPUs of a node are of one type.
 
     Raises

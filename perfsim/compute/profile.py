@@ -19,7 +19,7 @@ from perfsim.errors import DataError, newer, shown
 from perfsim.quantity import COUNT, ELEMENTS, TIME, Kind
 
 __all__ = [
-    "BESIDE",
+    "POSITIONS_SUFFIX",
     "POSITIONS_COLUMNS",
     "POSITIONS_SCHEMA",
     "PRECISIONS",
@@ -30,28 +30,28 @@ __all__ = [
     "Profile",
     "read_positions",
     "read_profile",
-    "registered",
+    "kfac_layers",
 ]
 
 POSITIONS_SCHEMA = "perfsim/positions/1"
 POSITIONS_COLUMNS = ("layer", "positions")
-BESIDE = ".positions.csv"
+POSITIONS_SUFFIX = ".positions.csv"
 """What follows a model's name in the file of its positions."""
 
 
-REGISTERED = ("conv", "linear")
+_KFAC_KINDS = ("conv", "linear")
 """Kinds of layers that K-FAC preconditions."""
-NAMED = 3
+_MAX_NAMED = 3
 """So many lacking layers a message names."""
 
 
-def registered(profile: Profile) -> list[str]:
+def kfac_layers(profile: Profile) -> list[str]:
     """Return the layers whose positions a file must hold: convolutions and dense layers."""
     matrices = {gradient.layer for gradient in profile.gradients if len(gradient.shape) > 1}
     return [
         layer.name
         for place, layer in enumerate(profile.layers)
-        if place in matrices and layer.kind in REGISTERED
+        if place in matrices and layer.kind in _KFAC_KINDS
     ]
 
 
@@ -67,7 +67,7 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
     known = set(layers)
     found: dict[str, int] = {}
     table = read_table(path, POSITIONS_SCHEMA, POSITIONS_COLUMNS)
-    model = path.name.removesuffix(BESIDE)
+    model = path.name.removesuffix(POSITIONS_SUFFIX)
     told = [line[1:].partition(":") for line in read_lines(path) if line.startswith("#")]
     named = [value.strip() for key, _, value in told if key.strip() == "model"]
     if named != [model]:
@@ -87,9 +87,9 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
         )
     lacking = [name for name in needed if name not in found]
     if lacking:
-        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        more = f" and {len(lacking) - _MAX_NAMED} more" if len(lacking) > _MAX_NAMED else ""
         raise DataError(
-            f"lacks {', '.join(lacking[:NAMED])}{more}: every convolution and dense layer of the"
+            f"lacks {', '.join(lacking[:_MAX_NAMED])}{more}: every convolution and dense layer of the"
             " model needs its positions",
             path=path,
         )
@@ -97,7 +97,7 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
 
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
-ROUNDING = 1e-5
+_ROUNDING = 1e-5
 """Share of the iteration that rounded milliseconds may leave over."""
 
 
@@ -186,7 +186,7 @@ class Profile:
     def other_s(self) -> float:
         """Time of the iteration outside forward, backward and optimizer [s]."""
         rest_s = self.iteration_s - self.forward_s - self.backward_s - self.optimizer_s
-        return rest_s if rest_s > ROUNDING * self.iteration_s else 0.0
+        return rest_s if rest_s > _ROUNDING * self.iteration_s else 0.0
 
     @property
     def alone_s(self) -> float:
@@ -247,11 +247,11 @@ PROFILE_COLUMNS = (
     "backward_ms",
     "ready_ms",
 )
-LONGEST_AXIS = 15
+_MAX_AXIS_DIGITS = 15
 """Digits of an axis of a shape."""
 
-NEEDED = ("schema", "model", "gpu", "precision", "batch", "iteration_ms", "optimizer_ms", "source")
-KINDS_OF = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
+_NEEDED_KEYS = ("schema", "model", "gpu", "precision", "batch", "iteration_ms", "optimizer_ms", "source")
+_KIND_COLUMNS = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
 
 
 def read_profile(path: Path) -> Profile:
@@ -316,7 +316,7 @@ def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str
 
 
 def _check_header(header: dict[str, str], rows: dict[str, int], path: Path) -> None:
-    for key in (*NEEDED, "kind"):
+    for key in (*_NEEDED_KEYS, "kind"):
         if not header.get(key):
             raise DataError(f"the header has no {key!r} line ('# {key}: ...')", path=path)
     if header["schema"] != PROFILE_SCHEMA:
@@ -395,7 +395,7 @@ def _read_layer(cells: dict[str, str], path: Path, row: int) -> Layer:
 def _read_axes(shape: str, elements: str, path: Path, row: int) -> tuple[int, ...]:
     """Return the axes of a shape such as 64x3x7x7, whose product are the elements."""
     parts = shape.split("x")
-    if not all(part.isdecimal() and len(part) <= LONGEST_AXIS and int(part) for part in parts):
+    if not all(part.isdecimal() and len(part) <= _MAX_AXIS_DIGITS and int(part) for part in parts):
         raise DataError(
             f"{shown(shape)} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
         )
@@ -415,15 +415,15 @@ def _read_kinds(text: str, path: Path, row: int) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for part in text.split(";"):
         column, _, kind = (piece.strip() for piece in part.partition("="))
-        if column not in KINDS_OF or kind not in get_args(Kind):
+        if column not in _KIND_COLUMNS or kind not in get_args(Kind):
             raise DataError(
-                f"header line 'kind' has {shown(part.strip())}; it names {', '.join(KINDS_OF)} as"
+                f"header line 'kind' has {shown(part.strip())}; it names {', '.join(_KIND_COLUMNS)} as"
                 f" 'column=kind', kind one of {', '.join(get_args(Kind))}, separated by ';'",
                 path=path,
                 row=row,
             )
         kinds[column] = cast(Kind, kind)
-    missing = [column for column in KINDS_OF if column not in kinds]
+    missing = [column for column in _KIND_COLUMNS if column not in kinds]
     if missing:
         raise DataError(f"header line 'kind' lacks {', '.join(missing)}", path=path, row=row)
     return kinds

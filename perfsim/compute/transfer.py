@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from perfsim.compute.anchors import (
-    ALIKE,
+    SIMILAR_BATCHES,
     Anchor,
     Anchors,
     Estimate,
@@ -17,7 +17,7 @@ from perfsim.compute.anchors import (
     at_batch,
     fixed_share,
     load_anchors,
-    merged,
+    combined,
     read_anchors,
     rising,
 )
@@ -52,10 +52,10 @@ __all__ = [
     "transfer",
 ]
 
-PRODUCTS = ("conv", "linear", "lstm", "attention")
+_PRODUCT_KINDS = ("conv", "linear", "lstm", "attention")
 """Layer kinds whose time is matrix products; the rest moves memory."""
 
-MOST_RATIOS = 3
+_MAX_RATIOS = 3
 """Measured ratios in a row; each adds its error."""
 
 
@@ -173,7 +173,7 @@ def _mean(
 
 
 def _alike(a: Anchor, b: Anchor) -> bool:
-    return a.covers == b.covers and 1 / ALIKE <= a.batch / b.batch <= ALIKE
+    return a.covers == b.covers and 1 / SIMILAR_BATCHES <= a.batch / b.batch <= SIMILAR_BATCHES
 
 
 def _distance(a: Anchor, b: Anchor, batch: int) -> tuple[float, float]:
@@ -187,13 +187,13 @@ def measured_ways(
 ) -> Ways:
     """Return the shortest way to every place that ratios lead to, fewest measured ratios first.
 
-    ``measured`` tells whether models were measured at both places; at most ``MOST_RATIOS`` such
+    ``measured`` tells whether models were measured at both places; at most ``_MAX_RATIOS`` such
     ratios follow each other. A step to another board of the same chip goes before them and
     counts as none. Among ways of one length that of the earlier start.
     """
     ways: Ways = {start: [] for start in starts}
     newest = list(ways)
-    for length in range(MOST_RATIOS + 1):
+    for length in range(_MAX_RATIOS + 1):
         if length:
             newest = _further(ways, newest, places, measured)
         for at in list(newest):
@@ -238,7 +238,7 @@ def rate_ratio(
     products_s = sum(
         layer.forward_s + layer.backward_s
         for layer in profile.layers
-        if layer.kind.startswith(PRODUCTS)
+        if layer.kind.startswith(_PRODUCT_KINDS)
     )
     share = products_s / total_s if total_s > 0 else 1.0
     matrix = origin.matrix_rate(first.precision), device.matrix_rate(second.precision)
@@ -325,7 +325,7 @@ def series_at(ground: TransferInputs, place: GpuPrecision) -> dict[int, Estimate
                     anchor.spread,
                 )
             )
-    known = {batch: merged(same) for batch, same in figures.items()}
+    known = {batch: combined(same) for batch, same in figures.items()}
     if place == ground.home:
         kind = profile.kinds.get("iteration_ms", "derived")
         own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
@@ -455,7 +455,7 @@ def _beside(
     fits = [
         batch
         for batch, one in series.items()
-        if max(batch / own, own / batch) >= ALIKE
+        if max(batch / own, own / batch) >= SIMILAR_BATCHES
         and (batch - own) * (one.seconds - at.seconds) > 0
         and not one.extrapolated
     ]
@@ -521,7 +521,7 @@ def _nearest(ground: TransferInputs, goal: GpuPrecision, ways: Ways) -> GpuPreci
     return min(alike, key=apart)
 
 
-OPTIMIZER_MOST = 0.7
+_MAX_OPTIMIZER_SHARE = 0.7
 """Most of an iteration that the optimizer takes: Adam passes over the parameters 7 times, and
 forward and backward at least 3 (both read them, one writes gradients)."""
 
@@ -648,6 +648,6 @@ def _stretched(profile: Profile, iteration_s: float, optimizer_s: float) -> Prof
     rest_s = profile.iteration_s - profile.optimizer_s
     if rest_s <= 0:
         return profile.scaled(iteration_s / profile.iteration_s)
-    optimizer_s = min(optimizer_s, OPTIMIZER_MOST * iteration_s)
+    optimizer_s = min(optimizer_s, _MAX_OPTIMIZER_SHARE * iteration_s)
     factor = (iteration_s - optimizer_s) / rest_s
     return replace(profile.scaled(factor), iteration_s=iteration_s, optimizer_s=optimizer_s)

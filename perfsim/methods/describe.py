@@ -14,7 +14,7 @@ from perfsim.errors import unknown_option
 from perfsim.methods import load_method, method_class, method_name, method_names
 from perfsim.methods.base import Method
 from perfsim.scenario import Scenario
-from perfsim.validate.measurements.record import RECORD, read_record
+from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
 __all__ = [
     "WHY_KEPT",
@@ -40,8 +40,8 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         If there is no such method.
     """
     cls, own = method_class(name), method_name(name)
-    path = catalog.beside("methods", "", RECORD)
-    lines = [line.words() for line in read_record(path) if line.method == own] if path else []
+    path = catalog.beside("methods", "", ACCURACY_FILE)
+    lines = [line.words() for line in read_accuracy(path) if line.method == own] if path else []
     return {
         "method": own,
         "summary": cls.summary,

@@ -1,47 +1,38 @@
-"""Public network definitions by name: every file here that exports ``MODELS`` is a family.
+"""Public network definitions by name.
 
-``MODELS`` maps a model's name to a function of no arguments that returns its layers in forward
-order. A new family is a new file; nothing else changes.
+``layers`` has what they are made of; ``convolutional``, ``recurrent`` and ``transformers`` define
+the networks. A new network is a function there and a line in that file's table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 
 from perfsim.errors import unknown
-from perfsim.models.layer import ModelLayer
+from perfsim.models.convolutional import CONVOLUTIONAL
+from perfsim.models.layers import ModelBuilder, ModelLayer
+from perfsim.models.recurrent import RECURRENT
+from perfsim.models.transformers import TRANSFORMERS
 
-__all__ = ["ModelLayer", "build", "names"]
+__all__ = ["MODELS", "ModelLayer", "build_model", "model_names"]
 
-ModelBuilder = Callable[[], tuple[ModelLayer, ...]]
-
-
-@cache
-def _builders() -> dict[str, ModelBuilder]:
-    found: dict[str, ModelBuilder] = {}
-    for module in iter_modules(__path__):
-        if not module.ispkg:
-            family = import_module(f"{__name__}.{module.name}")
-            found |= getattr(family, "MODELS", {})
-    return found
+MODELS: dict[str, ModelBuilder] = CONVOLUTIONAL | RECURRENT | TRANSFORMERS
+"""Every network by the name that ``model`` takes."""
 
 
-def names() -> list[str]:
+def model_names() -> list[str]:
     """Return the names of all network definitions.
 
     Examples
     --------
-    >>> "resnet50" in names()
+    >>> "resnet50" in model_names()
     True
     """
-    return sorted(_builders())
+    return sorted(MODELS)
 
 
 @cache
-def build(name: str) -> tuple[ModelLayer, ...]:
+def build_model(name: str) -> tuple[ModelLayer, ...]:
     """Return the layers of one network in forward order.
 
     Raises
@@ -51,10 +42,9 @@ def build(name: str) -> tuple[ModelLayer, ...]:
 
     Examples
     --------
-    >>> sum(layer.elements for layer in build("resnet50"))
+    >>> sum(layer.elements for layer in build_model("resnet50"))
     25557032
     """
-    builders = _builders()
-    if name not in builders:
-        raise unknown("model", name, builders)
-    return builders[name]()
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    return MODELS[name]()

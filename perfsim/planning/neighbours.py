@@ -21,12 +21,8 @@ from perfsim.ranking import Ranking, refusal_reason
 from perfsim.resolve import ResolvedScenario, resolve
 from perfsim.scenario import Scenario, make_scenario, parse_types
 from perfsim.session import default_session
-from perfsim.validate.measurements.ask import told_of
-from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.fields import nested
-from perfsim.validate.measurements.report import MAP
-from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.source import shipped_cases
+from perfsim.validate.cases import Case, scenario_fields, shipped_cases
+from perfsim.validate.mapping import RULES_FILE, read_rules, role_of
 
 __all__ = [
     "GridCell",

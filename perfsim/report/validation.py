@@ -10,11 +10,11 @@ from perfsim.report.html.figure import PALETTE
 from perfsim.report.html.render import render
 from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
-from perfsim.validate.claims import Result
-from perfsim.validate.measurements.report import ComparedCase, MeasurementsReport, figures
-from perfsim.validate.nccl.report import OVER, NcclReport, asked, questions
+from perfsim.validate.accuracy import Score
+from perfsim.validate.claims import ClaimResult
+from perfsim.validate.measurements import ComparedCase, MeasurementsReport, error_figures
+from perfsim.validate.nccl.report import ERRORS_OVER, NcclReport, question_names, questions
 from perfsim.validate.nccl.row import BANDS
-from perfsim.validate.score import Score
 
 __all__ = [
     "claim_rows",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def claim_rows(results: Sequence[Result]) -> list[dict[str, str]]:
+def claim_rows(results: Sequence[ClaimResult]) -> list[dict[str, str]]:
     """Return one row a claim: the paper's figure, ours, and where that lands."""
     return [
         {
@@ -41,7 +41,7 @@ def claim_rows(results: Sequence[Result]) -> list[dict[str, str]]:
     ]
 
 
-def print_claims(results: Sequence[Result]) -> None:
+def print_claims(results: Sequence[ClaimResult]) -> None:
     """Print one row a claim, then the figure of every setting."""
     print("Claims are shown, never fitted to: parameters come from kernels, profiles, networks")
     print_table(claim_rows(results), wide=True)
@@ -55,7 +55,7 @@ def _figures(values: Sequence[float]) -> str:
     return " to ".join(f"{value:g}" for value in values)
 
 
-def _own(result: Result) -> str:
+def _own(result: ClaimResult) -> str:
     if len(result.ours) == 1:
         return f"{result.mean:.2f}"
     return f"{result.low:.2f} to {result.high:.2f}, mean {result.mean:.2f}"
@@ -253,7 +253,7 @@ def print_validation(report: NcclReport) -> None:
 
 def _questions(report: NcclReport) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
-    for question in asked():
+    for question in question_names():
         if question == "choice":
             continue
         score = report.score(question)
@@ -277,7 +277,7 @@ def _row(report: NcclReport, question: str, score: Score) -> dict[str, str]:
         **bands,
         "plain ring": _two(report.plain(question)),
         "target": ", ".join(
-            f"{what} {limit:.0%}" for what, limit in limits.items() if OVER not in what
+            f"{what} {limit:.0%}" for what, limit in limits.items() if ERRORS_OVER not in what
         ),
     }
 
@@ -288,7 +288,7 @@ def _no_worse(question: str, name: str) -> str:
     for module in questions().values():
         for what in module.LIMITS.get(question, {}):
             names, _, part = what.partition(", ")
-            one, _, other = names.partition(OVER)
+            one, _, other = names.partition(ERRORS_OVER)
             if other and one == name:
                 over.setdefault(other, []).append(part)
     return "; ".join(f"{', '.join(parts)} at most of {other}" for other, parts in over.items())

@@ -1,4 +1,4 @@
-"""Papers' claims beside what perfsim predicts in the papers' own settings (``[[claim]]``)."""
+"""DOC"""
 
 from __future__ import annotations
 
@@ -8,20 +8,133 @@ from statistics import mean
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError
+from perfsim.data.toml import TomlTable
+from perfsim.errors import DataError, RequestError
+from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario, read_file
 from perfsim.session import Session
-from perfsim.validate.claim import Claim, claims_of
 
-__all__ = ["Claim", "Result", "claim_notes", "claims_of", "validate_claims"]
+__all__ = [
+    "Claim",
+    "ClaimResult",
+    "claim_notes",
+    "claims_of",
+    "validate_claims",
+]
 
-NEAR = 0.10
+_CLAIM_KEYS = ("name", "against", "part", "paper", "form", "note", "why")
+_MAX_FIGURE = 1e12
+_FORMS = ("mean", "range", "up to", "about")
+_PART_WORDS = {
+    "iteration": "as fast as {}",
+    "throughput": "the throughput of {}",
+    "second_order": "less second-order time than {}",
+    "communication": "less communication than {}",
+    "bytes": "fewer bytes than {}",
+    "single_gpu": "the work of one GPU",
+}
+_FORM_WORDS = {"mean": "a mean of ", "range": "", "up to": "up to ", "about": "about "}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a paper claims of one scenario against a rival."""
+
+    name: str
+    against: tuple[Mapping[str, Any], ...]
+    part: str
+    paper: tuple[float, ...]
+    form: str
+    note: str
+    why: str
+
+    def rivals(self, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the rivals' scenarios; ``fields`` are the claim's own."""
+        bare = {**fields, "options": {}, "fusion_options": {}}
+        return [{**bare, **rival} for rival in self.against]
+
+    def words(self) -> str:
+        """Return what the paper says."""
+        figures = " to ".join(f"{figure:g}" for figure in self.paper)
+        how_much = f"{_FORM_WORDS[self.form]}{figures} times"
+        rivals = " or ".join(_rival_words(one) for one in self.against)
+        return f"{how_much} {_PART_WORDS[self.part].format(rivals)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the claim as ``show scenario`` prints it."""
+        return {"claim": self.name, "paper": self.words(), "note": self.note, "why": self.why}
+
+
+def claims_of(name: str, catalog: Catalog) -> list[Claim]:
+    """Return the claims of one scenario.
+
+    Raises
+    ------
+    DataError
+        If a claim lacks something, or is not of the form above.
+    """
+    path = catalog.scenario(name)
+    found = []
+    data = read_file(path)
+    listed = data.get("claim", [])
+    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+        raise DataError("claim is not a list of tables ([[claim]])", path=path)
+    for values in listed:
+        table = TomlTable(values, path, "claim: ")
+        table.only(_CLAIM_KEYS)
+        rivals = table.values.get("against", {})
+        against = tuple(rivals) if isinstance(rivals, list) else (rivals,)
+        part = table.choice("part", tuple(_PART_WORDS))
+        form = table.choice("form", _FORMS)
+        paper = table.get("paper")
+        numbers = paper if isinstance(paper, list) else [paper]
+        if not against or not all(isinstance(rival, Mapping) for rival in against):
+            raise table.wrong("against", "is not a table or a list of tables")
+        if not 1 <= len(numbers) <= 2 or not all(map(_figure, numbers)):
+            raise table.wrong("paper", "is not one or two numbers above zero")
+        figures = tuple(map(float, numbers))
+        note, why = (table.text(key) if key in table.values else "" for key in ("note", "why"))
+        claim = Claim(table.text("name"), against, part, figures, form, note, why)
+        try:
+            for fields in claim.rivals(data["scenario"]):
+                rival = make_scenario(fields)
+                load_method(rival.method, rival.options)
+        except RequestError as error:
+            raise table.wrong("against", str(error)) from None
+        found.append(claim)
+    return found
+
+
+def _rival_words(fields: Mapping[str, Any]) -> str:
+    """Return in what a rival differs."""
+    words = [
+        f"{key} {value}".removeprefix("method ")
+        for key, value in fields.items()
+        if not isinstance(value, Mapping)
+    ]
+    words += [
+        f"{key} {value}"
+        for table in fields.values()
+        if isinstance(table, Mapping)
+        for key, value in table.items()
+    ]
+    return ", ".join(words) or "its own default options"
+
+
+def _figure(value: object) -> bool:
+    """Tell whether a value is a number above zero that a paper may claim."""
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MAX_FIGURE
+    )
+
+
+_REACHED_WITHIN = 0.10
 """A mean, a maximum or an "about" within this part of the paper's figure counts as reached."""
 
-Predict = Callable[[Mapping[str, Any]], Prediction]
+_Predict = Callable[[Mapping[str, Any]], Prediction]
 
-PARTS: dict[str, Callable[[Prediction], float]] = {
+_COMPARED: dict[str, Callable[[Prediction], float]] = {
     "iteration": lambda one: one.iteration_s,
     "throughput": lambda one: 1.0 / one.samples_per_s,
     "second_order": lambda one: one.breakdown_s["second_order"],
@@ -32,7 +145,7 @@ PARTS: dict[str, Callable[[Prediction], float]] = {
 
 
 @dataclass(frozen=True)
-class Result:
+class ClaimResult:
     """One claim with perfsim's figure for each of its scenarios."""
 
     claim: Claim
@@ -63,7 +176,11 @@ class Result:
             return f"{sum(inside)} of {len(inside)} inside"
         own = {"mean": self.mean, "about": self.mean, "up to": self.high}[self.claim.form]
         off = own / paper[-1] - 1.0
-        return f"within {NEAR:.0%}" if abs(off) <= NEAR else f"outside: {off:+.0%}"
+        return (
+            f"within {_REACHED_WITHIN:.0%}"
+            if abs(off) <= _REACHED_WITHIN
+            else f"outside: {off:+.0%}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data."""
@@ -100,7 +217,7 @@ def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) ->
     return found
 
 
-def validate_claims(catalog: Catalog | None = None) -> list[Result]:
+def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult]:
     """Return every claim of the scenarios with our figures, in the order of the scenarios."""
     catalog = catalog or Session()
     claims: dict[str, Claim] = {}
@@ -112,10 +229,10 @@ def validate_claims(catalog: Catalog | None = None) -> list[Result]:
             claims.setdefault(claim.name, claim)
             value = _own_figure(claim, fields, predicted)
             ours.setdefault(claim.name, {})[name] = value
-    return [Result(claims[name], ours[name]) for name in claims]
+    return [ClaimResult(claims[name], ours[name]) for name in claims]
 
 
-def _memory(catalog: Catalog) -> Predict:
+def _memory(catalog: Catalog) -> _Predict:
     """Return what predicts scenarios and remembers them."""
     known: dict[str, Prediction] = {}
 
@@ -128,12 +245,12 @@ def _memory(catalog: Catalog) -> Predict:
     return predicted
 
 
-def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: Predict) -> float:
+def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: _Predict) -> float:
     """Return perfsim's figure for what a claim says of one scenario."""
     own = predicted(fields)
     if claim.part == "single_gpu":
-        return own.scaling_efficiency * int(own.scenario.gpus)
-    read = PARTS[claim.part]
+        return own.scaling_efficiency * int(own.scenario["gpus"])
+    read = _COMPARED[claim.part]
     if read(own) <= 0:
         raise RequestError(
             f"claim {claim.name!r}: {own.scenario.method} has no {claim.part}, so nothing can be"

@@ -6,13 +6,11 @@ import math
 
 import pytest
 
+from layer_shapes import CALIBRATED_ON, layer_groups, read_ready_trace
 from perfsim.errors import RequestError
-from perfsim.models import build, names
-from perfsim.models.assemble.group import groups
-from perfsim.models.assemble.shapes import CALIBRATED_ON
-from perfsim.models.assemble.traces import read_trace
-from perfsim.models.bert import bert
-from perfsim.models.layer import ModelLayer, conv, linear, lstm, pooled
+from perfsim.models import build_model, model_names
+from perfsim.models.layers import ModelLayer, conv, linear, lstm, pooled
+from perfsim.models.transformers import bert
 from support.collected import COLLECTED, needs_data, table
 
 # Counted on the public definitions: torchvision 0.29.2, timm 1.0.31, transformers 5.23.0;
@@ -66,7 +64,7 @@ def _shapes(layers: tuple[ModelLayer, ...]) -> dict[str, tuple[int, ...]]:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_sums_are_the_published_ones(name: str) -> None:
     parameters, tensors, matrices, largest, _ = PUBLISHED[name]
-    shapes = _shapes(build(name))
+    shapes = _shapes(build_model(name))
     sizes = [math.prod(shape) for shape in shapes.values()]
     assert sum(sizes) == parameters
     assert len(sizes) == tensors
@@ -80,7 +78,9 @@ def test_sums_are_the_published_ones(name: str) -> None:
 def test_forward_work_is_the_published_one_within_2_percent(name: str) -> None:
     published = PUBLISHED[name][-1]
     assert published is not None
-    assert sum(layer.flops for layer in build(name)) == pytest.approx(published * 1e9, rel=0.02)
+    assert sum(layer.flops for layer in build_model(name)) == pytest.approx(
+        published * 1e9, rel=0.02
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_bert_work_grows_with_the_sequence_as_published(
 @pytest.mark.parametrize(("name", "printed"), CIFAR_MILLIONS.items())
 def test_cifar_networks_have_the_published_size(name: str, printed: str) -> None:
     digits = len(printed.partition(".")[2])
-    assert f"{sum(layer.elements for layer in build(name)) / 1e6:.{digits}f}" == printed
+    assert f"{sum(layer.elements for layer in build_model(name)) / 1e6:.{digits}f}" == printed
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", model_names())
 def test_names_are_unique_and_quantities_are_not_negative(name: str) -> None:
-    layers = build(name)
+    layers = build_model(name)
     tensors = [tensor for layer in layers for tensor, _ in layer.tensors]
     assert len(set(tensors)) == len(tensors)
     assert len({layer.name for layer in layers}) == len(layers)
@@ -132,21 +132,21 @@ def test_layer_sums_by_hand() -> None:
 
 def test_tied_output_layers_stand_once() -> None:
     for name, head in (("bert-base", "cls.predictions"), ("gpt2", "lm_head"), ("lstm", "decoder")):
-        by_name = {layer.name: layer for layer in build(name)}
+        by_name = {layer.name: layer for layer in build_model(name)}
         assert by_name[head].flops > 0
         assert all(len(shape) < 2 for _, shape in by_name[head].tensors)
-        assert build(name)[0].kind == "embedding"
+        assert build_model(name)[0].kind == "embedding"
 
 
 def test_auxiliary_heads_stand_where_the_forward_pass_runs_them() -> None:
-    order = [layer.name for layer in build("googlenet")]
+    order = [layer.name for layer in build_model("googlenet")]
     assert order.index("aux1.fc2") < order.index("inception4b.branch1.conv")
     assert order.index("aux1.conv.conv") > order.index("inception4a.branch4.1.bn")
 
 
 def test_an_unknown_network_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(RequestError, match="no 'resnet5O'; did you mean 'resnet50'"):
-        build("resnet5O")
+        build_model("resnet5O")
 
 
 @needs_data
@@ -154,9 +154,9 @@ def test_an_unknown_network_is_refused_with_the_nearest_name() -> None:
     "source", [source for source in CALIBRATED_ON if source.startswith("espresso")]
 )
 def test_names_sizes_and_backward_order_are_those_of_the_traces(source: str) -> None:
-    model = groups(CALIBRATED_ON[source])
+    model = layer_groups(CALIBRATED_ON[source])
     path = COLLECTED / "profiles" / f"{source}.csv"
-    trace = read_trace(path, model)  # refuses another tensor, size or order
+    trace = read_ready_trace(path, model)  # refuses another tensor, size or order
     assert set(trace.ready_ms) == {tensor for group in model for tensor, _ in group.tensors}
     gaps_us = sum(int(row["gap_us"]) for row in table(source))
     assert sum(trace.layer_ms) == pytest.approx(gaps_us / 1e3)

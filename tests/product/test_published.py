@@ -7,7 +7,7 @@ import pytest
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain
 from perfsim.simulate.events import simulate_events
-from perfsim.validate.measurements.case import Case
+from perfsim.validate.cases import Case
 from scripts import published
 
 

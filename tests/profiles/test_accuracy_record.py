@@ -10,12 +10,15 @@ from types import ModuleType
 
 import pytest
 
+import accuracy_record
+import interval_record
+import measurement_tables as tables
+from interval_record import Residual, held_out, read_residuals, residuals_text
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
-from perfsim.validate.measurements import record, stored, tables, uncertainty, validate_measurements
-from perfsim.validate.measurements.case import COLUMNS, read_cases
-from perfsim.validate.measurements.residuals import Residual, read_residuals, text_of
-from perfsim.validate.measurements.uncertainty import held_out
+from perfsim.validate.accuracy import read_accuracy
+from perfsim.validate.cases import CASE_COLUMNS, read_cases
+from perfsim.validate.measurements import validate_measurements
 
 ROW = "{},{},ResNet-50,V100-PCIE-32GB,{},4,PCIe3 in node,64,,{},{},{},"
 
@@ -31,12 +34,12 @@ def table(tmp_path: Path) -> Path:
         ROW.format("v-1", "Top-k", 8, "density 0.01", "iteration_s", 0.28),
         ROW.format("w-1", "Top-k", 4, "density 0.01", "iteration_s", 0.25),
     ]
-    path.write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
+    path.write_text("\n".join([",".join(CASE_COLUMNS), *rows]) + "\n")
     return path
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, command: ModuleType, *words: object) -> None:
-    """Run ``python -m COMMAND WORDS``."""
+    """Run ``python COMMAND.py WORDS``."""
     monkeypatch.setattr(sys, "argv", ["command", *map(str, words)])
     command.main()
 
@@ -52,7 +55,7 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
     kept = tmp_path / "residuals.csv"
     dated = ["--date", "2026-11-21"]
     ask(
-        *(monkeypatch, uncertainty, "--measurements", table, "--out", out, *dated),
+        *(monkeypatch, interval_record, "--measurements", table, "--out", out, *dated),
         *("--residuals", kept),
     )
     printed = capsys.readouterr().out.splitlines()
@@ -69,14 +72,14 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
         *("source all rows", "source sources alike"),
         *(f"source {name}" for name in sorted(set(known) - {NO_METHOD})),
     ]
-    ask(monkeypatch, uncertainty, "--from-residuals", kept, "--out", again, *dated)
+    ask(monkeypatch, interval_record, "--from-residuals", kept, "--out", again, *dated)
     assert capsys.readouterr().out.splitlines() == printed
     assert again.read_text() == out.read_text()
     # Rows in a wrong unit: a record that could not be read again is not written.
     far = [one._replace(log=one.log + 40.0) for one in rows]
-    kept.write_text(text_of(far, "2026-11-21"))
+    kept.write_text(residuals_text(far, "2026-11-21"))
     with pytest.raises(SystemExit):
-        ask(monkeypatch, uncertainty, "--from-residuals", kept, "--out", again, *dated)
+        ask(monkeypatch, interval_record, "--from-residuals", kept, "--out", again, *dated)
     assert "allowed is 0 to 10: rows are off by more" in capsys.readouterr().err
     assert again.read_text() == out.read_text()
 
@@ -104,11 +107,21 @@ def test_the_record_of_methods_is_read_as_written(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "accuracy.csv"
-    ask(monkeypatch, record, "--measurements", table, "--out", out, "--date", "2026-11-21")
+    ask(
+        monkeypatch,
+        accuracy_record,
+        "methods",
+        "--measurements",
+        table,
+        "--out",
+        out,
+        "--date",
+        "2026-11-21",
+    )
     errors: dict[str, list[float]] = {}
     for row in validate_measurements(table).whole:
         errors.setdefault(row.method, []).append(abs(row.error))
-    lines = {line.method: line for line in record.read_record(out)}
+    lines = {line.method: line for line in read_accuracy(out)}
     assert {name: line.rows for name, line in lines.items()} == {"ssgd": 2, "topk": 2}
     for name, line in lines.items():
         assert line.median_error == pytest.approx(sum(errors[name]) / 2, abs=1e-4)
@@ -122,10 +135,20 @@ def test_stored_errors_of_a_table_are_no_worse_than_themselves(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "summary.csv"
-    ask(monkeypatch, stored, "--measurements", table, "--out", out, "--date", "2026-11-21")
-    found = stored.read_stored(out)
+    ask(
+        monkeypatch,
+        accuracy_record,
+        "groups",
+        "--measurements",
+        table,
+        "--out",
+        out,
+        "--date",
+        "2026-11-21",
+    )
+    found = accuracy_record.read_validation_record(out)
     assert {one.name for one in found if one.by == "method"} == {"ssgd", "topk"}
-    assert stored.worse(validate_measurements(table), found) == []
+    assert accuracy_record.worse(validate_measurements(table), found) == []
 
 
 def test_every_source_with_rows_has_a_table_and_no_other(
@@ -134,11 +157,11 @@ def test_every_source_with_rows_has_a_table_and_no_other(
     out = tmp_path / "out"
     out.mkdir()
     shutil.copy(shipped() / "measurements" / "map.toml", out)
-    lines = [f"# schema: {tables.SOURCE_SCHEMA}", ",".join(tables.SOURCE_COLUMNS)]
+    lines = [f"# schema: {tables.TABLE_SOURCES_SCHEMA}", ",".join(tables.TABLE_SOURCES_COLUMNS)]
     lines += ["ours,t-* u-1,Ours,A paper,MIT,,2020,", "none,z-*,Nothing,B,MIT,,2020,"]
-    (out / tables.SOURCES).write_text("\n".join(lines) + "\n")
+    (out / tables.SOURCES_FILE).write_text("\n".join(lines) + "\n")
     ask(monkeypatch, tables, "--measurements", table, "--out", out)
-    assert {path.name for path in out.iterdir()} == {"map.toml", tables.SOURCES, "ours.csv"}
+    assert {path.name for path in out.iterdir()} == {"map.toml", tables.SOURCES_FILE, "ours.csv"}
     made = read_cases(out / "ours.csv")
     assert [case.id for case in made] == ["t-1", "t-2", "u-1"]
     assert [case.value for case in made] == [250.0, 1800.0, 0.27]

@@ -8,17 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interval_record import (
+    Residual,
+    ResidualTable,
+    coverage_multiple,
+    fit_left_out,
+    fit_variances,
+    held_out,
+    read_residuals,
+    residuals_of,
+    residuals_text,
+    uncertainty_text,
+)
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
-from perfsim.validate.measurements import validate_measurements
-from perfsim.validate.measurements.case import COLUMNS as CASE_COLUMNS
-from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.report import ComparedCase, figures
-from perfsim.validate.measurements.residuals import Residual, read_residuals, residuals_of
-from perfsim.validate.measurements.residuals import text_of as residuals_text
-from perfsim.validate.measurements.scales import ScaleTable, fit, left_out, multiple
-from perfsim.validate.measurements.uncertainty import held_out, text_of
+from perfsim.validate.cases import CASE_COLUMNS, Case
+from perfsim.validate.measurements import ComparedCase, error_figures, validate_measurements
 
 # The fit
 
@@ -37,13 +43,13 @@ def made(sources: int, rows: int, seed: int = 0) -> list[Residual]:
 
 
 def test_the_fit_finds_what_made_the_residuals() -> None:
-    sizes = np.sqrt(fit(ScaleTable.of(made(200, 10))))
+    sizes = np.sqrt(fit_variances(ResidualTable.from_residuals(made(200, 10))))
     ratio = sizes[PARTS.index("network_modelled")] / sizes[PARTS.index("compute_given")]
     assert ratio == pytest.approx(6.0, rel=0.2)
 
 
 def test_ninety_per_cent_of_new_sources_rows_are_inside() -> None:
-    known = left_out(made(20, 20))[NO_METHOD]
+    known = fit_left_out(made(20, 20))[NO_METHOD]
     fresh = made(200, 5, seed=1)
     held = [
         low <= exp(one.log) <= high
@@ -55,20 +61,20 @@ def test_ninety_per_cent_of_new_sources_rows_are_inside() -> None:
 
 def test_the_multiple_by_hand() -> None:
     # Ten sources of a row each: nine of them.
-    assert multiple(np.arange(1.0, 11.0)[::-1], np.full(10, 0.1)) == 9.0
+    assert coverage_multiple(np.arange(1.0, 11.0)[::-1], np.full(10, 0.1)) == 9.0
     # One of ten rows and nine of one row: all of one row, or one of those and nine of the ten.
     weights = np.array([0.01] * 10 + [0.1] * 9)
-    assert multiple(np.array([5.0] * 10 + [1.0] * 9), weights) == 1.0
-    assert multiple(np.array([*range(10, 20), *[1.0] * 8, 30.0]), weights) == 19.0
+    assert coverage_multiple(np.array([5.0] * 10 + [1.0] * 9), weights) == 1.0
+    assert coverage_multiple(np.array([*range(10, 20), *[1.0] * 8, 30.0]), weights) == 19.0
 
 
 def test_every_source_weighs_the_same_however_many_rows() -> None:
     rows = made(3, 4)
     once, often = (
-        ScaleTable.of(rows),
-        ScaleTable.of(rows + [one for one in rows if one.source == "s1"] * 9),
+        ResidualTable.from_residuals(rows),
+        ResidualTable.from_residuals(rows + [one for one in rows if one.source == "s1"] * 9),
     )
-    assert np.allclose(fit(once), fit(often))
+    assert np.allclose(fit_variances(once), fit_variances(often))
 
 
 def test_what_no_source_shows_is_as_far_off_as_all_rows() -> None:
@@ -76,28 +82,28 @@ def test_what_no_source_shows_is_as_far_off_as_all_rows() -> None:
         Residual(f"s{n}-1", f"s{n}", sign * 0.2, {"other": (1.0, 1.0)})
         for n, sign in enumerate((1, -1) * 4)
     ]
-    sizes = np.sqrt(fit(ScaleTable.of(rows)))
+    sizes = np.sqrt(fit_variances(ResidualTable.from_residuals(rows)))
     assert sizes[PARTS.index("kernels_measured")] == pytest.approx(0.2, rel=0.01)
     assert sizes[PARTS.index("kernels_modelled")] == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_source_has_no_part_in_its_own_row() -> None:
     rows = made(5, 6)
-    before = left_out(rows)
+    before = fit_left_out(rows)
     altered = [
         one._replace(log=5 * one.log + 1.0, moves={"other": (1.0, 1.0)})
         if one.source == "s3"
         else one
         for one in rows
     ]
-    after = left_out([one for one in altered if one.id != "s3-0"])
+    after = fit_left_out([one for one in altered if one.id != "s3-0"])
     assert after["s3"] == before["s3"]
     assert after["s1"] != before["s1"] and after[NO_METHOD] != before[NO_METHOD]
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
     rows = made(4, 5)
-    one, other = left_out(rows)[NO_METHOD], left_out(rows[::-1])[NO_METHOD]
+    one, other = fit_left_out(rows)[NO_METHOD], fit_left_out(rows[::-1])[NO_METHOD]
     assert one.sizes == pytest.approx(other.sizes)
 
 
@@ -109,13 +115,13 @@ def test_weaker_evidence_is_never_taken_for_the_surer() -> None:
         for n in range(12)
         for part, size in (("compute_given", 0.2), ("compute_carried", 0.05))
     ]
-    sizes = left_out(rows)[NO_METHOD].sizes
+    sizes = fit_left_out(rows)[NO_METHOD].sizes
     assert sizes["compute_carried"] >= sizes["compute_measured"] >= sizes["compute_given"]
 
 
 def test_two_sources_are_too_few() -> None:
     with pytest.raises(RequestError, match="2 sources of whole iterations; at least 3"):
-        left_out(made(2, 5))
+        fit_left_out(made(2, 5))
 
 
 def case(name: str, source: str, provenance: str = "") -> Case:
@@ -149,8 +155,8 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
     again = read_residuals(tmp_path / "residuals.csv")
     assert [one.log for one in again] == pytest.approx([one.log for one in rows], rel=1e-5)
     (tmp_path / "measurements").mkdir()
-    record = left_out(rows)
-    (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
+    record = fit_left_out(rows)
+    (tmp_path / "measurements" / FILE).write_text(uncertainty_text(record, "2000-01-01"))
     found = uncertainties(Catalog(tmp_path))
     assert set(found) == {NO_METHOD, "s0", "s1", "s2", "s3"}
     assert found["s2"].sizes == pytest.approx(record["s2"].sizes, abs=1e-4)
@@ -166,7 +172,7 @@ def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None
         for name, size in ((NO_METHOD, 0.5), ("t", 0.1))
     }
     (tmp_path / "measurements").mkdir()
-    (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
+    (tmp_path / "measurements" / FILE).write_text(uncertainty_text(record, "2000-01-01"))
     table = tmp_path / "cases.csv"
     row = "{}-1,S-SGD DDP,ResNet-50,V100,8,4,PCIe3 in node,64,,,iteration_s,1,"
     lines = [",".join(CASE_COLUMNS), row.format("t"), row.format("u")]
@@ -181,7 +187,7 @@ def test_coverage_and_half_width_are_those_of_rows_with_an_interval() -> None:
         ComparedCase(case("a-2", "A"), "ssgd", ("", ""), 2.0, (1.5, 2.1), 1.0),
         ComparedCase(case("a-3", "A"), "ssgd", ("", ""), 2.0, (2.0, 2.0), 1.0),
     ]
-    found = figures(rows)
+    found = error_figures(rows)
     assert found["coverage"] == 0.5
     assert found["half_width"] == pytest.approx((0.5 + 0.15) / 2)
-    assert figures(rows[2:])["coverage"] is None and figures([])["half_width"] is None
+    assert error_figures(rows[2:])["coverage"] is None and error_figures([])["half_width"] is None

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import tomli_w
 
+import fit_network
+from fit_network import NETWORK_MARK, FittedRow, best_rate, fit_rates, fitted_rows
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.network.network_file import read_network
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from perfsim.validate.measurements import fit_network
-from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.fit_network import MARK, FittedRow, fit, least, rows_of
-from perfsim.validate.measurements.rules import MappingRule
+from perfsim.validate.cases import Case
+from perfsim.validate.mapping import MappingRule
 
 RATES = {"inter": 0.8, "intra": 3.0}
 """Rates of the network that the rows come from [GB/s]."""
@@ -58,7 +58,7 @@ def rows(path: Path) -> list[FittedRow]:
 
 def test_rates_are_found_again(tmp_path: Path) -> None:
     told = rows(tmp_path / "own.toml")
-    found = fit(network({"inter": 9.0, "intra": 9.0}), told, "a paper")
+    found = fit_rates(network({"inter": 9.0, "intra": 9.0}), told, "a paper")
     path = tmp_path / "own.toml"
     path.write_text(tomli_w.dumps(found))
     made = read_network(path)
@@ -75,17 +75,17 @@ def test_rates_are_found_again(tmp_path: Path) -> None:
 
 
 def test_what_no_row_tells_of_stays(tmp_path: Path) -> None:
-    inside = [row for row in rows(tmp_path / "own.toml") if row.of == "intra"]
+    inside = [row for row in rows(tmp_path / "own.toml") if row.link_class == "intra"]
     start = network({"inter": 9.0, "intra": 9.0})
-    found = fit(start, inside, "a paper")
+    found = fit_rates(start, inside, "a paper")
     assert tomllib.loads(tomli_w.dumps(found))["link"][0] == start["link"][0]
 
 
 def test_the_search_stays_in_its_limits() -> None:
-    assert least(lambda rate: rate, 1.0, 100.0) == pytest.approx(1.0, rel=0.01)
-    assert least(lambda rate: -rate, 1.0, 100.0) == pytest.approx(100.0, rel=0.01)
+    assert best_rate(lambda rate: rate, 1.0, 100.0) == pytest.approx(1.0, rel=0.01)
+    assert best_rate(lambda rate: -rate, 1.0, 100.0) == pytest.approx(100.0, rel=0.01)
     # Of two valleys the deeper one.
-    assert least(lambda rate: min((rate - 2) ** 2 + 1, abs(rate - 50) / 10), 1.0, 100.0) == (
+    assert best_rate(lambda rate: min((rate - 2) ** 2 + 1, abs(rate - 50) / 10), 1.0, 100.0) == (
         pytest.approx(50.0, rel=0.01)
     )
 
@@ -96,7 +96,7 @@ def test_only_marked_exposed_communication_calibrates() -> None:
         return Case(name, *words, 0.1, "")
 
     fields = {"model": "resnet50", "gpu": "v100", "method": "ssgd", "net": "10gbe"}
-    what = MARK.removeprefix("calibrates ")
+    what = NETWORK_MARK.removeprefix("calibrates ")
     rules = [
         MappingRule({}, fields, {}, "", ""),
         MappingRule({"batch_per_gpu": "16"}, {}, {}, "", f"{what} (two nodes)"),
@@ -106,12 +106,12 @@ def test_only_marked_exposed_communication_calibrates() -> None:
         case("g-2", "iteration_s", "16"),
         case("g-3", "exposed_comm_s", "32"),
     ]
-    found = rows_of(cases, rules, "g", Catalog())
+    found = fitted_rows(cases, rules, "g", Catalog())
     assert [row.name for row in found] == ["g-1"]
     # Its step and exposed communication are both marked, but they leave nothing for computation.
-    assert found[0].of == "inter"
+    assert found[0].link_class == "inter"
     with pytest.raises(RequestError, match="no case of 'h'"):
-        rows_of(cases, rules, "h", Catalog())
+        fitted_rows(cases, rules, "h", Catalog())
 
 
 def test_the_command_writes_the_network_that_fits_under_its_name(
@@ -123,8 +123,8 @@ def test_the_command_writes_the_network_that_fits_under_its_name(
     case = Case("g-1", *[""] * 9, "exposed_comm_s", 0.1, "", provenance="table 3")
     monkeypatch.setattr(fit_network, "read_cases", lambda _: [case])
     monkeypatch.setattr(fit_network, "read_rules", lambda _: [])
-    monkeypatch.setattr(fit_network, "rows_of", lambda *_: told)
-    monkeypatch.setattr(fit_network, "marked", lambda *_: [case])
+    monkeypatch.setattr(fit_network, "fitted_rows", lambda *_: told)
+    monkeypatch.setattr(fit_network, "network_cases", lambda *_: [case])
     out = tmp_path / "out"
     out.mkdir()
     words = ["--measurements", "cases.csv", "--group", "g", "--start", start, "--out", out]

@@ -9,21 +9,31 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from accuracy_record import RECORD_FILE, RecordedGroup, read_validation_record, worse
+from accuracy_record import validation_record_text as stored_text
+from measurement_tables import SOURCES_FILE, TABLE_SOURCES_COLUMNS, TABLE_SOURCES_SCHEMA, table_text
 from perfsim.cli.main import app
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.tables import read_table
 from perfsim.errors import DataError, RequestError
-from perfsim.validate.measurements import validate_measurements
-from perfsim.validate.measurements.ask import ask, told_of
-from perfsim.validate.measurements.case import COLUMNS, read_cases, read_header
-from perfsim.validate.measurements.fields import nested, parse, text_of
-from perfsim.validate.measurements.limits import LIMITS, GroupLimit, Miss, misses, read_limits
-from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.single import Singles
-from perfsim.validate.measurements.source import shipped_cases
-from perfsim.validate.measurements.stored import RECORD, Stored, read_stored, worse
-from perfsim.validate.measurements.stored import text_of as stored_text
-from perfsim.validate.measurements.tables import SOURCE_COLUMNS, SOURCE_SCHEMA, SOURCES, table_of
+from perfsim.validate.cases import (
+    CASE_COLUMNS,
+    fields_text,
+    parse_fields,
+    read_cases,
+    read_header,
+    scenario_fields,
+    shipped_cases,
+)
+from perfsim.validate.mapping import SingleGpuCases, map_case, read_rules, role_of
+from perfsim.validate.measurements import (
+    LIMITS_FILE,
+    GroupLimit,
+    Miss,
+    misses,
+    read_limits,
+    validate_measurements,
+)
 
 FOLDER = shipped() / "measurements"
 TABLES = sorted(Catalog().files("measurements").values())
@@ -43,7 +53,7 @@ def table(tmp_path: Path) -> Path:
         ROW.format(2, "S-SGD DDP", 8, "", "throughput", 1500),
         ROW.format(3, "Top-k", 8, "density 0.01", "iteration_s", 0.5),
     ]
-    path.write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
+    path.write_text("\n".join([",".join(CASE_COLUMNS), *rows]) + "\n")
     return path
 
 
@@ -63,7 +73,9 @@ def test_every_table_states_source_and_licence(path: Path) -> None:
 def test_every_table_is_in_the_list_of_sources() -> None:
     listed = {
         told["table"]: told
-        for _, told in read_table(FOLDER / SOURCES, SOURCE_SCHEMA, SOURCE_COLUMNS)
+        for _, told in read_table(
+            FOLDER / SOURCES_FILE, TABLE_SOURCES_SCHEMA, TABLE_SOURCES_COLUMNS
+        )
     }
     for path in TABLES:
         told = read_header(path)
@@ -78,25 +90,25 @@ def test_ids_stand_once() -> None:
 def test_a_table_made_of_cases_is_asked_as_the_rules_ask(table: Path, tmp_path: Path) -> None:
     cases = read_cases(table)
     rules = read_rules(FOLDER / "map.toml")
-    told = dict.fromkeys(SOURCE_COLUMNS, "") | {"source": "T", "licence": "MIT"}
+    told = dict.fromkeys(TABLE_SOURCES_COLUMNS, "") | {"source": "T", "licence": "MIT"}
     made = tmp_path / "made.csv"
-    made.write_text(table_of(told, cases, rules))
+    made.write_text(table_text(told, cases, rules))
     again = read_cases(made)
     assert [case.role for case in again] == ["calibration", "test", "test"]
     assert again[0].source == "T"
     catalog = Catalog()
     for case, own in zip(cases, again, strict=True):
-        by_rules = ask(case, rules, Singles(cases), catalog)
-        by_row = ask(own, [], Singles(again), catalog)
+        by_rules = map_case(case, rules, SingleGpuCases(cases), catalog)
+        by_row = map_case(own, [], SingleGpuCases(again), catalog)
         assert by_row.role == by_rules.role
         assert by_row.scenario == by_rules.scenario
 
 
 def test_a_scenario_in_a_cell_goes_there_and_back() -> None:
     fields = {"method": "topk", "options.density": "0.01", "overlap": False}
-    cell = text_of(fields)
+    cell = fields_text(fields)
     assert cell == "method=topk; options.density=0.01; overlap=false"
-    assert nested(parse(cell, "x"), Catalog()) == {
+    assert scenario_fields(parse_fields(cell, "x"), Catalog()) == {
         "method": "topk",
         "options": {"density": "0.01"},
         "overlap": "false",
@@ -109,11 +121,11 @@ def test_a_scenario_in_a_cell_goes_there_and_back() -> None:
 )
 def test_a_damaged_cell_is_one_sentence(cell: str, words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        parse(cell, "t-9")
+        parse_fields(cell, "t-9")
 
 
 def test_a_named_scenario_comes_first() -> None:
-    made = nested({"scenario": "Shi2020_wfbp_10gbe_8", "gpus": 16}, Catalog())
+    made = scenario_fields({"scenario": "Shi2020_wfbp_10gbe_8", "gpus": 16}, Catalog())
     assert made["gpus"] == 16 and made["net"] == "hkbu-v100-10gbe"
 
 
@@ -146,7 +158,7 @@ def test_limits_count_their_own_rows() -> None:
 
 def test_the_limits_are_those_that_were_set() -> None:
     """They are targets: a change here loosens what was promised."""
-    found = {limit.group: (limit.median, limit.p90) for limit in read_limits(FOLDER / LIMITS)}
+    found = {limit.group: (limit.median, limit.p90) for limit in read_limits(FOLDER / LIMITS_FILE)}
     assert found == {
         "dense schedulers on 3 networks": (0.05, 0.15),
         "K-FAC iterations": (0.08, 0.20),
@@ -170,7 +182,7 @@ def test_the_command_leaves_with_4_outside_a_limit(table: Path) -> None:
     for row in report.rows:
         place = next(i for i, line in enumerate(lines) if line.startswith(row.case.id + ","))
         cells = next(csv.reader(io.StringIO(lines[place])))
-        cells[COLUMNS.index("value")] = f"{row.predicted:.9g}"
+        cells[CASE_COLUMNS.index("value")] = f"{row.predicted:.9g}"
         lines[place] = ",".join(cells)
     close.write_text("\n".join(lines) + "\n")
     found = runner.invoke(app, ["validate", "--measurements", str(close)])
@@ -201,31 +213,31 @@ def test_what_became_worse_is_named(table: Path) -> None:
     report = validate_measurements(table)
     whole = next(found for by, _, found in _lines(report) if by == "all")
     median, p90 = float(whole["median"] or 0), float(whole["p90"] or 0)
-    assert worse(report, [Stored("all", "whole iterations", 2, median, p90)]) == []
-    told = worse(report, [Stored("all", "whole iterations", 2, median - 0.02, p90)])
+    assert worse(report, [RecordedGroup("all", "whole iterations", 2, median, p90)]) == []
+    told = worse(report, [RecordedGroup("all", "whole iterations", 2, median - 0.02, p90)])
     assert len(told) == 1 and told[0].startswith("all whole iterations: median")
-    assert worse(report, [Stored("method", "gone", 3, 0.1, 0.2)]) == [
+    assert worse(report, [RecordedGroup("method", "gone", 3, 0.1, 0.2)]) == [
         "method gone: 0 rows, 3 were stored"
     ]
 
 
 def _lines(report):  # type: ignore[no-untyped-def]
-    from perfsim.validate.measurements.stored import lines_of
+    from accuracy_record import group_figures
 
-    return lines_of(report)
+    return group_figures(report)
 
 
 def test_a_stored_record_is_read_back(table: Path, tmp_path: Path) -> None:
     report = validate_measurements(table)
-    path = tmp_path / RECORD
+    path = tmp_path / RECORD_FILE
     path.write_text(stored_text(report, "2026-11-21"))
-    assert worse(report, read_stored(path)) == []
+    assert worse(report, read_validation_record(path)) == []
 
 
 @pytest.mark.slow
 def test_no_group_is_worse_than_stored() -> None:
     """What ships, predicted: a group may not worsen by more than one point."""
-    stored = read_stored(FOLDER / RECORD)
+    stored = read_validation_record(FOLDER / RECORD_FILE)
     assert len(stored) > 20
     assert worse(validate_measurements(), stored) == []
 
@@ -253,4 +265,4 @@ def test_names_change_no_prediction(tmp_path: Path) -> None:
 
 def test_roles_by_the_rules_need_no_scenario() -> None:
     [case] = [case for case in read_cases(FOLDER / "shi2020.csv") if case.id == "ddlb-253"]
-    assert told_of(case, []).role == "calibration"
+    assert role_of(case, []).role == "calibration"

@@ -7,12 +7,11 @@ import re
 
 import pytest
 
+from build_profiles import build_profiles, read_bandwidths, read_recipes
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import PROFILE_COLUMNS, Profile, read_profile
 from perfsim.data.catalog import Catalog, shipped
-from perfsim.models import build
-from perfsim.models.assemble.__main__ import assemble
-from perfsim.models.assemble.anchors import read_anchors, read_bandwidths
+from perfsim.models import build_model
 from support.collected import COLLECTED, needs_data, table
 
 FILES = Catalog().files("models")
@@ -24,7 +23,7 @@ def profiles() -> dict[str, Profile]:
 
 
 def test_every_row_of_the_table_is_shipped_and_nothing_else() -> None:
-    assert {anchor.name for anchor in read_anchors()} == set(FILES)
+    assert {anchor.name for anchor in read_recipes()} == set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -34,7 +33,7 @@ def test_profile_loads_and_holds_the_tensors_of_its_network(
     profile = profiles[name]
     assert name == f"{profile.model}.{profile.gpu}.{profile.precision}.b{profile.batch}"
     tensors = [(gradient.name, gradient.shape) for gradient in profile.gradients]
-    assert tensors == [pair for layer in build(profile.model) for pair in layer.tensors]
+    assert tensors == [pair for layer in build_model(profile.model) for pair in layer.tensors]
     assert profile.header["notes"] and profile.header["licence"] and profile.header["source"]
 
 
@@ -182,7 +181,7 @@ def test_optimizer_is_bandwidth_bound_by_hand(profiles: dict[str, Profile]) -> N
     seconds = 5 * 4 * 25_557_032 / 816e9
     assert profiles["resnet50.v100.fp32.b32"].optimizer_s == pytest.approx(seconds, abs=1e-7)
     assert read_bandwidths()["rtx3090"] == load_device("rtx3090", Catalog()).memory_bandwidth.value
-    assert {anchor.gpu for anchor in read_anchors()} <= set(read_bandwidths())
+    assert {anchor.gpu for anchor in read_recipes()} <= set(read_bandwidths())
 
 
 def test_the_dictionary_explains_every_header_key_and_column(
@@ -198,7 +197,7 @@ def test_the_dictionary_explains_every_header_key_and_column(
 
 @needs_data
 def test_the_shipped_files_are_what_the_command_builds() -> None:
-    texts = assemble(COLLECTED)
+    texts = build_profiles(COLLECTED)
     assert set(texts) == {path.name for path in FILES.values()}
     for name, path in FILES.items():
         assert path.read_text(encoding="utf-8") == texts[f"{name}.csv"], name

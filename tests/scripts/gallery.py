@@ -28,8 +28,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.report.terminal import command_lines
 from perfsim.scenario import read_file
 from perfsim.session import Session
-from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.source import shipped_cases
+from perfsim.validate.cases import Case, shipped_cases
 from scripts import gallery_answers, gallery_pictures
 from support.paths import ROOT
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfsim.units import format_seconds
-from perfsim.validate.measurements.case import Case
+from perfsim.validate.cases import Case
 
 
 def methods(asked: Any) -> dict[str, Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from perfsim.scenario import make_scenario, read_file
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.schedule import schedule
 from perfsim.simulate.array import simulate
-from perfsim.validate.measurements.case import Case, read_cases
+from perfsim.validate.cases import Case, read_cases
 from support.builders import hand_device, profile, ring_cluster
 from support.what_ships import SHIPPED
 

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from accuracy_record import RECORD_SCHEMA as STORED
 from perfsim.calibrate.sources import read_clusters
 from perfsim.cli.main import code
 from perfsim.cli.show import rows
@@ -29,7 +30,6 @@ from perfsim.report.validation import claim_rows
 from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from perfsim.validate.claims import validate_claims
-from perfsim.validate.measurements.stored import SCHEMA as STORED
 from scripts import leave_one_out, published
 from support.bars import bar, parts_of
 from support.paths import ROOT

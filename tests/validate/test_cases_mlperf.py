@@ -17,11 +17,9 @@ from perfsim.errors import RequestError
 from perfsim.fusion.bucket import FusionContext
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
+from perfsim.validate.cases import CASE_COLUMNS, read_cases, read_header
+from perfsim.validate.mapping import MappedCase, SingleGpuCases, map_case, read_rules
 from perfsim.validate.measurements import MeasurementsReport, validate_measurements
-from perfsim.validate.measurements.ask import AskedCase, ask
-from perfsim.validate.measurements.case import COLUMNS, read_cases, read_header
-from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.single import Singles
 from support.what_ships import SHIPPED
 
 FOLDER = shipped() / "measurements"
@@ -29,7 +27,7 @@ TABLE = FOLDER / "mlperf.csv"
 WORDS = "derived from public MLPerf Training v0.6/v0.7 logs, not verified by MLCommons"
 RULES = read_rules(FOLDER / "map.toml")
 
-HEAD = ",".join((*COLUMNS, "role", "reason", "scenario", "source"))
+HEAD = ",".join((*CASE_COLUMNS, "role", "reason", "scenario", "source"))
 ROW = "t-{0},{1},ResNet-50,V100-PCIE-32GB,{2},4,PCIe3 in node,{3},,,iteration_s,{4},,{5}"
 NODE = "model=resnet50; gpu=v100-pcie; method=ssgd; net=10gbe; intra_net=pcie3"
 FIELDS = {"model": "resnet50", "gpu": "v100-pcie", "method": "ssgd", "net": "10gbe"}
@@ -41,16 +39,16 @@ def report() -> MeasurementsReport:
     return validate_measurements(TABLE)
 
 
-def asked(tmp_path: Path, *rows: str) -> list[AskedCase]:
+def asked(tmp_path: Path, *rows: str) -> list[MappedCase]:
     """Return the scenarios of the rows of a table."""
     path = tmp_path / "cases.csv"
     path.write_text("\n".join((HEAD, *rows)) + "\n")
     cases = read_cases(path)
-    singles = Singles(cases)
-    return [ask(case, RULES, singles, SHIPPED) for case in cases]
+    singles = SingleGpuCases(cases)
+    return [map_case(case, RULES, singles, SHIPPED) for case in cases]
 
 
-def single_s(one: AskedCase) -> float:
+def single_s(one: MappedCase) -> float:
     """Return the single-GPU iteration that a scenario is given [s]."""
     assert one.scenario is not None and one.scenario.single_gpu is not None, one.reason
     return float(one.scenario.single_gpu.removesuffix("s"))
@@ -188,9 +186,12 @@ def test_rows_of_one_node_calibrate_and_rows_above_test() -> None:
 def test_every_row_above_one_node_is_predicted_from_one_node() -> None:
     rows = report().rows
     assert len(rows) == 7
-    singles, cases = Singles(read_cases(TABLE)), {case.id: case for case in read_cases(TABLE)}
+    singles, cases = (
+        SingleGpuCases(read_cases(TABLE)),
+        {case.id: case for case in read_cases(TABLE)},
+    )
     for row in rows:
-        single_s(ask(cases[row.case.id], RULES, singles, SHIPPED))
+        single_s(map_case(cases[row.case.id], RULES, singles, SHIPPED))
 
 
 def test_the_rows_stand_within_their_limit() -> None:

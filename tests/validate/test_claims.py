@@ -14,7 +14,7 @@ from perfsim.errors import DataError, RequestError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario, read_file
 from perfsim.validate import claims
-from perfsim.validate.claims import Claim, Result, claim_notes, claims_of, validate_claims
+from perfsim.validate.claims import Claim, ClaimResult, claim_notes, claims_of, validate_claims
 from support.what_ships import SHIPPED
 
 HEAD = """schema = "perfsim/scenario/1"
@@ -33,10 +33,10 @@ paper = 2
 """
 
 
-def result(form: str, paper: tuple[float, ...], *ours: float) -> Result:
+def result(form: str, paper: tuple[float, ...], *ours: float) -> ClaimResult:
     """Return a result by hand."""
     claim = Claim("x", (), "iteration", paper, form, "", "")
-    return Result(claim, {str(place): value for place, value in enumerate(ours)})
+    return ClaimResult(claim, {str(place): value for place, value in enumerate(ours)})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def result(form: str, paper: tuple[float, ...], *ours: float) -> Result:
         (result("up to", (2.0,), 0.5, 1.0), "outside: -50%"),
     ],
 )
-def test_where_our_figures_land(found: Result, words: str) -> None:
+def test_where_our_figures_land(found: ClaimResult, words: str) -> None:
     assert found.lands() == words
 
 

@@ -14,15 +14,13 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
+from perfsim.validate.cases import CASE_COLUMNS, read_cases
+from perfsim.validate.mapping import SingleGpuCases, is_single_gpu, read_rules, single_gpu_cases
 from perfsim.validate.measurements import validate_measurements
-from perfsim.validate.measurements.answer import answer
-from perfsim.validate.measurements.ask import singles_of
-from perfsim.validate.measurements.case import COLUMNS, read_cases
-from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.single import Singles, is_single
+from perfsim.validate.metrics import predicted_metric
 from support.collected import COLLECTED, needs_data
 
-HEAD = ",".join(["id", "source", "seen_or_memory", *COLUMNS[1:]])
+HEAD = ",".join(["id", "source", "seen_or_memory", *CASE_COLUMNS[1:]])
 
 ROWS = (
     # One GPU at 250 samples/s calibrates; two systems on 8 GPUs are tests.
@@ -91,7 +89,7 @@ def test_a_rate_of_the_same_system_comes_first(tmp_path: Path) -> None:
     rows.append(row.format(3, "AMP", 8, 16000))
     path.write_text("\n".join([HEAD, *rows]) + "\n")
     cases = read_cases(path)
-    assert Singles(cases).iteration_s(cases[2]) == pytest.approx(0.1)
+    assert SingleGpuCases(cases).iteration_s(cases[2]) == pytest.approx(0.1)
 
 
 def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Path) -> None:
@@ -108,9 +106,9 @@ def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Pa
         row.format(7, 2, 128, "exposed_comm_s", 0.05, ""),
         row.format(8, 8, 128, "iteration_s", 0.8, ""),
     ]
-    path.write_text("\n".join([",".join([*COLUMNS, "role"]), *rows]) + "\n")
+    path.write_text("\n".join([",".join([*CASE_COLUMNS, "role"]), *rows]) + "\n")
     cases = read_cases(path)
-    singles = singles_of(cases, [])
+    singles = single_gpu_cases(cases, [])
     assert singles.iteration_s(cases[3]) == pytest.approx(0.2)
     assert singles.iteration_s(cases[7]) == pytest.approx(0.6)
 
@@ -124,25 +122,25 @@ def test_what_a_method_adds_on_one_gpu_is_no_computation(tmp_path: Path) -> None
         row.format(3, "b", 1, "compress_plus_comm_s", 0.09),
         row.format(4, "a", 8, "iteration_s", 0.2),
     ]
-    head = ",".join(["id", "source", "provenance", "seen_or_memory", *COLUMNS[1:]])
+    head = ",".join(["id", "source", "provenance", "seen_or_memory", *CASE_COLUMNS[1:]])
     path.write_text("\n".join([head, *rows]) + "\n")
     cases = read_cases(path)
-    singles = Singles(cases)
+    singles = SingleGpuCases(cases)
     assert singles.iteration_s(cases[3]) == pytest.approx(0.13)
     # That of the nearer run; only of the same system.
     assert singles.kernels_s(cases[3]) == pytest.approx(0.02)
     assert singles.kernels_s(replace(cases[3], system="Top-k")) is None
-    assert [is_single(case) for case in cases] == [True, True, True, False]
+    assert [is_single_gpu(case) for case in cases] == [True, True, True, False]
 
 
 def test_errors_of_time_and_rate_have_one_sign() -> None:
     found = predict(make_scenario({"model": "resnet50", "gpus": 8, "net": "10gbe"}))
     slow_s, slow_rate = found.iteration_s / 2, found.samples_per_s * 2
-    assert answer("iteration_s", slow_s, found)[1] == pytest.approx(1.0)
-    assert answer("throughput", slow_rate, found)[1] == pytest.approx(1.0)
-    (value, low, high), _ = answer("throughput", 1.0, found)
+    assert predicted_metric("iteration_s", slow_s, found)[1] == pytest.approx(1.0)
+    assert predicted_metric("throughput", slow_rate, found)[1] == pytest.approx(1.0)
+    (value, low, high), _ = predicted_metric("throughput", 1.0, found)
     assert low <= value <= high
-    assert answer("speedup_vs_1gpu", 1.0, found)[0][0] == pytest.approx(
+    assert predicted_metric("speedup_vs_1gpu", 1.0, found)[0][0] == pytest.approx(
         8 * found.scaling_efficiency
     )
 

@@ -19,8 +19,15 @@ from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.run import run
 from perfsim.simulate.timeline import Timeline
-from perfsim.validate.measurements.answer import METRICS, PHASES, answer
-from perfsim.validate.measurements.phases import CUMULATIVE, added_s, busy_s, part_of
+from perfsim.validate.metrics import (
+    METRICS,
+    PHASE_METRICS,
+    PHASE_PARTS,
+    added_s,
+    busy_s,
+    part_of,
+    predicted_metric,
+)
 from support.kfac_of_two_layers import (
     FIRST,
     MS,
@@ -38,8 +45,8 @@ from support.kfac_of_two_layers import (
 def phases(timeline: Timeline) -> list[float]:
     """Return what each phase adds to those before it [s]."""
     found = []
-    for place, parts in enumerate(CUMULATIVE):
-        before = frozenset[str]().union(*CUMULATIVE[:place])
+    for place, parts in enumerate(PHASE_PARTS):
+        before = frozenset[str]().union(*PHASE_PARTS[:place])
         found.append(added_s(timeline, before, parts))
     return found
 
@@ -109,10 +116,10 @@ def test_what_kaisas_parts_take_by_themselves(release: str) -> None:
 def test_phase_metrics_are_answered_and_counted_apart() -> None:
     model = {"model": "resnet18", "gpu": "rtx2080ti", "gpus": 8, "net": "10gbe"}
     prediction = predict(make_scenario(model | {"method": "d_kfac"}))
-    (inverse_s, low, high), error = answer("inverse_compute_s", 1.0, prediction)
+    (inverse_s, low, high), error = predicted_metric("inverse_compute_s", 1.0, prediction)
     assert inverse_s == low == high and error == inverse_s - 1.0 and 0 < inverse_s < 1
-    assert answer("inverse_total_s", 1.0, prediction)[0][0] == pytest.approx(inverse_s)
-    assert set(METRICS) - set(PHASES) == {
+    assert predicted_metric("inverse_total_s", 1.0, prediction)[0][0] == pytest.approx(inverse_s)
+    assert set(METRICS) - set(PHASE_METRICS) == {
         "iteration_s",
         "throughput",
         "throughput_per_gpu",

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from growth_errors import growth_table
 from perfsim.cli.main import code
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.report.validation import print_validation
 from perfsim.validate.nccl import NcclReport, NcclRow, in_range, scale, validate_nccl
-from perfsim.validate.nccl.record import growth_table
-from perfsim.validate.nccl.report import ORDER, questions
-from perfsim.validate.nccl.source import from_folder, shipped_curves
+from perfsim.validate.nccl.report import QUESTION_ORDER, curves_in_folder, questions, shipped_curves
 from support.paths import ROOT
 from support.ring_curves import SIZES, curve, of
 
@@ -96,7 +95,7 @@ def test_every_question_has_its_limits_and_the_issues_targets() -> None:
         "other_collective": {"median": 0.15},
         "choice": {"right": 0.90},
     }
-    assert set(limits) == set(ORDER)
+    assert set(limits) == set(QUESTION_ORDER)
 
 
 # The command
@@ -121,7 +120,7 @@ def test_json_is_the_contract(capsys) -> None:
     found = json.loads(out)
     assert (left, err) == (0, "")
     assert found["schema"] == "perfsim/validation-nccl/1"
-    assert list(found["questions"]) == list(ORDER)
+    assert list(found["questions"]) == list(QUESTION_ORDER)
     for name, one in found["questions"].items():
         if name == "choice":
             assert {"count", "right"} <= set(one) and 0 <= one["right"] <= one["count"]
@@ -170,7 +169,7 @@ def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
     out = capsys.readouterr().out
     assert out.startswith("3 measured curves of 1 clusters; errors are |predicted / measured - 1|")
     names = ("log interpolation", "links", "unchanged", "from fitted knots", "all_reduce alone")
-    for word in (*ORDER, *names, "plain ring", "median, p90 at most of log interpolation"):
+    for word in (*QUESTION_ORDER, *names, "plain ring", "median, p90 at most of log interpolation"):
         assert word in out
     assert "target" in out and "median 6%, p90 25%" in out
     (line,) = [one for one in out.splitlines() if one.startswith("scale_4x")]
@@ -182,7 +181,7 @@ def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
 
 @cache
 def collected() -> NcclReport:
-    return validate_nccl(from_folder(COLLECTED)[0])
+    return validate_nccl(curves_in_folder(COLLECTED)[0])
 
 
 @cache
@@ -197,7 +196,7 @@ REPORTS = [carried, pytest.param(collected, marks=needs_curves)]
 def test_targets_are_reached(report) -> None:
     found = report()
     assert found.misses() == []
-    for question in ORDER:
+    for question in QUESTION_ORDER:
         assert found.of(question), question  # a question without rows reaches nothing
 
 

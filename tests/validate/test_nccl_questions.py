@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.network.measured import CollectiveCurve
-from perfsim.network.scaling_laws import half_of_all_reduce
+from perfsim.network.scaling_laws import sibling
+from perfsim.validate.accuracy import Score, score
 from perfsim.validate.nccl import NcclRow, in_range, other_collective, scale, validate_nccl
 from perfsim.validate.nccl import choice as choosing
-from perfsim.validate.nccl.plain import PlainRing
-from perfsim.validate.score import Score, score
+from perfsim.validate.nccl.row import PlainRing
 from support.ring_curves import SIZES, curve, of
 
 # Scores
@@ -88,7 +88,7 @@ def test_scale_asks_every_larger_number_of_nodes_from_every_smaller() -> None:
     curves = of("c", *(curve(nodes) for nodes in (2, 4, 8, 32)), curve(1, 2))
     found = [
         (sorted(one.nodes for one in fitted), target.nodes, ratio)
-        for _, fitted, target, ratio in scale.transfers(curves)
+        for _, fitted, target, ratio in scale.larger_targets(curves)
     ]
     assert sorted(found) == [
         ([2], 4, 2.0),
@@ -119,7 +119,7 @@ def test_scale_keeps_clusters_collectives_and_sizes_apart() -> None:
         ("c", curve(4, library="mpi")),
         ("c", curve(4, algorithm="ring")),
     )
-    assert list(scale.transfers([("c", two), *others])) == []
+    assert list(scale.larger_targets([("c", two), *others])) == []
     wider = curve(4, sizes=(1.0, *SIZES, 1e12))
     rows = scale.rows(of("c", two, wider))
     assert [row.size_bytes for row in rows] == list(SIZES)  # beyond what was fitted: not asked

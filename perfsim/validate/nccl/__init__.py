@@ -7,8 +7,8 @@ A question is a file of this folder; nothing else lists it. It holds ``QUESTION`
 
 from __future__ import annotations
 
+from perfsim.validate.accuracy import Score
 from perfsim.validate.nccl.report import NcclReport, validate_nccl
 from perfsim.validate.nccl.row import NcclRow
-from perfsim.validate.score import Score
 
 __all__ = ["NcclReport", "NcclRow", "Score", "validate_nccl"]

@@ -20,9 +20,9 @@ QUESTION = (
 
 LIMITS = {"choice": {"right": 0.90}}
 
-DIFFER = 0.10
+_MIN_DIFFERENCE = 0.10
 
-BOTH = ("ring", "tree")
+_BOTH = ("ring", "tree")
 
 
 def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
@@ -33,16 +33,18 @@ def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
     """
     found: list[NcclRow] = []
     for cluster, ring, tree in _pairs(curves):
-        fits = {of: fit_curve(_half(one)).curve for of, one in zip(BOTH, (ring, tree), strict=True)}
+        fits = {
+            of: fit_curve(_half(one)).curve for of, one in zip(_BOTH, (ring, tree), strict=True)
+        }
         tuner = _tuner(ring)
         for size in ring.size_bytes[1::2]:
             if not (tree.inside(size) and all(fit.inside(size) for fit in fits.values())):
                 continue
             times = {"ring": ring.at(size), "tree": tree.at(size)}
             best = min(times.values())
-            if max(times.values()) <= best * (1.0 + DIFFER):
+            if max(times.values()) <= best * (1.0 + _MIN_DIFFERENCE):
                 continue
-            named = min(BOTH, key=lambda of: fits[of].at(size))
+            named = min(_BOTH, key=lambda of: fits[of].at(size))
             taken = tuner.choose("all_reduce", size).algorithm
             found.append(
                 NcclRow(
@@ -77,7 +79,7 @@ def _pairs(
     """Return all-reduces of the same ranks, software and network, ring and tree held fixed."""
     groups: dict[tuple[object, ...], dict[str, tuple[str, CollectiveCurve]]] = {}
     for cluster, curve in curves:
-        if curve.collective == "all_reduce" and curve.algorithm in BOTH:
+        if curve.collective == "all_reduce" and curve.algorithm in _BOTH:
             key = (
                 curve.ranks,
                 curve.nodes,
@@ -89,5 +91,5 @@ def _pairs(
             )
             groups.setdefault(key, {}).setdefault(curve.algorithm, (cluster, curve))
     for both in groups.values():
-        if len(both) == len(BOTH):
+        if len(both) == len(_BOTH):
             yield both["ring"][0], both["ring"][1], both["tree"][1]

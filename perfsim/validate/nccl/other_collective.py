@@ -14,8 +14,7 @@ from perfsim.network.scaling_laws import (
     inside_share,
     small_message_seconds,
 )
-from perfsim.validate.nccl.plain import PlainRing
-from perfsim.validate.nccl.row import NcclRow
+from perfsim.validate.nccl.row import NcclRow, PlainRing
 
 __all__ = ["LIMITS", "QUESTION", "rows"]
 

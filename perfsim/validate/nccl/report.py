@@ -1,4 +1,4 @@
-"""All questions asked of a set of measured curves, and what they come to."""
+"""DOC"""
 
 from __future__ import annotations
 
@@ -8,23 +8,82 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from statistics import median
 from types import ModuleType
 from typing import Any
 
+from perfsim.data.catalog import Catalog
 from perfsim.network.measured import CollectiveCurve
+from perfsim.validate.accuracy import Score, score
 from perfsim.validate.nccl.row import BANDS, NcclRow
-from perfsim.validate.score import Score, score
 
-__all__ = ["ORDER", "SCHEMA", "NcclReport", "asked", "questions", "validate_nccl"]
+__all__ = [
+    "QUESTION_ORDER",
+    "_NCCL_SCHEMA",
+    "NcclReport",
+    "curves_in_folder",
+    "question_names",
+    "questions",
+    "shipped_curves",
+    "validate_nccl",
+]
 
-SCHEMA = "perfsim/validation-nccl/1"
 
-ORDER = ("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective", "choice")
+def curves_in_folder(
+    folder: Path, *, skip_bad: bool = False
+) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
+    """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
+
+    The cluster is the series that a file names, else the file itself. Left out are files of no
+    known form, and damaged lines with ``skip_bad``.
+
+    Raises
+    ------
+    DataError
+        If the folder holds none, or a line is damaged.
+    """
+    from perfsim.calibrate.formats import SUFFIXES, read_folder
+
+    found = read_folder(folder, skip_bad=skip_bad)
+    curves = [
+        (curve.series or path.stem, curve)
+        for path, reading in found.items()
+        for curve in reading.curves
+    ]
+    left = [line for reading in found.values() for line in reading.skipped]
+    files = (one for one in folder.rglob("*") if one.is_file() and one not in found)
+    left += [
+        f"{path}: no measurements in a form that is known"
+        for path in sorted(files)
+        if path.suffix.lower() in SUFFIXES
+    ]
+    return curves, left
+
+
+def shipped_curves(catalog: Catalog) -> list[tuple[str, CollectiveCurve]]:
+    """Return (network, curve) of all networks that ship or are the user's.
+
+    Measured curves where a network has them, else the knots of the fitted ones: single measured
+    points, few a curve, as fitting chose them.
+    """
+    from perfsim.network.network_file import read_network
+
+    found: list[tuple[str, CollectiveCurve]] = []
+    for name, path in catalog.files("networks").items():
+        known = read_network(path).known
+        if known is not None:
+            found += [(name, curve) for curve in known.curves]
+    return found
+
+
+_NCCL_SCHEMA = "perfsim/validation-nccl/1"
+
+QUESTION_ORDER = ("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective", "choice")
 """Questions as they are printed; those of further files come after them."""
 
 
-OVER = " / "
+ERRORS_OVER = " / "
 """Of two predictions' names in a limit: the errors of the first over those of the second."""
 
 
@@ -40,15 +99,15 @@ def questions() -> dict[str, ModuleType]:
     return found
 
 
-def asked() -> tuple[str, ...]:
+def question_names() -> tuple[str, ...]:
     """Return the name of every question in the order of print.
 
     Examples
     --------
-    >>> asked()[0]
+    >>> question_names()[0]
     'in_range'
     """
-    return tuple(dict.fromkeys((*ORDER, *_limits())))
+    return tuple(dict.fromkeys((*QUESTION_ORDER, *_limits())))
 
 
 @dataclass(frozen=True)
@@ -108,8 +167,8 @@ class NcclReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``validate nccl --json`` prints; errors are fractions."""
         return {
-            "schema": SCHEMA,
-            "questions": {question: self._question(question) for question in asked()},
+            "schema": _NCCL_SCHEMA,
+            "questions": {question: self._question(question) for question in question_names()},
             "clusters": self.clusters(),
             "falls": self.falls(),
             "misses": self.misses(),
@@ -120,7 +179,7 @@ class NcclReport:
         found = []
         for cluster in dict.fromkeys(name for name, _ in self.curves):
             rows = [row for row in self.rows if row.cluster == cluster]
-            for question in asked():
+            for question in question_names():
                 mine = [row for row in rows if row.question == question]
                 if mine and question != "choice":
                     plain = [abs((row.plain_s or 0.0) / row.measured_s - 1.0) for row in mine]
@@ -185,10 +244,12 @@ class NcclReport:
         if what == "right":
             found = self._choice()
             return float(found["right"] / found["count"])
-        if OVER in what:
+        if ERRORS_OVER in what:
             names, _, part = what.partition(", ")
             others = self.others(question)
-            one, other = (getattr(others.get(name), part, None) for name in names.split(OVER))
+            one, other = (
+                getattr(others.get(name), part, None) for name in names.split(ERRORS_OVER)
+            )
             if one is None or other is None:
                 return None
             return 1.0 if one == other else one / other if other else math.inf

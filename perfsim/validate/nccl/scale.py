@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from perfsim.calibrate.knots import fit_curve
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.scaling_laws import ScalingLaw, extrapolate
-from perfsim.validate.nccl.plain import PlainRing
-from perfsim.validate.nccl.row import NcclRow
+from perfsim.validate.nccl.row import NcclRow, PlainRing
 
-__all__ = ["LIMITS", "QUESTION", "rows", "transfers"]
+__all__ = ["LIMITS", "QUESTION", "larger_targets", "rows"]
 
 QUESTION = "fit on the smaller node counts of a cluster, predict larger ones"
 
@@ -21,7 +20,7 @@ LIMITS = {
 }
 
 
-def transfers(
+def larger_targets(
     curves: Sequence[tuple[str, CollectiveCurve]],
 ) -> Iterator[tuple[str, list[CollectiveCurve], CollectiveCurve, float]]:
     """Return (cluster, curves of the nodes fitted, the curve to predict, ratio of nodes).
@@ -52,7 +51,7 @@ def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
     """
     found: list[NcclRow] = []
     knots: dict[int, CollectiveCurve] = {}
-    for cluster, fitted, target, ratio in transfers(curves):
+    for cluster, fitted, target, ratio in larger_targets(curves):
         growth, plain = ScalingLaw(fitted), PlainRing(fitted)
         last = growth.last
         for curve in fitted:

@@ -9,7 +9,7 @@ import pytest
 from perfsim.calibrate.traces import read_trace
 from perfsim.calibrate.traces.to_profile import as_known
 from perfsim.calibrate.traces.traced import Seen, TracedLayer, TracedStep
-from perfsim.models import build
+from perfsim.models import build_model
 from support.training_traces import BACK, HOROVOD, MAIN, OWN, US, host, imported, saved, step
 
 
@@ -106,7 +106,7 @@ def test_without_steps_of_the_profiler_those_of_the_optimizer_count(tmp_path: Pa
 
 
 def test_names_and_shapes_of_a_known_model_fill_a_trace_without_shapes() -> None:
-    defined = [layer for layer in build("alexnet") if layer.tensors]
+    defined = [layer for layer in build_model("alexnet") if layer.tensors]
     layers = tuple(
         TracedLayer(f"l{at}", layer.kind, tuple((f"l{at}.{i}", None) for i in range(2)))
         for at, layer in enumerate(defined)

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.compute.profile import BESIDE, Gradient, Layer, Profile, read_positions
+from build_profiles import build_positions, positions_of, positions_text, read_recipes
+from perfsim.compute.profile import POSITIONS_SUFFIX, Gradient, Layer, Profile, read_positions
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
 from perfsim.methods.building.kfac_factors import factor_sides, factored, triangle
-from perfsim.models import build
-from perfsim.models.assemble.__main__ import positions
-from perfsim.models.assemble.anchors import read_anchors
-from perfsim.models.assemble.positions import positions_of, positions_text
+from perfsim.models import build_model
 from perfsim.resolve import find_profile
 
 
@@ -26,9 +24,9 @@ def resnet50() -> Profile:
 
 
 def test_shipped_positions_are_what_the_definitions_give() -> None:
-    texts = positions(anchor.model for anchor in read_anchors())
+    texts = build_positions(anchor.model for anchor in read_recipes())
     folder = Catalog().files("models")["resnet50.v100.fp32.b32"].parent
-    assert {path.name for path in folder.glob(f"*{BESIDE}")} == set(texts)
+    assert {path.name for path in folder.glob(f"*{POSITIONS_SUFFIX}")} == set(texts)
     for name, text in texts.items():
         assert (folder / name).read_text() == text, name
 
@@ -44,7 +42,7 @@ def test_positions_are_output_points_one_or_tokens() -> None:
 
 
 def test_positions_come_from_the_work_of_a_layer() -> None:
-    for layer in build("vgg16"):
+    for layer in build_model("vgg16"):
         if layer.kind in ("conv", "linear"):
             weight = layer.elements - layer.tensors[0][1][0]
             assert positions_of(layer) * 2 * weight == layer.flops

@@ -33,9 +33,9 @@ from perfsim.planning.grid import axes_of, parse_vary
 from perfsim.prediction import predict
 from perfsim.scenario import SCENARIO_SCHEMA, make_scenario, read_file
 from perfsim.session import Session
+from perfsim.validate.cases import read_cases
 from perfsim.validate.claims import claims_of
-from perfsim.validate.measurements.case import read_cases
-from perfsim.validate.measurements.rules import read_rules
+from perfsim.validate.mapping import read_rules
 
 __all__ = ["PARSERS", "SEEDS", "UnsoundError", "sound"]
 

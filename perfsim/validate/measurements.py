@@ -1,37 +1,123 @@
-"""The errors of predicted cases: all, by source, by method, by network and by scale."""
+"""DOC"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 from perfsim.data.catalog import Catalog
+from perfsim.data.tables import check_word, number, read_table
 from perfsim.errors import RequestError, unknown
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario
 from perfsim.session import Session
-from perfsim.validate.measurements.answer import PHASES, RATIOS, answer
-from perfsim.validate.measurements.ask import AskedCase, ask, singles_of
-from perfsim.validate.measurements.case import Case
-from perfsim.validate.measurements.limits import Miss, limits_of, misses
-from perfsim.validate.measurements.rules import read_rules
-from perfsim.validate.measurements.source import cases_of
-from perfsim.validate.score import score
+from perfsim.validate.accuracy import score
+from perfsim.validate.cases import Case, cases_of
+from perfsim.validate.mapping import RULES_FILE, MappedCase, map_case, read_rules, single_gpu_cases
+from perfsim.validate.metrics import PHASE_METRICS, RATIO_METRICS, predicted_metric
 
-__all__ = ["SCHEMA", "ComparedCase", "MeasurementsReport", "joined", "validate_measurements"]
+__all__ = [
+    "LIMITS_FILE",
+    "_VALIDATION_SCHEMA",
+    "ComparedCase",
+    "GroupLimit",
+    "MeasurementsReport",
+    "Miss",
+    "joined_reports",
+    "limits_of",
+    "misses",
+    "read_limits",
+    "validate_measurements",
+]
 
-SCHEMA = "perfsim/validation/1"
-MAP = "map.toml"
-APART = 1.1
+_LIMITS_SCHEMA = "perfsim/limits/1"
+LIMITS_FILE = "limits.csv"
+_LIMITS_COLUMNS = ("group", "ids", "metrics", "median", "p90")
+_LIMITED_METRICS = ("whole", "phases", "any")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimit:
+    """What the errors of a group of cases may be."""
+
+    group: str
+    ids: tuple[str, ...]
+    metrics: str
+    median: float
+    p90: float
+
+    def holds(self, name: str, metric: str) -> bool:
+        """Tell whether a case of this id and metric is in the group."""
+        kind = "phases" if metric in PHASE_METRICS else "whole"
+        return self.metrics in (kind, "any") and any(fnmatchcase(name, one) for one in self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A limit that a group is outside of."""
+
+    group: str
+    count: int
+    figure: str
+    found: float
+    limit: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return asdict(self)
+
+
+def read_limits(path: Path) -> list[GroupLimit]:
+    """Return the limits of a file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    found = []
+    for row, cells in read_table(path, _LIMITS_SCHEMA, _LIMITS_COLUMNS):
+        check_word(cells["metrics"], _LIMITED_METRICS, "metrics", path, row)
+        most = [number(cells[name], name, path, row, positive=True) for name in ("median", "p90")]
+        found.append(
+            GroupLimit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *most)
+        )
+    return found
+
+
+def limits_of(catalog: Catalog) -> list[GroupLimit]:
+    """Return the limits that the catalog finds; none where there is no file."""
+    path = catalog.beside("measurements", "", LIMITS_FILE)
+    return [] if path is None else read_limits(path)
+
+
+def misses(limits: Sequence[GroupLimit], errors: Iterable[tuple[str, str, float]]) -> list[Miss]:
+    """Return what is outside its limit; ``errors`` are id, metric and absolute relative error."""
+    rows = list(errors)
+    found = []
+    for limit in limits:
+        figures = score(error for name, metric, error in rows if limit.holds(name, metric))
+        for figure, value, most in (
+            ("median", figures.median, limit.median),
+            ("p90", figures.p90, limit.p90),
+        ):
+            if value is not None and value > most:
+                found.append(Miss(limit.group, figures.count, figure, value, most))
+    return found
+
+
+_VALIDATION_SCHEMA = "perfsim/validation/1"
+_RANKED_APART = 1.1
 """Methods whose measured times differ by more than this factor are ranked."""
 
-SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
+_SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +153,13 @@ class MeasurementsReport:
     """The rows predicted, and the cases that are not, with the reason."""
 
     rows: list[ComparedCase]
-    left: list[AskedCase]
+    left: list[MappedCase]
     missed: list[Miss] = field(default_factory=list)
 
     @property
     def whole(self) -> list[ComparedCase]:
         """The rows that are whole iterations, whatever the metric."""
-        return [row for row in self.rows if row.case.metric not in PHASES]
+        return [row for row in self.rows if row.case.metric not in PHASE_METRICS]
 
     @property
     def notices(self) -> list[str]:
@@ -89,10 +175,10 @@ class MeasurementsReport:
             "method": lambda row: row.method,
             "network": lambda row: row.case.network or "none stated",
             "scale": lambda row: next(
-                name for most, name in SCALES if (row.case.whole("gpus") or 0) <= most
+                name for most, name in _SCALES if (row.case.whole("gpus") or 0) <= most
             ),
         }
-        parts = [row for row in self.rows if row.case.metric in PHASES]
+        parts = [row for row in self.rows if row.case.metric in PHASE_METRICS]
         return {by: _grouped(self.whole, key) for by, key in keys.items()} | {
             "phase": _grouped(parts, lambda row: f"{row.case.group} {row.case.metric}")
         }
@@ -107,7 +193,10 @@ class MeasurementsReport:
         for rows in alike.values():
             for one, other in combinations(rows, 2):
                 apart = one.case.value / other.case.value if other.case.value else 0.0
-                if one.case.system == other.case.system or 1 / APART <= apart <= APART:
+                if (
+                    one.case.system == other.case.system
+                    or 1 / _RANKED_APART <= apart <= _RANKED_APART
+                ):
                     continue
                 pairs += 1
                 right += (apart > 1) == (one.predicted > other.predicted)
@@ -117,10 +206,10 @@ class MeasurementsReport:
         """Return the report as ``--json`` prints it."""
         pairs, right = self.ranking()
         return {
-            "schema": SCHEMA,
-            "all": figures(self.whole),
+            "schema": _VALIDATION_SCHEMA,
+            "all": error_figures(self.whole),
             "groups": [
-                {"by": by, "name": name, **figures(rows)}
+                {"by": by, "name": name, **error_figures(rows)}
                 for by, named in self.groups().items()
                 for name, rows in sorted(named.items())
             ],
@@ -149,7 +238,7 @@ class MeasurementsReport:
         return Counter(asked.reason for asked in self.left).most_common()
 
 
-def figures(rows: Sequence[ComparedCase]) -> dict[str, float | int | None]:
+def error_figures(rows: Sequence[ComparedCase]) -> dict[str, float | int | None]:
     """Return count, median, p90 and worst absolute error, signed bias, coverage and half-width.
 
     Coverage and the median half-width of the interval are those of rows that have one.
@@ -191,14 +280,16 @@ def validate_measurements(
     """
     catalog = catalog or Session()
     cases = cases_of(path, catalog)
-    beside = catalog.beside("measurements", "", MAP)
+    beside = catalog.beside("measurements", "", RULES_FILE)
     if beside is None:
-        raise RequestError("measurements", f"no measurements/{MAP} in any folder of profiles.")
+        raise RequestError(
+            "measurements", f"no measurements/{RULES_FILE} in any folder of profiles."
+        )
     rules = read_rules(beside)
-    singles = singles_of(cases, rules)
-    asked = [ask(case, rules, singles, catalog) for case in cases]
+    singles = single_gpu_cases(cases, rules)
+    asked = [map_case(case, rules, singles, catalog) for case in cases]
     everything = asked
-    asked = only(asked, cluster, method)
+    asked = _select(asked, cluster, method)
     rows, left, known = [], [], uncertainties(catalog)
     for one in asked:
         if one.scenario is None:
@@ -207,7 +298,7 @@ def validate_measurements(
         try:
             rows.append(_row(one.case, one.cluster, one.scenario, catalog, known))
         except RequestError as error:
-            left.append(AskedCase(one.case, "excluded", reason=str(error)))
+            left.append(MappedCase(one.case, "excluded", reason=str(error)))
     report = MeasurementsReport(rows, left)
     found = [(row.case.id, row.case.metric, abs(row.error)) for row in rows]
     kept = {one.case.id for one in asked}
@@ -231,16 +322,16 @@ def _row(
 ) -> ComparedCase:
     """Return a case with its prediction, whose interval its own source had no part in."""
     prediction = predict(scenario, catalog)
-    moves = of_ratio(prediction.moves) if case.metric in RATIOS else prediction.moves
+    moves = of_ratio(prediction.moves) if case.metric in RATIO_METRICS else prediction.moves
     own = known.get(case.origin, known.get(NO_METHOD))
     if own is not None:
         interval = own.interval(moves, prediction.iteration_s)
         prediction = replace(prediction, iteration_s_interval=interval)
-    (value, low, high), off = answer(case.metric, case.value, prediction)
+    (value, low, high), off = predicted_metric(case.metric, case.value, prediction)
     return ComparedCase(case, scenario.method, cluster, value, (low, high), off, moves)
 
 
-def joined(paths: Sequence[Path | None]) -> MeasurementsReport:
+def joined_reports(paths: Sequence[Path | None]) -> MeasurementsReport:
     """Return the report of several tables as one; None stands for what ships.
 
     Raises
@@ -253,7 +344,9 @@ def joined(paths: Sequence[Path | None]) -> MeasurementsReport:
     return MeasurementsReport(rows, [asked for report in reports for asked in report.left])
 
 
-def only(asked: Sequence[AskedCase], cluster: str | None, method: str | None) -> list[AskedCase]:
+def _select(
+    asked: Sequence[MappedCase], cluster: str | None, method: str | None
+) -> list[MappedCase]:
     """Return the cases of a cluster and a method, where these are given.
 
     Raises
@@ -271,11 +364,11 @@ def only(asked: Sequence[AskedCase], cluster: str | None, method: str | None) ->
     return list(asked)
 
 
-def _clusters(asked: AskedCase) -> set[str]:
+def _clusters(asked: MappedCase) -> set[str]:
     return {*asked.cluster, asked.case.group}
 
 
-def _methods(asked: AskedCase) -> set[str]:
+def _methods(asked: MappedCase) -> set[str]:
     return {asked.scenario.method} if asked.scenario else set()
 
 

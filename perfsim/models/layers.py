@@ -1,12 +1,14 @@
-"""A layer of a network definition: its tensors, its work and what it writes, for one sample."""
+"""What network definitions are made of: layers with their tensors and their work for one sample."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = [
     "LayerShape",
+    "ModelBuilder",
     "ModelLayer",
     "batchnorm",
     "conv",
@@ -19,12 +21,13 @@ __all__ = [
 ]
 
 LayerShape = tuple[int, ...]
-FLOAT_BYTES = 4
+_FLOAT_BYTES = 4
+"""Bytes of an fp32 value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelLayer:
-    """One layer in the order in which the forward pass runs it.
+    """One layer of a network definition, for one sample.
 
     Parameters
     ----------
@@ -47,6 +50,10 @@ class ModelLayer:
     def elements(self) -> int:
         """Parameters of the layer."""
         return sum(math.prod(shape) for _, shape in self.tensors)
+
+
+ModelBuilder = Callable[[], tuple[ModelLayer, ...]]
+"""Returns the layers of one network in forward order."""
 
 
 def pooled(size: int, kernel: int, stride: int, padding: int = 0, ceil: bool = False) -> int:
@@ -83,12 +90,12 @@ def conv(
     if bias:
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * high * wide * outputs * points
-    return ModelLayer(name, "conv", tuple(tensors), flops, float(FLOAT_BYTES * outputs * points))
+    return ModelLayer(name, "conv", tuple(tensors), flops, float(_FLOAT_BYTES * outputs * points))
 
 
 def _scale_and_shift(name: str, kind: str, features: int, points: int) -> ModelLayer:
     tensors = ((f"{name}.weight", (features,)), (f"{name}.bias", (features,)))
-    return ModelLayer(name, kind, tensors, 0.0, float(FLOAT_BYTES * features * points))
+    return ModelLayer(name, kind, tensors, 0.0, float(_FLOAT_BYTES * features * points))
 
 
 def batchnorm(name: str, features: int, width: int | tuple[int, int] = 1) -> ModelLayer:
@@ -98,7 +105,7 @@ def batchnorm(name: str, features: int, width: int | tuple[int, int] = 1) -> Mod
 
 
 def layernorm(name: str, features: int, rows: int = 1) -> ModelLayer:
-    """Return a layer normalisation of ``rows`` vectors."""
+    """Return a layer normalisation of ``rows`` vectors of ``features`` values."""
     return _scale_and_shift(name, "layernorm", features, rows)
 
 
@@ -111,7 +118,7 @@ def linear(
     bias: bool = True,
     transposed: bool = False,
 ) -> ModelLayer:
-    """Return a dense layer applied to ``rows`` vectors; ``transposed`` stores (in, out).
+    """Return a dense layer on ``rows`` vectors; ``transposed`` stores its weight as (in, out).
 
     Examples
     --------
@@ -123,13 +130,13 @@ def linear(
     if bias:
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * outputs * rows
-    return ModelLayer(name, "linear", tuple(tensors), flops, float(FLOAT_BYTES * outputs * rows))
+    return ModelLayer(name, "linear", tuple(tensors), flops, float(_FLOAT_BYTES * outputs * rows))
 
 
 def embedding(name: str, entries: int, features: int, rows: int) -> ModelLayer:
-    """Return a table of ``entries`` vectors of which ``rows`` are looked up."""
+    """Return an embedding table of ``entries`` vectors; a sample looks up ``rows``."""
     tensors = ((f"{name}.weight", (entries, features)),)
-    return ModelLayer(name, "embedding", tensors, 0.0, float(FLOAT_BYTES * features * rows))
+    return ModelLayer(name, "embedding", tensors, 0.0, float(_FLOAT_BYTES * features * rows))
 
 
 def lstm(prefix: str, suffix: str, inputs: int, hidden: int, steps: int) -> ModelLayer:
@@ -142,9 +149,9 @@ def lstm(prefix: str, suffix: str, inputs: int, hidden: int, steps: int) -> Mode
     )
     flops = 2.0 * 4 * hidden * (inputs + hidden) * steps
     name = f"{prefix}.{suffix}"
-    return ModelLayer(name, "lstm", tensors, flops, float(FLOAT_BYTES * hidden * steps))
+    return ModelLayer(name, "lstm", tensors, flops, float(_FLOAT_BYTES * hidden * steps))
 
 
 def matmul(name: str, kind: str, flops: float, outputs: int) -> ModelLayer:
-    """Return a product without parameters of its own."""
-    return ModelLayer(name, kind, (), flops, float(FLOAT_BYTES * outputs))
+    """Return a matrix product without parameters of its own, such as attention scores."""
+    return ModelLayer(name, kind, (), flops, float(_FLOAT_BYTES * outputs))

@@ -1,0 +1,98 @@
+"""How wrong predictions have been: many errors in a few numbers, and what is recorded by method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsim.data.tables import number, read_table
+
+__all__ = [
+    "ACCURACY_COLUMNS",
+    "ACCURACY_FILE",
+    "ACCURACY_SCHEMA",
+    "MethodAccuracy",
+    "Score",
+    "read_accuracy",
+    "score",
+]
+
+ACCURACY_SCHEMA = "perfsim/accuracy-record/1"
+ACCURACY_FILE = "accuracy.csv"
+"""The record of all methods, ``profiles/methods/accuracy.csv``."""
+ACCURACY_COLUMNS = ("method", "rows", "median_error", "p90_error", "sources")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How many predictions, and their absolute relative errors as fractions."""
+
+    count: int
+    median: float | None
+    p90: float | None
+    worst: float | None
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Return the four numbers by name."""
+        return {
+            "count": self.count,
+            "median": self.median,
+            "p90": self.p90,
+            "worst": self.worst,
+        }
+
+
+def score(errors: Iterable[float]) -> Score:
+    """Return count, median, 90th percentile (linear between ranks) and worst of errors.
+
+    Examples
+    --------
+    >>> score([0.1, 0.3, 0.2])
+    Score(count=3, median=0.2, p90=0.28, worst=0.3)
+    """
+    import numpy as np
+
+    values = list(errors)
+    if not values:
+        return Score(0, None, None, None)
+    median, p90 = (round(float(value), 12) for value in np.quantile(values, (0.5, 0.9)))
+    return Score(len(values), median, p90, max(values))
+
+
+@dataclass(frozen=True, slots=True)
+class MethodAccuracy:
+    """Recorded errors of one method: rows tested, and their absolute errors as fractions."""
+
+    method: str
+    rows: int
+    median_error: float
+    p90_error: float
+    sources: str
+
+    def words(self) -> str:
+        """Return the line in words."""
+        return (
+            f"{self.rows} rows, median {self.median_error:.0%}, p90 {self.p90_error:.0%}"
+            f" ({self.sources})"
+        )
+
+
+def read_accuracy(path: Path) -> list[MethodAccuracy]:
+    """Return the recorded errors of each method.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    return [
+        MethodAccuracy(
+            cells["method"],
+            int(number(cells["rows"], "rows", path, row, positive=True, whole=True)),
+            number(cells["median_error"], "median_error", path, row),
+            number(cells["p90_error"], "p90_error", path, row),
+            cells["sources"],
+        )
+        for row, cells in read_table(path, ACCURACY_SCHEMA, ACCURACY_COLUMNS)
+    ]

@@ -1,0 +1,489 @@
+"""DOC"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import log
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from perfsim.data.catalog import Catalog
+from perfsim.data.toml import TomlTable, read_toml
+from perfsim.errors import LONGEST, DataError, RequestError, nearest, shown
+from perfsim.prediction import predict
+from perfsim.resolve import resolve
+from perfsim.scenario import FIELDS, Scenario, is_field, make_scenario
+from perfsim.validate.cases import CASE_COLUMNS, Case, parse_fields, scenario_fields
+from perfsim.validate.metrics import METRICS, predicted_metric
+
+__all__ = [
+    "ADDED_METRIC",
+    "COMPUTE_METRICS",
+    "EXPOSED_METRIC",
+    "RULES_FILE",
+    "CaseRole",
+    "MappedCase",
+    "MappingRule",
+    "SingleGpuCases",
+    "is_single_gpu",
+    "map_case",
+    "read_rules",
+    "role_of",
+    "scenario_of",
+    "single_gpu_cases",
+]
+
+RULES_FILE = "map.toml"
+"""The rules that ship, ``profiles/measurements/map.toml``."""
+_RULES_SCHEMA = "perfsim/measurement-map/1"
+_RULE_KEYS = ("when", "set", "number", "exclude", "calibrates")
+
+
+@dataclass(frozen=True, slots=True)
+class MappingRule:
+    """What holds for the cases that fit ``when``."""
+
+    when: Mapping[str, str]
+    fields: Mapping[str, Any]
+    numbers: Mapping[str, tuple[str, re.Pattern[str]]]
+    exclude: str
+    calibrates: str
+
+    def fits(self, case: Case) -> bool:
+        """Tell whether the rule applies to a case."""
+        return all(fnmatchcase(getattr(case, column), text) for column, text in self.when.items())
+
+    def apply(self, case: Case, fields: dict[str, Any]) -> None:
+        """Put into ``fields`` what the rule says of a case."""
+        fields.update(self.fields)
+        for field, (column, pattern) in self.numbers.items():
+            match = pattern.search(getattr(case, column))
+            if match:
+                fields[field] = match[1]
+
+
+def read_rules(path: Path) -> list[MappingRule]:
+    """Return the rules of a file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, a key or column is unknown, or a pattern is none.
+    """
+    table = read_toml(path)
+    table.only(("schema", "title", "rule"))
+    table.check_schema(_RULES_SCHEMA)
+    return [_rule(one) for one in table.tables("rule")]
+
+
+def _rule(table: TomlTable) -> MappingRule:
+    table.only(_RULE_KEYS)
+    when = _texts(table, "when")
+    for column in when:
+        if column not in CASE_COLUMNS or column == "value":
+            raise table.wrong(
+                "when", f"no column {shown(column)}; columns: {', '.join(CASE_COLUMNS)}"
+            )
+    numbers = {}
+    for field, told in _rule_fields(table, "number").items():
+        column, _, text = str(told).partition(":")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                pattern = re.compile(text.strip())
+        except (re.error, ArithmeticError, RecursionError, Warning) as error:
+            raise table.wrong("number", f"{shown(text)} is no pattern: {error}") from None
+        if column not in CASE_COLUMNS or pattern.groups != 1:
+            raise table.wrong("number", f"{shown(told)} is not 'column: pattern with one group'")
+        numbers[field] = (column, pattern)
+    words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
+    return MappingRule(when, _rule_fields(table, "set"), numbers, *words)
+
+
+def _rule_fields(table: TomlTable, key: str) -> Mapping[str, Any]:
+    """Return fields of a scenario with a value each, those of a group as ``group.name``."""
+    found = _values(table, key)
+    for name, value in found.items():
+        if name != "scenario" and not is_field(name):
+            match = nearest(name[:LONGEST], FIELDS)
+            hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
+            raise table.wrong(key, f"a scenario has no field {shown(name)}; {hint}")
+        parts = value if isinstance(value, list) else [value]
+        if any(isinstance(part, Mapping | list) for part in parts):
+            raise table.wrong(f"{key}.{shown(name)[1:-1]}", "is a table, not a value")
+    return found
+
+
+def _values(table: TomlTable, key: str) -> Mapping[str, Any]:
+    value = table.values.get(key, {})
+    if not isinstance(value, Mapping):
+        raise table.wrong(key, "is not a table")
+    for name, one in value.items():
+        if isinstance(one, float) and not math.isfinite(one):
+            raise table.wrong(f"{key}.{shown(name)[1:-1]}", f"found {one}, not a finite number")
+    return value
+
+
+def _texts(table: TomlTable, key: str) -> Mapping[str, str]:
+    values = _values(table, key)
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise DataError(f"{table.place}{key}.{name}: is not a text", path=table.path)
+    return values
+
+
+ADDED_METRIC = "compress_plus_comm_s"
+"""What a method adds to an iteration, on one GPU its kernels alone: what these cost in the
+source's other cases of the same system, and taken off the iteration of the same run, so that what
+is left is the computation that every method shares."""
+
+COMPUTE_METRICS = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
+"""Metrics that are the time of forward and backward, without what communication adds."""
+
+_STEP_METRIC, EXPOSED_METRIC = "iteration_s", "exposed_comm_s"
+"""Metrics of one run that together tell its step without communication."""
+
+_NOTED_RATE = re.compile(r"single-GPU value is (\d+(?:\.\d+)?)")
+"""A rate on one GPU [samples/s] in a case's notes."""
+
+_Key = tuple[str, ...]
+_Known = dict[_Key, list[tuple[str, float]]]
+"""By what they hold for: where each stands in the source, and its seconds."""
+
+
+def is_single_gpu(case: Case) -> bool:
+    """Tell whether a case calibrates the computation of others."""
+    return case.metric in COMPUTE_METRICS or (
+        case.gpus == "1" and case.metric in ("throughput", "iteration_s", ADDED_METRIC)
+    )
+
+
+class SingleGpuCases:
+    """The calibrating cases of a table, by what they hold for.
+
+    Parameters
+    ----------
+    cases : all cases of the table
+    marked : ids of those that their row or a rule marks as calibration
+    """
+
+    def __init__(self, cases: Sequence[Case], marked: Collection[str] = ()) -> None:
+        self._without = _without_communication([case for case in cases if case.id in marked])
+        self._whole: _Known = defaultdict(list)
+        self._phase: _Known = defaultdict(list)
+        self._alike: dict[_Key, list[Case]] = defaultdict(list)
+        self._ratios: dict[str, float | None] = {}
+        self._added: _Known = defaultdict(list)
+        added = {_run(case): case.value for case in cases if case.metric == ADDED_METRIC}
+        for case in cases:
+            self._alike[_what(case)].append(case)
+            batch = case.whole("batch_per_gpu")
+            told = _NOTED_RATE.search(case.notes)
+            if case.metric == ADDED_METRIC and case.gpus == "1" and case.value > 0:
+                self._added[_program(case)].append((case.provenance, case.value))
+            for key in _keys(case):
+                if told and batch:
+                    self._whole[key].append((case.provenance, batch / float(told[1])))
+                elif case.metric in COMPUTE_METRICS:
+                    self._phase[key].append((case.provenance, case.value))
+                elif is_single_gpu(case) and case.value > 0:
+                    if case.metric == "iteration_s":
+                        seconds = case.value - added.get(_run(case), 0.0)
+                        self._whole[key].append((case.provenance, seconds))
+                    elif batch and case.metric == "throughput":
+                        self._whole[key].append((case.provenance, batch / case.value))
+
+    def iteration_s(self, case: Case) -> float | None:
+        """Return the source's iteration without communication [s], the median of several."""
+        found = self._nearest(self._without, case, _keys(case))
+        return self._nearest(self._whole, case, _keys(case)) if found is None else found
+
+    def phase_s(self, case: Case) -> float | None:
+        """Return the source's forward and backward [s], the median of several."""
+        return self._nearest(self._phase, case, _keys(case))
+
+    def ratio(self, case: Case, ratio_of: Callable[[Case], float | None]) -> float | None:
+        """Return measured over predicted time of the source's computation, at the nearest batch.
+
+        Of the same system if any, else of the same model and GPU; of several at that batch, the
+        median of those that stand nearest. None where the source does not calibrate it.
+
+        Parameters
+        ----------
+        ratio_of : measured over predicted time of a case that calibrates computation, else None
+        """
+        batch = case.whole("batch_per_gpu")
+        if batch is None:
+            return None
+        known = [one for one in self._alike[_what(case)] if self._ratio(one, ratio_of)]
+        known = [one for one in known if one.system == case.system] or known
+        if not known:
+            return None
+
+        def place(one: Case) -> tuple[float, int]:
+            own = one.whole("batch_per_gpu") or batch
+            return abs(log(own / batch)), -_alike(case.provenance, one.provenance)
+
+        least = min(map(place, known))
+        return median(self._ratio(one, ratio_of) or 1.0 for one in known if place(one) == least)
+
+    def _ratio(self, case: Case, ratio_of: Callable[[Case], float | None]) -> float | None:
+        if case.id not in self._ratios:
+            whole = case.whole("batch_per_gpu")
+            self._ratios[case.id] = ratio_of(case) if whole else None
+        return self._ratios[case.id]
+
+    def kernels_s(self, case: Case) -> float | None:
+        """Return what the same system added to an iteration on one GPU [s], the median."""
+        return self._nearest(self._added, case, [_program(case)])
+
+    def _nearest(self, known: _Known, case: Case, keys: Sequence[_Key]) -> float | None:
+        key = next((key for key in keys if key in known), None)
+        if key is None:
+            return None
+        shared = [_alike(case.provenance, where) for where, _ in known[key]]
+        near = max(shared)
+        return median(
+            value for (_, value), length in zip(known[key], shared, strict=True) if length == near
+        )
+
+
+def _what(case: Case) -> _Key:
+    return case.group, case.model, case.gpu
+
+
+def _without_communication(cases: Sequence[Case]) -> _Known:
+    """Return steps on several GPUs less their exposed communication, where both were measured."""
+    runs: dict[_Key, dict[str, Case]] = defaultdict(dict)
+    for case in cases:
+        if case.metric in (_STEP_METRIC, EXPOSED_METRIC) and case.gpus != "1":
+            runs[_run(case)][case.metric] = case
+    known: _Known = defaultdict(list)
+    for told in runs.values():
+        if len(told) == 2 and told[_STEP_METRIC].value > told[EXPOSED_METRIC].value:
+            for key in _keys(told[_STEP_METRIC]):
+                seconds = told[_STEP_METRIC].value - told[EXPOSED_METRIC].value
+                known[key].append((told[_STEP_METRIC].provenance, seconds))
+    return known
+
+
+def _run(case: Case) -> _Key:
+    """Return what cases of one run share."""
+    return (
+        *(case.provenance, case.system, case.model, case.gpu, case.gpus, case.gpus_per_node),
+        *(case.network, case.batch_per_gpu, case.fusion, case.rank_or_density),
+    )
+
+
+def _program(case: Case) -> _Key:
+    what = (case.group, case.system, case.model, case.gpu, case.batch_per_gpu)
+    return (*what, case.fusion, case.rank_or_density)
+
+
+def _keys(case: Case) -> list[_Key]:
+    what = (case.group, case.model, case.gpu, case.batch_per_gpu)
+    return [(*what, case.gpus, case.network), (*what, case.system), what]
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many letters two texts begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+_NEEDED_FIELDS = ("model", "gpu", "method")
+_COMPUTATION = "calibrates computation"
+
+
+class CaseRole(NamedTuple):
+    """What a case is for (calibration, test, excluded), why, and the fields of its scenario."""
+
+    role: str
+    reason: str
+    fields: dict[str, Any]
+
+
+class MappedCase(NamedTuple):
+    """The scenario of a case, or why there is none."""
+
+    case: Case
+    role: str
+    scenario: Scenario | None = None
+    reason: str = ""
+
+    @property
+    def cluster(self) -> tuple[str, str]:
+        """Its networks: between nodes, where there are several, and inside a node."""
+        asked = self.scenario
+        if asked is None:
+            return "", ""
+        several = asked.gpus > (asked.gpus_per_node or asked.gpus)
+        return (asked.net or "") if several else "", asked.intra_net or ""
+
+
+def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
+    """Return what a case is for and its fields: as its row states, else as the rules have it."""
+    if case.scenario:
+        return CaseRole(case.role or "test", case.reason, parse_fields(case.scenario, case.id))
+    if case.role in ("calibration", "excluded"):
+        return CaseRole(case.role, case.reason or "its row says so", {})
+    if is_single_gpu(case):
+        return CaseRole("calibration", _COMPUTATION, {})
+    fields, exclude, calibrates = _ruled(case, rules)
+    if case.seen_or_memory == "MEMORY":
+        exclude = "recalled, never verified"
+    if exclude:
+        return CaseRole("excluded", exclude, fields)
+    if calibrates:
+        return CaseRole("calibration", f"calibrates {calibrates}", fields)
+    return CaseRole("test", "", fields)
+
+
+def _ruled(case: Case, rules: Sequence[MappingRule]) -> tuple[dict[str, Any], str, str]:
+    """Return the fields that the rules have of a case, why to leave it out, what it calibrates."""
+    fields: dict[str, Any] = {}
+    exclude = calibrates = ""
+    for rule in rules:
+        if rule.fits(case):
+            rule.apply(case, fields)
+            exclude = rule.exclude or exclude
+            calibrates = rule.calibrates or calibrates
+    return fields, exclude, calibrates
+
+
+def single_gpu_cases(cases: Sequence[Case], rules: Sequence[MappingRule]) -> SingleGpuCases:
+    """Return what the cases tell of computation, with those that their rows or the rules mark."""
+    marked = {case.id for case in cases if _calibrates(case, rules)}
+    return SingleGpuCases(cases, marked)
+
+
+def _calibrates(case: Case, rules: Sequence[MappingRule]) -> bool:
+    role = case.role if case.scenario else role_of(case, rules).role
+    return role == "calibration"
+
+
+def map_case(
+    case: Case, rules: Sequence[MappingRule], singles: SingleGpuCases, catalog: Catalog
+) -> MappedCase:
+    """Return the scenario that predicts a case."""
+    try:
+        told = role_of(case, rules)
+        if told.role != "test":
+            return MappedCase(case, told.role, reason=told.reason)
+        return MappedCase(case, "test", scenario_of(case, told, rules, singles, catalog))
+    except RequestError as error:
+        return MappedCase(case, "excluded", reason=str(error))
+
+
+def scenario_of(
+    case: Case,
+    told: CaseRole,
+    rules: Sequence[MappingRule],
+    singles: SingleGpuCases,
+    catalog: Catalog,
+) -> Scenario:
+    """Return the scenario of a case, whatever it is for.
+
+    Raises
+    ------
+    RequestError
+        If the case cannot be asked; the message says why.
+    """
+    fields = scenario_fields(told.fields, catalog)
+    lacking = _unasked(case, fields)
+    if lacking:
+        raise RequestError(lacking)
+    return _with_compute(case, fields, rules, singles, catalog)
+
+
+def _unasked(case: Case, fields: dict[str, Any]) -> str:
+    """Return why a case cannot be asked, or ""; puts its numbers into ``fields``."""
+    if case.metric not in METRICS:
+        return f"metric {case.metric} is not one that a prediction states"
+    if case.value == 0:
+        return "its value is 0, of which no relative error can be taken"
+    missing = [name for name in _NEEDED_FIELDS if name not in fields]
+    if missing:
+        words = ", ".join(f"{name} {getattr(case, _COLUMN_OF_FIELD[name])!r}" for name in missing)
+        return f"no rule for {words}"
+    gpus = case.whole("gpus")
+    if gpus is None:
+        return f"gpus {case.gpus!r} is not a whole number above zero"
+    fields.setdefault("gpus", gpus)
+    each = case.whole("gpus_per_node")
+    if each and "gpus_per_node" not in fields:
+        fields["gpus_per_node"] = min(each, gpus)
+    batch = case.whole("batch_per_gpu")
+    if batch:
+        fields.setdefault("batch", batch)
+    if gpus > fields.get("gpus_per_node", gpus) and "net" not in fields:
+        return f"no rule for network {case.network!r}"
+    return ""
+
+
+_COLUMN_OF_FIELD = {"model": "model", "gpu": "gpu", "method": "system"}
+
+
+def _with_compute(
+    case: Case,
+    fields: dict[str, Any],
+    rules: Sequence[MappingRule],
+    singles: SingleGpuCases,
+    catalog: Catalog,
+) -> Scenario:
+    scenario = make_scenario(fields, case.id)
+    seconds = singles.iteration_s(case)
+    if seconds is None:
+        phase_s = singles.phase_s(case)
+        if phase_s is not None:
+            profile = resolve(scenario, catalog).profile
+            seconds = phase_s + profile.optimizer_s
+    if seconds is None and scenario.single_gpu is None:
+        ratio = singles.ratio(case, lambda one: _ratio(one, rules, catalog))
+        if ratio is not None:
+            seconds = ratio * resolve(scenario, catalog).profile.iteration_s
+    told = {"single_gpu": seconds, "single_gpu_kernels": singles.kernels_s(case)}
+    given = {name: f"{value:.9g}s" for name, value in told.items() if value is not None}
+    return make_scenario(fields | given, case.id) if given else scenario
+
+
+def _ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalog) -> float | None:
+    """Return measured over predicted time of a case that calibrates computation, else None.
+
+    A rate of one GPU and a compute phase are held against the estimate of one GPU; a run of
+    several, as those inside one node, against its own prediction.
+    """
+    role, reason, told = role_of(case, rules)
+    if role != "calibration" or not reason.startswith(_COMPUTATION):
+        return None
+    fields = told if case.scenario else _ruled(case, rules)[0]
+    try:
+        return _measured_over_predicted(case, scenario_fields(fields, catalog), catalog)
+    except RequestError:
+        return None
+
+
+def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalog) -> float | None:
+    if case.metric == ADDED_METRIC:
+        return None
+    if is_single_gpu(case):
+        kept = {name: fields[name] for name in ("model", "gpu", "precision") if name in fields}
+        batch = case.whole("batch_per_gpu")
+        if len({"model", "gpu"} & set(kept)) < 2 or batch is None or case.value <= 0:
+            return None
+        alone = make_scenario(kept | {"gpus": 1, "batch": batch}, case.id)
+        profile = resolve(alone, catalog).profile
+        seconds = batch / case.value if case.metric == "throughput" else case.value
+        own_s = profile.optimizer_s if case.metric in COMPUTE_METRICS else 0.0
+        return (seconds + own_s) / profile.iteration_s
+    if _unasked(case, fields) or "single_gpu" in fields:
+        return None
+    prediction = predict(make_scenario(fields, case.id), catalog)
+    return 1.0 / (1.0 + predicted_metric(case.metric, case.value, prediction)[1])

@@ -1,0 +1,193 @@
+"""DOC"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Set
+
+from perfsim.prediction import Prediction
+from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.run import run
+from perfsim.simulate.graph import COMPUTE, Task
+from perfsim.simulate.timeline import Timeline
+
+__all__ = [
+    "METRICS",
+    "PHASE_METRICS",
+    "PHASE_PARTS",
+    "RATIO_METRICS",
+    "_PredictedValue",
+    "added_s",
+    "busy_s",
+    "part_of",
+    "predicted_metric",
+]
+
+PHASE_PARTS = (
+    frozenset({"passes"}),
+    frozenset({"gradients"}),
+    frozenset({"factors", "preconditioning", "scaling"}),
+    frozenset({"factors sent"}),
+    frozenset({"inverses"}),
+    frozenset({"inverses sent"}),
+)
+"""Parts in the order in which the measurements put them back."""
+
+_JOB_NAME = re.compile(r"\w+ \d+\.(.+)")
+_JOBS_OF_PART = {"factors sent": ("factors", "unpacked", "divided"),
+        "inverses sent": ("broadcast", "inverses unpacked", "sent eigen"),
+        "inverses": ("inverse", "eigen"),
+        "gradients sent": ("sent gradient",),
+        "preconditioning": ("preconditioned", "gradient"),
+        "scaling": ("scaled",)}  # fmt: skip
+"""Part to how its jobs' names begin; the first that fits holds."""
+
+
+def part_of(task: Task) -> str:
+    """Return the part of an iteration that a task of a K-FAC method belongs to.
+
+    Examples
+    --------
+    >>> [part_of(Task(name, "compute", kind, 1.0)) for name, kind in [
+    ...     ("backward 0.end", "backward"), ("second_order 0.conv1 A", "second_order"),
+    ...     ("all_reduce 0.3", "communicate"), ("all_reduce 0.factors 3", "communicate")]]
+    ['passes', 'factors', 'gradients', 'factors sent']
+    """
+    if task.name.startswith("cycle "):
+        return "gradients"
+    match = _JOB_NAME.fullmatch(task.name)
+    if match is None or task.kind not in ("second_order", "communicate"):
+        return "passes"
+    part = next((part for part, names in _JOBS_OF_PART.items() if match[1].startswith(names)), "")
+    if task.kind == "second_order":
+        return part or "factors"
+    return {"inverses": "inverses sent", "preconditioning": "gradients sent"}.get(
+        part, part or "gradients"
+    )
+
+
+def added_s(timeline: Timeline, to: Set[str], parts: Set[str]) -> float:
+    """Return how much longer an iteration of the parts ``to`` takes with ``parts`` [s]."""
+    return _iteration_s(timeline, to | parts) - _iteration_s(timeline, to)
+
+
+def busy_s(timeline: Timeline, part: str) -> float:
+    """Return how long the tasks of a part take by themselves in an iteration [s].
+
+    Those on the compute stream; of a part that is sent, those on the stream that has most.
+    """
+    streams: dict[str, float] = {}
+    for task in timeline.graph.tasks:
+        if part_of(task) == part and (task.kind == "communicate" or task.stream == COMPUTE):
+            streams[task.stream] = streams.get(task.stream, 0.0) + float(task.duration_s)
+    return max(streams.values(), default=0.0) / timeline.graph.iterations
+
+
+def _iteration_s(timeline: Timeline, parts: Set[str]) -> float:
+    graph = timeline.graph
+    durations = [float(task.duration_s) if part_of(task) in parts else 0.0 for task in graph.tasks]
+    return float(run(CostedGraph(graph), durations).iteration_s)
+
+
+_PredictedValue = tuple[float, float, float]
+"""Predicted value and its interval, in the metric's unit."""
+
+
+def _rate(prediction: Prediction, factor: float) -> _PredictedValue:
+    work = prediction.samples_per_s * prediction.iteration_s * factor
+    low, high = prediction.iteration_s_interval
+    return work / prediction.iteration_s, work / high, work / low
+
+
+def _part(*names: str) -> Callable[[Prediction], _PredictedValue]:
+    def read(prediction: Prediction) -> _PredictedValue:
+        value = sum(prediction.breakdown_s[name] for name in names)
+        return value, value, value
+
+    return read
+
+
+def _phase(first: int, last: int) -> Callable[[Prediction], _PredictedValue]:
+    """Return what reads phases ``first`` to ``last`` of the iteration that updates everything."""
+
+    def read(prediction: Prediction) -> _PredictedValue:
+        before = frozenset[str]().union(*PHASE_PARTS[:first])
+        parts = frozenset[str]().union(*PHASE_PARTS[first : last + 1])
+        value = added_s(prediction.timelines[0], before, parts)
+        return value, value, value
+
+    return read
+
+
+def _busy(part: str) -> Callable[[Prediction], _PredictedValue]:
+    def read(prediction: Prediction) -> _PredictedValue:
+        value = busy_s(prediction.timelines[0], part)
+        return value, value, value
+
+    return read
+
+
+def _efficiency(prediction: Prediction, factor: float = 1.0) -> _PredictedValue:
+    ratio = prediction.scaling_efficiency / prediction.samples_per_s
+    return _rate(prediction, ratio * factor)
+
+
+def _gpus(prediction: Prediction) -> int:
+    return int(prediction.scenario["gpus"])
+
+
+METRICS: dict[str, tuple[bool, Callable[[Prediction], _PredictedValue]]] = {
+    "iteration_s": (False, lambda one: (one.iteration_s, *one.iteration_s_interval)),
+    "throughput": (True, lambda one: _rate(one, 1.0)),
+    "throughput_per_gpu": (True, lambda one: _rate(one, 1.0 / _gpus(one))),
+    "scaling_efficiency": (True, _efficiency),
+    "speedup_vs_1gpu": (True, lambda one: _efficiency(one, _gpus(one))),
+    "compression_s": (False, _part("compression")),
+    "sparsify_s": (False, _part("compression")),
+    "exposed_comm_s": (False, _part("communication_exposed")),
+    "compress_plus_comm_s": (False, _part("compression", "communication_exposed")),
+    "breakdown_exposed_grad_comm_s": (False, _phase(1, 1)),
+    "breakdown_factor_compute_s": (False, _phase(2, 2)),
+    "factor_compute_s": (False, _phase(2, 2)),
+    "breakdown_exposed_factor_comm_s": (False, _phase(3, 3)),
+    "factor_compute_plus_comm_s": (False, _phase(2, 3)),
+    "breakdown_inverse_compute_s": (False, _phase(4, 4)),
+    "inverse_compute_s": (False, _phase(4, 4)),
+    "breakdown_exposed_inverse_comm_s": (False, _phase(5, 5)),
+    "inverse_total_s": (False, _phase(4, 5)),
+    "eigendecomp_s": (False, _busy("inverses")),
+    "factor_comm_s": (False, _busy("factors sent")),
+    "bcast_eigen_s": (False, _busy("inverses sent")),
+    "precondition_s": (False, _busy("preconditioning")),
+    "bcast_gradient_s": (False, _busy("gradients sent")),
+}
+"""Metric to whether more is faster, and what a prediction says of it."""
+
+_WHOLE_ITERATION = (
+    "iteration_s",
+    "throughput",
+    "throughput_per_gpu",
+    "scaling_efficiency",
+    "speedup_vs_1gpu",
+)
+
+RATIO_METRICS = ("scaling_efficiency", "speedup_vs_1gpu")
+"""Metrics that are an iteration relative to that of one GPU."""
+
+PHASE_METRICS = tuple(metric for metric in METRICS if metric not in _WHOLE_ITERATION)
+"""Metrics that are a part of an iteration: counted apart from whole iterations."""
+
+
+def predicted_metric(
+    metric: str, measured: float, prediction: Prediction
+) -> tuple[_PredictedValue, float]:
+    """Return what is predicted of a metric, and the relative error of the time behind it.
+
+    The error is predicted over measured time less 1, of a rate measured over predicted rate less
+    1: above zero is predicted too slow in either case.
+    """
+    rises, read = METRICS[metric]
+    found = read(prediction)
+    if rises:
+        return found, measured / found[0] - 1.0
+    return found, found[0] / measured - 1.0

@@ -1,0 +1,386 @@
+r"""Fit the record that prediction intervals are made of, on published iterations.
+
+To be run again whenever predictions or rows change::
+
+    python profiles/build/interval_record.py --measurements FILE [FILE ...] \
+        --out profiles/measurements/uncertainty.csv --date DATE [--residuals FILE]
+
+Without ``--measurements`` it takes the tables that ship. It predicts every row once;
+``--residuals`` keeps the residuals, and ``--from-residuals FILE`` in place of ``--measurements``
+fits again from that file, in seconds. It prints how many rows of each source lie in the intervals
+that were fitted without that source. The file it writes is not read for the fit.
+
+Row i: its residual r_i (log of measured over predicted time) has a two-piece Student t distribution
+of scale s_i = sqrt(sum over parts of (move x deviation)^2) on the side where it lies. A part is a
+cause of error (network, kernels, ...) and the grade of its evidence; the move is how far the
+prediction moves with it. Parts such as hidden communication move an iteration up but not down. The
+deviations are fitted by maximum likelihood. Every source has the same weight, however many rows it
+has. A third of a source more says of each part that it is as far off as all rows are together, so
+that a part which few sources show is not taken for sure. Weaker evidence adds a deviation of its
+own to that of stronger evidence. All deviations are then multiplied by the least number that has
+90 % of the rows inside, each row measured by a fit without its source.
+
+References
+----------
+Two-piece distributions: John 1982, Communications in Statistics 11, 879-885. Variance components by
+minorisation: Zhou, Hu, Zhou & Lange 2019, JCGS 28, 350-361. Rows grouped by source, with the same
+weight a source: Dunn, Wasserman & Ramdas 2023, JASA 118, 2491-2502, method of pooled CDFs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from math import exp, log1p
+from pathlib import Path
+from statistics import mean, median
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsim.data.files import write_text
+from perfsim.data.tables import read_table
+from perfsim.errors import RequestError
+from perfsim.interval import (
+    GRADES,
+    NO_METHOD,
+    PARTS,
+    SIZE,
+    UNCERTAINTY_COLUMNS,
+    UNCERTAINTY_SCHEMA,
+    Moves,
+    Uncertainty,
+)
+from perfsim.validate.cases import Case
+from perfsim.validate.measurements import ComparedCase, validate_measurements
+
+__all__ = [
+    "Residual",
+    "ResidualTable",
+    "coverage_multiple",
+    "fit_left_out",
+    "fit_variances",
+    "held_out",
+    "read_residuals",
+    "residuals_of",
+    "residuals_text",
+    "uncertainty_text",
+]
+
+_RESIDUALS_SCHEMA = "perfsim/residuals/1"
+_SIDES = ("faster", "slower")
+_RESIDUALS_COLUMNS = (
+    "id",
+    "source",
+    "residual",
+    *(f"{part}_{side}" for part in PARTS for side in _SIDES),
+)
+
+_OWNER = re.compile(r"([\w.-]+)/[\w.-]+(?:@| branch )")
+"""The owner of the repository with which a row's provenance begins."""
+
+
+class Residual(NamedTuple):
+    """One row: its source, log of measured over predicted time, and its moves by part."""
+
+    id: str
+    source: str
+    log: float
+    moves: Moves
+
+
+def residuals_of(rows: Iterable[ComparedCase]) -> list[Residual]:
+    """Return the residuals of rows that are whole iterations."""
+    rows = list(rows)
+    names = _sources([row.case for row in rows])
+    # The error of a time is predicted over measured less 1, that of a rate the same of its time.
+    return [
+        Residual(row.case.id, names[row.case.origin], -log1p(row.error), row.moves) for row in rows
+    ]
+
+
+def _sources(cases: Sequence[Case]) -> dict[str, str]:
+    """Return each origin's source: all origins that share a citation or an owner of repositories.
+
+    The same people measure on the same clusters with the same code, so that the errors of their
+    papers are not independent.
+    """
+    shared: dict[str, set[str]] = {}
+    for case in cases:
+        owner = _OWNER.match(case.provenance)
+        for key in (case.source or case.origin, owner[1].lower() + "/" if owner else ""):
+            if key:
+                shared.setdefault(key, set()).add(case.origin)
+    groups: list[set[str]] = []
+    for origins in shared.values():
+        apart = [group for group in groups if not group & origins]
+        groups = [*apart, origins.union(*(group for group in groups if group & origins))]
+    return {origin: " ".join(sorted(group)) for group in groups for origin in group}
+
+
+def residuals_text(residuals: Sequence[Residual], date: str) -> str:
+    """Return residuals as the text of a file, from which the fit can be made again."""
+    out = io.StringIO()
+    out.write(f"# schema: {_RESIDUALS_SCHEMA}\n# date: {date}\n")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_RESIDUALS_COLUMNS)
+    for residual in residuals:
+        moves = [residual.moves.get(part, (0.0, 0.0)) for part in PARTS]
+        cells = [f"{value:.6g}" for move in moves for value in move]
+        writer.writerow([residual.id, residual.source, f"{residual.log:.6g}", *cells])
+    return out.getvalue()
+
+
+def read_residuals(path: Path) -> list[Residual]:
+    """Return the residuals of a file that `residuals_text` made.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    return [
+        Residual(
+            cells["id"],
+            cells["source"],
+            float(cells["residual"]),
+            {
+                part: (float(cells[f"{part}_faster"]), float(cells[f"{part}_slower"]))
+                for part in PARTS
+            },
+        )
+        for _, cells in read_table(path, _RESIDUALS_SCHEMA, _RESIDUALS_COLUMNS)
+    ]
+
+
+_Array = NDArray[np.float64]
+
+_COVERAGE = 0.9
+_FREEDOM = 10.0
+"""Degrees of freedom of the t distribution: a row far off counts less the further it is."""
+_ROUNDS = 200
+_MIN_DEVIATION = 1e-4
+"""Smallest deviation: a hundredth of a per cent, below that of any measurement."""
+_UNSEEN = 1.0 / 3.0
+"""Weight, in sources, of the prior that each part is as far off as all rows together."""
+_MIN_SOURCES = 3
+"""One source left out, one to check the scale against, one to fit it on."""
+_STRONGEST = [
+    PARTS.index(part)
+    for part in (*(f"{cause}_{grades[0]}" for cause, grades in GRADES.items()), "hidden", "other")
+]
+"""Parts with that prior; weaker evidence may add nothing to them."""
+_CAUSES = [
+    [PARTS.index(f"{cause}_{grade}") for grade in grades] for cause, grades in GRADES.items()
+]
+
+
+@dataclass(frozen=True)
+class ResidualTable:
+    """Residuals as arrays; ``faster`` and ``slower`` hold a squared move a row and part."""
+
+    names: tuple[str, ...]
+    sources: NDArray[np.str_]
+    log: _Array
+    faster: _Array
+    slower: _Array
+
+    @classmethod
+    def from_residuals(cls, residuals: Sequence[Residual]) -> ResidualTable:
+        """Return residuals as a table."""
+        moves = np.array(
+            [[one.moves.get(part, (0.0, 0.0)) for part in PARTS] for one in residuals]
+        ).reshape(len(residuals), len(PARTS), 2)
+        sources = np.array([one.source for one in residuals])
+        logs = np.array([one.log for one in residuals])
+        names = tuple(sorted(set(sources.tolist())))
+        return cls(names, sources, logs, moves[:, :, 0] ** 2, moves[:, :, 1] ** 2)
+
+    def without(self, away: Collection[str]) -> ResidualTable:
+        """Return the rows of all other sources."""
+        names = tuple(name for name in self.names if name not in away)
+        keep = np.isin(self.sources, names)
+        faster, slower = self.faster[keep], self.slower[keep]
+        return ResidualTable(names, self.sources[keep], self.log[keep], faster, slower)
+
+    @cached_property
+    def weights(self) -> _Array:
+        """A row's weight: every source has the same, together 1."""
+        _, which, counts = np.unique(self.sources, return_inverse=True, return_counts=True)
+        weights: _Array = 1.0 / (counts[which] * len(counts))
+        return weights
+
+    def scores(self, variances: _Array) -> _Array:
+        """Return each row's residual in its own deviations."""
+        own = np.where(self.log > 0, self.slower @ variances, self.faster @ variances)
+        return np.abs(self.log) / np.sqrt(own)
+
+
+def fit_variances(table: ResidualTable) -> _Array:
+    """Return the variance of each part that makes the residuals most likely.
+
+    A minorisation step multiplies each variance by sqrt(pull / push), the two halves of the
+    likelihood's gradient, so that it stays positive and the likelihood never falls.
+    """
+    faster, slower = _nested(table.faster), _nested(table.slower)
+    above = table.log > 0
+    own = np.where(above[:, None], slower, faster)
+    squares, weights = table.log**2, table.weights
+    whole = max(_MIN_DEVIATION**2, float(weights @ squares))
+    prior = np.zeros(len(PARTS))
+    prior[_STRONGEST] = _UNSEEN / len(table.names)
+    variances = np.full(len(PARTS), whole)
+    for _ in range(_ROUNDS):
+        ups, downs = np.sqrt(slower @ variances), np.sqrt(faster @ variances)
+        mine = np.where(above, ups, downs) ** 2
+        trust = (_FREEDOM + 1.0) / (_FREEDOM + squares / mine)
+        pull = own.T @ (weights * trust * squares / mine**2) + prior * whole / variances**2
+        both = weights / (ups + downs)
+        push = slower.T @ (both / ups) + faster.T @ (both / downs) + prior / variances
+        step = np.sqrt(pull / np.where(push > 0, push, np.inf))
+        variances = np.maximum(variances * step, _MIN_DEVIATION**4)
+    for columns in _CAUSES:
+        variances[columns] = np.cumsum(variances[columns])
+    return variances
+
+
+def coverage_multiple(scores: _Array, weights: _Array) -> float:
+    """Return the least score that 90 % of the weight does not exceed."""
+    order = np.argsort(scores, kind="stable")
+    held = np.cumsum(weights[order])
+    index = int(np.searchsorted(held, _COVERAGE * held[-1] - 1e-12))
+    return float(scores[order[index]])
+
+
+def fit_left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
+    """Return the fit without each source, and of all sources (``none``), by what is left out.
+
+    Raises
+    ------
+    RequestError
+        If there are too few sources.
+    """
+    table = ResidualTable.from_residuals(residuals)
+    if len(table.names) < _MIN_SOURCES:
+        raise RequestError(
+            "measurements",
+            f"{len(table.names)} sources of whole iterations; at least {_MIN_SOURCES} are needed.",
+        )
+    fits: dict[frozenset[str], _Array] = {}
+
+    def variances(*away: str) -> _Array:
+        key = frozenset(away) & frozenset(table.names)
+        if key not in fits:
+            fits[key] = fit_variances(table.without(key))
+        return fits[key]
+
+    fitted = {}
+    for name in (NO_METHOD, *table.names):
+        others = table.without((name,))
+        scores = np.empty(len(others.log))
+        for other in others.names:
+            here = others.sources == other
+            scores[here] = others.scores(variances(name, other))[here]
+        sizes = coverage_multiple(scores, others.weights) * np.sqrt(variances(name))
+        named = dict(zip(PARTS, sizes.tolist(), strict=True))
+        fitted[name] = Uncertainty(name, len(others.log), len(others.names), named)
+    return fitted
+
+
+def _nested(moves: _Array) -> _Array:
+    """Return the squared moves of what each grade adds; weaker grades include it."""
+    sums = moves.copy()
+    for columns in _CAUSES:
+        sums[:, columns] = np.cumsum(moves[:, columns][:, ::-1], axis=1)[:, ::-1]
+    return sums
+
+
+def uncertainty_text(fits: Mapping[str, Uncertainty], date: str) -> str:
+    """Return the record of intervals as the text of its file."""
+    every = fits[NO_METHOD]
+    out = io.StringIO()
+    out.write(
+        f"# schema: {UNCERTAINTY_SCHEMA}\n"
+        "# title: How far measured iterations lie from predicted ones, by what moves these\n"
+        "# unit: natural logarithm of measured over predicted time (0.1: about 10 %), half of the"
+        " 90 % interval of an iteration that moves with that part alone\n"
+        "# source: python profiles/build/interval_record.py;"
+        f" {every.rows} iterations of {every.sources} sources\n"
+        f"# date: {date}\n"
+    )
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(UNCERTAINTY_COLUMNS)
+    for name, fit in fits.items():
+        sizes = [f"{fit.sizes[part]:.4f}" for part in PARTS]
+        writer.writerow([name, fit.rows, fit.sources, *sizes])
+    return out.getvalue()
+
+
+def held_out(
+    residuals: Sequence[Residual], fits: Mapping[str, Uncertainty]
+) -> list[dict[str, str]]:
+    """Return, by source, the share of rows inside the intervals fitted without it."""
+    inside: dict[str, list[float]] = {}
+    widths: dict[str, list[float]] = {}
+    for row in residuals:
+        low, high = fits[row.source].interval(row.moves, 1.0)
+        inside.setdefault(row.source, []).append(float(low <= exp(row.log) <= high))
+        widths.setdefault(row.source, []).append((high - low) / 2.0)
+    lines = {
+        "all rows": ([*chain(*inside.values())], [*chain(*widths.values())]),
+        "sources alike": (
+            [mean(rows) for rows in inside.values()],
+            [*map(median, widths.values())],
+        ),
+        **{name: (inside[name], widths[name]) for name in sorted(inside)},
+    }
+    return [
+        {
+            "source": name,
+            "count": str(len(held)),
+            "coverage": f"{mean(held):.1%}",
+            "half width": f"{median(wide):.1%}",
+        }
+        for name, (held, wide) in lines.items()
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Predict measured iterations, fit the record of intervals on the residuals, and write it."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--measurements", type=Path, nargs="+", help="tables of cases")
+    parser.add_argument("--from-residuals", type=Path, help="residuals kept by an earlier run")
+    parser.add_argument("--residuals", type=Path, help="file to keep the residuals in")
+    parser.add_argument("--out", type=Path, required=True, help="record to write")
+    parser.add_argument("--date", required=True, help="date of the record, such as 2026-11-21")
+    given = parser.parse_args(arguments)
+    if given.from_residuals:
+        residuals = read_residuals(given.from_residuals)
+    else:
+        reports = [validate_measurements(path) for path in given.measurements or [None]]
+        rows = {row.case.id: row for report in reversed(reports) for row in report.whole}
+        residuals = residuals_of(rows.values())
+    if given.residuals:
+        write_text(given.residuals, residuals_text(residuals, given.date))
+    fits = fit_left_out(residuals)
+    for name, uncertainty in fits.items():
+        part = max(uncertainty.sizes, key=uncertainty.sizes.__getitem__)
+        if not SIZE.holds(uncertainty.sizes[part]):
+            parser.error(
+                f"without {name} {part!r} has a size of {uncertainty.sizes[part]:.3g}, allowed is"
+                f" {SIZE.words}: rows are off by more than any cluster is; is a unit wrong?"
+            )
+    write_text(given.out, uncertainty_text(fits, given.date))
+    for row in held_out(residuals, fits):
+        print("  ".join(f"{name} {value}" for name, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()

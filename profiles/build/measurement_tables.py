@@ -1,0 +1,89 @@
+"""Write the tables of measured cases that ship: own figures, one file a source, with its licence.
+
+    python profiles/build/measurement_tables.py --measurements FILE --out profiles/measurements
+
+``profiles/measurements/sources.csv`` says which cases of the collected table ship: ``table`` (the
+file), ``ids`` (patterns, spaces between), what the file's header says, and ``licence``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from perfsim.data.catalog import Catalog
+from perfsim.data.files import named_file, write_text
+from perfsim.data.tables import read_table
+from perfsim.validate.cases import CASE_COLUMNS, CASES_SCHEMA, Case, fields_text, read_cases
+from perfsim.validate.mapping import (
+    RULES_FILE,
+    MappingRule,
+    map_case,
+    read_rules,
+    role_of,
+    single_gpu_cases,
+)
+
+__all__ = [
+    "SOURCES_FILE",
+    "TABLE_SOURCES_COLUMNS",
+    "TABLE_SOURCES_SCHEMA",
+    "table_text",
+]
+
+SOURCES_FILE = "sources.csv"
+TABLE_SOURCES_SCHEMA = "perfsim/measurement-sources/1"
+TABLE_SOURCES_COLUMNS = ("table", "ids", "title", "source", "licence", "framework", "date", "notes")
+_HEADER_KEYS = ("title", "source", "licence", "framework", "date", "notes")
+_SHIPPED_COLUMNS = ("id", "role", "reason", "scenario", "provenance", *CASE_COLUMNS[1:])
+
+
+def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRule]) -> str:
+    """Return the text of one table that ships.
+
+    Parameters
+    ----------
+    source : the source's line of ``sources.csv``
+    cases : all cases of the source
+    rules : what each case is for, and its scenario
+    """
+    out = io.StringIO()
+    out.write(f"# schema: {CASES_SCHEMA}\n")
+    for key in _HEADER_KEYS:
+        if source[key]:
+            out.write(f"# {key}: {source[key]}\n")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_SHIPPED_COLUMNS)
+    singles, catalog = single_gpu_cases(cases, rules), Catalog()
+    for case in cases:
+        asked = map_case(case, rules, singles, catalog)
+        own = {"role": asked.role, "reason": asked.reason}
+        own["scenario"] = fields_text(role_of(case, rules).fields) if asked.role == "test" else ""
+        own["value"] = f"{case.value:.9g}"
+        writer.writerow([own.get(column, getattr(case, column)) for column in _SHIPPED_COLUMNS])
+    return out.getvalue()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write every table of measured cases that ships."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--measurements", type=Path, required=True, help="collected table of cases")
+    parser.add_argument("--out", type=Path, required=True, help="folder with sources.csv, map.toml")
+    given = parser.parse_args(arguments)
+    cases, rules = read_cases(given.measurements), read_rules(given.out / RULES_FILE)
+    table = read_table(given.out / SOURCES_FILE, TABLE_SOURCES_SCHEMA, TABLE_SOURCES_COLUMNS)
+    for _, source in table:
+        patterns = source["ids"].split()
+        own = [case for case in cases if any(fnmatchcase(case.id, ids) for ids in patterns)]
+        if own:
+            write_text(
+                named_file(given.out, source["table"], ".csv"), table_text(source, own, rules)
+            )
+
+
+if __name__ == "__main__":
+    main()
