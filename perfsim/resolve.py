@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
 from perfsim.compute.device import Device, load_device
-from perfsim.compute.profile import POSITIONS_SUFFIX, Profile, read_positions, read_profile, kfac_layers
+from perfsim.compute.profile import (
+    POSITIONS_SUFFIX,
+    Profile,
+    read_positions,
+    read_profile,
+    kfac_layers,
+)
 from perfsim.compute.transfer import TransferredProfile, pin_iteration, transfer
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own

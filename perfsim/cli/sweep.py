@@ -139,7 +139,9 @@ def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Swe
     except KeyboardInterrupt:
         if out is None:
             raise PerfsimError("stopped; with --out, what is done would be kept.") from None
-        kept = f"what is done stands in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
+        kept = (
+            f"what is done stands in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
+        )
         raise PerfsimError(f"stopped; {kept}.") from None
     if table.refusal():
         if out is not None:
@@ -173,7 +175,9 @@ def _picture(table: SweepTable) -> bytes:
     from perfsim.report.html.pages import sweep_figures
 
     first = sweep_figures(table)[0]
-    return png_of(first, figure_label(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}"))
+    return png_of(
+        first, figure_label(f"{table.sweep.grid.base.get('model', 'sweep')}: {first.title}")
+    )
 
 
 def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:

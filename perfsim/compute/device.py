@@ -128,7 +128,9 @@ def log_between(at: float, ends: tuple[float, ...], times: tuple[float, ...]) ->
     return times[0] * math.pow(times[1] / times[0], share)
 
 
-def time_beyond(curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float) -> float:
+def time_beyond(
+    curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float
+) -> float:
     """Return a width's time [s]; past its last point it grows as the width measured furthest.
 
     ``least`` is the least growth [s per element] that bandwidth and matrix rate allow.

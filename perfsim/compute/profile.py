@@ -250,7 +250,16 @@ PROFILE_COLUMNS = (
 _MAX_AXIS_DIGITS = 15
 """Digits of an axis of a shape."""
 
-_NEEDED_KEYS = ("schema", "model", "gpu", "precision", "batch", "iteration_ms", "optimizer_ms", "source")
+_NEEDED_KEYS = (
+    "schema",
+    "model",
+    "gpu",
+    "precision",
+    "batch",
+    "iteration_ms",
+    "optimizer_ms",
+    "source",
+)
 _KIND_COLUMNS = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
 
 

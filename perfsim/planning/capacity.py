@@ -22,6 +22,7 @@ from perfsim.data.toml import (
 )
 from perfsim.errors import RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
+from perfsim.quantity import NumberLimit
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
@@ -249,7 +250,34 @@ class ParetoChoice:
 
 PRICES_SCHEMA = "perfsim/prices/1"
 _PRICE_FILE = "prices.toml"
-_PRICE_KEYS = ("gpu", "net", "per_gpu_hour", "source", "date")
+_PRICE_LIMIT = NumberLimit(math.ulp(0.0), math.nextafter(1e6, 0.0), "above zero, below 1e6")
+
+
+class PriceTable(TomlModel):
+    """A ``[[price]]``; ``net`` is empty where the price holds on any network."""
+
+    gpu: Text
+    net: Text = ""
+    per_gpu_hour: Annotated[float, plain_number(_PRICE_LIMIT)]
+    source: Text
+    date: Text
+
+
+class PriceFile(TomlModel):
+    """The keys of a file of prices."""
+
+    SCHEMA = PRICES_SCHEMA
+    currency: Text
+    price: list[PriceTable] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        named = [(row.gpu, row.net) for row in self.price]
+        for index, pair in enumerate(named):
+            if pair in named[:index]:
+                twice = f"{' on '.join(filter(None, pair))} stands twice"
+                raise WrongValue(twice, "price", index, "gpu")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,27 +326,11 @@ def read_prices(path: Path) -> Prices:
     DataError
         If the file cannot be read, a key is unknown or lacks, or a price is not above zero.
     """
-    table = read_toml(path)
-    table.only(("schema", "currency", "price"))
-    table.check_schema(PRICES_SCHEMA)
-    found = tuple(_price(one) for one in table.tables("price")) if "price" in table.values else ()
-    seen = [(one.gpu, one.net) for one in found]
-    for one in seen:
-        if seen.count(one) > 1:
-            told = f"{' on '.join(filter(None, one))} stands twice"
-            raise DataError(f"price: {told}", path=path)
-    return Prices(table.text("currency").lower(), found, path)
-
-
-def _price(table: TomlTable) -> Price:
-    table.only(_PRICE_KEYS)
-    value = table.get("per_gpu_hour")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-        raise table.wrong(
-            "per_gpu_hour", f"found {shown(value)}, allowed is a number above zero, below 1e6"
-        )
-    net = table.text("net") if "net" in table.values else ""
-    return Price(table.text("gpu"), net, float(value), table.text("source"), table.text("date"))
+    file = read_toml(path, PriceFile)
+    prices = tuple(
+        Price(row.gpu, row.net, row.per_gpu_hour, row.source, row.date) for row in file.price
+    )
+    return Prices(file.currency.lower(), prices, path)
 
 
 PLAN_SCHEMA = "perfsim/plan/1"

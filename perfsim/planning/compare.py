@@ -298,10 +298,10 @@ class Comparison:
         return [f"{text}: it takes {times}{sure}."]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat records: the standing, then the prediction (see ``record``)."""
+        """Return the rows as flat records: the standing, then the prediction (see ``flat_record``)."""
         standings = {one.method: asdict(one) for one in self.standings()}
         return [
-            {**standings[one.scenario.method], **record(one.to_dict(provenance=False))}
+            {**standings[one.scenario.method], **flat_record(one.to_dict(provenance=False))}
             for one in self.rows
         ]
 

@@ -394,14 +394,14 @@ def measured_like(scenario: ResolvedScenario, catalog: Catalog) -> list[Publishe
     Fusion, overlap and GPUs a node may differ, as each source uses its best; so may options
     that do not change what a GPU sends.
     """
-    rules_path = catalog.beside("measurements", "", MAP)
+    rules_path = catalog.beside("measurements", "", RULES_FILE)
     if rules_path is None:
         return []
     rules = read_rules(rules_path)
     values = []
     for case in shipped_cases(catalog):
         try:
-            fields = nested(told_of(case, rules).fields, catalog)
+            fields = scenario_fields(role_of(case, rules).fields, catalog)
         except RequestError:
             continue  # it names a scenario that is not here
         if any(str(fields.get(name, "")) != str(getattr(scenario, name)) for name in _FIRST_FIELDS):

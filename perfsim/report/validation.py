@@ -179,7 +179,7 @@ def _score_table(title: str, named: dict[str, list[ComparedCase]]) -> _ScoreTabl
 
 def _score_cells(rows: list[ComparedCase]) -> list[str]:
     """Return how many cases a group has, then its figures in per cent."""
-    scores = figures(rows)
+    scores = error_figures(rows)
     return [
         str(scores["count"]),
         *("-" if (share := scores[name]) is None else f"{share:.1%}" for name in _SCORE_COLUMNS),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.data.tables import number, read_table
+from perfsim.data.tables import cell_number, read_table
 
 __all__ = [
     "ACCURACY_COLUMNS",
@@ -89,9 +89,9 @@ def read_accuracy(path: Path) -> list[MethodAccuracy]:
     return [
         MethodAccuracy(
             cells["method"],
-            int(number(cells["rows"], "rows", path, row, positive=True, whole=True)),
-            number(cells["median_error"], "median_error", path, row),
-            number(cells["p90_error"], "p90_error", path, row),
+            int(cell_number(cells["rows"], "rows", path, row, positive=True, whole=True)),
+            cell_number(cells["median_error"], "median_error", path, row),
+            cell_number(cells["p90_error"], "p90_error", path, row),
             cells["sources"],
         )
         for row, cells in read_table(path, ACCURACY_SCHEMA, ACCURACY_COLUMNS)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import check_word, number, read_lines, rows
+from perfsim.data.tables import check_word, cell_number, read_lines, csv_rows
 from perfsim.errors import DataError, RequestError, newer, shown
 from perfsim.scenario import read_file
 
@@ -114,7 +114,7 @@ def read_cases(path: Path) -> list[Case]:
     source = read_header(path, lines[:start]).get("source", "")
     found: list[Case] = []
     seen: dict[str, int] = {}
-    for row, cells in rows(lines, start, CASE_COLUMNS, path):
+    for row, cells in csv_rows(lines, start, CASE_COLUMNS, path):
         name = cells["id"]
         if not name or name in seen:
             told = f"{name!r} stands on line {seen[name]} already" if name else "is empty"
@@ -122,7 +122,7 @@ def read_cases(path: Path) -> list[Case]:
         seen[name] = row
         if cells.get("role"):
             check_word(cells["role"], _CASE_ROLES, "role", path, row)
-        value = number(cells["value"], "value", path, row)
+        value = cell_number(cells["value"], "value", path, row)
         texts = {text: cells.get(text, "") for text in _TEXT_FIELDS}
         texts["source"] = texts["source"] or source
         found.append(Case(**texts, value=value))

@@ -249,7 +249,7 @@ def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: _Predict) ->
     """Return perfsim's figure for what a claim says of one scenario."""
     own = predicted(fields)
     if claim.part == "single_gpu":
-        return own.scaling_efficiency * int(own.scenario["gpus"])
+        return own.scaling_efficiency * own.scenario.gpus
     read = _COMPARED[claim.part]
     if read(own) <= 0:
         raise RequestError(

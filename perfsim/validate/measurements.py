@@ -12,7 +12,7 @@ from statistics import mean, median
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import check_word, number, read_table
+from perfsim.data.tables import check_word, cell_number, read_table
 from perfsim.errors import RequestError, unknown
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import predict
@@ -85,7 +85,9 @@ def read_limits(path: Path) -> list[GroupLimit]:
     found = []
     for row, cells in read_table(path, _LIMITS_SCHEMA, _LIMITS_COLUMNS):
         check_word(cells["metrics"], _LIMITED_METRICS, "metrics", path, row)
-        most = [number(cells[name], name, path, row, positive=True) for name in ("median", "p90")]
+        most = [
+            cell_number(cells[name], name, path, row, positive=True) for name in ("median", "p90")
+        ]
         found.append(
             GroupLimit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *most)
         )

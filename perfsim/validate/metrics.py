@@ -133,7 +133,7 @@ def _efficiency(prediction: Prediction, factor: float = 1.0) -> _PredictedValue:
 
 
 def _gpus(prediction: Prediction) -> int:
-    return int(prediction.scenario["gpus"])
+    return int(prediction.scenario.gpus)
 
 
 METRICS: dict[str, tuple[bool, Callable[[Prediction], _PredictedValue]]] = {

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsim.data.files import write_text
-from perfsim.data.tables import number, read_table
+from perfsim.data.tables import cell_number, read_table
 from perfsim.validate.accuracy import ACCURACY_COLUMNS, ACCURACY_SCHEMA
 from perfsim.validate.measurements import MeasurementsReport, error_figures, joined_reports
 
@@ -120,9 +120,9 @@ def read_validation_record(path: Path) -> list[RecordedGroup]:
     """
     groups = []
     for row, cells in read_table(path, RECORD_SCHEMA, _RECORD_COLUMNS):
-        count = int(number(cells["rows"], "rows", path, row, whole=True))
+        count = int(cell_number(cells["rows"], "rows", path, row, whole=True))
         if count:
-            median, p90 = (number(cells[name], name, path, row) for name in ("median", "p90"))
+            median, p90 = (cell_number(cells[name], name, path, row) for name in ("median", "p90"))
             groups.append(RecordedGroup(cells["by"], cells["name"], count, median, p90))
     return groups
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.data.tables import read_lines, rows
+from perfsim.data.tables import read_lines, csv_rows
 from perfsim.errors import DataError
 from perfsim.models import build_model
 from perfsim.models.layers import LayerShape, ModelLayer
@@ -106,7 +106,7 @@ def read_collected(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
     """
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return [cells for _, cells in rows(lines, start, needed, path)]
+    return [cells for _, cells in csv_rows(lines, start, needed, path)]
 
 
 _RENAMED = {"dense_act.": "dense."}

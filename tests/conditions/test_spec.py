@@ -47,7 +47,10 @@ def test_traffic_between_nodes_does_not_reach_one_node() -> None:
 
 def test_nothing_asked_is_nothing_said() -> None:
     found = ask()
-    asked = {name: getattr(found.scenario, name) for name in ("straggler", "jitter", "background", "seed")}
+    asked = {
+        name: getattr(found.scenario, name)
+        for name in ("straggler", "jitter", "background", "seed")
+    }
     assert asked == {"straggler": (), "jitter": 0.0, "background": 0.0, "seed": 0}
     assert not any("slower" in note or "varies" in note for note in found.notes)
 

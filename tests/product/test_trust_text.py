@@ -93,7 +93,9 @@ def test_no_text_of_a_file_becomes_an_element_of_a_predictions_page(
     )
     prediction = predict(asked, catalog)
     file = tmp_path / "page.html"
-    file.write_text(prediction_page(prediction, report_context(asked, prediction, catalog, ["ssgd"])))
+    file.write_text(
+        prediction_page(prediction, report_context(asked, prediction, catalog, ["ssgd"]))
+    )
     assert file.read_text().count("alert(1)") > 5
     found = elements(file)
     # Four scripts of our own: its data, its figures, Plotly, and what shows them.

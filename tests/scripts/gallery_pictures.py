@@ -138,7 +138,11 @@ def explained(asked: Any) -> str:
     whole_s = found["iteration_s"]
     rows = [Row(("as it is", format_seconds(whole_s), ""), [("#", whole_s)])]
     for one in found["sensitivity"]:
-        cells = (IMPROVEMENT_WORDS[one["what"]], format_seconds(one["iteration_s"]), f"{-one['saved']:+.1%}")
+        cells = (
+            IMPROVEMENT_WORDS[one["what"]],
+            format_seconds(one["iteration_s"]),
+            f"{-one['saved']:+.1%}",
+        )
         rows.append(Row(cells, [("#", one["iteration_s"])]))
     return chart(["twice as good", "iteration", "change"], [rows])
 

@@ -315,7 +315,9 @@ def tuning_page(found: Tuning) -> str:
             f"Tuning {named}",
             question_of(scenario),
             {"as asked": f"{format_seconds(found.iteration_s)} an iteration"}
-            | {TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one)) for one in found.tuned},
+            | {
+                TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one)) for one in found.tuned
+            },
             tuning_figures(found),
             found.notes,
             "tuning",
