@@ -16,8 +16,7 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
-from perfsim.collectives import Algorithm, Hops, Parts
-from perfsim.collectives import algorithm as find_algorithm
+from perfsim.collectives import Algorithm, Hops, Parts, find_algorithm
 from perfsim.collectives import algorithms as find_algorithms
 from perfsim.errors import RequestError, unknown
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perfsim.collectives import algorithm as find_algorithm
-from perfsim.collectives import algorithms
+from perfsim.collectives import algorithms, find_algorithm
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.libraries import library as find_library

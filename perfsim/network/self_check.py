@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfsim.collectives import algorithm
+from perfsim.collectives import find_algorithm
 from perfsim.network.link import Link
 from perfsim.network.route import ClusterLinks, Route
 from perfsim.units import format_bytes, format_rate, format_seconds
@@ -64,7 +64,7 @@ def _link(of: str, link: Link) -> list[str]:
     )
     found: list[str] = []
     for name in ("ring", "tree"):
-        route = Route(algorithm("all_reduce", name), wiring)
+        route = Route(find_algorithm("all_reduce", name), wiring)
         times = [route.seconds(size) for size in SIZES]
         for size, before, after in zip(SIZES, [0.0, *times], times, strict=False):
             if not after > 0 or after < before:

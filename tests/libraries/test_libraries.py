@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.collectives import COLLECTIVES, Hops, algorithm, algorithms
+from perfsim.collectives import COLLECTIVES, Hops, algorithms, find_algorithm
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.libraries import libraries, library
@@ -61,7 +61,7 @@ def test_what_a_library_takes_it_has_and_the_ranks_can_use(
         assert taken is None
         return
     assert taken in library(name).names(collective)
-    assert algorithm(collective, taken).refusal(Hops.flat(ranks, 0.0, 0.0)) == ""
+    assert find_algorithm(collective, taken).refusal(Hops.flat(ranks, 0.0, 0.0)) == ""
 
 
 # gloo, by hand

@@ -18,7 +18,7 @@ from __future__ import annotations
 from math import ceil, log2
 
 from perfsim.collectives.hops import Hops
-from perfsim.collectives.push_sharded import loads
+from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.methods.base import MethodContext
 
@@ -181,5 +181,5 @@ def busiest_server(elements: int, nodes: int, servers: int) -> int:
     >>> busiest_server(1000, 4, 0), busiest_server(1000, 4, 2), busiest_server(1000, 4, 8)
     (1000, 1200, 1000)
     """
-    on_node, of_its_own = loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    on_node, of_its_own = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
     return round(elements * nodes * max(on_node, of_its_own))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.collectives.hops import Hops
-from perfsim.collectives.push_sharded import loads
+from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.device import KernelCurve
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.bucket import FusionContext
@@ -102,7 +102,7 @@ def test_the_busiest_server_gets_no_less_than_its_share(
     found = busiest_server(elements, nodes, servers)
     extra = min(servers, nodes)
     assert found >= elements * nodes / (nodes + extra) - 1
-    on_node, of_its_own = loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    on_node, of_its_own = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
     # All that all nodes send is added up somewhere.
     assert nodes * on_node + extra * of_its_own == pytest.approx(1.0)
     assert found <= elements * nodes
