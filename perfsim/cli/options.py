@@ -84,7 +84,7 @@ def complete_fusions(incomplete: str) -> list[str]:
     """Complete a fusion policy's name."""
     from perfsim import fusion
 
-    return _starting(list(fusion.policies()), incomplete)
+    return _starting(list(fusion.policy_names()), incomplete)
 
 
 def complete_scenarios(incomplete: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
-from perfsim.fusion.size import FIRST_LIMIT_BYTES
+from perfsim.fusion.policies import DDP_FIRST_BUCKET_BYTES
 from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
 from perfsim.methods import load_method, method_class, method_name
@@ -113,7 +113,7 @@ def knobs(resolved: Setup) -> list[Tunable]:
     found = []
     for name, knob in KNOBS.items():
         if name == "bucket":
-            if resolved.policy.LIMIT_BYTES is not None:
+            if resolved.policy.limit_bytes is not None:
                 # Beyond the whole model all sizes are one bucket.
                 whole = resolved.profile.size_bytes
                 found.append(replace(knob, high=min(knob.high, max(whole, 2.0 * knob.low))))
@@ -125,7 +125,7 @@ def knobs(resolved: Setup) -> list[Tunable]:
 def current(resolved: Setup, knob: Tunable) -> TunableValue:
     """Return the value that the scenario has."""
     if knob.name == "bucket":
-        return resolved.limit_bytes or resolved.policy.LIMIT_BYTES or 0.0
+        return resolved.limit_bytes or resolved.policy.limit_bytes or 0.0
     if knob.name == "algorithm":
         return resolved.scenario.algorithm
     return float(getattr(resolved.method, knob.name))
@@ -147,7 +147,7 @@ def first_bucket(resolved: Setup) -> float | None:
     """Return DDP's first bucket where its default holds, which a size for all would change [B]."""
     if resolved.policy_name != "size" or resolved.limit_bytes is not None:
         return None
-    return None if "first_bucket" in resolved.scenario.fusion_options else FIRST_LIMIT_BYTES
+    return None if "first_bucket" in resolved.scenario.fusion_options else DDP_FIRST_BUCKET_BYTES
 
 
 def with_value(resolved: Setup, knob: Tunable, value: TunableValue) -> Setup:

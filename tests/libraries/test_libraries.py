@@ -34,7 +34,7 @@ def cluster(library_name: str, nodes: int = 8, inside: int = 4) -> Cluster:
 
 def test_the_files_are_the_list() -> None:
     assert LIBRARIES == ("gloo", "mpi", "nccl")
-    with pytest.raises(RequestError, match=r"^--library: no 'glo'; did you mean 'gloo'"):
+    with pytest.raises(RequestError, match=r"^library: no 'glo'; did you mean 'gloo'"):
         library("glo")
 
 
@@ -149,7 +149,7 @@ def test_an_algorithm_that_the_ranks_cannot_use_is_refused() -> None:
     with pytest.raises(RequestError) as error:
         cluster("nccl").cost("all_gather", 1e6, "pat")
     assert str(error.value) == (
-        "--algorithm: all_gather pat is NCCL's for one GPU a node; take ring; here are 32 GPUs on"
+        "algorithm: all_gather pat is NCCL's for one GPU a node; take ring; here are 32 GPUs on"
         " 8 nodes."
     )
     assert cluster("nccl", 8, 1).cost("all_gather", 1e6, "pat").seconds > 0
@@ -218,8 +218,8 @@ def test_protocols_are_nccls() -> None:
         with pytest.raises(RequestError) as error:
             cluster(name).cost("all_reduce", 1e6, protocol="ll")
         assert str(error.value) == (
-            f"--protocol: 'll' is a protocol of NCCL, and {name} has none; leave it out, or take"
-            " --library nccl."
+            f"protocol: 'll' is a protocol of NCCL, and {name} has none; leave it out, or take"
+            " library nccl."
         )
     with pytest.raises(RequestError, match="did you mean 'simple'"):
         cluster("nccl").cost("all_reduce", 1e6, protocol="simpel")
@@ -231,9 +231,9 @@ def test_protocols_are_nccls() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"library": "nccll"}, "--library: no 'nccll'; did you mean 'nccl'?"),
-        ({"protocol": "LL"}, "--protocol: no 'LL'; did you mean 'll'?"),
-        ({"library": "mpi", "protocol": "ll"}, "--protocol: 'll' is a protocol of NCCL"),
+        ({"library": "nccll"}, "library: no 'nccll'; did you mean 'nccl'?"),
+        ({"protocol": "LL"}, "protocol: no 'LL'; did you mean 'll'?"),
+        ({"library": "mpi", "protocol": "ll"}, "protocol: 'll' is a protocol of NCCL"),
         ({"library": "mpi", "algorithm": "tree"}, "all_reduce of mpi, --algorithm: no 'tree'."),
         ({"algorithm": "rings"}, "all_reduce, --algorithm: no 'rings'; did you mean 'ring'?"),
     ],

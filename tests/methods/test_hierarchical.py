@@ -67,7 +67,7 @@ def test_one_node_is_one_all_reduce(name: str) -> None:
 def test_uneven_nodes_are_refused(name: str) -> None:
     link = custom_link(SLOW, "test")
     with pytest.raises(
-        RequestError, match=f"--method: {name} needs as many GPUs on every node, not 3 on 2 nodes"
+        RequestError, match=f"method: {name} needs as many GPUs on every node, not 3 on 2 nodes"
     ):
         planned(name, cluster=Cluster(3, (2, 1), link, link))
 

@@ -25,10 +25,10 @@ from perfsim.methods.base import MethodContext
 __all__ = [
     "MESSAGE_US",
     "REQUEST_S",
-    "agreement_s",
     "busiest_server",
     "called",
     "cpu_sum",
+    "negotiation_s",
     "packed",
     "received",
     "to_gpu",
@@ -50,7 +50,7 @@ to 0.42 us for 16 to 512 ranks and 10 to 30 tensors; 0.5 to 0.9 us from 10,000 r
 which no longer fit the cache of the core."""
 
 
-def agreement_s(tensors: int, ranks: int, nodes: int, *, cache: bool, message_s: float) -> float:
+def negotiation_s(tensors: int, ranks: int, nodes: int, *, cache: bool, message_s: float) -> float:
     """Return how long the ranks take to agree on some tensors that all of them have [s].
 
     With the cache ceil(log2 N) messages, one after the other, over N nodes (those inside a node
@@ -59,7 +59,7 @@ def agreement_s(tensors: int, ranks: int, nodes: int, *, cache: bool, message_s:
 
     Examples
     --------
-    >>> round(1e6 * agreement_s(1, 32, 8, cache=True, message_s=28e-6))
+    >>> round(1e6 * negotiation_s(1, 32, 8, cache=True, message_s=28e-6))
     84
     """
     if nodes == 1:
