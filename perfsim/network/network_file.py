@@ -13,7 +13,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.toml import TomlTable, read_toml
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
-from perfsim.libraries.nccl_figures import ARCHITECTURES, parse_version
+from perfsim.libraries.nccl_versions import ARCHITECTURES, parse_version
 from perfsim.network.fabrics.inter import Fabric
 from perfsim.network.fabrics.intra import NodeFabric
 from perfsim.network.fabrics.kinds import FabricKind, FabricPlace, FabricValue, fabrics
@@ -305,7 +305,7 @@ def _protocols(table: TomlTable, rate: Quantity, ring: Latency) -> dict[str, Hel
     """Return what was measured with NCCL held to a protocol, beside the link's own numbers."""
     if "protocol" not in table.values:
         return {}
-    from perfsim.libraries.nccl_figures import PROTOCOLS
+    from perfsim.libraries.nccl_versions import PROTOCOLS
 
     found: dict[str, Held] = {}
     for part in table.tables("protocol"):
@@ -601,7 +601,7 @@ def read_tuner(table: TomlTable) -> TunedChoice:
     try:
         parse_version(version)
     except RequestError as error:
-        raise table.wrong("version", str(error)) from None
+        raise table.wrong("version", error.why) from None
     of = Communicator(
         version,
         table.choice("architecture", tuple(ARCHITECTURES)),

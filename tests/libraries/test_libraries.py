@@ -11,8 +11,8 @@ from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.libraries import libraries, library
 from perfsim.libraries.mpi import choose
-from perfsim.libraries.nccl_figures import PROTOCOLS
-from perfsim.libraries.protocols import protocol_factors
+from perfsim.libraries.nccl import protocol_factors
+from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.cluster import Cluster, custom_link, make_cluster
 from perfsim.network.link import under_protocol
 from perfsim.network.network_file import load_network
@@ -88,7 +88,7 @@ def test_a_library_refuses_what_it_lacks() -> None:
     with pytest.raises(RequestError) as error:
         cluster("gloo").cost("all_reduce", 1e6, "tree")
     assert str(error.value) == (
-        "all_reduce of gloo, --algorithm: no 'tree'. Allowed: auto, halving_doubling, ring."
+        "algorithm: all_reduce of gloo has no 'tree'. Allowed: auto, halving_doubling, ring."
     )
     cluster("nccl").cost("all_reduce", 1e6, "halving-doubling")  # what if NCCL had it
 
@@ -234,8 +234,8 @@ def test_protocols_are_nccls() -> None:
         ({"library": "nccll"}, "library: no 'nccll'; did you mean 'nccl'?"),
         ({"protocol": "LL"}, "protocol: no 'LL'; did you mean 'll'?"),
         ({"library": "mpi", "protocol": "ll"}, "protocol: 'll' is a protocol of NCCL"),
-        ({"library": "mpi", "algorithm": "tree"}, "all_reduce of mpi, --algorithm: no 'tree'."),
-        ({"algorithm": "rings"}, "all_reduce, --algorithm: no 'rings'; did you mean 'ring'?"),
+        ({"library": "mpi", "algorithm": "tree"}, "algorithm: all_reduce of mpi has no 'tree'."),
+        ({"algorithm": "rings"}, "algorithm: all_reduce has no 'rings'; did you mean 'ring'?"),
     ],
 )
 def test_a_scenario_names_what_is_wrong(fields: dict[str, str], message: str) -> None:

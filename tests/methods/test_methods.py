@@ -214,7 +214,7 @@ def test_topk_keeps_at_least_one() -> None:
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
         ("bsp", {"rank": "4"}, ["no 'rank'", "write_back"]),
         ("topk", {"kernel": "fast"}, ["options.kernel", "'old' or 'new'"]),
-        ("dcg", {}, ["--method", "'dcg'", "did you mean 'dgc'"]),
+        ("dcg", {}, ["method", "'dcg'", "did you mean 'dgc'"]),
     ],
 )
 def test_a_wrong_option_is_one_clear_sentence(
