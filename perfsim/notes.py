@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from perfsim.collectives import algorithm
+from perfsim.collectives import find_algorithm
 from perfsim.conditions.words import condition_notes
 from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
@@ -129,7 +129,7 @@ def _asked_notes(resolved: Setup) -> list[str]:
     cluster, scenario = resolved.cluster, resolved.scenario
     notes = []
     if scenario.algorithm != AUTO and cluster.library == DEFAULT_LIBRARY and cluster.gpus > 1:
-        needs = algorithm("all_reduce", scenario.algorithm).needs
+        needs = find_algorithm("all_reduce", scenario.algorithm).needs
         if needs:
             notes.append(
                 f"`algorithm` {scenario.algorithm} takes {needs}; no file says it is there."

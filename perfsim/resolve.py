@@ -456,7 +456,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     )
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load(policy_name))
-    _check_fusion_options(policy_name, policy.OPTIONS, scenario.fusion_options)
+    _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
     device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
@@ -470,7 +470,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     if scenario.single_gpu:
         batch = carried.profile.batch
         carried = pin_iteration(carried, parse_iteration(scenario.single_gpu, batch, "single_gpu"))
-    limit_bytes = _limit_bytes(scenario, policy_name, policy.LIMIT_BYTES is None)
+    limit_bytes = _limit_bytes(scenario, policy_name, policy.limit_bytes is None)
     own = _own_notes(profile, device, network, catalog)
     beside, others = _beside(scenario, catalog)
     return Setup(

@@ -254,7 +254,7 @@ class Scenario(BaseModel):
 
         used = library(self.library or DEFAULT_LIBRARY)
         if self.protocol != AUTO:
-            from perfsim.libraries.protocols import check_protocol
+            from perfsim.libraries.nccl import check_protocol
 
             check_protocol(self.protocol, used.name, used.protocols)
         if self.algorithm != AUTO:

@@ -10,7 +10,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.fusion import policies
+from perfsim.fusion import policy_names
 from perfsim.methods import method_class, method_names
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
@@ -68,7 +68,7 @@ def no_slower_with_overlap(**fields: str | int) -> None:
     assert ask(**fields).iteration_s <= apart.iteration_s * (1 + 1e-9) + tick_s
 
 
-@pytest.mark.parametrize("policy", policies())
+@pytest.mark.parametrize("policy", policy_names())
 @pytest.mark.parametrize("method", method_names())
 def test_overlap_never_slows(method: str, policy: str) -> None:
     fields = {"model": "resnet20-cifar", "gpus": 8, "net": "10gbe"}
@@ -153,7 +153,7 @@ questions = st.fixed_dictionaries(
         "overlap": st.booleans(),
     },
     optional={
-        "fusion": st.sampled_from(policies()),
+        "fusion": st.sampled_from(policy_names()),
         "gpus_per_node": st.just(1),
         "straggler": st.just("1:1.5"),
     },

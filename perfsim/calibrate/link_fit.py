@@ -22,7 +22,7 @@ from perfsim.collectives import Algorithm, Hops
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY, library
-from perfsim.libraries.nccl_figures import PROTOCOLS
+from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import Latency, Link, ProtocolFigures
 from perfsim.network.measured import CollectiveCurve

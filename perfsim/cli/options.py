@@ -84,7 +84,7 @@ def complete_fusions(incomplete: str) -> list[str]:
     """Complete a fusion policy's name."""
     from perfsim import fusion
 
-    return _starting(list(fusion.policies()), incomplete)
+    return _starting(list(fusion.policy_names()), incomplete)
 
 
 def complete_scenarios(incomplete: str) -> list[str]:
@@ -266,14 +266,64 @@ NO_FLAGS = ("overlap_slowdown",)
 """Fields that only scenario files have."""
 
 OTHER_FLAGS = frozenset(
-    """
-    backend budget chakra cluster collective collectives counts csv dask data dataset
-    deadline device device_file epochs epochs_of force format fresh full gpu_power gpu_types
-    html install_completion json kernel_budget kernels max max_size measurements methods
-    name nets nics_per_node nodes optimizer out over patience png prices profiles ranks
-    repeats report scenario sequence show_completion skip_bad sort timeline title tolerance
-    trace transport workers
-    """.split()
+    [
+        "backend",
+        "budget",
+        "chakra",
+        "cluster",
+        "collective",
+        "collectives",
+        "counts",
+        "csv",
+        "dask",
+        "data",
+        "dataset",
+        "deadline",
+        "device",
+        "device_file",
+        "epochs",
+        "epochs_of",
+        "force",
+        "format",
+        "fresh",
+        "full",
+        "gpu_power",
+        "gpu_types",
+        "html",
+        "install_completion",
+        "json",
+        "kernel_budget",
+        "kernels",
+        "max",
+        "max_size",
+        "measurements",
+        "methods",
+        "name",
+        "nets",
+        "nics_per_node",
+        "nodes",
+        "optimizer",
+        "out",
+        "over",
+        "patience",
+        "png",
+        "prices",
+        "profiles",
+        "ranks",
+        "repeats",
+        "report",
+        "scenario",
+        "sequence",
+        "show_completion",
+        "skip_bad",
+        "sort",
+        "timeline",
+        "title",
+        "tolerance",
+        "trace",
+        "transport",
+        "workers",
+    ]
 )
 """Flags that are no field of a scenario, as texts of the library name them in backticks."""
 

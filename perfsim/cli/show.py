@@ -528,7 +528,7 @@ def _collectives(catalog: Catalog) -> list[dict[str, Any]]:
 def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
     from perfsim import fusion
 
-    return [{"fusion": name, "what": fusion.load(name).SUMMARY} for name in fusion.policies()]
+    return [{"fusion": name, "what": fusion.load(name).summary} for name in fusion.policy_names()]
 
 
 def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:

@@ -1,26 +1,32 @@
-"""Collectives: one algorithm a file, named ``<collective>_<algorithm>.py``, each a pure function.
+"""Collectives: the algorithms of all-reduce, all-gather and the others, each a formula.
 
-A new file in this folder is a new algorithm; nothing else lists it. It holds a function of its
-own name, ``sent_bytes`` with the same arguments, and ``LATENCY``, the curve of a link ("ring" or
-"tree") that its hops follow. ``AUTOMATIC = False`` keeps it out of the automatic choice;
-``FLOWS`` says which flows it sends between nodes at once ("ring" where it is not there; else
-another of `perfsim.network.routing.PATTERNS`), for fabrics that they share;
-``NEEDS`` says what a cluster must have for it that a link does not tell;
-``BLOCKS = True`` says that each of its steps carries one rank's share of the message, n / P;
-``refusal`` says why ranks placed in some way cannot use it.
+A formula is a function of a size and of `Hops` (ranks, nodes, latencies and bandwidths) that
+returns `Parts` (latency and transfer time). The decorator `algorithm` enters it under its
+collective and its name, with the facts that a formula does not tell. Every file of this folder is
+imported once an algorithm is asked for, so that a new file with a decorated formula is a new
+algorithm; nothing else lists it.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from importlib import import_module
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from perfsim.collectives.hops import Hops, Parts
 from perfsim.errors import RequestError, unknown
 
-__all__ = ["COLLECTIVES", "Algorithm", "Hops", "Parts", "algorithm", "algorithms"]
+__all__ = [
+    "COLLECTIVES",
+    "Algorithm",
+    "Hops",
+    "Parts",
+    "algorithm",
+    "algorithms",
+    "find_algorithm",
+]
 
 COLLECTIVES = (
     "all_reduce",
@@ -36,13 +42,13 @@ COLLECTIVES = (
 
 
 class Formula(Protocol):
-    """The form of every algorithm's function."""
+    """The form of every algorithm's formula."""
 
     def __call__(self, size_bytes: float, hops: Hops, /) -> Parts:
         """Return the parts of the time for a size."""
 
 
-class Sent(Protocol):
+class SentBytes(Protocol):
     """The form of every algorithm's ``sent_bytes``."""
 
     def __call__(self, size_bytes: float, hops: Hops, /) -> float:
@@ -53,32 +59,109 @@ class Refusal(Protocol):
     """The form of an algorithm's ``refusal``."""
 
     def __call__(self, hops: Hops, /) -> str:
-        """Return why ranks placed so cannot use it, or ""."""
+        """Return why ranks on such nodes cannot use it, or ""."""
 
 
-def never(hops: Hops, /) -> str:
-    """Return "": any ranks can use it."""
+def _never_refused(hops: Hops, /) -> str:
     return ""
 
 
 class Algorithm(NamedTuple):
-    """One algorithm: its formula, what it sends, and the latency curve that its hops follow.
+    """One algorithm of one collective.
 
-    ``automatic`` says whether it stands for choice when the user names no algorithm, ``blocks``
-    whether a step carries n / P, ``flows`` what crosses a fabric at once, ``needs`` what it
-    takes that no link tells, ``refusal`` why ranks placed in some way cannot use it.
+    Parameters
+    ----------
+    collective : one of `COLLECTIVES`
+    name : the algorithm, such as ring
+    formula : size and hops to latency and transfer time; 0 among one rank
+    sent_bytes : size and hops to the bytes that one GPU sends, as a mean where they differ
+    latency : the latency curve of a link, ring or tree, that its hops follow
+    automatic : whether it is considered when the user names no algorithm
+    blocks : whether each step carries one rank's share of the message, n / P
+    flows : which messages cross a fabric at once, one of `perfsim.network.routing.PATTERNS`
+    needs : what it needs of a cluster that a link does not tell
+    refusal : why ranks on such nodes cannot use it, or ""
     """
 
     collective: str
     name: str
     formula: Formula
-    sent: Sent
-    latency: Literal["ring", "tree"]
+    sent_bytes: SentBytes
+    latency: Literal["ring", "tree"] = "ring"
     automatic: bool = True
     blocks: bool = False
     flows: str = "ring"
     needs: str = ""
-    refusal: Refusal = never
+    refusal: Refusal = _never_refused
+
+
+_REGISTRY: dict[tuple[str, str], Algorithm] = {}
+
+AnyFormula = TypeVar("AnyFormula", bound=Callable[..., Parts])
+
+
+def algorithm(
+    collective: str,
+    name: str,
+    *,
+    sent_bytes: SentBytes,
+    latency: Literal["ring", "tree"] = "ring",
+    automatic: bool = True,
+    blocks: bool = False,
+    flows: str = "ring",
+    needs: str = "",
+    refusal: Refusal = _never_refused,
+) -> Callable[[AnyFormula], AnyFormula]:
+    """Enter the decorated formula, in a file of this folder, as an algorithm of a collective.
+
+    The parameters are those of `Algorithm`. The function itself stays as it is. One rank has
+    nobody to send to: that case is answered here, and no formula needs to look for it.
+
+    Raises
+    ------
+    ValueError
+        If there is no such collective, or another file has an algorithm of that name.
+    """
+    if collective not in COLLECTIVES:
+        raise ValueError(f"no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
+
+    def enter(formula: AnyFormula) -> AnyFormula:
+        before = _REGISTRY.get((collective, name))
+        if before and before.formula.__module__ != formula.__module__:
+            files = f"{before.formula.__module__} and {formula.__module__}"
+            raise ValueError(f"{collective} {name} is in two files: {files}")
+        if formula.__module__.startswith(f"{__name__}."):
+            _REGISTRY[collective, name] = Algorithm(
+                collective,
+                name,
+                _time_unless_alone(formula),
+                _bytes_unless_alone(sent_bytes),
+                latency,
+                automatic,
+                blocks,
+                flows,
+                needs,
+                refusal,
+            )
+        return formula
+
+    return enter
+
+
+def _time_unless_alone(formula: Formula) -> Formula:
+    @wraps(formula)
+    def guarded(size_bytes: float, hops: Hops, /) -> Parts:
+        return formula(size_bytes, hops) if hops.ranks > 1 else Parts(0.0, 0.0 * size_bytes)
+
+    return guarded
+
+
+def _bytes_unless_alone(sent_bytes: SentBytes) -> SentBytes:
+    @wraps(sent_bytes)
+    def guarded(size_bytes: float, hops: Hops, /) -> float:
+        return sent_bytes(size_bytes, hops) if hops.ranks > 1 else 0.0 * size_bytes
+
+    return guarded
 
 
 @cache
@@ -90,20 +173,17 @@ def algorithms() -> dict[str, tuple[str, ...]]:
     >>> algorithms()["broadcast"]
     ('binomial', 'chain', 'split_binary')
     """
-    found: dict[str, list[str]] = {}
-    # reduce_scatter_ring must not be taken for an algorithm "scatter_ring" of reduce.
-    by_length = sorted(COLLECTIVES, key=len, reverse=True)
     for module in pkgutil.iter_modules(__path__):
-        for collective in by_length:
-            if module.name.startswith(collective + "_"):
-                found.setdefault(collective, []).append(module.name[len(collective) + 1 :])
-                break
-    return {name: tuple(sorted(found[name])) for name in COLLECTIVES if name in found}
+        import_module(f"{__name__}.{module.name}")
+    names: dict[str, list[str]] = {}
+    for collective, name in sorted(_REGISTRY):
+        names.setdefault(collective, []).append(name)
+    return {one: tuple(names[one]) for one in COLLECTIVES if one in names}
 
 
 @cache
-def algorithm(collective: str, name: str, field: str = "algorithm") -> Algorithm:
-    """Return one algorithm of one collective.
+def find_algorithm(collective: str, name: str, field: str = "algorithm") -> Algorithm:
+    """Return one algorithm of one collective; dashes in its name count as underscores.
 
     Raises
     ------
@@ -112,7 +192,7 @@ def algorithm(collective: str, name: str, field: str = "algorithm") -> Algorithm
 
     Examples
     --------
-    >>> algorithm("broadcast", "chain").latency
+    >>> find_algorithm("broadcast", "chain").latency
     'ring'
     """
     known = algorithms()
@@ -121,18 +201,7 @@ def algorithm(collective: str, name: str, field: str = "algorithm") -> Algorithm
     plain = name.replace("-", "_")
     if plain not in known[collective]:
         error = unknown(field, name, (*known[collective], "auto"))
-        raise RequestError(f"{collective}, {error}")
-    module = import_module(f"{__name__}.{collective}_{plain}")
-    formula = cast(Formula, getattr(module, f"{collective}_{plain}"))
-    return Algorithm(
-        collective,
-        plain,
-        formula,
-        module.sent_bytes,
-        module.LATENCY,
-        getattr(module, "AUTOMATIC", True),
-        getattr(module, "BLOCKS", False),
-        getattr(module, "FLOWS", "ring"),
-        getattr(module, "NEEDS", ""),
-        getattr(module, "refusal", never),
-    )
+        raise RequestError(
+            field, f"{collective} has {error.why}", value=name, nearest=error.nearest
+        )
+    return _REGISTRY[collective, plain]

@@ -1,10 +1,22 @@
-"""What an algorithm's formula needs to know of a cluster, and what it answers."""
+"""What an algorithm's formula takes (`Hops`) and returns (`Parts`), and the mathematics it uses.
+
+Letters in the formulas: P ranks on N nodes of g GPUs, a message of n bytes, alpha the latency of
+a hop, beta the time a byte on a link, gamma the time to add one byte.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Hops", "Parts", "floor_log2", "larger", "log2_steps"]
+__all__ = [
+    "Hops",
+    "Parts",
+    "ceil_log2",
+    "floor_log2",
+    "maximum",
+    "other_blocks_bytes",
+    "pipelined",
+]
 
 
 class Parts(NamedTuple):
@@ -69,7 +81,8 @@ class Hops(NamedTuple):
     def chain_s(self) -> float:
         """Return the latency of one pass over all ranks in line [s].
 
-        P - 1 hops, of which N - 1 lead to another node when each node's ranks stand together.
+        (N-1) alpha_inter + (P-N) alpha_intra: the ranks of a node follow each other, so that N - 1
+        of the P - 1 hops lead to another node.
         """
         return (self.nodes - 1) * self.alpha_inter_s + (
             self.ranks - self.nodes
@@ -87,20 +100,64 @@ class Hops(NamedTuple):
             return self.alpha_intra_s, self.beta_intra_s_per_byte
         return self.alpha_inter_s, self.beta_nic_s_per_byte
 
+    def longest_s(self) -> float:
+        """Return the latency of a hop between nodes, or inside the node where there is one [s]."""
+        return self.alpha_inter_s if self.nodes > 1 else self.alpha_intra_s
 
-def larger(first: float, second: float) -> float:
+
+def other_blocks_bytes(size_bytes: float, hops: Hops) -> float:
+    """Return (P-1)/P n: of P blocks of n/P those of all other ranks [B].
+
+    Examples
+    --------
+    >>> other_blocks_bytes(1000.0, Hops.flat(4, 1e-5, 1e-9))
+    750.0
+    """
+    return (hops.ranks - 1) / hops.ranks * size_bytes
+
+
+def pipelined(alpha_s: float, remaining_s: float) -> tuple[float, float]:
+    """Return what a message costs in the best number of chunks: (c-1) alpha and remaining / c [s].
+
+    ``remaining_s`` is the time that all chunks after the first hop would take as one. The best c
+    is sqrt(remaining / alpha) as a real number, at least 1. With m = min(alpha, remaining) both
+    parts follow from sqrt(remaining m), without a division by an alpha that may be 0.
+
+    Examples
+    --------
+    >>> latency_s, transfer_s = pipelined(1e-5, 4e-3)  # c = 20
+    >>> round(latency_s * 1e6), round(transfer_s * 1e6)
+    (190, 200)
+    """
+    least_s = minimum(alpha_s, remaining_s)
+    balance_s = (remaining_s * least_s) ** 0.5
+    return balance_s - least_s, balance_s
+
+
+def maximum(first: float, second: float) -> float:
     """Return the larger of two numbers, element by element where they are arrays.
 
     Examples
     --------
-    >>> larger(2.0, 3.0)
+    >>> maximum(2.0, 3.0)
     3.0
     """
     return (first + second + abs(first - second)) / 2.0
 
 
+def minimum(first: float, second: float) -> float:
+    """Return the smaller of two numbers, element by element where they are arrays.
+
+    Examples
+    --------
+    >>> minimum(2.0, 3.0)
+    2.0
+    """
+    return (first + second - abs(first - second)) / 2.0
+
+
 def floor_log2(count: int) -> int:
-    """Return the doublings that stay within ``count``: floor(log2 count).
+    """Return floor(log2 count): the doublings that stay within ``count``.
 
     Examples
     --------
@@ -110,12 +167,12 @@ def floor_log2(count: int) -> int:
     return count.bit_length() - 1
 
 
-def log2_steps(count: int) -> int:
-    """Return the rounds in which a doubling pattern reaches ``count`` members: ceil(log2 count).
+def ceil_log2(count: int) -> int:
+    """Return ceil(log2 count): the rounds in which doubling reaches ``count`` members.
 
     Examples
     --------
-    >>> [log2_steps(count) for count in (1, 2, 3, 4, 8, 9)]
+    >>> [ceil_log2(count) for count in (1, 2, 3, 4, 8, 9)]
     [0, 1, 2, 2, 3, 4]
     """
     return (count - 1).bit_length()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
+from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
 from perfsim.quantity import Term
 from perfsim.schedule.plan import CostedGraph, Mixed, terms_of, what_of
 from perfsim.simulate.graph import by_kind

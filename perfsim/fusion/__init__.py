@@ -1,51 +1,90 @@
 """Fusion: gradients in the order in which they become ready, to buckets in the order of sending.
 
-One policy a file; the file name is the policy's name and nothing else registers it. A policy file
-holds ``SUMMARY`` (one line), ``OPTIONS`` (name -> meaning, for ``--set fusion.NAME=VALUE``) and
-``fuse``. Every gradient is in exactly one bucket, and neither buckets nor gradients change their
-order.
+A policy is a function from gradients and a `FusionContext` to buckets. The decorator `policy`
+enters it under its name, with a summary, its options and its usual limit. Every file of this
+folder is imported once a policy is asked for, so that a new file with a decorated function is a
+new policy; nothing else lists it. Every gradient is in exactly one bucket, and neither buckets nor
+gradients change their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import pkgutil
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Protocol, cast
+from importlib import import_module
+from typing import NamedTuple
 
-from perfsim.compute.profile import Gradient
 from perfsim.errors import unknown
-from perfsim.fusion.bucket import Bucket, FusionContext
+from perfsim.fusion.buckets import FusionPolicy
 
-__all__ = ["Policy", "load", "policies"]
-
-NOT_POLICIES = ("bucket",)
+__all__ = ["Policy", "load", "policy", "policy_names"]
 
 
-class Policy(Protocol):
-    """What a policy file offers."""
+class Policy(NamedTuple):
+    """One fusion policy.
 
-    SUMMARY: str
-    OPTIONS: Mapping[str, str]
-    LIMIT_BYTES: float | None
+    Parameters
+    ----------
+    name : what the user calls it
+    fuse : gradients in ready order and a context to buckets in the order of sending
+    summary : one line
+    options : name -> meaning, for the scenario's fusion_options
+    limit_bytes : the bucket size where none is asked for; None: the policy has no such limit
+    """
 
-    def fuse(self, gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
-        """Return the buckets of ``gradients`` (given in ready order)."""
-        ...
+    name: str
+    fuse: FusionPolicy
+    summary: str
+    options: Mapping[str, str]
+    limit_bytes: float | None
+
+
+_REGISTRY: dict[str, Policy] = {}
+
+
+def policy(
+    name: str,
+    *,
+    summary: str,
+    options: Mapping[str, str] | None = None,
+    limit_bytes: float | None = None,
+) -> Callable[[FusionPolicy], FusionPolicy]:
+    """Enter the decorated function, in a file of this folder, as the policy of a name.
+
+    The parameters are those of `Policy`. The function itself stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If another file has a policy of that name.
+    """
+
+    def enter(fuse: FusionPolicy) -> FusionPolicy:
+        before = _REGISTRY.get(name)
+        if before and before.fuse.__module__ != fuse.__module__:
+            raise ValueError(
+                f"fusion {name} is in two files: {before.fuse.__module__} and {fuse.__module__}"
+            )
+        if fuse.__module__.startswith(f"{__name__}."):
+            _REGISTRY[name] = Policy(name, fuse, summary, options or {}, limit_bytes)
+        return fuse
+
+    return enter
 
 
 @cache
-def policies() -> tuple[str, ...]:
+def policy_names() -> tuple[str, ...]:
     """Return the names of the fusion policies.
 
     Examples
     --------
-    >>> "size" in policies(), "bucket" in policies()
+    >>> "size" in policy_names(), "buckets" in policy_names()
     (True, False)
     """
-    import pkgutil
-
-    names = (module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(sorted(name for name in names if name not in NOT_POLICIES))
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return tuple(sorted(_REGISTRY))
 
 
 def load(name: str) -> Policy:
@@ -58,12 +97,10 @@ def load(name: str) -> Policy:
 
     Examples
     --------
-    >>> load("none").SUMMARY
+    >>> load("none").summary
     'one message a tensor'
     """
-    import importlib
-
-    allowed = policies()
+    allowed = policy_names()
     if name not in allowed:
         raise unknown("fusion", name, allowed)
-    return cast(Policy, importlib.import_module(f"{__name__}.{name}"))
+    return _REGISTRY[name]

@@ -1,11 +1,7 @@
 """Communication libraries: NCCL, gloo and Open MPI, one a file, and what each chooses.
 
-A new file of one word in this folder is a new library; nothing else lists it. It holds
-``SUMMARY``; ``ALGORITHMS``, what it has for each collective (None: every algorithm by name, those
-with AUTOMATIC by itself); ``choose``, the algorithm that it takes for a collective, size and
-number of ranks (None: the one with the least predicted time); ``hop_factor``, how many latencies
-a step costs; and ``PROTOCOLS``, whether it has LL, LL128 and Simple. Its parts, if any, follow it:
-``nccl_tuner.py`` belongs to ``nccl.py``.
+A new file with a ``LIBRARY`` (a `Library`) in this folder is a new library, named as its file;
+nothing else lists it. `NOT_LIBRARIES` are files that help one.
 """
 
 from __future__ import annotations
@@ -16,20 +12,20 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
-from perfsim.collectives import Algorithm, Hops, Parts
-from perfsim.collectives import algorithm as find_algorithm
+from perfsim.collectives import Algorithm, Hops, Parts, find_algorithm
 from perfsim.collectives import algorithms as find_algorithms
 from perfsim.errors import RequestError, unknown
 
 __all__ = ["AUTO", "DEFAULT_LIBRARY", "Library", "libraries", "library"]
 
 AUTO = "auto"
-"""In place of an algorithm's or protocol's name: what the library takes itself."""
+"""In place of an algorithm's or protocol's name: what the library takes by itself."""
 
 DEFAULT_LIBRARY = "nccl"
-"""The one on which the links of network files were fitted, where they name no other."""
+"""The library on which a network file's links were fitted where it names no other."""
 
-NO_LIBRARY = ("protocols",)
+NOT_LIBRARIES = ("nccl_versions",)
+"""Files of this folder that hold no library of their own."""
 
 
 class Choose(Protocol):
@@ -47,7 +43,19 @@ class HopFactor(Protocol):
 
 
 class Library(NamedTuple):
-    """One library: what it has, what it takes, and what a hop costs it."""
+    """One library: what it has, what it takes, and what a hop costs it.
+
+    Parameters
+    ----------
+    name : that of its file
+    summary : one line
+    has : collective -> its algorithms; None: every algorithm by name, and by itself those that
+        are ``automatic``
+    choose : what it takes for a collective, size and number of ranks; None: the one with the
+        least predicted time
+    hop_factor : how many latencies of a link a step of an algorithm costs
+    protocols : whether it has LL, LL128 and Simple
+    """
 
     name: str
     summary: str
@@ -62,7 +70,7 @@ class Library(NamedTuple):
         return known if self.has is None else self.has.get(collective, ())
 
     def considered(self, collective: str) -> tuple[str, ...]:
-        """Return the algorithms that stand for choice when none is named."""
+        """Return the algorithms among which it chooses when none is named."""
         return _considered(self.name, collective)
 
     def algorithm(self, collective: str, name: str) -> Algorithm:
@@ -73,15 +81,20 @@ class Library(NamedTuple):
         RequestError
             If there is no such collective or algorithm, or this library does not have it.
         """
-        found = find_algorithm(collective, name)
-        if found.name not in self.names(collective):
-            error = unknown("algorithm", name, (*self.names(collective), "auto"))
-            raise RequestError(f"{collective} of {self.name}, {error}")
-        factor = self.hop_factor(collective, found.name)
-        return found if factor == 1.0 else _slowed(found, factor)
+        algorithm = find_algorithm(collective, name)
+        if algorithm.name not in self.names(collective):
+            error = unknown("algorithm", name, (*self.names(collective), AUTO))
+            raise RequestError(
+                "algorithm",
+                f"{collective} of {self.name} has {error.why}",
+                value=name,
+                nearest=error.nearest,
+            )
+        factor = self.hop_factor(collective, algorithm.name)
+        return algorithm if factor == 1.0 else _slowed(algorithm, factor)
 
 
-def _slowed(one: Algorithm, factor: float) -> Algorithm:
+def _slowed(algorithm: Algorithm, factor: float) -> Algorithm:
     """Return the algorithm with ``factor`` latencies a hop."""
 
     def formula(size_bytes: float, hops: Hops, /) -> Parts:
@@ -89,16 +102,16 @@ def _slowed(one: Algorithm, factor: float) -> Algorithm:
             alpha_intra_s=factor * hops.alpha_intra_s,
             alpha_inter_s=factor * hops.alpha_inter_s,
         )
-        return one.formula(size_bytes, slow)
+        return algorithm.formula(size_bytes, slow)
 
-    return one._replace(formula=formula)
+    return algorithm._replace(formula=formula)
 
 
 @cache
 def _considered(library_name: str, collective: str) -> tuple[str, ...]:
-    of = library(library_name)
-    names = of.names(collective)
-    if of.has is not None:
+    chosen = library(library_name)
+    names = chosen.names(collective)
+    if chosen.has is not None:
         return names
     return tuple(name for name in names if find_algorithm(collective, name).automatic)
 
@@ -113,7 +126,7 @@ def libraries() -> tuple[str, ...]:
     ('gloo', 'mpi', 'nccl')
     """
     names = (module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(sorted(name for name in names if "_" not in name and name not in NO_LIBRARY))
+    return tuple(sorted(name for name in names if name not in NOT_LIBRARIES))
 
 
 @cache
@@ -133,12 +146,5 @@ def library(name: str, field: str = "library") -> Library:
     """
     if name not in libraries():
         raise unknown(field, name, libraries())
-    module = import_module(f"{__name__}.{name}")
-    return Library(
-        name,
-        module.SUMMARY,
-        module.ALGORITHMS,
-        module.choose,
-        module.hop_factor,
-        module.PROTOCOLS,
-    )
+    found: Library = import_module(f"{__name__}.{name}").LIBRARY
+    return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["ALGORITHMS", "PROTOCOLS", "SUMMARY", "choose", "hop_factor"]
+from perfsim.libraries import Library
 
-SUMMARY = "gloo: rings at a round trip a step, binomial broadcast of whole messages"
+__all__ = ["LIBRARY", "choose", "hop_factor"]
 
-ALGORITHMS = {
+GLOO_ALGORITHMS = {
     "all_reduce": ("ring", "halving_doubling"),
     "reduce_scatter": ("halving",),
     "all_gather": ("ring",),
@@ -21,8 +21,6 @@ ALGORITHMS = {
 does not; gloo/allgather.cc, broadcast.cc, reduce.cc, alltoall.cc; reduce_scatter.h. Commit
 cc441984208d. Its bcube is left out; halving_doubling is the older interface's."""
 
-PROTOCOLS = False
-
 ROUND_TRIPS = {("all_reduce", "ring"), ("all_gather", "ring"), ("reduce", "ring_gather")}
 
 
@@ -34,7 +32,7 @@ def choose(collective: str, size_bytes: float, ranks: int, /) -> str | None:
     >>> choose("all_reduce", 1e3, 8), choose("broadcast", 1e9, 8)
     ('ring', 'binomial')
     """
-    return ALGORITHMS[collective][0]
+    return GLOO_ALGORITHMS[collective][0]
 
 
 def hop_factor(collective: str, algorithm: str, /) -> float:
@@ -42,7 +40,7 @@ def hop_factor(collective: str, algorithm: str, /) -> float:
 
     A sender may send only after the notice that the receiver is ready for it has come
     (gloo/transport/tcp/pair.cc, Pair::send and Pair::recv); a ring's rank gives that notice when
-    it has done with an earlier step. In a broadcast or all-to-all all notices go out at the start.
+    it has finished an earlier step. In a broadcast or all-to-all all notices go out at the start.
 
     Examples
     --------
@@ -50,3 +48,13 @@ def hop_factor(collective: str, algorithm: str, /) -> float:
     (2.0, 1.0)
     """
     return 2.0 if (collective, algorithm) in ROUND_TRIPS else 1.0
+
+
+LIBRARY = Library(
+    name="gloo",
+    summary="gloo: rings at a round trip a step, binomial broadcast of whole messages",
+    has=GLOO_ALGORITHMS,
+    choose=choose,
+    hop_factor=hop_factor,
+    protocols=False,
+)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["ALGORITHMS", "PROTOCOLS", "SUMMARY", "choose", "hop_factor"]
+from perfsim.libraries import Library
 
-SUMMARY = "Open MPI 3.0 to 4.0: by size and ranks, the fixed rules of coll_tuned"
+__all__ = ["LIBRARY", "choose", "hop_factor"]
 
-ALGORITHMS = {
+MPI_ALGORITHMS = {
     "all_reduce": ("ring", "doubling", "halving_doubling"),
     "reduce_scatter": ("ring", "halving"),
     "all_gather": ("ring", "neighbor", "doubling", "bruck"),
@@ -18,8 +18,6 @@ ALGORITHMS = {
     "pull": ("sharded",),
 }
 
-PROTOCOLS = False
-
 # Thresholds of ompi/mca/coll/tuned/coll_tuned_decision_fixed.c, v3.1.0 and v4.0.5 alike [B].
 ALL_REDUCE_DOUBLING_BELOW = 10000
 ALL_GATHER_SMALL_BELOW = 50000
@@ -27,7 +25,7 @@ BROADCAST_BINOMIAL_BELOW, BROADCAST_SPLIT_BELOW = 2048, 370728
 BROADCAST_LINE = (1.6134e-6, 2.1102)
 """Fewer ranks than a n + b, or 13 and more, go down a chain (its segments differ)."""
 SPLIT_RANKS_BELOW = 13
-REDUCE_FEW_RANKS, REDUCE_FEW_BELOW, REDUCE_BINOMIAL_BELOW = 8, 20480, 2048
+REDUCE_SMALL_JOB_RANKS, REDUCE_SMALL_JOB_BELOW, REDUCE_BINOMIAL_BELOW = 8, 20480, 2048
 REDUCE_LINE = (0.6016 / 1024.0, 1.3496)
 """More ranks than a n + b reduce over a binomial tree."""
 SCATTER_SMALL, SCATTER_LARGE, SCATTER_LINE = 12 * 1024, 256 * 1024, (0.0012, 8.0)
@@ -54,7 +52,7 @@ def choose(collective: str, size_bytes: float, ranks: int, /) -> str | None:
     ['binomial', 'split_binary', 'chain']
     """
     rule = RULES.get(collective)
-    return ALGORITHMS[collective][0] if rule is None else rule(size_bytes, ranks)
+    return MPI_ALGORITHMS[collective][0] if rule is None else rule(size_bytes, ranks)
 
 
 def hop_factor(collective: str, algorithm: str, /) -> float:
@@ -94,7 +92,7 @@ def _broadcast(size_bytes: float, ranks: int) -> str:
 
 
 def _reduce(size_bytes: float, ranks: int) -> str:
-    small = REDUCE_FEW_BELOW if ranks < REDUCE_FEW_RANKS else REDUCE_BINOMIAL_BELOW
+    small = REDUCE_SMALL_JOB_BELOW if ranks < REDUCE_SMALL_JOB_RANKS else REDUCE_BINOMIAL_BELOW
     slope, offset = REDUCE_LINE
     binomial = size_bytes < small or ranks > slope * size_bytes + offset
     return "binomial" if binomial else "chain"
@@ -117,3 +115,12 @@ RULES = {
     "reduce": _reduce,
     "all_to_all": _all_to_all,
 }
+
+LIBRARY = Library(
+    name="mpi",
+    summary="Open MPI 3.0 to 4.0: by size and ranks, the fixed rules of coll_tuned",
+    has=MPI_ALGORITHMS,
+    choose=choose,
+    hop_factor=hop_factor,
+    protocols=False,
+)

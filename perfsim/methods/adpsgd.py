@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, field_validator
 
 from perfsim.compute.kernel import FLOAT, elementwise
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     Compute,
     Job,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, MethodContext, PassPoint, Send, Shared
 from perfsim.methods.ssgd import Ssgd
 

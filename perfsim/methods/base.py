@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import Gradient, Profile
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.simulate.graph import COMPUTE, Shared
 
 __all__ = [
@@ -437,7 +437,7 @@ class Method(BaseModel):
         """Return the bytes that a rank puts into the bucket's message for one gradient."""
         return gradient.size_bytes
 
-    def agreement_s(self, tensors: int, world: MethodContext) -> float:
+    def negotiation_s(self, tensors: int, world: MethodContext) -> float:
         """Return how long the ranks agree on some tensors before these may be sent [s]."""
         return 0.0
 

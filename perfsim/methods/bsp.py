@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.methods.building.host import packed, written_back
 

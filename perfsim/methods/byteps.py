@@ -10,7 +10,7 @@ from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
 from perfsim.methods.building.host import busiest_server, cpu_sum, received, to_gpu, to_host
 from perfsim.methods.building.layerwise import PUSH_PULL, Places, update_shares

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, OnlyWith, Send
 from perfsim.methods.building import compressed_collectives as compressed
 from perfsim.methods.building.compressed_collectives import Codec, Fused, Separate, largest_message

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     LOCAL,
     Compute,

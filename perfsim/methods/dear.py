@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
 from perfsim.methods.building.layerwise import crossing
 

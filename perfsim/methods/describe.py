@@ -184,10 +184,10 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
         changes["fusion"], used = None, own
         kept.append(f"`fusion` {scenario.fusion}")
     policy = fusion.load(used)
-    if scenario.bucket and policy.LIMIT_BYTES is None:
+    if scenario.bucket and policy.limit_bytes is None:
         changes["bucket"] = None
         kept.append(f"`bucket` {scenario.bucket}")
-    strange = [option for option in scenario.fusion_options if option not in policy.OPTIONS]
+    strange = [option for option in scenario.fusion_options if option not in policy.options]
     if strange:
         known = scenario.fusion_options.items()
         changes["fusion_options"] = {key: value for key, value in known if key not in strange}
@@ -198,7 +198,7 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
 def check_fusion_options(scenario: Scenario) -> None:
     """Refuse an option of fusion that no method's fusion has."""
     used = {for_method(scenario, name)[0].fusion or _own(name, {}) for name in method_names()}
-    known = {option for name in used for option in fusion.load(name).OPTIONS}
+    known = {option for name in used for option in fusion.load(name).options}
     for option in scenario.fusion_options:
         if option not in known:
             raise unknown_option("fusion", option, known, field="options")

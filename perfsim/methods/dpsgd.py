@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket, fill
+from perfsim.fusion.buckets import Bucket, fill
 from perfsim.methods.base import (
     SGD_LAUNCHES,
     Job,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, Method, MethodContext, OnlyWith, Send
 from perfsim.methods.building.quantise import STREAM, QuantisedExchange, gathered_from_all
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
 from perfsim.methods.building.layerwise import (
     Places,

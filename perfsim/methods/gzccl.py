@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.collectives.hops import floor_log2
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Send
 from perfsim.methods.building.compressed_collectives import Separate, largest_message, run
 

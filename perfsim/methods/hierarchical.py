@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
 from perfsim.methods.building.averaging import in_rows_and_columns, uneven
 from perfsim.methods.ssgd import Ssgd

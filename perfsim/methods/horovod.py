@@ -8,9 +8,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, MethodContext, Send
-from perfsim.methods.building.host import MESSAGE_US, agreement_s
+from perfsim.methods.building.host import MESSAGE_US, negotiation_s
 from perfsim.methods.ssgd import SHARE, Ssgd
 
 COPIED = 160
@@ -69,10 +69,12 @@ class Horovod(Ssgd):
         """Return the kernels a tensor that the optimizer launches after ``synchronize``."""
         return self.update_launches
 
-    def agreement_s(self, tensors: int, world: MethodContext) -> float:
+    def negotiation_s(self, tensors: int, world: MethodContext) -> float:
         """Return how long a cycle takes to agree on its tensors [s]."""
         message_s = 1e-6 * self.message_us
-        return agreement_s(tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s)
+        return negotiation_s(
+            tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s
+        )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the all-reduce, between copies where it is of several gradients."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 
 SWAP_PASSES, SWAP_LAUNCHES = 8, 4

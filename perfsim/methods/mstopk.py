@@ -10,7 +10,7 @@ from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
 from perfsim.methods.building.sparsify import (
     ABOVE_LAUNCHES,

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
 from perfsim.methods.building.layerwise import PUSH_PULL, crossing, push_pull, split_whole, too_many
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.methods.building.averaging import averages, merged
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Round
 from perfsim.methods.building.low_rank import (
     Orthogonaliser,

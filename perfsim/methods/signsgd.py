@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from perfsim.compute.kernel import FLOAT
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext
 from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 

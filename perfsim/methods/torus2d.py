@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.collectives.all_reduce_torus2d import grid
-from perfsim.fusion.bucket import Bucket
+from perfsim.collectives.all_reduce import torus_grid
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
 from perfsim.methods.building.averaging import in_rows_and_columns, uneven
 from perfsim.methods.ssgd import Ssgd
@@ -47,7 +47,7 @@ class Torus2d(Ssgd):
         """Return the calls."""
         row, column = world.gpus_per_node, world.nodes
         if self.grid == "square":
-            row, column = grid(world.nodes, world.gpus_per_node)
+            row, column = torus_grid(world.nodes, world.gpus_per_node)
         return in_rows_and_columns(self.dense_bytes(bucket), row, column, algorithm="ring")
 
     def refusal(self, world: MethodContext) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perfsim.collectives import algorithm as find_algorithm
-from perfsim.collectives import algorithms
+from perfsim.collectives import algorithms, find_algorithm
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.libraries import library as find_library
@@ -215,11 +214,11 @@ class Cluster:
         self, inter: Link | None, intra: Link | None, protocol: str
     ) -> tuple[Link | None, Link | None]:
         """Return the links as one of NCCL's protocols sees them."""
-        from perfsim.libraries.protocols import VERSION
+        from perfsim.libraries.nccl import DEFAULT_VERSION
         from perfsim.network.link import under_protocol
 
         tuner = self.known.tuner if self.known is not None else None
-        version = tuner.of.version if tuner is not None else VERSION
+        version = tuner.of.version if tuner is not None else DEFAULT_VERSION
         return (
             under_protocol(inter, protocol, "inter", version) if inter else None,
             under_protocol(intra, protocol, "intra", version) if intra else None,
@@ -421,7 +420,7 @@ class Cluster:
     ) -> tuple[Cost | None, Route]:
         """Return what measured curves tell, if anything, and the route whose formula does else."""
         if protocol != AUTO:
-            from perfsim.libraries.protocols import check_protocol
+            from perfsim.libraries.nccl import check_protocol
 
             check_protocol(protocol, self.library, find_library(self.library).protocols)
         name = self.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from perfsim.collectives import Hops, algorithm
+from perfsim.collectives import Hops, find_algorithm
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
-from perfsim.libraries.protocols import VERSION, protocol_factors
+from perfsim.libraries.nccl import DEFAULT_VERSION, protocol_factors
 from perfsim.quantity import LATENCY, RATE, Kind, Quantity
 from perfsim.units import parse_rate, parse_seconds
 
@@ -241,7 +241,7 @@ def link_class(link: Link, of: str) -> str:
     return "nvlink" if link.name.startswith("nvlink") else "pci"
 
 
-def under_protocol(link: Link, protocol: str, of: str, version: str = VERSION) -> Link:
+def under_protocol(link: Link, protocol: str, of: str, version: str = DEFAULT_VERSION) -> Link:
     """Return a link as one protocol sees it: as measured with it held fixed, else derived.
 
     Derived, the rates are cut by the protocol's share. The latency is the larger of the curve,

@@ -319,7 +319,7 @@ class Route:
         return Cost(
             seconds,
             latency_s,
-            self.algorithm.sent(size_bytes, hops),
+            self.algorithm.sent_bytes(size_bytes, hops),
             _spread([(latency_s, alphas), (parts.transfer_s, rates)]),
             (*rates, *alphas),
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from perfsim.libraries.nccl_record import VersionFigures
+from perfsim.libraries.nccl_versions import VersionFigures
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.tuner_fit import (
     CHANNELS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfsim.collectives import algorithm
+from perfsim.collectives import find_algorithm
 from perfsim.network.link import Link
 from perfsim.network.route import ClusterLinks, Route
 from perfsim.units import format_bytes, format_rate, format_seconds

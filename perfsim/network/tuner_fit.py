@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from perfsim.libraries.nccl_figures import figures
-from perfsim.libraries.nccl_record import VersionFigures
-from perfsim.libraries.nccl_tuner import NcclTuner
+from perfsim.libraries.nccl import NcclTuner
+from perfsim.libraries.nccl_versions import VersionFigures, figures
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = [

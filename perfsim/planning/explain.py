@@ -356,7 +356,7 @@ def with_bucket(resolved: Setup, factor: float) -> Setup | None:
 
     DDP's first bucket, where no size was asked for, keeps its proportion to the others.
     """
-    usual = resolved.policy.LIMIT_BYTES
+    usual = resolved.policy.limit_bytes
     if usual is None:
         return None
     options = dict(resolved.scenario.fusion_options)

@@ -15,7 +15,7 @@ from typing import Any
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
-from perfsim.fusion.size import FIRST_LIMIT_BYTES
+from perfsim.fusion.policies import DDP_FIRST_BUCKET_BYTES
 from perfsim.libraries import AUTO
 from perfsim.libraries import library as find_library
 from perfsim.methods import load_method, method_class, method_name

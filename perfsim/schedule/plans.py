@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim import fusion
 from perfsim.compute.gpu_types import types_of_ranks
 from perfsim.conditions.mixed_gpus import mixed_plans
-from perfsim.fusion.bucket import FusionPolicy
+from perfsim.fusion.buckets import FusionPolicy
 from perfsim.methods import load_method, method_name
 from perfsim.methods.base import Method
 from perfsim.resolve import Setup

@@ -11,7 +11,7 @@ from perfsim.compute.profile import Gradient, Profile
 from perfsim.conditions.ranks import exchanges, plans_joined, plans_under
 from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
+from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
 from perfsim.methods.base import LOCAL, Job, Method, MethodContext, Round
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.build import issue, late_launches_s
@@ -176,7 +176,7 @@ def _fused(
         message_bytes=message_bytes,
         all_reduce_s=all_reduce_s,
         options=options,
-        agreement_s=lambda tensors: method.agreement_s(tensors, world),
+        negotiation_s=lambda tensors: method.negotiation_s(tensors, world),
     )
     return list(fuse(profile.in_ready_order(), context))
 

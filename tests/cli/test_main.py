@@ -10,7 +10,7 @@ import pytest
 from perfsim.cli.show import DESCRIPTIONS, LISTED_KINDS, ROWS
 from perfsim.cli.show import KINDS as SHOWN
 from perfsim.data.catalog import shipped
-from perfsim.fusion import policies
+from perfsim.fusion import policy_names
 from perfsim.methods import method_names
 from support.commands import MAIN, answer, run
 
@@ -71,7 +71,7 @@ def test_every_method_predicts_and_shows(method: str, capsys: pytest.CaptureFixt
     assert run(f"show method {method}", capsys)[0] == 0
 
 
-@pytest.mark.parametrize("policy", policies())
+@pytest.mark.parametrize("policy", policy_names())
 def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(f"predict --model resnet50 --gpus 8 --net 10gbe --fusion {policy}", capsys)
     assert found["scenario"]["fusion"] == policy

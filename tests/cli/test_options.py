@@ -23,7 +23,7 @@ NAMES: list[tuple[Callable[[str], list[str]], set[str]]] = [
     (complete.complete_gpus, set(Catalog().files("devices"))),
     (complete.complete_networks, set(Catalog().files("networks"))),
     (complete.complete_methods, set(method_names())),
-    (complete.complete_fusions, set(fusion.policies())),
+    (complete.complete_fusions, set(fusion.policy_names())),
     (complete.complete_scenarios, set(Catalog().scenarios())),
 ]
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from perfsim.collectives import Hops, algorithm, algorithms
-from perfsim.collectives.all_gather_ring import all_gather_ring
-from perfsim.collectives.all_reduce_hierarchical import all_reduce_hierarchical
-from perfsim.collectives.all_reduce_ring import all_reduce_ring
-from perfsim.collectives.all_reduce_tree import all_reduce_tree
-from perfsim.collectives.broadcast_binomial import broadcast_binomial
-from perfsim.collectives.broadcast_chain import broadcast_chain
-from perfsim.collectives.pull_sharded import pull_sharded
-from perfsim.collectives.push_sharded import push_sharded
-from perfsim.collectives.reduce_binomial import reduce_binomial
-from perfsim.collectives.reduce_chain import reduce_chain
-from perfsim.collectives.reduce_scatter_ring import reduce_scatter_ring
-from perfsim.collectives.send_recv_direct import send_recv_direct
+from perfsim.collectives import Hops, algorithms, find_algorithm
+from perfsim.collectives.all_gather import all_gather_ring
+from perfsim.collectives.all_reduce import all_reduce_hierarchical, all_reduce_ring, all_reduce_tree
+from perfsim.collectives.parameter_server import pull_sharded, push_sharded
+from perfsim.collectives.point_to_point import send_recv_direct
+from perfsim.collectives.reduce_scatter import reduce_scatter_ring
+from perfsim.collectives.rooted import (
+    broadcast_binomial,
+    broadcast_chain,
+    reduce_binomial,
+    reduce_chain,
+)
 from perfsim.errors import RequestError
 from support.hops import EVERY, UNEQUAL, named
 
@@ -232,12 +231,12 @@ def test_every_file_holds_what_the_folder_promises() -> None:
 
 def test_unknown_names_list_what_there_is() -> None:
     with pytest.raises(RequestError) as error:
-        algorithm("all_reduce", "rign")
+        find_algorithm("all_reduce", "rign")
     assert str(error.value) == (
-        "all_reduce, --algorithm: no 'rign'; did you mean 'ring'?"
+        "algorithm: all_reduce has no 'rign'; did you mean 'ring'?"
         " Allowed: auto, collnet_chain, collnet_direct, doubling, halving_doubling, hierarchical,"
         " nvls, nvls_tree, ring, torus2d, tree."
     )
     with pytest.raises(RequestError) as error:
-        algorithm("allreduce", "ring")
+        find_algorithm("allreduce", "ring")
     assert str(error.value).startswith("collective: no 'allreduce'; did you mean 'all_reduce'?")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfsim.collectives import Hops, algorithm, algorithms
-from perfsim.collectives.all_reduce_torus2d import all_reduce_torus2d, grid
-from perfsim.collectives.broadcast_chain import broadcast_chain
-from perfsim.collectives.broadcast_split_binary import broadcast_split_binary
-from perfsim.collectives.push_sharded import loads
-from perfsim.collectives.reduce_chain import reduce_chain
+from perfsim.collectives import Hops, algorithms, find_algorithm
+from perfsim.collectives.all_reduce import all_reduce_torus2d, torus_grid
+from perfsim.collectives.parameter_server import server_loads
+from perfsim.collectives.rooted import broadcast_chain, broadcast_split_binary, reduce_chain
+from support.hops import named
 
 NUMBERS = (2e-6, 50e-6, 1e-9, 2e-9, 1e-10, 3e-9, 1e-11)
 PAIRS = Hops(4, 2, 2, *NUMBERS)
@@ -57,9 +56,8 @@ ONLY_INSIDE = {"all_reduce_nvls": (25, 150)}
 
 def formula(name: str, hops: Hops, size_bytes: float = 1e6) -> tuple[float, float]:
     """Return latency and transfer of 1 MB [us]."""
-    collective = max((one for one in algorithms() if name.startswith(f"{one}_")), key=len)
-    found = algorithm(collective, name.removeprefix(f"{collective}_")).formula(size_bytes, hops)
-    return found.latency_s * 1e6, found.transfer_s * 1e6
+    parts = named(name).formula(size_bytes, hops)
+    return parts.latency_s * 1e6, parts.transfer_s * 1e6
 
 
 @pytest.mark.parametrize("name", TIMES)
@@ -119,8 +117,16 @@ def test_a_torus_is_as_square_as_the_nodes_allow() -> None:
     Eight nodes of one GPU, rows of two nodes: the ring's wire along a row, half of the NIC's time
     down a column, since two columns of a row share n.
     """
-    assert [grid(8, 1), grid(8, 4), grid(4, 2), grid(3, 2)] == [(2, 4), (4, 8), (2, 4), (2, 3)]
-    assert [grid(1, 8), grid(9, 1), grid(6, 1)] == [(8, 1), (3, 3), (2, 3)]
+    grids = {
+        (8, 1): (2, 4),
+        (8, 4): (4, 8),
+        (4, 2): (2, 4),
+        (3, 2): (2, 3),
+        (1, 8): (8, 1),
+        (9, 1): (3, 3),
+        (6, 1): (2, 3),
+    }
+    assert {sizes: torus_grid(*sizes) for sizes in grids} == grids
     latency_s, transfer_s = all_reduce_torus2d(1e6, APART._replace(ranks=8, nodes=8))
     assert latency_s == pytest.approx(2 * (50 + 3 * 50) * 1e-6)
     sums = (1 / 2 + 3 / 4 / 2) * 10
@@ -177,8 +183,7 @@ def test_every_algorithm_stands_in_the_tables() -> None:
 
 @pytest.mark.parametrize("name", SENT)
 def test_bytes_sent(name: str) -> None:
-    collective = max((one for one in algorithms() if name.startswith(f"{one}_")), key=len)
-    sent = algorithm(collective, name.removeprefix(f"{collective}_")).sent
+    sent = named(name).sent_bytes
     for hops, expected in zip((EIGHT_BY_FOUR, EIGHT, FIVE, PAIRS), SENT[name], strict=True):
         if expected is not None:
             assert sent(3200.0, hops) == pytest.approx(expected, rel=1e-12), hops
@@ -186,7 +191,7 @@ def test_bytes_sent(name: str) -> None:
 
 
 def test_two_ranks_send_one_message() -> None:
-    assert algorithm("send_recv", "direct").sent(3200.0, NODE) == 3200.0
+    assert find_algorithm("send_recv", "direct").sent_bytes(3200.0, NODE) == 3200.0
 
 
 @pytest.mark.parametrize("name", SENT)
@@ -210,11 +215,13 @@ def test_links_that_nobody_uses_have_no_say(name: str) -> None:
 def test_bytes_sent_to_servers_of_their_own() -> None:
     """Four servers beside eight nodes: D = 64 + 32 - 8 = 88, so a node keeps 4/88 of n."""
     served = EIGHT_BY_FOUR._replace(servers=4)
-    assert loads(served) == pytest.approx((4 / 88, (1 - 8 * 4 / 88) / 4))
-    assert loads(EIGHT_BY_FOUR, 4) == loads(served) == loads(served, 1)
-    assert loads(EIGHT_BY_FOUR, 8) == loads(EIGHT_BY_FOUR, 9) == (0.0, 1 / 8)
-    assert loads(EIGHT, 3) == (1.0, 0.0)
-    push, pull = (algorithm(one, "sharded").sent(3200.0, served) for one in ("push", "pull"))
+    assert server_loads(served) == pytest.approx((4 / 88, (1 - 8 * 4 / 88) / 4))
+    assert server_loads(EIGHT_BY_FOUR, 4) == server_loads(served) == server_loads(served, 1)
+    assert server_loads(EIGHT_BY_FOUR, 8) == server_loads(EIGHT_BY_FOUR, 9) == (0.0, 1 / 8)
+    assert server_loads(EIGHT, 3) == (1.0, 0.0)
+    push, pull = (
+        find_algorithm(one, "sharded").sent_bytes(3200.0, served) for one in ("push", "pull")
+    )
     assert push == pytest.approx(2400 + 800 * 84 / 88)
     assert pull == pytest.approx(2400 + 800 * 7 * 4 / 88)
 
@@ -253,6 +260,6 @@ ABLE = {
 
 @pytest.mark.parametrize("one", REFUSED)
 def test_who_is_refused_and_in_which_words(one: tuple[str, str]) -> None:
-    refusal = algorithm(*one).refusal
+    refusal = find_algorithm(*one).refusal
     assert [refusal(hops) for hops, _ in REFUSED[one]] == [words for _, words in REFUSED[one]]
     assert [refusal(hops) for hops in ABLE[one]] == [""] * len(ABLE[one])

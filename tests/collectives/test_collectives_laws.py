@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.collectives import Algorithm, Hops
-from perfsim.collectives.all_gather_ring import all_gather_ring
-from perfsim.collectives.all_reduce_halving_doubling import all_reduce_halving_doubling
-from perfsim.collectives.all_reduce_hierarchical import all_reduce_hierarchical
-from perfsim.collectives.all_reduce_ring import all_reduce_ring
-from perfsim.collectives.broadcast_chain import broadcast_chain
-from perfsim.collectives.pull_sharded import pull_sharded
-from perfsim.collectives.push_sharded import push_sharded
-from perfsim.collectives.reduce_scatter_ring import reduce_scatter_ring
+from perfsim.collectives.all_gather import all_gather_ring
+from perfsim.collectives.all_reduce import (
+    all_reduce_halving_doubling,
+    all_reduce_hierarchical,
+    all_reduce_ring,
+)
+from perfsim.collectives.parameter_server import pull_sharded, push_sharded
+from perfsim.collectives.reduce_scatter import reduce_scatter_ring
+from perfsim.collectives.rooted import broadcast_chain
 from support.hops import EVERY, UNEQUAL, any_algorithm, named, sizes, some_hops
 
 NUMBERS = [name for name in Hops._fields if name.startswith(("alpha", "beta"))]
@@ -125,7 +126,7 @@ def test_a_larger_message_takes_no_less(
     less, more = sorted((first, second))
     at_less, at_more = one.formula(less, hops), one.formula(more, hops)
     assert at_less.seconds <= at_more.seconds * (1 + 1e-9) + 1e-15
-    assert one.sent(less, hops) <= one.sent(more, hops)
+    assert one.sent_bytes(less, hops) <= one.sent_bytes(more, hops)
     assert min(*at_less, *at_more) >= -1e-12
 
 
@@ -144,7 +145,7 @@ def test_one_rank_costs_nothing(
 ) -> None:
     hops = Hops.flat(1, alpha_s, beta, beta)
     assert one.formula(size_bytes, hops).seconds == 0
-    assert one.sent(size_bytes, hops) == 0
+    assert one.sent_bytes(size_bytes, hops) == 0
 
 
 @given(some_hops(), sizes)

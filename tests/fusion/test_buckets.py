@@ -18,12 +18,12 @@ def test_every_policy_file_is_found_and_says_what_it_is() -> None:
     assert {"none", "size", "threshold", "whole", "mgwfbp", "compressed"} <= set(POLICIES)
     for name in POLICIES:
         policy = fusion.load(name)
-        assert policy.SUMMARY and "\n" not in policy.SUMMARY
-        assert all(option.isidentifier() and text for option, text in policy.OPTIONS.items())
+        assert policy.summary and "\n" not in policy.summary
+        assert all(option.isidentifier() and text for option, text in policy.options.items())
 
 
 def test_an_unknown_policy_is_refused_with_the_nearest() -> None:
-    with pytest.raises(RequestError, match=r"--fusion: no 'treshold'; did you mean 'threshold'"):
+    with pytest.raises(RequestError, match=r"fusion: no 'treshold'; did you mean 'threshold'"):
         fusion.load("treshold")
 
 

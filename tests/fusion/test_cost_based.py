@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import Bucket, FusionContext
+from perfsim.fusion.buckets import Bucket, FusionContext
 from support.tensors import POLICIES, context, gradient_lists, places, tensors
 
 
@@ -113,9 +113,15 @@ def test_merge_below_takes_small_messages_along_however_long_it_waits() -> None:
     [
         ({"merge_alpha": "4ms"}, "merge_alpha and merge_beta go together"),
         ({"merge_beta": "1ns/B"}, "merge_alpha and merge_beta go together"),
-        ({"merge_alpha": "4", "merge_beta": "1ns/B"}, "fusion.merge_alpha: '4' is not a time"),
-        ({"merge_alpha": "4ms", "merge_beta": "1ns"}, "fusion.merge_beta: '1ns' is not a time a"),
-        ({"merge_below": "8192"}, "fusion.merge_below: '8192' is not a size"),
+        (
+            {"merge_alpha": "4", "merge_beta": "1ns/B"},
+            "fusion_options.merge_alpha: '4' is not a time",
+        ),
+        (
+            {"merge_alpha": "4ms", "merge_beta": "1ns"},
+            "fusion_options.merge_beta: '1ns' is not a time a",
+        ),
+        ({"merge_below": "8192"}, "fusion_options.merge_below: '8192' is not a size"),
     ],
 )
 def test_a_wrong_merge_cost_is_refused(options: dict[str, str], message: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
-from perfsim.fusion.block import block
-from perfsim.fusion.bucket import Bucket, FusionContext, fill
+from perfsim.fusion.buckets import Bucket, FusionContext, fill
+from perfsim.fusion.policies import block_of
 
 
 def tensors(*ready_s: float, elements: int = 1) -> list[Gradient]:
@@ -23,12 +23,12 @@ def made(
     gradients: Sequence[Gradient],
     limit_bytes: float | None = None,
     all_reduce_s: Callable[[float], float] = lambda size: 1.0,
-    agreement_s: Callable[[int], float] = lambda tensors: 0.0,
+    negotiation_s: Callable[[int], float] = lambda tensors: 0.0,
     **options: str,
 ) -> list[tuple[list[str], float]]:
     """Return the names in each bucket and when it is ready [s]."""
     context = FusionContext(
-        limit_bytes, 0.0, lambda one: one.size_bytes, all_reduce_s, options, agreement_s
+        limit_bytes, 0.0, lambda one: one.size_bytes, all_reduce_s, options, negotiation_s
     )
     return [
         ([one.name for one in bucket.gradients], bucket.ready_s)
@@ -62,7 +62,7 @@ def test_filling_stops_before_the_limit_is_passed() -> None:
 
 def test_ranks_agree_at_once_unless_told_otherwise() -> None:
     context = FusionContext(None, 0.0, lambda one: one.size_bytes, lambda size: size)
-    assert context.agreement_s(7) == 0.0
+    assert context.negotiation_s(7) == 0.0
     assert context.options == {}
 
 
@@ -70,7 +70,7 @@ def test_what_is_no_policy_is_listed_nowhere() -> None:
     with pytest.raises(RequestError) as error:
         fusion.load("asx")
     assert str(error.value) == (
-        "--fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear, groups,"
+        "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear, groups,"
         " mgwfbp, none, optimal, size, threshold, whole, zero."
     )
 
@@ -129,7 +129,7 @@ def test_a_merge_cost_needs_both_halves() -> None:
         with pytest.raises(RequestError) as error:
             made("mgwfbp", tensors(0.0), **{name: "1s"})
         assert str(error.value) == (
-            f"fusion.{name}: merge_alpha and merge_beta go together; give both, or neither to merge"
+            f"fusion_options.{name}: merge_alpha and merge_beta go together; give both, or neither to merge"
             " by the network's own cost."
         )
 
@@ -181,7 +181,9 @@ def test_a_block_is_the_layers_below_its_number() -> None:
         for name in ("fc.weight", "h.1.mlp.w", "h.1.att.w", "h.0.mlp.w", "emb.weight", "pos.weight")
     ]
     assert [len(members) for members, _ in made("block", found)] == [1, 2, 1, 2]
-    assert [block(one) for one in ("layer2.0.conv1.weight", "conv1.weight", "h.12.b", "1.a.b")] == [
+    assert [
+        block_of(one) for one in ("layer2.0.conv1.weight", "conv1.weight", "h.12.b", "1.a.b")
+    ] == [
         "layer2.0",
         "",
         "",
@@ -218,16 +220,16 @@ def test_groups_wait_for_the_next_cycle() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": "0"}, "fusion.count: '0' is not a whole number above zero."),
-        ({"count": "x"}, "fusion.count: 'x' is not a whole number above zero."),
-        ({"sizes": "2/1.5"}, "fusion.sizes: '1.5' is not a whole number above zero."),
+        ({"count": "0"}, "fusion_options.count: '0' is not a whole number above zero."),
+        ({"count": "x"}, "fusion_options.count: 'x' is not a whole number above zero."),
+        ({"sizes": "2/1.5"}, "fusion_options.sizes: '1.5' is not a whole number above zero."),
         (
             {"sizes": "2", "count": "1"},
-            "fusion.sizes: leave out fusion.count, which it takes the place of.",
+            "fusion_options.sizes: leave out fusion_options.count, which it replaces.",
         ),
         (
             {"cycle_time": "7"},
-            "fusion.cycle_time: '7' is not a time (a bare number has no unit); give a number and a"
+            "fusion_options.cycle_time: '7' is not a time (a bare number has no unit); give a number and a"
             " unit such as '50us'. Units: s, ms, us, ns, min, h.",
         ),
     ],
@@ -254,7 +256,7 @@ def test_size_closes_a_bucket_that_reaches_the_limit_exactly() -> None:
 
 
 def test_a_first_bucket_without_unit_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"^fusion\.first_bucket: '5' is not a size"):
+    with pytest.raises(RequestError, match=r"^fusion_options\.first_bucket: '5' is not a size"):
         made("size", tensors(0.0), first_bucket="5")
 
 
@@ -272,12 +274,12 @@ def test_threshold_begins_its_next_cycle_when_the_last_has_sent() -> None:
     """
     gradients = tensors(0.5, 1.0, 1.5)
     quick = made(
-        "threshold", gradients, None, agreement_s=lambda n: 0.3 * n, cycle_time="1s", hook="9s"
+        "threshold", gradients, None, negotiation_s=lambda n: 0.3 * n, cycle_time="1s", hook="9s"
     )
     assert names(quick) == ["01", "2"]
     assert [ready_s for _, ready_s in quick] == pytest.approx([1.6, 2.3])
     slow = made(
-        "threshold", gradients, None, agreement_s=lambda n: 0.8 * n, cycle_time="1s", hook="9s"
+        "threshold", gradients, None, negotiation_s=lambda n: 0.8 * n, cycle_time="1s", hook="9s"
     )
     assert [ready_s for _, ready_s in slow] == pytest.approx([2.6, 3.4])
 

@@ -97,13 +97,13 @@ def test_threshold_is_late_by_a_cycle_at_most(
 @pytest.mark.parametrize("option", ["hook", "ahead"])
 def test_a_hook_time_without_unit_is_refused(option: str) -> None:
     gradients = tensors((1, 0))
-    with pytest.raises(RequestError, match=rf"fusion\.{option}: '5' is not a time"):
+    with pytest.raises(RequestError, match=rf"fusion_options\.{option}: '5' is not a time"):
         fusion.load("threshold").fuse(gradients, context(gradients, **{option: "5"}))
 
 
 def test_a_cycle_time_without_unit_is_refused() -> None:
     gradients = tensors((1, 0))
-    with pytest.raises(RequestError, match=r"fusion\.cycle_time: '5' is not a time"):
+    with pytest.raises(RequestError, match=r"fusion_options\.cycle_time: '5' is not a time"):
         fusion.load("threshold").fuse(gradients, context(gradients, cycle_time="5"))
 
 
@@ -111,7 +111,7 @@ def test_a_cycle_time_without_unit_is_refused() -> None:
 def test_a_cycle_time_outside_its_limits_is_refused(cycle: str) -> None:
     gradients = tensors((1, 1.0))
     with pytest.raises(
-        RequestError, match=rf"fusion\.cycle_time: '{cycle}' is outside 1us to 100s, or 0s"
+        RequestError, match=rf"fusion_options\.cycle_time: '{cycle}' is outside 1us to 100s, or 0s"
     ):
         fusion.load("threshold").fuse(gradients, context(gradients, cycle_time=cycle))
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.collectives import COLLECTIVES, Hops, algorithm, algorithms
+from perfsim.collectives import COLLECTIVES, Hops, algorithms, find_algorithm
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 from perfsim.libraries import libraries, library
 from perfsim.libraries.mpi import choose
-from perfsim.libraries.nccl_figures import PROTOCOLS
-from perfsim.libraries.protocols import protocol_factors
+from perfsim.libraries.nccl import protocol_factors
+from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.cluster import Cluster, custom_link, make_cluster
 from perfsim.network.link import under_protocol
 from perfsim.network.network_file import load_network
@@ -34,7 +34,7 @@ def cluster(library_name: str, nodes: int = 8, inside: int = 4) -> Cluster:
 
 def test_the_files_are_the_list() -> None:
     assert LIBRARIES == ("gloo", "mpi", "nccl")
-    with pytest.raises(RequestError, match=r"^--library: no 'glo'; did you mean 'gloo'"):
+    with pytest.raises(RequestError, match=r"^library: no 'glo'; did you mean 'gloo'"):
         library("glo")
 
 
@@ -61,7 +61,7 @@ def test_what_a_library_takes_it_has_and_the_ranks_can_use(
         assert taken is None
         return
     assert taken in library(name).names(collective)
-    assert algorithm(collective, taken).refusal(Hops.flat(ranks, 0.0, 0.0)) == ""
+    assert find_algorithm(collective, taken).refusal(Hops.flat(ranks, 0.0, 0.0)) == ""
 
 
 # gloo, by hand
@@ -88,7 +88,7 @@ def test_a_library_refuses_what_it_lacks() -> None:
     with pytest.raises(RequestError) as error:
         cluster("gloo").cost("all_reduce", 1e6, "tree")
     assert str(error.value) == (
-        "all_reduce of gloo, --algorithm: no 'tree'. Allowed: auto, halving_doubling, ring."
+        "algorithm: all_reduce of gloo has no 'tree'. Allowed: auto, halving_doubling, ring."
     )
     cluster("nccl").cost("all_reduce", 1e6, "halving-doubling")  # what if NCCL had it
 
@@ -149,7 +149,7 @@ def test_an_algorithm_that_the_ranks_cannot_use_is_refused() -> None:
     with pytest.raises(RequestError) as error:
         cluster("nccl").cost("all_gather", 1e6, "pat")
     assert str(error.value) == (
-        "--algorithm: all_gather pat is NCCL's for one GPU a node; take ring; here are 32 GPUs on"
+        "algorithm: all_gather pat is NCCL's for one GPU a node; take ring; here are 32 GPUs on"
         " 8 nodes."
     )
     assert cluster("nccl", 8, 1).cost("all_gather", 1e6, "pat").seconds > 0
@@ -218,8 +218,8 @@ def test_protocols_are_nccls() -> None:
         with pytest.raises(RequestError) as error:
             cluster(name).cost("all_reduce", 1e6, protocol="ll")
         assert str(error.value) == (
-            f"--protocol: 'll' is a protocol of NCCL, and {name} has none; leave it out, or take"
-            " --library nccl."
+            f"protocol: 'll' is a protocol of NCCL, and {name} has none; leave it out, or take"
+            " library nccl."
         )
     with pytest.raises(RequestError, match="did you mean 'simple'"):
         cluster("nccl").cost("all_reduce", 1e6, protocol="simpel")
@@ -231,11 +231,11 @@ def test_protocols_are_nccls() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"library": "nccll"}, "--library: no 'nccll'; did you mean 'nccl'?"),
-        ({"protocol": "LL"}, "--protocol: no 'LL'; did you mean 'll'?"),
-        ({"library": "mpi", "protocol": "ll"}, "--protocol: 'll' is a protocol of NCCL"),
-        ({"library": "mpi", "algorithm": "tree"}, "all_reduce of mpi, --algorithm: no 'tree'."),
-        ({"algorithm": "rings"}, "all_reduce, --algorithm: no 'rings'; did you mean 'ring'?"),
+        ({"library": "nccll"}, "library: no 'nccll'; did you mean 'nccl'?"),
+        ({"protocol": "LL"}, "protocol: no 'LL'; did you mean 'll'?"),
+        ({"library": "mpi", "protocol": "ll"}, "protocol: 'll' is a protocol of NCCL"),
+        ({"library": "mpi", "algorithm": "tree"}, "algorithm: all_reduce of mpi has no 'tree'."),
+        ({"algorithm": "rings"}, "algorithm: all_reduce has no 'rings'; did you mean 'ring'?"),
     ],
 )
 def test_a_scenario_names_what_is_wrong(fields: dict[str, str], message: str) -> None:

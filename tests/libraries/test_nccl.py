@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.libraries.nccl_figures import ALGORITHMS, ARCHITECTURES, PROTOCOLS, figures
-from perfsim.libraries.nccl_tables import ALL
-from perfsim.libraries.nccl_threshold import low_latency_bytes, tree_threshold_bytes
-from perfsim.libraries.nccl_tuner import NcclTuner
+from perfsim.libraries.nccl import NcclTuner, low_latency_bytes, tree_threshold_bytes
+from perfsim.libraries.nccl_versions import (
+    ARCHITECTURES,
+    PROTOCOLS,
+    TUNED_ALGORITHMS,
+    all_figures,
+    figures,
+)
 from support.builders import tuner
 
 
@@ -120,7 +124,7 @@ def test_figures_are_those_of_the_last_tag_that_changed_them():
         "v2.21.5-1",
         "v2.30.7-1",
     ]
-    for entry in ALL:
+    for entry in all_figures():
         assert all(len(row) >= 22 for row in entry.tree_factor)
         assert set(entry.base_us) <= set(entry.hop_us["net"])
 
@@ -166,7 +170,7 @@ TUNERS = st.builds(
     lambda version, nodes, each, gpu, cpu, intra, bus, channels, flags: tuner(
         version, nodes * each, nodes, gpu, cpu, intra, bus, channels, **flags
     ),
-    st.sampled_from([".".join(map(str, entry.since)) for entry in ALL]),
+    st.sampled_from([".".join(map(str, entry.since)) for entry in all_figures()]),
     st.integers(1, 40),
     st.integers(1, 16),
     st.sampled_from(sorted(ARCHITECTURES)),
@@ -187,7 +191,7 @@ def test_the_choice_is_the_fastest_pair(of, collective, size_bytes):
     choice = of.choose(collective, size_bytes)
     times = {
         (algorithm, protocol): of.time(collective, algorithm, protocol, size_bytes)
-        for algorithm in ALGORITHMS
+        for algorithm in TUNED_ALGORITHMS
         for protocol in PROTOCOLS
     }
     known = {pair: seconds for pair, seconds in times.items() if seconds is not None}

@@ -86,7 +86,7 @@ def test_adpsgd_takes_the_variance_each_time() -> None:
 
 
 def test_adpsgd_refuses_what_is_no_schedule() -> None:
-    with pytest.raises(RequestError, match="--set schedule: '4,8' is not allowed"):
+    with pytest.raises(RequestError, match="options.schedule: '4,8' is not allowed"):
         load_method("adpsgd", {"schedule": "4,8"})
 
 

@@ -82,7 +82,7 @@ def test_marks_name_options_of_the_method_and_values_that_they_allow(name: str) 
 def test_options_of_methods(name: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words) as caught:
         load_method(name, options)
-    assert str(caught.value).startswith("--set") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith("options.") and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods import load_method
 from perfsim.methods.base import MethodContext
 from perfsim.methods.building.sparsify import merged

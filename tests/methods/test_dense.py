@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.bucket import FusionContext
+from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext
 from perfsim.network.cluster import Cluster

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.collectives.all_reduce_torus2d import all_reduce_torus2d, grid, refusal, sent_bytes
+from perfsim.collectives.all_reduce import (
+    all_reduce_torus2d,
+    torus2d_refusal,
+    torus2d_sent_bytes,
+    torus_grid,
+)
 from perfsim.collectives.hops import Hops
 from perfsim.errors import RequestError
 from perfsim.methods.base import Send
@@ -62,7 +67,7 @@ def test_one_node_is_one_all_reduce(name: str) -> None:
 def test_uneven_nodes_are_refused(name: str) -> None:
     link = custom_link(SLOW, "test")
     with pytest.raises(
-        RequestError, match=f"--method: {name} needs as many GPUs on every node, not 3 on 2 nodes"
+        RequestError, match=f"method: {name} needs as many GPUs on every node, not 3 on 2 nodes"
     ):
         planned(name, cluster=Cluster(3, (2, 1), link, link))
 
@@ -86,12 +91,12 @@ def test_the_torus_on_unequal_hops_by_hand() -> None:
     latency_s, transfer_s = all_reduce_torus2d(1e6, hops)
     assert latency_s == pytest.approx(824e-6)
     assert transfer_s == pytest.approx(1750e-6 + 875e-6 + 9.84375e-6)
-    assert sent_bytes(1e6, hops) == pytest.approx(2 * 63 / 64 * 1e6)
+    assert torus2d_sent_bytes(1e6, hops) == pytest.approx(2 * 63 / 64 * 1e6)
 
 
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_a_grid_holds_all_ranks_in_whole_nodes(nodes: int, gpus: int) -> None:
-    row, column = grid(nodes, gpus)
+    row, column = torus_grid(nodes, gpus)
     assert row * column == nodes * gpus and row % gpus == 0
     for many in range(1, nodes + 1):
         if nodes % many == 0:
@@ -106,7 +111,7 @@ def test_the_torus_costs_what_its_calls_cost(nodes: int, gpus: int, size_bytes: 
     cluster = Cluster(nodes * gpus, (gpus,) * nodes, inter, intra)
     calls = [
         cluster.of(one.group, one.collective, one.size_bytes, "ring")
-        for one in in_rows_and_columns(size_bytes, *grid(nodes, gpus), algorithm="ring")
+        for one in in_rows_and_columns(size_bytes, *torus_grid(nodes, gpus), algorithm="ring")
         if isinstance(one, Send)
     ]
     whole = cluster.cost("all_reduce", size_bytes, "torus2d")
@@ -116,5 +121,5 @@ def test_the_torus_costs_what_its_calls_cost(nodes: int, gpus: int, size_bytes: 
 
 def test_the_torus_needs_even_nodes() -> None:
     hops = Hops(3, 2, 2, 1e-6, 1e-5, 1e-9, 1e-9, 1e-10, 1e-9)
-    assert refusal(hops) == "needs as many GPUs on every node; take ring"
-    assert refusal(Hops.flat(3, 1e-5, 1e-9)) == ""
+    assert torus2d_refusal(hops) == "needs as many GPUs on every node; take ring"
+    assert torus2d_refusal(Hops.flat(3, 1e-5, 1e-9)) == ""

@@ -206,8 +206,8 @@ def test_memory_of_powersgd(variant: str, expected: int) -> None:
             {"variant": "batched_hook", "min_compression_rate": 3},
             ["min_compression_rate", "hook or package"],
         ),
-        ({"variant": "hok"}, ["--set variant", "'hok'"]),
-        ({"min_compression_rate": 0.5}, ["--set min_compression_rate", "at least 1"]),
+        ({"variant": "hok"}, ["options.variant", "'hok'"]),
+        ({"min_compression_rate": 0.5}, ["options.min_compression_rate", "at least 1"]),
     ],
 )
 def test_an_option_of_another_variant_is_refused(options: dict[str, str], words: list[str]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.base import Compute, Method, MethodContext, Send
 from support.builders import bucket, gradient
@@ -207,14 +207,14 @@ def test_topk_keeps_at_least_one() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("dgc", {"density": "0"}, ["--set density", "'0'", "more than 0"]),
-        ("dgc", {"density": "2"}, ["--set density", "at most 1"]),
-        ("powersgd", {"rank": "0"}, ["--set rank", "at least 1"]),
-        ("acpsgd", {"rank": "1.5"}, ["--set rank", "'1.5'", "whole number"]),
+        ("dgc", {"density": "0"}, ["options.density", "'0'", "more than 0"]),
+        ("dgc", {"density": "2"}, ["options.density", "at most 1"]),
+        ("powersgd", {"rank": "0"}, ["options.rank", "at least 1"]),
+        ("acpsgd", {"rank": "1.5"}, ["options.rank", "'1.5'", "whole number"]),
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
         ("bsp", {"rank": "4"}, ["no 'rank'", "write_back"]),
-        ("topk", {"kernel": "fast"}, ["--set kernel", "'old' or 'new'"]),
-        ("dcg", {}, ["--method", "'dcg'", "did you mean 'dgc'"]),
+        ("topk", {"kernel": "fast"}, ["options.kernel", "'old' or 'new'"]),
+        ("dcg", {}, ["method", "'dcg'", "did you mean 'dgc'"]),
     ],
 )
 def test_a_wrong_option_is_one_clear_sentence(

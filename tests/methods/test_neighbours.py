@@ -69,7 +69,7 @@ def test_neighbours_by_topology(
 def test_patterns_that_are_not_defined_are_refused(
     topology: str, cluster: Cluster, why: str
 ) -> None:
-    with pytest.raises(RequestError, match=f"--method: dpsgd .*{why}"):
+    with pytest.raises(RequestError, match=f"method: dpsgd .*{why}"):
         plans("dpsgd", {"topology": topology}, cluster)
 
 
@@ -105,5 +105,5 @@ def test_sgp_keeps_a_nodes_ranks_together() -> None:
 
 def test_sgp_needs_another_node() -> None:
     one = Cluster(4, (4,), None, custom_link("10GB/s,1us", "test"))
-    with pytest.raises(RequestError, match="--method: sgp needs several nodes"):
+    with pytest.raises(RequestError, match="method: sgp needs several nodes"):
         plans("sgp", {}, one)

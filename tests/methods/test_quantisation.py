@@ -151,10 +151,10 @@ def test_message_bytes_are_what_one_tensor_sends(name: str, elements: int, ranks
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("signsgd", {"exchange": "sever"}, ["--set exchange", "'sever'", "'server'"]),
-        ("efsignsgd", {"packing": "byte"}, ["--set packing", "'byte'", "'bytes'"]),
-        ("onebit", {"packing": "bit2byte"}, ["--set packing", "'bits' or 'bytes'"]),
-        ("qsgd", {"second_bits": "17"}, ["--set second_bits", "at most 16"]),
+        ("signsgd", {"exchange": "sever"}, ["options.exchange", "'sever'", "'server'"]),
+        ("efsignsgd", {"packing": "byte"}, ["options.packing", "'byte'", "'bytes'"]),
+        ("onebit", {"packing": "bit2byte"}, ["options.packing", "'bits' or 'bytes'"]),
+        ("qsgd", {"second_bits": "17"}, ["options.second_bits", "at most 16"]),
         ("natural", {"kernl": "cuda"}, ["no 'kernl'", "did you mean 'kernel'"]),
         ("eightbit", {"hierarchical": "false"}, ["hierarchical=False", "set exchange=two_step"]),
         ("qsgd", {"second_bits": "10"}, ["second_bits=10", "set exchange=all_reduce"]),

@@ -181,13 +181,13 @@ def test_more_values_never_take_less_work(name: str, elements: int) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("topk", {"exchange": "ring"}, ["--set exchange", "'all_gather' or 'all_reduce'"]),
-        ("dgc", {"epoch": "-2"}, ["--set epoch", "at least -1"]),
-        ("dgc", {"warmup_coefficient": "1"}, ["--set warmup_coefficient", "less than 1"]),
-        ("sidco", {"fits": "0"}, ["--set fits", "at least 1"]),
-        ("sidco", {"distribution": "normal"}, ["--set distribution", "'exponential'"]),
-        ("redsync", {"search": "trim"}, ["--set search", "'binary' or 'trimmed'"]),
-        ("mstopk", {"samples": "0"}, ["--set samples", "at least 1"]),
+        ("topk", {"exchange": "ring"}, ["options.exchange", "'all_gather' or 'all_reduce'"]),
+        ("dgc", {"epoch": "-2"}, ["options.epoch", "at least -1"]),
+        ("dgc", {"warmup_coefficient": "1"}, ["options.warmup_coefficient", "less than 1"]),
+        ("sidco", {"fits": "0"}, ["options.fits", "at least 1"]),
+        ("sidco", {"distribution": "normal"}, ["options.distribution", "'exponential'"]),
+        ("redsync", {"search": "trim"}, ["options.search", "'binary' or 'trimmed'"]),
+        ("mstopk", {"samples": "0"}, ["options.samples", "at least 1"]),
         ("mstopk", {"sample": "20"}, ["did you mean 'samples'"]),
     ],
 )

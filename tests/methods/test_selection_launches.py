@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfsim.compute.kernel import Kernel
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext
 from perfsim.methods.building.sparsify import above

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfsim.collectives import algorithm, algorithms
+from perfsim.collectives import algorithms, find_algorithm
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 from perfsim.network.cluster import Cluster, Latency, Link, load_network
@@ -148,7 +148,7 @@ def test_one_node_equals_the_formula_inside(
     """By closed form: on one node the link between nodes plays no part."""
     from perfsim.collectives import Hops
 
-    formula = algorithm(*pair).formula
+    formula = find_algorithm(*pair).formula
     beta = 1.0 / rate
     hops = Hops(ranks, 1, ranks, alpha_s, 0.0, beta, beta, beta, 0.0)
     for inter in (link(1e3, 1.0), link(1e15, 0.0)):

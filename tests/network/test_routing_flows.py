@@ -9,7 +9,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.collectives import algorithm, algorithms
+from perfsim.collectives import algorithms, find_algorithm
 from perfsim.network.routing import (
     PATTERNS,
     Flow,
@@ -135,7 +135,7 @@ def test_who_gathers_gets_every_block_but_its_own(ranks: int) -> None:
 
 def test_every_collective_names_a_pattern_and_every_pattern_is_named() -> None:
     named = {
-        algorithm(collective, name).flows
+        find_algorithm(collective, name).flows
         for collective, names in algorithms().items()
         for name in names
     }

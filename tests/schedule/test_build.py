@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from perfsim import fusion
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import LOCAL, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.run import run

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import LOCAL, Compute, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.run import run

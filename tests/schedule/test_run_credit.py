@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
 from perfsim.schedule.run import run
 from perfsim.schedule.schedule import schedule

@@ -7,8 +7,8 @@ from typing import Any
 
 from perfsim.compute.device import Device
 from perfsim.compute.profile import Gradient, Layer, Profile
-from perfsim.fusion.bucket import Bucket
-from perfsim.libraries.nccl_tuner import NcclTuner
+from perfsim.fusion.buckets import Bucket
+from perfsim.libraries.nccl import NcclTuner
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import Link, custom_link
 from perfsim.quantity import Quantity

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from perfsim.collectives import Algorithm, Hops, algorithm, algorithms
+from perfsim.collectives import Algorithm, Hops, algorithms, find_algorithm
 
 EVERY = [
-    algorithm(collective, name) for collective, names in algorithms().items() for name in names
+    find_algorithm(collective, name) for collective, names in algorithms().items() for name in names
 ]
 
 # Eight nodes of four GPUs at 2 and 50 us, 10 GB/s inside a node and 1 GB/s through its NIC.
@@ -24,7 +24,7 @@ def some_hops(draw: st.DrawFn) -> Hops:
 
 
 def named(name: str) -> Algorithm:
-    """Return an algorithm by the name of its file."""
+    """Return an algorithm by its collective and name, such as all_reduce_ring."""
     return next(one for one in EVERY if f"{one.collective}_{one.name}" == name)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from perfsim import fusion
 from perfsim.compute.profile import Gradient, Layer, Profile
-from perfsim.fusion.bucket import FusionContext
+from perfsim.fusion.buckets import FusionContext
 from perfsim.methods.base import Method
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.plan import CostedGraph

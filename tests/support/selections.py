@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfsim import fusion
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, Send
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.plan import CostedGraph

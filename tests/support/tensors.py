@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket, FusionContext
+from perfsim.fusion.buckets import Bucket, FusionContext
 
 MIB = 2**20
-POLICIES = fusion.policies()
+POLICIES = fusion.policy_names()
 
 
 def tensors(*pairs: tuple[int, float]) -> list[Gradient]:

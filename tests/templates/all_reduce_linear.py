@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from perfsim.collectives.hops import Hops, Parts
+from perfsim.collectives import Hops, Parts, algorithm
 
-__all__ = ["AUTOMATIC", "LATENCY", "all_reduce_linear", "sent_bytes"]
-
-LATENCY = "ring"
-"""The latency curve of a link that its hops follow; "tree" for short messages up and down."""
-
-AUTOMATIC = False
-"""Only where it is named: no library takes it for large messages."""
+__all__ = ["all_reduce_linear", "linear_sent_bytes"]
 
 
+def linear_sent_bytes(size_bytes: float, hops: Hops) -> float:
+    """Return what a GPU sends, mean over ranks: P-1 send n, and the one sends n to each [B].
+
+    Examples
+    --------
+    >>> linear_sent_bytes(1000.0, Hops.flat(4, 1e-5, 1e-9))
+    1500.0
+    """
+    return 2.0 * (hops.ranks - 1) / hops.ranks * size_bytes
+
+
+@algorithm(
+    "all_reduce",
+    "linear",
+    latency="ring",  # the latency curve of a link that its hops follow; "tree" for short messages
+    automatic=False,  # only where it is named: no library takes it for large messages
+    sent_bytes=linear_sent_bytes,
+)
 def all_reduce_linear(size_bytes: float, hops: Hops) -> Parts:
-    """Return the time of a linear all-reduce.
+    """Price a linear all-reduce.
 
     2 (P-1) (alpha + n beta) + (P-1) n gamma: one rank receives from the others in turn, g - 1 of
     its own node and P - g of other nodes, adds, and sends to each in turn.
@@ -39,14 +51,3 @@ def all_reduce_linear(size_bytes: float, hops: Hops) -> Parts:
     wires = near * hops.beta_intra_s_per_byte + far * hops.beta_nic_s_per_byte
     sums = (hops.ranks - 1) * hops.gamma_s_per_byte
     return Parts(2.0 * latency_s, size_bytes * (2.0 * wires + sums))
-
-
-def sent_bytes(size_bytes: float, hops: Hops) -> float:
-    """Return what a GPU sends, mean over ranks: P-1 send n, and the one sends n to each [B].
-
-    Examples
-    --------
-    >>> sent_bytes(1000.0, Hops.flat(4, 1e-5, 1e-9))
-    1500.0
-    """
-    return 2.0 * (hops.ranks - 1) / hops.ranks * size_bytes

@@ -14,7 +14,7 @@ from perfsim.cli.main import app
 from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import shipped
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import FusionContext
+from perfsim.fusion.buckets import FusionContext
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, read_cases, read_header

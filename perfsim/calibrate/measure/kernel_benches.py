@@ -699,7 +699,7 @@ def _sidco(place: KernelDevice, size: Size) -> Call:
 
 def _sidco_counted(size: Size) -> Sequence[Kernel]:
     from perfsim.compute.profile import Gradient
-    from perfsim.fusion.bucket import Bucket
+    from perfsim.fusion.buckets import Bucket
     from perfsim.methods.base import Compute, MethodContext
     from perfsim.methods.sidco import Sidco
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError, shown
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     LOCAL,
     Compute,

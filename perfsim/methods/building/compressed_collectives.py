@@ -12,7 +12,7 @@ from itertools import chain
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.size import LIMIT_BYTES
+from perfsim.fusion.policies import DDP_BUCKET_BYTES
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
 from perfsim.methods.building.quantise import STREAM
 
@@ -159,7 +159,7 @@ def largest_message(gradients: Sequence[Gradient]) -> int:
     [10, 8388608, 14942208]
     """
     sizes = [gradient.elements for gradient in gradients]
-    return min(sum(sizes), max(sizes, default=0) + int(LIMIT_BYTES / FLOAT))
+    return min(sum(sizes), max(sizes, default=0) + int(DDP_BUCKET_BYTES / FLOAT))
 
 
 def two_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:

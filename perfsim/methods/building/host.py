@@ -18,17 +18,17 @@ from __future__ import annotations
 from math import ceil, log2
 
 from perfsim.collectives.hops import Hops
-from perfsim.collectives.push_sharded import loads
+from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.methods.base import MethodContext
 
 __all__ = [
     "MESSAGE_US",
     "REQUEST_S",
-    "agreement_s",
     "busiest_server",
     "called",
     "cpu_sum",
+    "negotiation_s",
     "packed",
     "received",
     "to_gpu",
@@ -50,7 +50,7 @@ to 0.42 us for 16 to 512 ranks and 10 to 30 tensors; 0.5 to 0.9 us from 10,000 r
 which no longer fit the cache of the core."""
 
 
-def agreement_s(tensors: int, ranks: int, nodes: int, *, cache: bool, message_s: float) -> float:
+def negotiation_s(tensors: int, ranks: int, nodes: int, *, cache: bool, message_s: float) -> float:
     """Return how long the ranks take to agree on some tensors that all of them have [s].
 
     With the cache ceil(log2 N) messages, one after the other, over N nodes (those inside a node
@@ -59,7 +59,7 @@ def agreement_s(tensors: int, ranks: int, nodes: int, *, cache: bool, message_s:
 
     Examples
     --------
-    >>> round(1e6 * agreement_s(1, 32, 8, cache=True, message_s=28e-6))
+    >>> round(1e6 * negotiation_s(1, 32, 8, cache=True, message_s=28e-6))
     84
     """
     if nodes == 1:
@@ -181,5 +181,5 @@ def busiest_server(elements: int, nodes: int, servers: int) -> int:
     >>> busiest_server(1000, 4, 0), busiest_server(1000, 4, 2), busiest_server(1000, 4, 8)
     (1000, 1200, 1000)
     """
-    on_node, of_its_own = loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    on_node, of_its_own = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
     return round(elements * nodes * max(on_node, of_its_own))

@@ -12,7 +12,7 @@ from pydantic import Field
 from perfsim import fusion
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient, Profile
-from perfsim.fusion.bucket import Bucket, FusionContext
+from perfsim.fusion.buckets import Bucket, FusionContext
 from perfsim.methods.base import (
     Compute,
     Group,
@@ -25,7 +25,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.host import MESSAGE_US, agreement_s
+from perfsim.methods.building.host import MESSAGE_US, negotiation_s
 from perfsim.methods.building.kfac_factors import (
     HKBU,
     KAISA,
@@ -273,10 +273,12 @@ class Averaged(Preconditioner):
         """Return what takes received inverses out of their messages."""
         return ()
 
-    def agreement_s(self, tensors: int, world: MethodContext) -> float:
+    def negotiation_s(self, tensors: int, world: MethodContext) -> float:
         """Return how long a cycle of Horovod takes to agree on its tensors [s]."""
         message_s = 1e-6 * MESSAGE_US
-        return agreement_s(tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s)
+        return negotiation_s(
+            tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s
+        )
 
     def layers(self, profile: Profile) -> list[KfacLayer]:
         """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""

@@ -16,7 +16,7 @@ from typing import Literal
 
 from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, Job, JobStage, MethodContext, PassPoint, Send
 
 __all__ = [

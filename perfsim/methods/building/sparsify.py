@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
 from perfsim.methods.building.quantise import in_turn
 

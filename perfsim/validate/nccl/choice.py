@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfsim.calibrate.knots import fit_curve
-from perfsim.libraries.nccl_tuner import NcclTuner
+from perfsim.libraries.nccl import NcclTuner
 from perfsim.network.measured import CollectiveCurve
 from perfsim.network.tuner_fit import communicator
 from perfsim.validate.nccl.row import NcclRow

@@ -45,7 +45,7 @@ def test_a_schedule_holds_its_iterations_and_exchanges(parts: list[tuple[int, in
 
 @pytest.mark.parametrize("schedule", ["4", "4x", "x100", "0x100", "4x0", "4x100,", "4 * 100"])
 def test_what_is_no_schedule_is_refused(schedule: str) -> None:
-    with pytest.raises(RequestError, match=r"--set schedule: .* give intervals and iterations"):
+    with pytest.raises(RequestError, match=r"options.schedule: .* give intervals and iterations"):
         by_schedule(schedule)
 
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.collectives.hops import Hops
-from perfsim.collectives.push_sharded import loads
+from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.device import KernelCurve
 from perfsim.compute.profile import Gradient
-from perfsim.fusion.bucket import FusionContext
+from perfsim.fusion.buckets import FusionContext
 from perfsim.methods.base import MethodContext
 from perfsim.methods.building.host import (
     REQUEST_S,
-    agreement_s,
     busiest_server,
     cpu_sum,
+    negotiation_s,
     received,
     to_gpu,
     to_host,
@@ -32,16 +32,16 @@ from support.builders import hand_device
 
 def test_agrees_in_the_logarithm_of_nodes() -> None:
     asked = [
-        agreement_s(9, 4 * nodes, nodes, cache=True, message_s=28e-6) for nodes in (1, 2, 5, 8, 9)
+        negotiation_s(9, 4 * nodes, nodes, cache=True, message_s=28e-6) for nodes in (1, 2, 5, 8, 9)
     ]
     assert asked == pytest.approx([0, 28e-6, 84e-6, 84e-6, 112e-6])
 
 
 def test_without_the_cache_the_coordinator_reads_every_ranks_request() -> None:
     # A gather and two broadcasts of three messages each, a gather straight, 10 x 32 requests.
-    asked_s = agreement_s(10, 32, 8, cache=False, message_s=28e-6)
+    asked_s = negotiation_s(10, 32, 8, cache=False, message_s=28e-6)
     assert asked_s == pytest.approx(10 * 28e-6 + 320 * REQUEST_S)
-    assert agreement_s(10, 4, 1, cache=False, message_s=28e-6) == pytest.approx(40 * REQUEST_S)
+    assert negotiation_s(10, 4, 1, cache=False, message_s=28e-6) == pytest.approx(40 * REQUEST_S)
 
 
 @given(st.integers(0, 500), st.integers(1, 64), st.integers(1, 8), st.floats(0, 1e-3))
@@ -49,7 +49,7 @@ def test_the_cache_is_never_slower_and_more_never_faster(
     tensors: int, nodes: int, inside: int, message_s: float
 ) -> None:
     def asked(tensors: int, nodes: int, cache: bool) -> float:
-        return agreement_s(tensors, nodes * inside, nodes, cache=cache, message_s=message_s)
+        return negotiation_s(tensors, nodes * inside, nodes, cache=cache, message_s=message_s)
 
     assert asked(tensors, nodes, True) <= asked(tensors, nodes, False)
     for cache in (True, False):
@@ -60,9 +60,9 @@ def test_the_cache_is_never_slower_and_more_never_faster(
 @pytest.mark.parametrize("kind", [Horovod, DKfac])
 def test_methods_on_horovod_agree(kind: Any) -> None:
     world = MethodContext(64, 16)
-    asked_s = agreement_s(5, 64, 16, cache=False, message_s=28e-6)
-    assert kind(cache=False).agreement_s(5, world) == pytest.approx(asked_s)
-    assert kind().agreement_s(5, world) == pytest.approx(4 * 28e-6)
+    asked_s = negotiation_s(5, 64, 16, cache=False, message_s=28e-6)
+    assert kind(cache=False).negotiation_s(5, world) == pytest.approx(asked_s)
+    assert kind().negotiation_s(5, world) == pytest.approx(4 * 28e-6)
 
 
 def test_the_next_cycle_waits_until_all_agree() -> None:
@@ -74,7 +74,7 @@ def test_the_next_cycle_waits_until_all_agree() -> None:
         lambda one: one.size_bytes,
         lambda size: 0.0,
         {"hook": "1s"},
-        agreement_s=lambda tensors: 3e-3 * tensors,
+        negotiation_s=lambda tensors: 3e-3 * tensors,
     )
     buckets = fusion.load("threshold").fuse(gradients, context)
     assert [bucket.ready_s for bucket in buckets] == pytest.approx([3e-3, 6e-3])
@@ -102,7 +102,7 @@ def test_the_busiest_server_gets_no_less_than_its_share(
     found = busiest_server(elements, nodes, servers)
     extra = min(servers, nodes)
     assert found >= elements * nodes / (nodes + extra) - 1
-    on_node, of_its_own = loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    on_node, of_its_own = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
     # All that all nodes send is added up somewhere.
     assert nodes * on_node + extra * of_its_own == pytest.approx(1.0)
     assert found <= elements * nodes

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.collectives import Hops
-from perfsim.collectives.pull_sharded import sent_bytes as pulled_bytes
-from perfsim.collectives.push_sharded import loads
-from perfsim.collectives.push_sharded import sent_bytes as pushed_bytes
+from perfsim.collectives.parameter_server import pull_sent_bytes as pulled_bytes
+from perfsim.collectives.parameter_server import push_sent_bytes as pushed_bytes
+from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.methods.base import MethodContext, PassPoint, Send
 from perfsim.methods.building.layerwise import (
@@ -96,7 +96,7 @@ def test_parts_are_the_whole_in_rows(rows: int, row: int, most: int, data: st.Da
 def test_servers_of_their_own_take_more_of_the_load() -> None:
     # N = 4, k = 2: D = 16 + 8 - 4 = 20; a node keeps 2/20, a machine of its own 2 x 3/20.
     hops = Hops.flat(4, 1e-5, 1e-9)._replace(servers=2)
-    assert loads(hops) == pytest.approx((0.1, 0.3))
+    assert server_loads(hops) == pytest.approx((0.1, 0.3))
     # A node sends all but its own tenth there, and as a server its tenth to three others.
     assert pushed_bytes(1.0, hops) == pytest.approx(0.9)
     assert pulled_bytes(1.0, hops) == pytest.approx(0.3)
@@ -105,6 +105,6 @@ def test_servers_of_their_own_take_more_of_the_load() -> None:
 @given(nodes=st.integers(1, 64), servers=st.integers(0, 80))
 def test_the_servers_keep_everything_once(nodes: int, servers: int) -> None:
     hops = Hops.flat(nodes, 1e-5, 1e-9)._replace(servers=servers)
-    on_node, apart = loads(hops)
+    on_node, apart = server_loads(hops)
     assert nodes * on_node + min(servers, nodes) * apart == pytest.approx(1.0)
     assert on_node >= 0 and apart >= 0

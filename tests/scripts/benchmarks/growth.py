@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario

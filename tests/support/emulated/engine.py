@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 
 __all__ = ["Engine", "Stream", "ring_reduce_scatter"]
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from perfsim.compute.profile import Gradient, Profile
-from perfsim.fusion.bucket import Bucket, fill
+from perfsim.fusion.buckets import Bucket, fill
 from support.emulated.engine import Engine, ring_reduce_scatter
 from support.emulated.select_time import select_s
 

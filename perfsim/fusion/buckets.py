@@ -34,7 +34,7 @@ class Bucket:
         return 4.0 * self.elements
 
 
-def _at_once(tensors: int) -> float:
+def _no_negotiation(tensors: int) -> float:
     return 0.0
 
 
@@ -42,12 +42,14 @@ def _at_once(tensors: int) -> float:
 class FusionContext:
     """What a policy may look at besides the gradients.
 
-    ``limit_bytes`` is the bucket size asked for (None: the policy's own default).
-    ``message_bytes`` gives what the method sends for a gradient; ``all_reduce_s`` gives the time
-    of one all-reduce of a size; ``backward_s`` is the length of the backward pass.
-    ``agreement_s`` gives how long the ranks take to agree on a number of tensors before these are
-    sent. ``options`` are the policy's own, from ``--set`` (texts with units; the policy parses
-    them).
+    Parameters
+    ----------
+    limit_bytes : the bucket size asked for; None: the policy's own default
+    backward_s : length of the backward pass
+    message_bytes : what the method sends for a gradient
+    all_reduce_s : time of one all-reduce of a size
+    options : the policy's own, as texts with units, which the policy parses
+    negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
     """
 
     limit_bytes: float | None
@@ -55,11 +57,11 @@ class FusionContext:
     message_bytes: Callable[[Gradient], float]
     all_reduce_s: Callable[[float], float]
     options: Mapping[str, str] = field(default_factory=dict)
-    agreement_s: Callable[[int], float] = _at_once
+    negotiation_s: Callable[[int], float] = _no_negotiation
 
 
 FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]
-"""``fuse`` of every policy file: gradients in ready order and a context to buckets in order."""
+"""The function of a policy: gradients in ready order and a context to buckets in order."""
 
 
 def fill(

@@ -1,0 +1,142 @@
+"""Reduce-scatter: each rank ends with one block of the sum over all ranks."""
+
+from __future__ import annotations
+
+from perfsim.collectives import Hops, Parts, algorithm
+from perfsim.collectives.all_gather import all_gather_pat, pat_refusal
+from perfsim.collectives.hops import floor_log2, other_blocks_bytes
+
+__all__ = [
+    "halving_s",
+    "reduce_scatter_halving",
+    "reduce_scatter_pat",
+    "reduce_scatter_ring",
+]
+
+
+@algorithm("reduce_scatter", "ring", blocks=True, sent_bytes=other_blocks_bytes)
+def reduce_scatter_ring(size_bytes: float, hops: Hops) -> Parts:
+    """Price a ring reduce-scatter.
+
+    (P-1) alpha + (P-1)/P n (beta + gamma); N-1 of the P-1 steps cross to another node.
+
+    Parameters
+    ----------
+    size_bytes : n, the full buffer of one rank before the sum (P blocks) [B]
+    hops : ranks, nodes and the cost of their hops
+
+    Examples
+    --------
+    >>> parts = reduce_scatter_ring(1e6, Hops.flat(4, alpha_s=1e-5, beta_s_per_byte=1e-9))
+    >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
+    (30, 750)
+
+    References
+    ----------
+    Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH,
+    IJHPCA 2005, section 4.3.
+    """
+    share = (hops.ranks - 1) / hops.ranks * size_bytes
+    return Parts(hops.chain_s(), share * (hops.beta_s_per_byte + hops.gamma_s_per_byte))
+
+
+def halving_s(size_bytes: float, hops: Hops) -> tuple[float, float]:
+    """Return latency and time on the wires of log2 P rounds of halving [s].
+
+    Round k exchanges n / 2^k. The first log2 g rounds stay inside the node; in each later one the
+    g GPUs of a node exchange at once through its NICs.
+
+    Examples
+    --------
+    >>> halving_s(1e6, Hops(8, 2, 4, 1e-6, 1e-5, 1e-9, 1e-9, 1e-10, 1e-9))[1]  # 75 and 500 us
+    0.000575
+    """
+    rounds = floor_log2(hops.ranks)
+    inside = min(floor_log2(hops.gpus_per_node), rounds)
+    near, far = 1.0 - 0.5**inside, 0.5**inside - 0.5**rounds
+    latency_s = inside * hops.alpha_intra_s + (rounds - inside) * hops.alpha_inter_s
+    beta = near * hops.beta_intra_s_per_byte
+    beta += far * hops.gpus_per_node * hops.beta_nic_s_per_byte
+    return latency_s, size_bytes * beta
+
+
+def halving_sent_bytes(size_bytes: float, hops: Hops) -> float:
+    """Return what a GPU sends, mean over ranks [B]: (P-1)/P n, and its share of the folds."""
+    ranks, power = hops.ranks, 1 << floor_log2(hops.ranks)
+    folds = (ranks - power) * (1.0 + 1.0 / ranks)
+    return ((power - 1) + folds) / ranks * size_bytes
+
+
+@algorithm(
+    "reduce_scatter",
+    "halving",
+    latency="tree",
+    flows="halving",
+    automatic=False,  # NCCL has no such algorithm
+    sent_bytes=halving_sent_bytes,
+)
+def reduce_scatter_halving(size_bytes: float, hops: Hops) -> Parts:
+    """Price a recursive halving reduce-scatter: each round exchanges half of what is left.
+
+    log2 P alpha + (P-1)/P n (beta + gamma). Where P is no power of two, the next lower power of
+    ranks does so; the others fold theirs in, alpha + n (beta + gamma), and get their block,
+    alpha + n/P beta.
+
+    Parameters
+    ----------
+    size_bytes : n, the full size (the blocks of all P ranks) [B]
+    hops : ranks, nodes and the cost of their hops
+
+    Examples
+    --------
+    >>> parts = reduce_scatter_halving(1e6, Hops.flat(8, alpha_s=1e-5, beta_s_per_byte=1e-9))
+    >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
+    (30, 875)
+
+    References
+    ----------
+    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.2.
+    """
+    latency_s, wires_s = halving_s(size_bytes, hops)
+    power = 1 << floor_log2(hops.ranks)
+    transfer_s = wires_s + (power - 1) / power * size_bytes * hops.gamma_s_per_byte
+    if power == hops.ranks:
+        return Parts(latency_s, transfer_s)
+    alpha_s, beta = hops.neighbour()
+    folds_s = size_bytes * ((1.0 + 1.0 / hops.ranks) * beta + hops.gamma_s_per_byte)
+    return Parts(latency_s + 2.0 * alpha_s, transfer_s + folds_s)
+
+
+@algorithm(
+    "reduce_scatter",
+    "pat",
+    latency="tree",
+    flows="pat",
+    automatic=False,  # NCCL has it from 2.23 on, with one GPU a node
+    refusal=pat_refusal,
+    sent_bytes=other_blocks_bytes,
+)
+def reduce_scatter_pat(size_bytes: float, hops: Hops) -> Parts:
+    """Price a reduce-scatter over parallel aggregated trees: the all-gather run backwards.
+
+    ceil(log2 P) alpha + (P-1)/P n (beta + gamma).
+
+    Parameters
+    ----------
+    size_bytes : n, the full size (the blocks of all P ranks) [B]
+    hops : ranks, nodes and the cost of their hops
+
+    Examples
+    --------
+    >>> parts = reduce_scatter_pat(1e6, Hops.flat(16, 1e-5, 1e-9, gamma_s_per_byte=1e-10))
+    >>> round(parts.latency_s * 1e6), round(parts.transfer_s * 1e6)
+    (40, 1031)
+
+    References
+    ----------
+    Jeaugey, PAT: a new algorithm for all-gather and reduce-scatter operations at scale, arXiv
+    2506.20252; NCCL since 2.23.
+    """
+    parts = all_gather_pat(size_bytes, hops)
+    sums = (hops.ranks - 1) / hops.ranks * size_bytes
+    return Parts(parts.latency_s, parts.transfer_s + sums * hops.gamma_s_per_byte)

@@ -1,0 +1,194 @@
+"""Fusion by cost: policies that weigh the time of an all-reduce against waiting for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from perfsim.compute.profile import Gradient
+from perfsim.errors import RequestError
+from perfsim.fusion import policy
+from perfsim.fusion.buckets import Bucket, FusionContext
+from perfsim.units import parse_bytes, parse_seconds, parse_seconds_per_byte
+
+__all__ = ["fuse_as_asc", "fuse_as_mgwfbp", "fuse_optimally", "merge_cost"]
+
+MERGE_COST_OPTIONS = {
+    "merge_alpha": "start-up time that the rule assumes (a time; default: the network's own cost)",
+    "merge_beta": "time a byte that the rule assumes, such as 0.74ns/B",
+}
+
+
+def merge_cost(context: FusionContext) -> Callable[[float], float]:
+    """Return bytes -> seconds of an all-reduce, as the rule assumes it.
+
+    Raises
+    ------
+    RequestError
+        If one of ``merge_alpha`` and ``merge_beta`` is given without the other, or is no such
+        quantity.
+    """
+    given = [name for name in MERGE_COST_OPTIONS if name in context.options]
+    if not given:
+        return context.all_reduce_s
+    if len(given) == 1:
+        raise RequestError(
+            f"fusion_options.{given[0]}",
+            "merge_alpha and merge_beta go together; give both, or neither to merge by the"
+            " network's own cost.",
+            value=context.options[given[0]],
+        )
+    alpha_s = parse_seconds(context.options["merge_alpha"], "fusion_options.merge_alpha")
+    beta_s_per_byte = parse_seconds_per_byte(
+        context.options["merge_beta"], "fusion_options.merge_beta"
+    )
+    return lambda size_bytes: alpha_s + beta_s_per_byte * size_bytes
+
+
+@policy(
+    "mgwfbp",
+    summary="MG-WFBP: merge into the next tensor when waiting costs less than the latency saved",
+    options=MERGE_COST_OPTIONS
+    | {"merge_below": "messages smaller than this always join the next (default 0B)"},
+)
+def fuse_as_mgwfbp(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
+    """Merge a gradient into the next one where waiting for it costs less than it saves.
+
+    Along the backward pass, with what is merged so far as one message of size m that could start at
+    ``start = max(end of the message before, its own ready time)``, the next gradient (size m')
+    joins it when
+
+        max(0, ready of the next - start) < T(m) + T(m') - T(m + m')
+
+    where T is the time of an all-reduce. For T = alpha + beta m the right side is alpha: the rule
+    of the paper. It also covers the paper's other case, a next gradient that is ready before the
+    message could start, since then nothing is waited for. `bucket` is not used.
+
+    The rule looks one gradient ahead, so that it is not always the best partition, though the paper
+    has it as optimal: a large message may be held back for many small ones, each less than alpha
+    after the one before (policy optimal finds the best). For T = alpha + beta m and n gradients it
+    ends at most (n - 1) alpha later than the best: after the link last stood idle for want of any
+    gradient, each of them costs one alpha or a shorter wait, while the best pays one alpha and the
+    same bytes (with ``merge_below`` a wait may be longer).
+
+    Raises
+    ------
+    RequestError
+        If ``merge_below`` is not a size; see also `merge_cost`.
+
+    References
+    ----------
+    Shi, Chu & Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD
+    Algorithms", INFOCOM 2019 (arXiv 1811.11141), Algorithm 1. Code: HKBU-HPML/MG-WFBP,
+    distributed_optimizer.py, ``_generate_groups_mgwfbp``, which takes alpha and beta from a table
+    or from a fit at start-up; the options merge_alpha and merge_beta do the same. The code of
+    HKBU-HPML/ddl-benchmarks@30de09bc (mgwfbp/hv_distributed_optimizer.py) besides merges every
+    message below 8192 elements into the next one: the option merge_below=32KiB.
+    """
+    cost_s = merge_cost(context)
+    below_bytes = parse_bytes(
+        context.options.get("merge_below", "0B"), "fusion_options.merge_below"
+    )
+    groups: list[list[Gradient]] = []
+    size_bytes = start_s = taken_s = 0.0
+    for gradient in gradients:
+        next_bytes = context.message_bytes(gradient)
+        alone_s = cost_s(next_bytes)
+        if groups:
+            both_s = cost_s(size_bytes + next_bytes)
+            waits_s = max(0.0, gradient.ready_s - start_s)
+            if waits_s < taken_s + alone_s - both_s or size_bytes < below_bytes:
+                groups[-1].append(gradient)
+                size_bytes += next_bytes
+                start_s, taken_s = max(start_s, gradient.ready_s), both_s
+                continue
+        start_s, taken_s = max(start_s + taken_s, gradient.ready_s), alone_s
+        groups.append([gradient])
+        size_bytes = next_bytes
+    return [Bucket.of(group) for group in groups]
+
+
+@policy(
+    "asc",
+    summary="ASC-WFBP: merge into the next tensor when that is ready before the message could"
+    " start",
+    options=MERGE_COST_OPTIONS,
+)
+def fuse_as_asc(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
+    """Merge a gradient only where it waits for nothing; two messages may go at once.
+
+    Along the backward pass, the next gradient joins what is merged so far when it is ready before
+    that message could start, ``start = max(end of the message before, its own ready time)``: the
+    first case of MG-WFBP's rule. In the other case, a next gradient that comes while the message is
+    on its way, MG-WFBP holds it back for less than a start-up time; here it starts at once beside
+    it. The start times are those of messages one after the other, as in the code. `bucket` is not
+    used.
+
+    Raises
+    ------
+    RequestError
+        See `merge_cost`.
+
+    References
+    ----------
+    Shi, Chu & Li, "Exploiting Simultaneous Communications to Accelerate Data Parallel Distributed
+    Deep Learning", INFOCOM 2021. Code: lzhangbv/dear_pytorch@43138d8b
+    mgwfbp/hv_distributed_optimizer.py, ``_generate_groups_asc``, which takes alpha and beta from a
+    table: the options merge_alpha and merge_beta do the same.
+    """
+    cost_s = merge_cost(context)
+    groups: list[list[Gradient]] = []
+    size_bytes = start_s = 0.0
+    for gradient in gradients:
+        next_bytes = context.message_bytes(gradient)
+        if groups and gradient.ready_s < start_s:
+            groups[-1].append(gradient)
+            size_bytes += next_bytes
+            continue
+        taken_s = cost_s(size_bytes) if groups else 0.0
+        start_s = max(start_s + taken_s, gradient.ready_s)
+        groups.append([gradient])
+        size_bytes = next_bytes
+    return [Bucket.of(group) for group in groups]
+
+
+@policy(
+    "optimal",
+    summary="the buckets that end communication soonest (exact search, no library's rule)",
+    options=MERGE_COST_OPTIONS,
+)
+def fuse_optimally(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
+    """Find the consecutive buckets that end communication soonest, by dynamic programming.
+
+    With gradients 1..n in ready order, r their ready times and T the time of an all-reduce,
+
+        end(i) = min over j < i of  max(end(j), r(i)) + T(size of j+1..i),   end(0) = 0
+
+    An earlier end of a prefix never makes the rest end later, so the recurrence is exact for
+    messages sent one after another, for any T. No library does this; it is the yardstick for those
+    that do something quicker. Where several partitions end at the same time it takes one with the
+    fewest buckets. It takes n (n + 1) / 2 evaluations of T. `bucket` is not used; ``merge_alpha``
+    and ``merge_beta`` as in policy mgwfbp.
+
+    Raises
+    ------
+    RequestError
+        See `merge_cost`.
+    """
+    cost_s = merge_cost(context)
+    sizes = [context.message_bytes(gradient) for gradient in gradients]
+    best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
+    for last, gradient in enumerate(gradients):
+        choices = []
+        size_bytes = 0.0
+        for first in range(last, -1, -1):
+            size_bytes += sizes[first]
+            end_s, buckets, _ = best[first]
+            choices.append((max(end_s, gradient.ready_s) + cost_s(size_bytes), buckets + 1, first))
+        best.append(min(choices))
+    groups = []
+    stop = len(gradients)
+    while stop:
+        first = best[stop][2]
+        groups.append(gradients[first:stop])
+        stop = first
+    return [Bucket.of(group) for group in reversed(groups)]
