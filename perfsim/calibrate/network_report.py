@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfsim.calibrate.fit import FitResult, Parameter, Unidentified, both_shapes
+from perfsim.calibrate.fit import FitResult, Parameter, Unidentified, line_and_hinge
 from perfsim.calibrate.link_fit import MIDDLE_BYTES, LinkFit
 from perfsim.calibrate.network_fit import NetworkFit
 from perfsim.network.link import Latency
@@ -108,7 +108,7 @@ def shape_of(curve: CollectiveCurve) -> FitShape:
     if len(points) <= 2:
         return FitShape("", None, why=f"{len(points)} sizes up to 4 MiB; at least 3")
     try:
-        line, bent, chosen = both_shapes(*zip(*points, strict=True))
+        line, bent, chosen = line_and_hinge(*zip(*points, strict=True))
     except Unidentified as error:
         return FitShape("", None, why=str(error))
     lead = None if bent is None else abs(line.aicc - bent.aicc)

@@ -17,8 +17,8 @@ from perfsim.calibrate.fit import (
     fit_hinge,
     fit_line,
     hinge,
-    segments,
 )
+from perfsim.calibrate.knots import segments
 from perfsim.calibrate.network_report import fit_report
 
 SIZES = 2.0 ** np.arange(3, 28)
@@ -105,7 +105,7 @@ def test_large_messages_alone_do_not_tell_alpha() -> None:
         except Unidentified as error:
             refused += 1
             assert error.names == ("alpha",)
-            assert "cannot tell alpha" in str(error) and needs["alpha"] in str(error)
+            assert "do not determine alpha" in str(error) and needs["alpha"] in str(error)
     # An alpha of nothing exceeds its standard error by chance in 16 % of the draws: 7 of 40.
     assert refused >= 26
     both = fit(line, sizes, times, start(), refuse=False)
