@@ -14,9 +14,9 @@ from perfsim.compute.device import Device, load_device
 from perfsim.compute.profile import (
     POSITIONS_SUFFIX,
     Profile,
+    kfac_layers,
     read_positions,
     read_profile,
-    kfac_layers,
 )
 from perfsim.compute.transfer import TransferredProfile, pin_iteration, transfer
 from perfsim.conditions.spec import Conditions, parse_straggler
@@ -421,7 +421,7 @@ class Setup:
             options=self.method.in_effect(),
             fusion=self.policy_name,
             fusion_options=dict(scenario.fusion_options),
-            bucket_bytes=self.limit_bytes or self.policy.LIMIT_BYTES,
+            bucket_bytes=self.limit_bytes or self.policy.limit_bytes,
             algorithm=scenario.algorithm,
             protocol=scenario.protocol,
             library=cluster.library,

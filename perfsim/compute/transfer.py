@@ -15,9 +15,9 @@ from perfsim.compute.anchors import (
     GpuPrecision,
     Ratio,
     at_batch,
+    combined,
     fixed_share,
     load_anchors,
-    combined,
     read_anchors,
     rising,
 )

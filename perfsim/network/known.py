@@ -272,7 +272,8 @@ def _cost(
 ) -> Cost:
     wire_s = place.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
     hops = Hops(place.ranks, place.nodes, place.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    sent = algorithm(place.collective, _BYTES_OF[place.collective]).sent(place.size_bytes, hops)
+    usual = find_algorithm(place.collective, _BYTES_OF[place.collective])
+    sent = usual.sent_bytes(place.size_bytes, hops)
     carried = (curve.ranks, curve.nodes) != (place.ranks, place.nodes)
     other = curve.collective != place.collective
     way = f", carried from {curve.name}{how}" if carried or other else how

@@ -41,7 +41,7 @@ from perfsim.data.toml import (
 )
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
-from perfsim.libraries.nccl_figures import ARCHITECTURES, PROTOCOLS, parse_version
+from perfsim.libraries.nccl_versions import ARCHITECTURES, PROTOCOLS, parse_version
 from perfsim.network.link import Latency, Link, ProtocolFigures, custom_link
 from perfsim.network.measured import CURVE_KINDS, CURVE_LIBRARIES, CollectiveCurve
 from perfsim.network.tuner_fit import Communicator, TunedChoice

@@ -64,7 +64,7 @@ def _link(of: str, link: Link) -> list[str]:
     )
     found: list[str] = []
     for name in ("ring", "tree"):
-        route = Route(algorithm("all_reduce", name), wiring)
+        route = Route(find_algorithm("all_reduce", name), wiring)
         times = [route.seconds(size) for size in _SIZES]
         for size, before, after in zip(_SIZES, [0.0, *times], times, strict=False):
             if not after > 0 or after < before:

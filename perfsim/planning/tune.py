@@ -435,7 +435,7 @@ def tunables(setup: Setup) -> list[Tunable]:
     result = []
     for name, tunable in TUNABLES.items():
         if name == "bucket":
-            if setup.policy.LIMIT_BYTES is not None:
+            if setup.policy.limit_bytes is not None:
                 # From the whole model's size on there is one bucket.
                 whole = setup.profile.size_bytes
                 result.append(
@@ -449,7 +449,7 @@ def tunables(setup: Setup) -> list[Tunable]:
 def current(setup: Setup, tunable: Tunable) -> TunableValue:
     """Return the value that the scenario has."""
     if tunable.name == "bucket":
-        return setup.limit_bytes or setup.policy.LIMIT_BYTES or 0.0
+        return setup.limit_bytes or setup.policy.limit_bytes or 0.0
     if tunable.name == "algorithm":
         return setup.scenario.algorithm
     return float(getattr(setup.method, tunable.name))
@@ -471,7 +471,7 @@ def first_bucket(setup: Setup) -> float | None:
     """Return DDP's first bucket where its default holds [B]; a size for all would change it."""
     if setup.policy_name != "size" or setup.limit_bytes is not None:
         return None
-    return None if "first_bucket" in setup.scenario.fusion_options else FIRST_LIMIT_BYTES
+    return None if "first_bucket" in setup.scenario.fusion_options else DDP_FIRST_BUCKET_BYTES
 
 
 def with_value(setup: Setup, tunable: Tunable, value: TunableValue) -> Setup:

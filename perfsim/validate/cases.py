@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import check_word, cell_number, read_lines, csv_rows
+from perfsim.data.tables import cell_number, check_word, csv_rows, read_lines
 from perfsim.errors import DataError, RequestError, newer, shown
 from perfsim.scenario import read_file
 

@@ -12,7 +12,7 @@ from statistics import mean, median
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import check_word, cell_number, read_table
+from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import RequestError, unknown
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import predict

@@ -26,7 +26,7 @@ import tomli_w
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import named_file, write_text
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import FusionContext
+from perfsim.fusion.buckets import FusionContext
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsim.data.tables import read_lines, csv_rows
+from perfsim.data.tables import csv_rows, read_lines
 from perfsim.errors import DataError
 from perfsim.models import build_model
 from perfsim.models.layers import LayerShape, ModelLayer

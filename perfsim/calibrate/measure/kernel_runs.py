@@ -28,11 +28,11 @@ from perfsim.calibrate.measure.launch import device_name
 from perfsim.calibrate.measure.repeats import FEWEST, KernelJournal, KernelPoint, Stop, settled
 from perfsim.calibrate.measure.subject import CpuClock, DeviceClock
 from perfsim.compute.device import (
+    _KERNELS_SUFFIX,
     ANY_GPU,
     DEVICE_SCHEMA,
     KERNELS_COLUMNS,
     KERNELS_SCHEMA,
-    _KERNELS_SUFFIX,
     Device,
     read_device,
     read_kernels,
