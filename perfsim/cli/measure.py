@@ -12,10 +12,10 @@ from perfsim.cli.options import JsonFlag, ProfilesFlag, ReportProgress, answer, 
 from perfsim.cli.output import print_network, written
 
 if TYPE_CHECKING:
+    from perfsim.calibrate.measure.journals import NetworkPoint
     from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
-    from perfsim.calibrate.measure.network_sweep import SweepRequest
-    from perfsim.calibrate.measure.profile import Profiled
-    from perfsim.calibrate.measure.repeats import NetworkPoint
+    from perfsim.calibrate.measure.network_sweep import SweepPoint
+    from perfsim.calibrate.measure.profile import MeasuredProfile
 
 __all__ = ["compute", "kernels", "network"]
 
@@ -98,13 +98,13 @@ def network(
     print_network(made, json)
 
 
-def _each(tell: ReportProgress, total: int) -> Callable[[SweepRequest, NetworkPoint | None], None]:
+def _each(tell: ReportProgress, total: int) -> Callable[[SweepPoint, NetworkPoint | None], None]:
     """Return what is told of each point: before it is measured, and with what was found."""
     from perfsim.units import format_bytes, format_seconds
 
     done = 0
 
-    def told(asked: SweepRequest, point: NetworkPoint | None) -> None:
+    def told(asked: SweepPoint, point: NetworkPoint | None) -> None:
         nonlocal done
         done += point is not None
         what = f"{asked.collective}, {asked.group.name}, {format_bytes(asked.size_bytes)}"
@@ -172,7 +172,7 @@ def compute(
     answer(made.to_dict(), None, json, lambda: _print(made, batch))
 
 
-def _print(made: Profiled, batch: int) -> None:
+def _print(made: MeasuredProfile, batch: int) -> None:
     from perfsim.units import format_seconds
 
     measured = made.measured
@@ -266,11 +266,11 @@ def kernels(
 
 
 def _print_kernels(made: MeasuredKernels) -> None:
-    from perfsim.calibrate.measure.kernel_runs import report
+    from perfsim.calibrate.measure.kernel_files import kernel_report
     from perfsim.data.files import escaped
     from perfsim.units import format_rate, format_seconds
 
-    typer.echo(report(made.table))
+    typer.echo(kernel_report(made.table))
     typer.echo("counted: by bytes, operations and launches, as where no point is known")
     for name, (value, _, what) in made.figures.items():
         told = {"memory_bandwidth": format_rate, "launch": format_seconds}.get(name, _flops)
@@ -291,9 +291,9 @@ def _print_kernels(made: MeasuredKernels) -> None:
 
 
 def _beside(device: str | None, json: bool) -> None:
-    from perfsim.calibrate.measure.overlap import measure_beside
+    from perfsim.calibrate.measure.overlap import measure_overlap
 
-    found = measure_beside(device)
+    found = measure_overlap(device)
     if found is None:
         return
     answer(found.to_dict(), None, json, lambda: typer.echo(found.report()))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Barrier, Thread
 from typing import Any
 
-from perfsim.calibrate.measure.repeats import RankGroup
+from perfsim.calibrate.measure.job import RankGroup
 from perfsim.errors import PerfsimError
 
 __all__ = ["Store", "Wire", "at_once", "quiet", "wires", "word"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from perfsim.calibrate.measure.launch import torch_device
-from perfsim.calibrate.measure.subject import CpuClock, CudaClock, DeviceClock
+from perfsim.calibrate.measure.device import (
+    KernelDevice,
+)
 from perfsim.compute.kernel import (
     Kernel,
     cholesky,
@@ -39,76 +39,13 @@ __all__ = [
     "STREAMING",
     "Bench",
     "Call",
-    "KernelDevice",
     "Size",
-    "by_rank",
-    "chosen",
-    "everything",
-    "scalars",
-    "squares",
+    "all_benches",
+    "select_benches",
+    "sizes_by_rank",
+    "square_sizes",
+    "vector_sizes",
 ]
-
-
-class KernelDevice:
-    """A device of PyTorch, with a clock of its own and inputs that are the same every time.
-
-    Parameters
-    ----------
-    device : "cuda" or "cpu"; None is a GPU if PyTorch sees one
-
-    Raises
-    ------
-    RequestError
-        If PyTorch is not installed, or has no such device.
-    """
-
-    def __init__(self, device: str | None = None) -> None:
-        torch, device = torch_device("calibrate kernels", device)
-        self.torch, self.device, self.gpu = torch, device, device == "cuda"
-        torch.backends.cuda.matmul.allow_tf32 = False
-        self.clock: DeviceClock = CudaClock() if self.gpu else CpuClock()
-        self._random = torch.Generator(device=device).manual_seed(1)
-
-    def normal(self, *shape: int) -> Any:
-        """Return fp32 values of a normal distribution: gradients stand in by them."""
-        return self.torch.randn(*shape, device=self.device, generator=self._random)
-
-    def places(self, count: int, below: int) -> Any:
-        """Return so many random places (int64, which PyTorch's indexing takes)."""
-        return self.torch.randint(below, (count,), device=self.device, generator=self._random)
-
-    def empty(self) -> None:
-        """Give memory of past inputs back to the device."""
-        if self.gpu:
-            self.torch.cuda.empty_cache()
-
-    @property
-    def word(self) -> str:
-        """What the driver calls the device."""
-        return str(self.torch.cuda.get_device_name()) if self.gpu else "cpu"
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of the device, as the driver (of a CPU: the system) tells it [B]."""
-        if self.gpu:
-            return int(self.torch.cuda.get_device_properties(0).total_memory)
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-    @property
-    def software(self) -> str:
-        """Versions that decide what a kernel takes."""
-        torch = self.torch
-        if self.gpu:
-            driver = getattr(torch._C, "_cuda_getDriverVersion", lambda: 0)()
-            return f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, driver API {driver}"
-        return f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads"
-
-    def precisions(self) -> tuple[str, ...]:
-        """Return the precisions whose matrix products are worth measuring here."""
-        if not self.gpu:
-            return ("fp32",)
-        newer = self.torch.cuda.get_device_capability()[0] >= 8
-        return ("fp32", "tf32", "amp-fp16", "amp-bf16") if newer else ("fp32", "amp-fp16")
 
 
 Call = Callable[[], Any]
@@ -154,12 +91,12 @@ class Bench:
     only: str = ""
 
 
-def scalars(most: int) -> list[Size]:
+def vector_sizes(most: int) -> list[Size]:
     """Return 2^10, 2^12, ... values.
 
     Examples
     --------
-    >>> [size.elements for size in scalars(20000)]
+    >>> [size.elements for size in vector_sizes(20000)]
     [1024, 4096, 16384]
     """
     sizes = []
@@ -170,23 +107,23 @@ def scalars(most: int) -> list[Size]:
     return sizes
 
 
-def squares(most: int) -> list[Size]:
+def square_sizes(most: int) -> list[Size]:
     """Return n x n matrices, n from 64 to 8192, keyed on n * n.
 
     Examples
     --------
-    >>> [size.shape for size in squares(20000)]
+    >>> [size.shape for size in square_sizes(20000)]
     [(64, 64), (128, 128)]
     """
     return [Size(side * side, 0, (side, side)) for side in SIDES if side * side <= most]
 
 
-def by_rank(rows: Sequence[int], ranks: Sequence[int], most: int) -> list[Size]:
+def sizes_by_rank(rows: Sequence[int], ranks: Sequence[int], most: int) -> list[Size]:
     """Return rows x rank matrices, rank by rank, keyed on rows with the rank as width.
 
     Examples
     --------
-    >>> [(size.elements, size.width) for size in by_rank((4, 8), (1, 2), 10)]
+    >>> [(size.elements, size.width) for size in sizes_by_rank((4, 8), (1, 2), 10)]
     [(4, 1), (8, 1), (4, 2)]
     """
     return [
@@ -203,7 +140,7 @@ DECOMPOSED_TINY = 1e-8
 
 
 def _factors(most: int) -> list[Size]:
-    return by_rank(DECOMPOSED_ROWS, DECOMPOSED_RANKS, most)
+    return sizes_by_rank(DECOMPOSED_ROWS, DECOMPOSED_RANKS, most)
 
 
 def _qr(place: KernelDevice, size: Size) -> Call:
@@ -273,7 +210,7 @@ DECOMPOSING = (
     Bench(
         "cholesky",
         "torch.linalg.cholesky",
-        squares,
+        square_sizes,
         _cholesky,
         growth=1.5,
         counted=lambda size: (cholesky(size.shape[0]),),
@@ -281,16 +218,16 @@ DECOMPOSING = (
     Bench(
         "cholesky_inverse",
         "torch.cholesky_inverse of the lower factor",
-        squares,
+        square_sizes,
         _cholesky_inverse,
         growth=1.5,
         counted=lambda size: (cholesky_inverse(size.shape[0]),),
     ),
-    Bench("inverse", "torch.linalg.inv", squares, _inverse, growth=1.5),
+    Bench("inverse", "torch.linalg.inv", square_sizes, _inverse, growth=1.5),
     Bench(
         "eigh",
         "torch.linalg.eigh",
-        squares,
+        square_sizes,
         _eigh,
         growth=1.5,
         counted=lambda size: (eigh(size.shape[0]),),
@@ -432,7 +369,7 @@ def _scatter_add(place: KernelDevice, size: Size) -> Call:
 
 
 def _pairs(most: int) -> Sequence[Size]:
-    return scalars(most // DENSE)
+    return vector_sizes(most // DENSE)
 
 
 SCATTERING = (
@@ -443,12 +380,12 @@ SCATTERING = (
         _scatter_add,
         counted=lambda size: (scatter_add(size.elements),),
     ),
-    Bench("dgc_decode", "zero a tensor, scatter 1 % into it", scalars, _decode),
-    Bench("randk_decode", "zero a tensor, scatter 1 % into it", scalars, _decode),
+    Bench("dgc_decode", "zero a tensor, scatter 1 % into it", vector_sizes, _decode),
+    Bench("randk_decode", "zero a tensor, scatter 1 % into it", vector_sizes, _decode),
     Bench(
         "dgc_decode_queued",
         f"zero a tensor, scatter 1 % into it; {QUEUE} right behind one another",
-        scalars,
+        vector_sizes,
         _decode,
         loop=QUEUE,
     ),
@@ -546,35 +483,40 @@ def _terngrad(place: KernelDevice, size: Size) -> Call:
 def _with_queue(name: str, does: str, make: Any) -> tuple[Bench, Bench]:
     """Return a decode's bench, and that of decodes right behind one another."""
     behind = f"{does}; {QUEUE} right behind one another"
-    return Bench(name, does, scalars, make), Bench(
-        f"{name}_queued", behind, scalars, make, loop=QUEUE
+    return Bench(name, does, vector_sizes, make), Bench(
+        f"{name}_queued", behind, vector_sizes, make, loop=QUEUE
     )
 
 
 QUANTISING = (
-    Bench("fp16_cast", "fp32 to fp16", scalars, _cast),
-    Bench("fp16_uncast", "fp16 to fp32", scalars, _uncast),
+    Bench("fp16_cast", "fp32 to fp16", vector_sizes, _cast),
+    Bench("fp16_uncast", "fp16 to fp32", vector_sizes, _uncast),
     Bench(
         "efsign_encode",
         "signs packed eight to a byte (weighted sum of bytes, PyTorch has no packbits), mean"
         " magnitude",
-        scalars,
+        vector_sizes,
         _efsign,
     ),
     *_with_queue("efsign_decode", "unpack, cast, twice, minus one, times mean", _efsign_back),
-    Bench("onebit_encode", "signs packed eight to a byte, the mean of each sign", scalars, _onebit),
+    Bench(
+        "onebit_encode",
+        "signs packed eight to a byte, the mean of each sign",
+        vector_sizes,
+        _onebit,
+    ),
     *_with_queue("onebit_decode", "unpack, other mask, two products, sum", _onebit_back),
     Bench(
         "qsgd_encode",
         f"8 bits by stochastic rounding, a norm every {GROUP} values",
-        scalars,
+        vector_sizes,
         _qsgd,
         counted=lambda size: (elementwise(size.elements, 1, 2), elementwise(size.elements, 24, 11)),
     ),
     Bench(
         "terngrad_encode",
         "-1, 0 or 1 drawn by magnitude, a byte each, no clipping",
-        scalars,
+        vector_sizes,
         _terngrad,
         counted=lambda size: (elementwise(size.elements, 15.75, 9),),
     ),
@@ -711,7 +653,7 @@ def _sidco_counted(size: Size) -> Sequence[Kernel]:
 
 
 def _sidco_sizes(most: int) -> list[Size]:
-    return [Size(one.elements, fits, one.shape) for fits in STAGES for one in scalars(most)]
+    return [Size(one.elements, fits, one.shape) for fits in STAGES for one in vector_sizes(most)]
 
 
 def _shares(fits: int) -> list[float]:
@@ -729,35 +671,40 @@ SELECTING = (
     Bench(
         "topk_new",
         "exact top-k of magnitudes, 0.1 % kept, unsorted",
-        scalars,
+        vector_sizes,
         _topk,
         counted=lambda size: (exact(size.elements, "new"),),
     ),
     Bench(
         "dgc_encode",
         "threshold of a strided 1 % sample, mask, compact, clear; 1 % kept",
-        scalars,
+        vector_sizes,
         _dgc,
     ),
-    Bench("randk_encode", "draw places, gather, copy with them cleared; 1 % kept", scalars, _randk),
+    Bench(
+        "randk_encode",
+        "draw places, gather, copy with them cleared; 1 % kept",
+        vector_sizes,
+        _randk,
+    ),
     Bench(
         "dragonn_encode",
         "threshold of a random 1 % sample, places into a table by hash, gather; 0.1 % kept; in"
         " PyTorch, not the authors' fused kernel",
-        scalars,
+        vector_sizes,
         _dragonn,
     ),
     Bench(
         "mask_compact",
         "compare and find places, 0.1 % kept",
-        scalars,
+        vector_sizes,
         _mask_compact,
         counted=lambda size: (above(size.elements),),
     ),
     Bench(
         "gaussiank_encode",
         "add residual, normal fit, three searches, gather, keep the rest; 0.1 % kept",
-        scalars,
+        vector_sizes,
         _gaussiank,
         counted=_gaussiank_counted,
     ),
@@ -823,9 +770,9 @@ def _tiny(most: int) -> Sequence[Size]:
 
 
 STREAMING = (
-    Bench("stream_add", "c = a + b", scalars, _add),
-    Bench("stream_copy", "b = a", scalars, _copy),
-    Bench("stream_scale", "b = a / 2", scalars, _scale),
+    Bench("stream_add", "c = a + b", vector_sizes, _add),
+    Bench("stream_copy", "b = a", vector_sizes, _copy),
+    Bench("stream_scale", "b = a / 2", vector_sizes, _scale),
     Bench(
         "launch_queued",
         f"one tiny kernel of {LAUNCHES} right behind one another",
@@ -834,16 +781,20 @@ STREAMING = (
         loop=LAUNCHES,
     ),
     Bench("launch_alone", "one tiny kernel after a synchronisation", _tiny, _launch),
-    Bench("copy_to_host", "fp32 to pinned host memory", scalars, _to_host, only="cuda"),
-    Bench("copy_to_gpu", "fp32 from pinned host memory", scalars, _to_gpu, only="cuda"),
+    Bench("copy_to_host", "fp32 to pinned host memory", vector_sizes, _to_host, only="cuda"),
+    Bench("copy_to_gpu", "fp32 from pinned host memory", vector_sizes, _to_gpu, only="cuda"),
     Bench(
-        "cpu_sum", "fp32 added in place by all threads of this process", scalars, _sum, only="host"
+        "cpu_sum",
+        "fp32 added in place by all threads of this process",
+        vector_sizes,
+        _sum,
+        only="host",
     ),
 )
 """Of these methods read the copies and cpu_sum."""
 
 
-def everything(place: KernelDevice) -> list[Bench]:
+def all_benches(place: KernelDevice) -> list[Bench]:
     """Return the benches that run at a place."""
     rates = [RATES[precision] for precision in place.precisions()]
     all_of_them = (
@@ -858,7 +809,7 @@ def everything(place: KernelDevice) -> list[Bench]:
     return [bench for bench in all_of_them if place.gpu or bench.only != "cuda"]
 
 
-def chosen(place: KernelDevice, names: Sequence[str]) -> list[Bench]:
+def select_benches(place: KernelDevice, names: Sequence[str]) -> list[Bench]:
     """Return the benches of some names, of all where none is given.
 
     Raises
@@ -866,7 +817,7 @@ def chosen(place: KernelDevice, names: Sequence[str]) -> list[Bench]:
     RequestError
         If a name is no bench here.
     """
-    benches = everything(place)
+    benches = all_benches(place)
     known = [bench.name for bench in benches]
     for name in names:
         if name not in known:

@@ -3,41 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from perfsim.errors import RequestError, shown, unknown
+from perfsim.errors import RequestError, shown
 
-__all__ = ["DEVICES", "Launch", "device_name", "find_launch", "first_host", "torch_device"]
-
-MAKERS = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "device"})
-OTHER_BOARDS = frozenset({"ti", "super", "pcie", "nvl", "max", "mobile", "laptop"})
-"""Words after a GPU's name that make it another board, with other rates."""
-BOARD = re.compile(r"[^a-z0-9]+")
-
-
-def device_name(word: str, known: Iterable[str]) -> str:
-    """Return perfsim's name of a device that the driver calls ``word``.
-
-    A known name counts where it is what ``word`` begins with, makers' names left out, and no word
-    behind it makes it another board.
-
-    Examples
-    --------
-    >>> gpus = ["v100", "v100-pcie", "rtx3090", "a100"]
-    >>> [device_name(word, gpus) for word in ("Tesla V100-PCIE-16GB", "NVIDIA A100-SXM4-80GB")]
-    ['v100-pcie', 'a100']
-    >>> device_name("NVIDIA GeForce RTX 3090 Ti", gpus)
-    'rtx-3090-ti'
-    """
-    words = [one for one in BOARD.split(word.lower()) if one and one not in MAKERS]
-    plain = {name.replace("-", ""): name for name in known}
-    for count in range(len(words), 0, -1):
-        found = plain.get("".join(words[:count]))
-        if found and not OTHER_BOARDS & set(words[count:]):
-            return found
-    return "-".join(words)[:64] or "device"
+__all__ = ["Launch", "find_launch", "first_host"]
 
 
 LAUNCHERS = {
@@ -178,28 +149,3 @@ def _count(environ: Mapping[str, str], name: str) -> int:
     if count < 0:
         raise RequestError(f"{name}: {shown(environ[name])} is no whole number from 0 on.")
     return count
-
-
-DEVICES = ("cuda", "cpu")
-
-
-def torch_device(command: str, device: str | None) -> tuple[Any, str]:
-    """Return the torch module and the device asked for; None is a GPU if PyTorch sees one.
-
-    Raises
-    ------
-    RequestError
-        If PyTorch is not installed, or has no such device.
-    """
-    try:
-        import torch
-    except ImportError:
-        raise RequestError(
-            f"{command}: PyTorch is not installed; pip install 'perfsim[calibrate]'."
-        ) from None
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in DEVICES:
-        raise unknown("--device", device, DEVICES)
-    if device == "cuda" and not torch.cuda.is_available():
-        raise RequestError("--device: cuda, but PyTorch sees no GPU here.")
-    return torch, device

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from perfsim.calibrate.measure.rendezvous import agree, identity
-from perfsim.calibrate.measure.repeats import RankGroup
+from perfsim.calibrate.measure.job import RankGroup
+from perfsim.calibrate.measure.rendezvous import check_same_software, identity
 from perfsim.calibrate.measure.torch_wire import FIRST_LOOK_S, LONGEST_LOOK_S
 from perfsim.errors import RequestError
 
@@ -60,7 +60,7 @@ class MpiWire:
         self.held = FORCED.get(os.environ.get(FORCING, "0"), "")
         self._groups: dict[tuple[int, ...], Any] = {}
         self.ranks = self.gather(identity(self, os.environ.get(INTERFACE, ""), local_rank))
-        agree(self.ranks)
+        check_same_software(self.ranks)
 
     def collectives(self) -> tuple[str, ...]:
         """Return all seven."""

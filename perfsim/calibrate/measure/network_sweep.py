@@ -12,18 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from perfsim.calibrate.measure.job import Backend, RankGroup, rank_groups
+from perfsim.calibrate.measure.journals import NetworkJournal, NetworkPoint
 from perfsim.calibrate.measure.launch import Launch, find_launch
-from perfsim.calibrate.measure.rendezvous import open_journal, same_request
-from perfsim.calibrate.measure.repeats import (
-    Backend,
-    NetworkJournal,
-    NetworkPoint,
-    RankGroup,
-    groups,
-    guard,
-    half_width,
-    settled,
-)
+from perfsim.calibrate.measure.rendezvous import check_same_request, open_journal
+from perfsim.calibrate.measure.repeats import half_width, settled
+from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.calibrate.network_fit import order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
 from perfsim.errors import DataError, unknown
@@ -32,20 +26,20 @@ from perfsim.network.measured import CollectiveCurve
 __all__ = [
     "BACKENDS",
     "NetworkRequest",
-    "SweepRequest",
+    "SweepPoint",
     "SweepRule",
-    "asked",
-    "curves_of",
     "measure_network",
-    "sizes",
-    "sweep",
+    "measured_curves",
+    "message_sizes",
+    "points_to_measure",
+    "run_sweep",
 ]
 
 KNOWN = 10.0
 """A point repeated fewer times than tell a spread has an infinite one."""
 
 
-def curves_of(
+def measured_curves(
     points: Sequence[NetworkPoint], wire: Backend, about: Mapping[str, Any]
 ) -> list[CollectiveCurve]:
     """Return the curves of measured points, one a collective and group, sizes rising."""
@@ -122,7 +116,7 @@ class SweepRule:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepRequest:
+class SweepPoint:
     """One point to measure."""
 
     collective: str
@@ -136,12 +130,12 @@ class SweepRequest:
         return self.collective, group.nodes, group.gpus_per_node, self.size_bytes
 
 
-def sizes(least_bytes: int, most_bytes: int, factor: int = 2) -> tuple[int, ...]:
+def message_sizes(least_bytes: int, most_bytes: int, factor: int = 2) -> tuple[int, ...]:
     """Return sizes from least to most, each ``factor`` times the one before; the most is in it.
 
     Examples
     --------
-    >>> sizes(1024, 10000)
+    >>> message_sizes(1024, 10000)
     (1024, 2048, 4096, 8192, 10000)
     """
     found = []
@@ -152,24 +146,24 @@ def sizes(least_bytes: int, most_bytes: int, factor: int = 2) -> tuple[int, ...]
     return (*found, most_bytes)
 
 
-def asked(
+def points_to_measure(
     collectives: Sequence[str], groups: Sequence[RankGroup], sizes_bytes: Sequence[int]
-) -> Iterator[SweepRequest]:
+) -> Iterator[SweepPoint]:
     """Yield the points in the order measured: group by group, all_reduce first, small to large."""
     for group in groups:
         for collective in collectives:
             if collective in PAIRS and len(group.ranks) != 2:
                 continue
             for size in sizes_bytes:
-                yield SweepRequest(collective, group, size)
+                yield SweepPoint(collective, group, size)
 
 
-def sweep(
+def run_sweep(
     wire: Backend,
-    points: Sequence[SweepRequest],
+    points: Sequence[SweepPoint],
     rule: SweepRule,
     journal: NetworkJournal | None,
-    tell: Callable[[SweepRequest, NetworkPoint | None], None],
+    tell: Callable[[SweepPoint, NetworkPoint | None], None],
 ) -> None:
     """Measure points; every rank of the job calls it with the same points.
 
@@ -206,7 +200,7 @@ def sweep(
 
 def _look_again(
     wire: Backend,
-    curve: Sequence[SweepRequest],
+    curve: Sequence[SweepPoint],
     taken: list[list[float]],
     rule: SweepRule,
     journal: NetworkJournal | None,
@@ -260,17 +254,17 @@ def _chord(lengths: Sequence[int], middles: Sequence[float], place: int) -> floa
     return middles[before] + part * (middles[after] - middles[before])
 
 
-def _curves(points: Sequence[SweepRequest]) -> Iterator[list[SweepRequest]]:
+def _curves(points: Sequence[SweepPoint]) -> Iterator[list[SweepPoint]]:
     """Yield the points of one collective and group after the other."""
     for _, of in groupby(points, lambda point: (point.group, point.collective)):
         yield list(of)
 
 
 def _keep(
-    point: SweepRequest,
+    point: SweepPoint,
     seconds: Sequence[float],
     journal: NetworkJournal | None,
-    tell: Callable[[SweepRequest, NetworkPoint | None], None] | None,
+    tell: Callable[[SweepPoint, NetworkPoint | None], None] | None,
 ) -> None:
     """Put a point on record, where this rank keeps one."""
     if journal is None:
@@ -283,7 +277,7 @@ def _keep(
         tell(point, found)
 
 
-def _measure(wire: Backend, point: SweepRequest, rule: SweepRule) -> list[float]:
+def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> list[float]:
     """Repeat one point in growing batches; all ranks see the same times and decide alike."""
     of = point.collective, point.group, point.size_bytes
     begun = time.perf_counter()
@@ -344,9 +338,7 @@ class NetworkRequest:
 
 def measure_network(
     wanted: NetworkRequest,
-    progress: Callable[
-        [Sequence[SweepRequest]], Callable[[SweepRequest, NetworkPoint | None], None]
-    ],
+    progress: Callable[[Sequence[SweepPoint]], Callable[[SweepPoint, NetworkPoint | None], None]],
     environ: Mapping[str, str] | None = None,
     profiles: str | Path | None = None,
 ) -> MadeNetwork | None:
@@ -378,20 +370,22 @@ def measure_network(
     wire = open_wire(launch, wanted)
     told = wire.ranks
     hosts = [str(one["host"]) for one in told]
-    found = groups(hosts)
-    same_request(wire, hosts, wanted.request())
+    found = rank_groups(hosts)
+    check_same_request(wire, hosts, wanted.request())
     journal, done = open_journal(wire, wanted.out, fresh=wanted.fresh, force=wanted.force)
     points = [
         point
-        for point in asked(_collectives(wire, wanted), found, sizes(LEAST_BYTES, wanted.most_bytes))
+        for point in points_to_measure(
+            _collectives(wire, wanted), found, message_sizes(LEAST_BYTES, wanted.most_bytes)
+        )
         if point.key not in done
     ]
     rule = SweepRule(tolerance=wanted.tolerance)
     if wanted.budget_s is not None and points:
         share = wanted.budget_s / len(points)
         rule = replace(rule, budget_s=share, whole_s=wanted.budget_s)
-    with guard(launch, wire, hosts, journal):
-        sweep(wire, points, rule, journal, progress(points) if journal else _quiet)
+    with guard_sweep(launch, wire, hosts, journal):
+        run_sweep(wire, points, rule, journal, progress(points) if journal else _quiet)
     wire.close()
     if journal is None:
         return None
@@ -411,7 +405,7 @@ def _made(
     told = wire.ranks
     try:
         return make_network(
-            sorted(curves_of(journal.points, wire, told[0]), key=order),
+            sorted(measured_curves(journal.points, wire, told[0]), key=order),
             wanted.out.stem,
             folder=wanted.out.parent,
             title=wanted.title,
@@ -457,5 +451,5 @@ def _note(told: Sequence[Mapping[str, Any]], hosts: Sequence[str], rule: SweepRu
     )
 
 
-def _quiet(_: SweepRequest, __: NetworkPoint | None) -> None:
+def _quiet(_: SweepPoint, __: NetworkPoint | None) -> None:
     """Tell nothing: only rank 0 speaks."""

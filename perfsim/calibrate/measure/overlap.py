@@ -10,11 +10,12 @@ from datetime import timedelta
 from statistics import median
 from typing import Any
 
-from perfsim.calibrate.measure.kernel_benches import Call, KernelDevice
+from perfsim.calibrate.measure.device import KernelDevice
+from perfsim.calibrate.measure.kernel_benches import Call
 from perfsim.errors import RequestError
 from perfsim.units import format_seconds
 
-__all__ = ["OverlapMeasurement", "Slowed", "measure_beside"]
+__all__ = ["OverlapMeasurement", "SlowedComputation", "measure_overlap"]
 
 OVERLAP_SCHEMA = "perfsim/calibrate-beside/1"
 LOOP_S = {"cuda": 0.05, "cpu": 0.2}
@@ -27,7 +28,7 @@ PATIENCE_S = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Slowed:
+class SlowedComputation:
     """One loop of computation, alone and beside all-reduces [s]; the slowest rank's medians."""
 
     computation: str
@@ -47,7 +48,7 @@ class OverlapMeasurement:
     device: str
     backend: str
     ranks: int
-    slowed: tuple[Slowed, ...]
+    slowed: tuple[SlowedComputation, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``calibrate kernels --beside --json`` prints."""
@@ -78,7 +79,7 @@ class OverlapMeasurement:
         return "\n".join(lines)
 
 
-def measure_beside(device: str | None = None) -> OverlapMeasurement | None:
+def measure_overlap(device: str | None = None) -> OverlapMeasurement | None:
     """Measure on all ranks of a torchrun job; rank 0 gets the result, others None.
 
     Computation runs on its own stream, first alone, then after so many all-reduces have been
@@ -132,7 +133,7 @@ class _Job:
         self.message = place.torch.zeros(MESSAGE_BYTES // 4, device=place.device)
         self.messages = 4
 
-    def slowed(self, name: str, call: Call) -> Slowed:
+    def slowed(self, name: str, call: Call) -> SlowedComputation:
         """Return one computation's times, alone and beside in turn so that a drift meets both."""
         call()
         self.dist.all_reduce(self.message)
@@ -155,7 +156,7 @@ class _Job:
                 continue
             alone.append(alone_s)
             beside.append(self._most(beside_s))
-        return Slowed(name, median(alone), median(beside))
+        return SlowedComputation(name, median(alone), median(beside))
 
     def _computed_s(self, call: Call, calls: int) -> float:
         clock = self.place.clock

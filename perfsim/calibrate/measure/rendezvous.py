@@ -13,22 +13,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.measure.repeats import Backend, NetworkJournal
+from perfsim.calibrate.measure.job import Backend
+from perfsim.calibrate.measure.journals import NetworkJournal
 from perfsim.errors import RequestError
 
 __all__ = [
-    "agree",
+    "check_same_request",
+    "check_same_software",
     "identity",
+    "interface_towards",
     "is_loopback",
-    "meet",
+    "meet_all_ranks",
+    "named_interface",
     "open_journal",
-    "same_request",
-    "told_interface",
-    "way_to",
 ]
 
 
-def same_request(wire: Backend, hosts: Sequence[str], request: Mapping[str, Any]) -> None:
+def check_same_request(wire: Backend, hosts: Sequence[str], request: Mapping[str, Any]) -> None:
     """Refuse ranks that were started with different options; all ranks call it.
 
     Raises
@@ -110,7 +111,7 @@ SIOCGIFADDR = 0x8915
 """Linux's request for an interface's address (netdevice(7))."""
 
 
-def told_interface(variable: str) -> str:
+def named_interface(variable: str) -> str:
     """Return the network interface that a variable names, "" where it is not set.
 
     Raises
@@ -141,7 +142,7 @@ def is_loopback(interface: str) -> bool:
     return name == "lo" or (name.startswith("lo") and name[2:].isdecimal())
 
 
-def way_to(address: str) -> str:
+def interface_towards(address: str) -> str:
     """Return the interface by which this host reaches an address, "" where that cannot be told.
 
     Gloo takes that of the host's name if it is not told, which is the loopback on many hosts.
@@ -190,7 +191,7 @@ def identity(wire: Any, asked: str, local_rank: int) -> dict[str, Any]:
     }
 
 
-def agree(told: Sequence[Mapping[str, Any]]) -> None:
+def check_same_software(told: Sequence[Mapping[str, Any]]) -> None:
     """Refuse ranks that run different things: their times would be of no one cluster.
 
     Raises
@@ -230,7 +231,7 @@ def _check_hosts(told: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-def meet(
+def meet_all_ranks(
     store: Any, rank: int, world_size: int, word: Mapping[str, Any], patience_s: float
 ) -> list[dict[str, Any]]:
     """Exchange a word with every rank and return all, in order of ranks.

@@ -10,9 +10,15 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from perfsim.calibrate.measure.job import RankGroup
 from perfsim.calibrate.measure.launch import Launch
-from perfsim.calibrate.measure.rendezvous import agree, identity, meet, told_interface, way_to
-from perfsim.calibrate.measure.repeats import RankGroup
+from perfsim.calibrate.measure.rendezvous import (
+    check_same_software,
+    identity,
+    interface_towards,
+    meet_all_ranks,
+    named_interface,
+)
 from perfsim.errors import RequestError
 
 __all__ = [
@@ -20,11 +26,11 @@ __all__ = [
     "LONGEST_LOOK_S",
     "SHARED",
     "TorchWire",
-    "all_come",
-    "make_call",
-    "on_cpu",
-    "on_gpu",
+    "collective_call",
     "open_store",
+    "time_on_cpu",
+    "time_on_gpu",
+    "wait_for_all",
 ]
 
 FLOAT_BYTES = 4
@@ -33,7 +39,7 @@ SHARED = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
 """Their size is that of all ranks' blocks."""
 
 
-def make_call(
+def collective_call(
     collective: str, group: RankGroup, of: Any, rank: int, size_bytes: int, device: str
 ) -> Callable[[], Any]:
     """Return what runs a collective once on float32 buffers.
@@ -110,7 +116,7 @@ def open_store(dist: Any, launch: Launch, patience_s: float) -> Any:
     return dist.PrefixStore(f"perfsim/{attempt}", store)
 
 
-def all_come(store: Any, key: str, world_size: int, patience_s: float = float("inf")) -> bool:
+def wait_for_all(store: Any, key: str, world_size: int, patience_s: float = float("inf")) -> bool:
     """Say at the store that this rank has come, and wait for all; False if time is up before.
 
     Unlike a barrier of the library it has no time-out of its own and leaves the CPU alone.
@@ -129,7 +135,7 @@ CALLS = 5
 """Calls between two CUDA events, as nccl-tests times many and divides."""
 
 
-def on_cpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> list[float]:
+def time_on_cpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> list[float]:
     """Return this rank's seconds of each repeat.
 
     Parameters
@@ -152,10 +158,10 @@ def on_cpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> lis
     return seconds
 
 
-def on_gpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> list[float]:
+def time_on_gpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> list[float]:
     """Return this rank's seconds of each repeat, by events on its stream.
 
-    A repeat is `CALLS` calls, whose mean counts, or one if ``aligned``; parameters as `on_cpu`.
+    A repeat is `CALLS` calls, whose mean counts, or one if ``aligned``; parameters as `time_on_cpu`.
     """
     import torch
     import torch.distributed as dist
@@ -226,11 +232,11 @@ class TorchWire:
         self.device, self.version, wrong = "cpu", f"PyTorch {torch.__version__}", ""
         asked = ""
         try:
-            asked = told_interface(INTERFACES[self.library])
+            asked = named_interface(INTERFACES[self.library])
             if self._gpu:
                 self._take_gpu()
             elif not asked:
-                asked = way_to(launch.address)
+                asked = interface_towards(launch.address)
                 os.environ[INTERFACES["gloo"]] = asked
         except RequestError as error:
             wrong = str(error)
@@ -239,10 +245,10 @@ class TorchWire:
         self._store = open_store(dist, launch, min(patience_s, MEETING_S))
         word = {**identity(self, asked, launch.local_rank), "wrong": wrong}
         meeting_s = min(patience_s, MEETING_S)
-        self.ranks = meet(self._store, launch.rank, launch.world_size, word, meeting_s)
+        self.ranks = meet_all_ranks(self._store, launch.rank, launch.world_size, word, meeting_s)
         if wrong:
             raise RequestError(wrong)
-        agree(self.ranks)
+        check_same_software(self.ranks)
         self._connect(asked)
         self._groups: dict[tuple[int, ...], Any] = {}
         self._groups[tuple(range(launch.world_size))] = dist.group.WORLD
@@ -294,7 +300,7 @@ class TorchWire:
     def together(self) -> None:
         """Wait at the store until every rank of the job has come to this point."""
         self._meetings += 1
-        all_come(self._store, f"together/{self._meetings}", self._launch.world_size)
+        wait_for_all(self._store, f"together/{self._meetings}", self._launch.world_size)
 
     def barrier(self) -> None:
         """Wait for all ranks, which go on within a small message of each other."""
@@ -314,8 +320,8 @@ class TorchWire:
     def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
         """Return the slowest rank's seconds of each repeat."""
         of, device = self._groups[group.ranks], "cuda" if self._gpu else "cpu"
-        call = make_call(collective, group, of, self.rank, size_bytes, device)
-        timed = on_gpu if self._gpu else on_cpu
+        call = collective_call(collective, group, of, self.rank, size_bytes, device)
+        timed = time_on_gpu if self._gpu else time_on_cpu
         return self._slowest(group, timed(call, of, repeats, collective in ALIGNED))
 
     def store(self) -> Any:
@@ -329,7 +335,7 @@ class TorchWire:
         """Leave the process group; rank 0 goes last, since it serves the store."""
         self._dist.destroy_process_group()
         if self.rank == 0:
-            all_come(self._store, "left", self._launch.world_size, PARTING_S)
+            wait_for_all(self._store, "left", self._launch.world_size, PARTING_S)
         else:
             self._store.add("left", 1)
 

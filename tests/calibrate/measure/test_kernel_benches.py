@@ -25,10 +25,11 @@ def calibrate(folder: Path, *more: str) -> int:
 @pytest.mark.torch
 def test_every_bench_runs_at_its_smallest_size() -> None:
     pytest.importorskip("torch")
-    from perfsim.calibrate.measure.kernel_benches import KernelDevice, everything
+    from perfsim.calibrate.measure.device import KernelDevice
+    from perfsim.calibrate.measure.kernel_benches import all_benches
 
     place = KernelDevice("cpu")
-    for one in everything(place):
+    for one in all_benches(place):
         for width in dict.fromkeys(size.width for size in one.sizes(2**18)):
             size = next(size for size in one.sizes(2**18) if size.width == width)
             call = one.make(place, size)
@@ -39,7 +40,8 @@ def test_every_bench_runs_at_its_smallest_size() -> None:
 @pytest.mark.torch
 def test_selections_find_as_many_as_they_are_to() -> None:
     pytest.importorskip("torch")
-    from perfsim.calibrate.measure.kernel_benches import SELECTING, KernelDevice
+    from perfsim.calibrate.measure.device import KernelDevice
+    from perfsim.calibrate.measure.kernel_benches import SELECTING
 
     place, size = KernelDevice("cpu"), Size(2**18, 1, (2**18,))
     asked = {one.name: one.make(place, size) for one in SELECTING}
@@ -54,7 +56,7 @@ def test_selections_find_as_many_as_they_are_to() -> None:
 def test_signs_come_back_as_they_were_packed() -> None:
     torch = pytest.importorskip("torch")
     from perfsim.calibrate.measure import kernel_benches as quantising
-    from perfsim.calibrate.measure.kernel_benches import KernelDevice
+    from perfsim.calibrate.measure.device import KernelDevice
 
     place = KernelDevice("cpu")
     bits, flags = quantising._bits(place), place.normal(2048) > 0
@@ -66,7 +68,8 @@ def test_signs_come_back_as_they_were_packed() -> None:
 @pytest.mark.torch
 def test_gram_schmidt_makes_columns_orthonormal() -> None:
     torch = pytest.importorskip("torch")
-    from perfsim.calibrate.measure.kernel_benches import DECOMPOSING, KernelDevice
+    from perfsim.calibrate.measure.device import KernelDevice
+    from perfsim.calibrate.measure.kernel_benches import DECOMPOSING
 
     one = next(one for one in DECOMPOSING if one.name == "gram_schmidt")
     columns = one.make(KernelDevice("cpu"), Size(256, 8, (256, 8)))()

@@ -15,15 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.measure.network_sweep import asked, sizes
-from perfsim.calibrate.measure.repeats import (
-    FEWEST,
-    NetworkJournal,
-    RankGroup,
-    groups,
-    half_width,
-    settled,
-)
+from perfsim.calibrate.measure.job import RankGroup, rank_groups
+from perfsim.calibrate.measure.journals import NetworkJournal
+from perfsim.calibrate.measure.network_sweep import message_sizes, points_to_measure
+from perfsim.calibrate.measure.repeats import FEWEST, half_width, settled
 from perfsim.errors import DataError, RequestError
 from support.sweep_points import SETTING, point
 
@@ -31,7 +26,7 @@ from support.sweep_points import SETTING, point
 
 
 def test_groups_separate_links_inside_a_node_and_between_nodes() -> None:
-    found = groups(["a", "a", "b", "b", "c", "c"])
+    found = rank_groups(["a", "a", "b", "b", "c", "c"])
     assert [(one.nodes, one.gpus_per_node, one.ranks) for one in found] == [
         (1, 2, (0, 1)),
         (2, 1, (0, 2)),
@@ -41,13 +36,13 @@ def test_groups_separate_links_inside_a_node_and_between_nodes() -> None:
 
 
 def test_ranks_of_a_node_need_not_follow_each_other() -> None:
-    found = groups(["a", "b", "a", "b"])
+    found = rank_groups(["a", "b", "a", "b"])
     assert [one.ranks for one in found] == [(0, 2), (0, 1), (0, 1, 2, 3)]
 
 
 def test_nodes_must_hold_as_many_ranks() -> None:
     with pytest.raises(RequestError, match="b holds 1 ranks and a 2; start as many on every node"):
-        groups(["a", "a", "b"])
+        rank_groups(["a", "a", "b"])
 
 
 @given(st.integers(1, 20), st.integers(1, 8))
@@ -55,7 +50,7 @@ def test_every_group_holds_rank_0_and_whole_shapes_and_the_last_is_all(nodes: in
     if nodes * g < 2:
         return
     hosts = [f"n{node}" for node in range(nodes) for _ in range(g)]
-    found = groups(hosts)
+    found = rank_groups(hosts)
     assert found[-1].ranks == tuple(range(nodes * g))
     assert len({(one.nodes, one.gpus_per_node) for one in found}) == len(found)
     for one in found:
@@ -112,14 +107,14 @@ def test_send_recv_is_asked_of_pairs_alone() -> None:
     pair, three = RankGroup((0, 1), 2, 1), RankGroup((0, 1, 2), 3, 1)
     found = [
         (one.collective, one.group.nodes)
-        for one in asked(("all_reduce", "send_recv"), (pair, three), (8,))
+        for one in points_to_measure(("all_reduce", "send_recv"), (pair, three), (8,))
     ]
     assert found == [("all_reduce", 2), ("send_recv", 2), ("all_reduce", 3)]
 
 
 @given(st.integers(1, 4096), st.integers(0, 2**30))
 def test_sizes_rise_by_at_most_the_factor_and_end_at_the_most(least: int, more: int) -> None:
-    found = sizes(least, least + more)
+    found = message_sizes(least, least + more)
     assert found[0] == least and found[-1] == least + more
     assert all(a < b <= 2 * a for a, b in pairwise(found))
 
