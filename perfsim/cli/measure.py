@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.options import JsonFlag, ProfilesFlag, ReportProgress, answer, progress
+from perfsim.cli.options import JsonFlag, ProfilesFlag, answer, progress
 from perfsim.cli.output import print_network, written
 
 if TYPE_CHECKING:
-    from perfsim.calibrate.measure.journals import NetworkPoint
     from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
-    from perfsim.calibrate.measure.network_sweep import SweepPoint
     from perfsim.calibrate.measure.profile import MeasuredProfile
 
 __all__ = ["compute", "kernels", "network"]
@@ -92,25 +89,10 @@ def network(
         force=force,
     )
     with progress("points", every=EVERY) as tell:
-        made = measure_network(wanted, lambda points: _each(tell, len(points)), profiles=profiles)
+        made = measure_network(wanted, tell, profiles=profiles)
     if made is None:
         return
     print_network(made, json)
-
-
-def _each(tell: ReportProgress, total: int) -> Callable[[SweepPoint, NetworkPoint | None], None]:
-    """Return what is told of each point: before it is measured, and with what was found."""
-    from perfsim.units import format_bytes, format_seconds
-
-    done = 0
-
-    def told(asked: SweepPoint, point: NetworkPoint | None) -> None:
-        nonlocal done
-        done += point is not None
-        what = f"{asked.collective}, {asked.group.name}, {format_bytes(asked.size_bytes)}"
-        tell(done, total, f"{what}: {format_seconds(point.median_s)}" if point else what)
-
-    return told
 
 
 def compute(

@@ -51,7 +51,7 @@ class HandPlace:
     def __init__(self) -> None:
         self.clock = HandClock()
 
-    def empty(self) -> None:
+    def free_memory(self) -> None:
         """Have nothing to give back."""
 
 

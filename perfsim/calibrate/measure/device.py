@@ -1,4 +1,4 @@
-"""Device."""
+"""The device at hand: what PyTorch runs on, its name, its clock, and inputs for its kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from perfsim.errors import RequestError, unknown
 
 __all__ = [
-    "DEVICES",
+    "TORCH_DEVICES",
     "CpuClock",
     "CudaClock",
     "DeviceClock",
@@ -20,40 +20,13 @@ __all__ = [
     "torch_device",
 ]
 
-MAKERS = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "device"})
+TORCH_DEVICES = ("cuda", "cpu")
 
-
-OTHER_BOARDS = frozenset({"ti", "super", "pcie", "nvl", "max", "mobile", "laptop"})
+MAKER_WORDS = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "device"})
+"""Words of a driver's name for a GPU that do not tell which GPU it is."""
+OTHER_BOARD_WORDS = frozenset({"ti", "super", "pcie", "nvl", "max", "mobile", "laptop"})
 """Words after a GPU's name that make it another board, with other rates."""
-
-
-BOARD = re.compile(r"[^a-z0-9]+")
-
-
-def device_name(word: str, known: Iterable[str]) -> str:
-    """Return perfsim's name of a device that the driver calls ``word``.
-
-    A known name counts where it is what ``word`` begins with, makers' names left out, and no word
-    behind it makes it another board.
-
-    Examples
-    --------
-    >>> gpus = ["v100", "v100-pcie", "rtx3090", "a100"]
-    >>> [device_name(word, gpus) for word in ("Tesla V100-PCIE-16GB", "NVIDIA A100-SXM4-80GB")]
-    ['v100-pcie', 'a100']
-    >>> device_name("NVIDIA GeForce RTX 3090 Ti", gpus)
-    'rtx-3090-ti'
-    """
-    words = [one for one in BOARD.split(word.lower()) if one and one not in MAKERS]
-    plain = {name.replace("-", ""): name for name in known}
-    for count in range(len(words), 0, -1):
-        found = plain.get("".join(words[:count]))
-        if found and not OTHER_BOARDS & set(words[count:]):
-            return found
-    return "-".join(words)[:64] or "device"
-
-
-DEVICES = ("cuda", "cpu")
+_BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
 
 
 def torch_device(command: str, device: str | None) -> tuple[Any, str]:
@@ -68,18 +41,44 @@ def torch_device(command: str, device: str | None) -> tuple[Any, str]:
         import torch
     except ImportError:
         raise RequestError(
-            f"{command}: PyTorch is not installed; pip install 'perfsim[calibrate]'."
+            "",
+            "PyTorch is not installed; pip install 'perfsim[calibrate]'.",
+            source=command,
         ) from None
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in DEVICES:
-        raise unknown("--device", device, DEVICES)
+    if device not in TORCH_DEVICES:
+        raise unknown("device", device, TORCH_DEVICES)
     if device == "cuda" and not torch.cuda.is_available():
-        raise RequestError("--device: cuda, but PyTorch sees no GPU here.")
+        raise RequestError("device", "cuda, but PyTorch sees no GPU here.", value=device)
     return torch, device
 
 
+def device_name(driver_name: str, known: Iterable[str]) -> str:
+    """Return perfsim's name of a device, from the name that its driver gives it.
+
+    Makers' names do not count. The longest known name that the rest begins with is taken, unless
+    a word after it makes the device another board.
+
+    Examples
+    --------
+    >>> gpus = ["v100", "v100-pcie", "rtx3090", "a100"]
+    >>> [device_name(word, gpus) for word in ("Tesla V100-PCIE-16GB", "NVIDIA A100-SXM4-80GB")]
+    ['v100-pcie', 'a100']
+    >>> device_name("NVIDIA GeForce RTX 3090 Ti", gpus)
+    'rtx-3090-ti'
+    """
+    words = [word for word in _BETWEEN_WORDS.split(driver_name.lower()) if word]
+    words = [word for word in words if word not in MAKER_WORDS]
+    names = {name.replace("-", ""): name for name in known}
+    for count in range(len(words), 0, -1):
+        name = names.get("".join(words[:count]))
+        if name and not OTHER_BOARD_WORDS & set(words[count:]):
+            return name
+    return "-".join(words)[:64] or "device"
+
+
 class DeviceClock(Protocol):
-    """Marks moments without waiting for the device; reads them once all is done."""
+    """A clock that marks moments without waiting for the device."""
 
     def mark(self) -> Any:
         """Return a mark of now, on the device's own time line."""
@@ -133,7 +132,7 @@ class CudaClock:
 
 
 class KernelDevice:
-    """A device of PyTorch, with a clock of its own and inputs that are the same every time.
+    """A device of PyTorch, with its clock and with inputs that are the same in every run.
 
     Parameters
     ----------
@@ -153,33 +152,33 @@ class KernelDevice:
         self._random = torch.Generator(device=device).manual_seed(1)
 
     def normal(self, *shape: int) -> Any:
-        """Return fp32 values of a normal distribution: gradients stand in by them."""
+        """Return fp32 values of a normal distribution, in place of gradients."""
         return self.torch.randn(*shape, device=self.device, generator=self._random)
 
-    def places(self, count: int, below: int) -> Any:
-        """Return so many random places (int64, which PyTorch's indexing takes)."""
+    def random_indices(self, count: int, below: int) -> Any:
+        """Return ``count`` random indices (int64, which PyTorch's indexing takes)."""
         return self.torch.randint(below, (count,), device=self.device, generator=self._random)
 
-    def empty(self) -> None:
-        """Give memory of past inputs back to the device."""
+    def free_memory(self) -> None:
+        """Give the memory of past inputs back to the device."""
         if self.gpu:
             self.torch.cuda.empty_cache()
 
     @property
-    def word(self) -> str:
+    def driver_name(self) -> str:
         """What the driver calls the device."""
         return str(self.torch.cuda.get_device_name()) if self.gpu else "cpu"
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the device, as the driver (of a CPU: the system) tells it [B]."""
+        """Memory of the device, as its driver says (of a CPU: the system) [B]."""
         if self.gpu:
             return int(self.torch.cuda.get_device_properties(0).total_memory)
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     @property
     def software(self) -> str:
-        """Versions that decide what a kernel takes."""
+        """The versions that decide how long a kernel takes."""
         torch = self.torch
         if self.gpu:
             driver = getattr(torch._C, "_cuda_getDriverVersion", lambda: 0)()
@@ -187,8 +186,8 @@ class KernelDevice:
         return f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads"
 
     def precisions(self) -> tuple[str, ...]:
-        """Return the precisions whose matrix products are worth measuring here."""
+        """Return the precisions whose matrix products are measured on this device."""
         if not self.gpu:
             return ("fp32",)
-        newer = self.torch.cuda.get_device_capability()[0] >= 8
-        return ("fp32", "tf32", "amp-fp16", "amp-bf16") if newer else ("fp32", "amp-fp16")
+        ampere_or_newer = self.torch.cuda.get_device_capability()[0] >= 8
+        return ("fp32", "tf32", "amp-fp16", "amp-bf16") if ampere_or_newer else ("fp32", "amp-fp16")

@@ -1,8 +1,8 @@
-"""Journals."""
+"""The journals of measuring runs: each point is on disk before the next one is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from perfsim.data.journal import Journal
 __all__ = ["KernelJournal", "KernelPoint", "KernelStop", "NetworkJournal", "NetworkPoint"]
 
 KERNEL_JOURNAL_SCHEMA = "perfsim/measured-kernels/1"
+NETWORK_JOURNAL_SCHEMA = "perfsim/measured-points/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,10 @@ class KernelPoint(Repeats):
 
 @dataclass(frozen=True, slots=True)
 class KernelStop:
-    """Why a kernel was not measured at a size and above, at one width.
+    """Why a kernel was not measured from a size on, at one width.
 
-    ``final`` where a later run would fare alike: memory or library said no, not time.
+    ``final`` if a later run would end alike: memory ran out or the library refused. A kernel that
+    ran out of time is tried again.
     """
 
     kernel: str
@@ -44,8 +46,8 @@ class KernelStop:
         return f"{self.kernel} from {self.elements:,} on{width}: {self.why}"
 
 
-class KernelJournal:
-    """A file of JSON lines: the setting first, then a point or a stop a line.
+class KernelJournal(Journal):
+    """The points and stops of a run of kernels.
 
     Parameters
     ----------
@@ -62,53 +64,43 @@ class KernelJournal:
     """
 
     def __init__(self, path: Path, setting: Mapping[str, str], *, fresh: bool = False) -> None:
-        self.path = path
+        anew = "`fresh` begins anew"
+        super().__init__(path, KERNEL_JOURNAL_SCHEMA, setting, what="a run", anew=anew)
         self.points: list[KernelPoint] = []
         self.stops: list[KernelStop] = []
-        self._record = Journal(
-            path, KERNEL_JOURNAL_SCHEMA, setting, what="a run", anew="`fresh` begins anew"
-        )
-        self._record.open(self._take, fresh=fresh)
+        self.open(self._take, fresh=fresh)
 
-    def add(self, what: KernelPoint | KernelStop) -> None:
+    def add_point(self, entry: KernelPoint | KernelStop) -> None:
         """Append a point or a stop and wait until it is on disk."""
-        self._record.add(asdict(what))
-        if isinstance(what, KernelPoint):
-            self.points.append(what)
+        self.add(asdict(entry))
+        if isinstance(entry, KernelPoint):
+            self.points.append(entry)
         else:
-            self.stops.append(what)
+            self.stops.append(entry)
 
     def has(self, kernel: str, elements: int, width: int) -> bool:
-        """Say whether a point is there already."""
+        """Say whether this point is measured already."""
         wanted = kernel, elements, width
-        return any((one.kernel, one.elements, one.width) == wanted for one in self.points)
+        return any((point.kernel, point.elements, point.width) == wanted for point in self.points)
 
     def stopped(self, kernel: str, elements: int, width: int) -> bool:
         """Say whether a kernel was stopped at this size or below it."""
         return any(
-            (one.kernel, one.width) == (kernel, width) and one.elements <= elements
-            for one in self.stops
+            (stop.kernel, stop.width) == (kernel, width) and stop.elements <= elements
+            for stop in self.stops
         )
 
-    def remove(self) -> None:
-        """Delete the file, once all its points stand in the file of kernels."""
-        self._record.remove()
-
     def _take(self, line: Mapping[str, Any]) -> None:
-        of = str(line["kernel"]), int(line["elements"]), int(line["width"])
-        if "why" in line:
-            if line["final"]:
-                self.stops.append(KernelStop(*of, str(line["why"]), final=True))
-        else:
-            self.points.append(KernelPoint(*of, tuple(map(float, line["seconds"]))))
-
-
-NETWORK_JOURNAL_SCHEMA = "perfsim/measured-points/1"
+        key = str(line["kernel"]), int(line["elements"]), int(line["width"])
+        if "why" not in line:
+            self.points.append(KernelPoint(*key, tuple(map(float, line["seconds"]))))
+        elif line["final"]:
+            self.stops.append(KernelStop(*key, str(line["why"]), final=True))
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkPoint(Repeats):
-    """One collective, group and size [B] with the seconds of each repeat, slowest rank."""
+    """One collective, group and size [B], with the slowest rank's seconds of each repeat."""
 
     collective: str
     ranks: int
@@ -119,61 +111,47 @@ class NetworkPoint(Repeats):
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """Collective, nodes, ranks a node and size: what a point is of."""
+        """Collective, nodes, ranks a node and size: what identifies the point."""
         return self.collective, self.nodes, self.gpus_per_node, self.size_bytes
 
 
-class NetworkJournal:
-    """A file of JSON lines: the setting first, then a point a line, each on disk when it returns.
+class NetworkJournal(Journal):
+    """The points of a sweep of collectives.
 
     Parameters
     ----------
     path : of the file
     setting : what must agree for points to belong together (library, version, ranks, nodes, ...)
-    resume : go on with the file if it is there; else it must not hold anything
+    fresh : begin anew even if the file is there
 
     Raises
     ------
     RequestError
-        If the file cannot be written, or holds points of another setting.
+        If the file cannot be written, or was begun with another setting.
     DataError
         If the file is no journal.
     """
 
-    def __init__(self, path: Path, setting: Mapping[str, Any], *, resume: bool = True) -> None:
-        self.path, self.points = path, list[NetworkPoint]()
-        self._record = Journal(
-            path,
-            NETWORK_JOURNAL_SCHEMA,
-            setting,
-            what="a sweep",
-            anew="delete it or name another `out`",
-        )
-        self._record.open(lambda line: self._take(_point(line)), fresh=not resume)
+    def __init__(self, path: Path, setting: Mapping[str, Any], *, fresh: bool = False) -> None:
+        anew = "delete it or name another `out`"
+        super().__init__(path, NETWORK_JOURNAL_SCHEMA, setting, what="a sweep", anew=anew)
+        self.points: list[NetworkPoint] = []
+        self.open(self._take, fresh=fresh)
 
-    def add(self, point: NetworkPoint) -> None:
-        """Append a point and wait until it is on disk."""
-        self._record.add(asdict(point))
-        self._take(point)
+    def add_point(self, point: NetworkPoint) -> None:
+        """Append a point and wait until it is on disk; it replaces an earlier one of its key."""
+        self.add(asdict(point))
+        self._keep(point)
 
-    def done(self) -> set[tuple[str, int, int, int]]:
-        """Return what has been measured."""
+    def measured_keys(self) -> set[tuple[str, int, int, int]]:
+        """Return the keys of the points that have been measured."""
         return {point.key for point in self.points}
 
-    def remove(self) -> None:
-        """Delete the file, once its points stand in a network file."""
-        self._record.remove()
+    def _keep(self, point: NetworkPoint) -> None:
+        self.points = [other for other in self.points if other.key != point.key] + [point]
 
-    def _take(self, point: NetworkPoint) -> None:
-        """Hold a point; a second look replaces the first."""
-        self.points = [one for one in self.points if one.key != point.key] + [point]
-
-
-def _point(line: Mapping[str, Any]) -> NetworkPoint:
-    seconds: Sequence[Any] = line["seconds"]
-    ranks, nodes, gpus, size = (
-        int(line[name]) for name in ("ranks", "nodes", "gpus_per_node", "size_bytes")
-    )
-    return NetworkPoint(
-        str(line["collective"]), ranks, nodes, gpus, size, tuple(map(float, seconds))
-    )
+    def _take(self, line: Mapping[str, Any]) -> None:
+        names = ("ranks", "nodes", "gpus_per_node", "size_bytes")
+        ranks, nodes, gpus, size = (int(line[name]) for name in names)
+        seconds = tuple(map(float, line["seconds"]))
+        self._keep(NetworkPoint(str(line["collective"]), ranks, nodes, gpus, size, seconds))

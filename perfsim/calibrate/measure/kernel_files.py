@@ -1,4 +1,4 @@
-"""Kernel files."""
+"""What a run of kernels leaves: the files of points and of the device, and the printed table."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfsim.calibrate.measure.journals import KernelJournal, KernelPoint
-from perfsim.calibrate.measure.kernel_benches import PASSES, RATES, Bench, Size
+from perfsim.calibrate.measure.kernel_benches import MATRIX_BENCHES, STREAM_PASSES, Bench, Size
 from perfsim.compute.device import (
     ANY,
     DEVICE_SCHEMA,
@@ -30,8 +30,7 @@ from perfsim.units import format_count, format_seconds
 
 __all__ = [
     "NEEDED_FIGURES",
-    "NOISY",
-    "DeviceFigures",
+    "DeviceFigure",
     "KernelLine",
     "check_points",
     "device_figures",
@@ -43,27 +42,32 @@ __all__ = [
     "points_text",
 ]
 
-OWN = {"kind": "measured"}
-
-
-LARGE = 4
-"""Streams count from a quarter of the largest size on: past caches, if that size is."""
-
-
 NEEDED_FIGURES = ("memory_bandwidth", "launch", "fp32")
-"""Without these a device file says nothing."""
+"""Without these a device file says too little for a prediction."""
+LARGE_STREAM_SHARE = 4
+"""Streams count from a quarter of the largest size on, beyond caches if the largest is.
+No source: chosen."""
+NOISY_SPREAD = 0.25
+"""A point is called noisy where half its median's 90 % interval is above this share of it.
+No source: chosen."""
+_ALL_SIZES = 10**18
+"""A limit of elements that no bench's sizes reach."""
 
 
-DeviceFigures = dict[str, tuple[float, float | None, str]]
-"""Name -> value [B/s, s, FLOP/s], its spread, and where it was read off."""
+class DeviceFigure(NamedTuple):
+    """A figure of a device [B/s, s or FLOP/s], its spread, and what it was measured on."""
+
+    value: float
+    spread: float | None
+    measured_on: str
 
 
-def device_figures(journal: KernelJournal) -> DeviceFigures:
+def device_figures(journal: KernelJournal) -> dict[str, DeviceFigure]:
     """Return what a device file states, as far as it was measured.
 
-    ``memory_bandwidth``: bytes over time of large adds, copies and scalings, their median, with
-    their scatter. ``launch``: of a chain of launches. A precision: 2 n^3 over the time of the
-    square product that reaches most.
+    ``memory_bandwidth``: median of bytes over time of large adds, copies and scalings, and their
+    scatter. ``launch``: one launch in a chain of them. A precision: 2 n^3 over the time of the
+    square product that reaches the highest rate.
 
     Examples
     --------
@@ -71,43 +75,52 @@ def device_figures(journal: KernelJournal) -> DeviceFigures:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     journal = KernelJournal(Path(folder) / "a.jsonl", {})
-    ...     journal.add(KernelPoint("stream_copy", 10**6, 0, (8e-6,)))
+    ...     journal.add_point(KernelPoint("stream_copy", 10**6, 0, (8e-6,)))
     ...     device_figures(journal)["memory_bandwidth"][:2]
     (1000000000000.0, None)
     """
-    found: DeviceFigures = {}
-    streams = [point for point in journal.points if point.kernel in PASSES]
+    figures: dict[str, DeviceFigure] = {}
+    streams = [point for point in journal.points if point.kernel in STREAM_PASSES]
     if streams:
         most = max(point.elements for point in streams)
-        large = [point for point in streams if point.elements * LARGE >= most]
-        rates = [PASSES[one.kernel] * FLOAT * one.elements / one.median_s for one in large]
+        large = [point for point in streams if point.elements * LARGE_STREAM_SHARE >= most]
+        rates = [
+            STREAM_PASSES[point.kernel] * FLOAT * point.elements / point.median_s for point in large
+        ]
         least = min(point.elements for point in large)
         what = f"add, copy and scale of {least:,} to {most:,} fp32 values"
-        found["memory_bandwidth"] = median(rates), scatter(rates), what
+        figures["memory_bandwidth"] = DeviceFigure(median(rates), scatter(rates), what)
     launches = [point for point in journal.points if point.kernel == "launch_queued"]
     if launches:
-        found["launch"] = launches[0].median_s, None, "a chain of kernels on 1024 values"
-    for precision, bench in RATES.items():
+        what = "a chain of kernels on 1024 values"
+        figures["launch"] = DeviceFigure(launches[0].median_s, None, what)
+    for precision, bench in MATRIX_BENCHES.items():
         squares = [point for point in journal.points if point.kernel == bench.name]
         if squares:
             best = max(squares, key=_flops)
             side = round(best.elements**0.5)
-            found[precision] = _flops(best), None, f"product of {side} x {side} matrices"
-    return found
+            what = f"product of {side} x {side} matrices"
+            figures[precision] = DeviceFigure(_flops(best), None, what)
+    return figures
+
+
+def _flops(point: KernelPoint) -> float:
+    """Return the rate of a product of square matrices [FLOP/s]."""
+    return float(2 * point.elements**1.5 / point.median_s)
 
 
 def device_text(
     name: str,
     title: str,
     memory_bytes: float,
-    measured: DeviceFigures,
+    measured: Mapping[str, DeviceFigure],
     source: str,
     known: Mapping[str, Any] | None = None,
 ) -> str | None:
-    """Return a device file's text; None where bandwidth, launch or the fp32 rate is missing.
+    """Return a device file's text; None if bandwidth, launch or the fp32 rate is missing.
 
-    A matrix rate stands in the file's ``peak`` as kind measured: what products reached, since no
-    data sheet is asked.
+    A matrix rate goes into the file's ``peak`` as kind measured: it is what products reached, not
+    what a data sheet promises.
 
     Parameters
     ----------
@@ -130,32 +143,30 @@ def device_text(
         "references": [],
         **(known or {}),
     }
-    bandwidth, spread, _ = measured["memory_bandwidth"]
-    table["memory_bandwidth"] = {"value": f"{bandwidth / 1e9:.4g} GB/s"}
-    table["launch"] = {"value": f"{measured['launch'][0] * 1e6:.3g} us"}
-    if spread is not None:
-        table["memory_bandwidth"]["spread"] = round(min(spread, SPREAD.most), 3)
+    bandwidth, launch = measured["memory_bandwidth"], measured["launch"]
+    table["memory_bandwidth"] = {"value": f"{bandwidth.value / 1e9:.4g} GB/s"}
+    table["launch"] = {"value": f"{launch.value * 1e6:.3g} us"}
+    if bandwidth.spread is not None:
+        table["memory_bandwidth"]["spread"] = round(min(bandwidth.spread, SPREAD.most), 3)
     for key in ("memory_bandwidth", "launch"):
-        table[key] |= {"kind": "measured", "source": f"{measured[key][2]}, {source}"}
+        origin = f"{measured[key].measured_on}, {source}"
+        table[key] |= {"kind": "measured", "source": origin}
     rates = dict((known or {}).get("rates", {}))
-    for precision in RATES:
-        if precision in measured and rates.get(precision, OWN).get("kind") == "measured":
-            flops, _, what = measured[precision]
+    for precision in MATRIX_BENCHES:
+        replaceable = precision not in rates or rates[precision].get("kind") == "measured"
+        if precision in measured and replaceable:
+            rate = measured[precision]
             rates[precision] = {
-                "peak": f"{flops / 1e9:.4g} GFLOP/s",
+                "peak": f"{rate.value / 1e9:.4g} GFLOP/s",
                 "kind": "measured",
-                "source": f"reached, not a data sheet's: {what}, {source}",
+                "source": f"reached, not a data sheet's: {rate.measured_on}, {source}",
             }
     table["rates"] = rates
     return tomli_w.dumps(table)
 
 
-def _flops(point: KernelPoint) -> float:
-    return float(2 * point.elements**1.5 / point.median_s)
-
-
 def points_text(benches: Sequence[Bench], journal: KernelJournal, about: Mapping[str, str]) -> str:
-    """Return the file's text: a row a point, with the median repeat.
+    """Return the text of the file of points: a row a point, with its median.
 
     Parameters
     ----------
@@ -170,12 +181,14 @@ def points_text(benches: Sequence[Bench], journal: KernelJournal, about: Mapping
     table = csv.writer(text, lineterminator="\n")
     table.writerow(KERNELS_COLUMNS)
     for bench in benches:
-        shapes = {(size.elements, size.width): size.shape for size in bench.sizes(10**18)}
+        shapes = {(size.elements, size.width): size.shape for size in bench.sizes(_ALL_SIZES)}
         for point in journal.points:
             if point.kernel != bench.name:
                 continue
             shape = shapes.get((point.elements, point.width), (point.elements,))
-            note = f"{' x '.join(map(str, shape))}; {bench.does}; {_repeats(point.seconds)}"
+            count = len(point.seconds)
+            repeats = "1 repeat" if count == 1 else f"median of {count}"
+            note = f"{' x '.join(map(str, shape))}; {bench.does}; {repeats}"
             if math.isfinite(point.spread):
                 note += f" +-{point.spread:.1%}"
             origin = ("measured", about["software"], about["source"], note)
@@ -185,10 +198,15 @@ def points_text(benches: Sequence[Bench], journal: KernelJournal, about: Mapping
 
 
 def other_rows(path: Path | None, measured: Collection[str]) -> str:
-    """Return the rows of a file of kernels for names that were not measured, as they stand.
+    """Return the rows of a file of kernels for names that were not measured, unchanged.
 
-    The file written is read instead of that one: points that only it has (codecs that are no
-    PyTorch kernels, say) would be lost.
+    Predictions read the written file instead of that one. Without these rows they would lose the
+    points that only that one has, such as codecs that are no PyTorch kernels.
+
+    Parameters
+    ----------
+    path : the file there is, None for none
+    measured : names of the kernels that were measured
 
     Raises
     ------
@@ -207,7 +225,7 @@ def other_rows(path: Path | None, measured: Collection[str]) -> str:
 
 
 def check_points(text: str, gpu: str) -> None:
-    """Read a file's text as predictions will.
+    """Read the text of a file of points as predictions will.
 
     Raises
     ------
@@ -220,29 +238,15 @@ def check_points(text: str, gpu: str) -> None:
         read_kernels(trial)
 
 
-def _repeats(seconds: Sequence[float]) -> str:
-    return "1 repeat" if len(seconds) == 1 else f"median of {len(seconds)}"
-
-
-HEAD = ("kernel", "points", "width", "elements", "time", "elements", "time", "counted", "over it")
-
-
-NONE = "-"
-
-
-NOISY = 0.25
-"""Half the 90 % interval of a median over it, above which a point is called noisy."""
-
-
 @dataclass(frozen=True, slots=True)
 class KernelLine:
-    """One kernel at one width: its smallest and largest point.
+    """One kernel at one width: its smallest and its largest point.
 
     Parameters
     ----------
     kernel, width, points : which, and how many sizes
     elements, seconds : of the smallest and of the largest
-    counted_s : what bytes, operations and launches say of the largest; None without such a rule
+    counted_s : the largest point's cost by bytes, operations and launches; None without such a rule
     """
 
     kernel: str
@@ -266,25 +270,32 @@ def kernel_lines(
     Parameters
     ----------
     benches, journal : what was measured
-    device : counts by its bandwidth, launch and rate, its points put aside; None counts nothing
+    device : its bandwidth, launch and rate count costs, without its points; None counts nothing
     """
     plain = None if device is None else replace(device, points={}, references=())
-    found = []
+    lines = []
     for bench in benches:
-        shapes = {(size.elements, size.width): size for size in bench.sizes(10**18)}
-        points = [point for point in journal.points if point.kernel == bench.name]
-        for width in sorted({point.width for point in points}):
-            of = sorted((one for one in points if one.width == width), key=lambda one: one.elements)
-            last = of[-1]
+        shapes = {(size.elements, size.width): size for size in bench.sizes(_ALL_SIZES)}
+        measured = [point for point in journal.points if point.kernel == bench.name]
+        for width in sorted({point.width for point in measured}):
+            points = [point for point in measured if point.width == width]
+            points.sort(key=lambda point: point.elements)
+            first, last = points[0], points[-1]
             counted_s = _counted_s(bench, shapes.get((last.elements, last.width)), plain)
-            elements = of[0].elements, last.elements
-            seconds = of[0].median_s, last.median_s
-            found.append(KernelLine(bench.name, width, len(of), elements, seconds, counted_s))
-    return found
+            elements = first.elements, last.elements
+            seconds = first.median_s, last.median_s
+            lines.append(KernelLine(bench.name, width, len(points), elements, seconds, counted_s))
+    return lines
+
+
+def _counted_s(bench: Bench, size: Size | None, device: Device | None) -> float | None:
+    if bench.counted is None or size is None or device is None:
+        return None
+    return sum(device.cost(kernel).seconds for kernel in bench.counted(size))
 
 
 def noisy_points(points: Iterable[KernelPoint]) -> list[str]:
-    """Return the points that are known badly, worst first: too few repeats, or far apart.
+    """Return the points whose time is badly known, worst first: few repeats, or a wide interval.
 
     Examples
     --------
@@ -292,16 +303,14 @@ def noisy_points(points: Iterable[KernelPoint]) -> list[str]:
     >>> noisy_points([steady, lone, KernelPoint("qr", 1024, 1, (1.0, 1.0, 1.0, 9.0, 9.0))])
     ['qr at 256, width 1 (1 repeat)', 'qr at 1,024, width 1 (+-400%)']
     """
-    found = sorted(
-        (one for one in points if one.spread > NOISY), key=lambda one: one.spread, reverse=True
-    )
-    return [f"{_place(one)} ({_doubt(one)})" for one in found]
+    noisy = [point for point in points if point.spread > NOISY_SPREAD]
+    noisy.sort(key=lambda point: point.spread, reverse=True)
+    return [f"{_point_words(point)} ({_doubt(point)})" for point in noisy]
 
 
-def _place(point: KernelPoint) -> str:
-    return f"{point.kernel} at {point.elements:,}" + (
-        f", width {point.width}" if point.width else ""
-    )
+def _point_words(point: KernelPoint) -> str:
+    width = f", width {point.width}" if point.width else ""
+    return f"{point.kernel} at {point.elements:,}{width}"
 
 
 def _doubt(point: KernelPoint) -> str:
@@ -310,14 +319,18 @@ def _doubt(point: KernelPoint) -> str:
     return f"{len(point.seconds)} repeat{'s' if len(point.seconds) > 1 else ''}"
 
 
+_HEAD = ("kernel", "points", "width", "elements", "time", "elements", "time", "counted", "over it")
+_EMPTY = "-"
+
+
 def kernel_report(table: Sequence[KernelLine]) -> str:
     """Return the lines as a table in words with units."""
-    rows = [HEAD, *map(_cells, table)]
+    rows = [_HEAD, *map(_cells, table)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     )
@@ -326,12 +339,6 @@ def kernel_report(table: Sequence[KernelLine]) -> str:
 def _cells(line: KernelLine) -> tuple[str, ...]:
     ends = zip(line.elements, line.seconds, strict=True)
     points = [word for size, time in ends for word in (format_count(size), format_seconds(time, 3))]
-    counted = NONE if line.counted_s is None else format_seconds(line.counted_s, 3)
-    over = NONE if line.over is None else f"{line.over:.2f}"
-    return line.kernel, str(line.points), str(line.width or NONE), *points, counted, over
-
-
-def _counted_s(bench: Bench, size: Size | None, device: Device | None) -> float | None:
-    if bench.counted is None or size is None or device is None:
-        return None
-    return sum(device.cost(kernel).seconds for kernel in bench.counted(size))
+    counted = _EMPTY if line.counted_s is None else format_seconds(line.counted_s, 3)
+    over = _EMPTY if line.over is None else f"{line.over:.2f}"
+    return line.kernel, str(line.points), str(line.width or _EMPTY), *points, counted, over

@@ -1,21 +1,26 @@
-"""Ranks that die: every rank beats once a second, and whoever stays silent is named."""
+"""How well the median of repeated timings is known, and when enough repeats are done."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import median
 
-__all__ = ["CONFIDENCE", "FEWEST", "Repeats", "half_width", "settled"]
+__all__ = ["CONFIDENCE", "MIN_REPEATS", "Repeats", "ReportProgress", "half_width", "settled"]
+
+
+ReportProgress = Callable[[int, int, str], None]
+"""Takes how many points are done, how many there are, and the current point in words."""
 
 CONFIDENCE = 0.90
-FEWEST = 5
-"""Of 5 samples least and greatest enclose the median with 1 - 2 / 2^5 = 94 %; of 4 with 88 %."""
+"""Probability with which the interval of a median holds it: DESIGN.md section 6."""
+MIN_REPEATS = 5
+"""The extremes of 5 samples enclose the median with 1 - 2 / 2^5 = 94 %, those of 4 with 88 %."""
 
 
 class Repeats:
-    """What was timed several times, and how well its time is known."""
+    """The repeated timings of one thing: their median and how well it is known."""
 
     __slots__ = ()
 
@@ -28,16 +33,16 @@ class Repeats:
 
     @property
     def spread(self) -> float:
-        """Half the median's 90 % interval over the median; infinite of fewer than 5 repeats."""
+        """Half the median's 90 % interval over the median; infinite below 5 repeats."""
         return half_width(self.seconds)
 
 
 def half_width(samples: Sequence[float]) -> float:
     """Return half the width of the median's 90 % interval, over the median.
 
-    The interval needs no distribution: the k-th least and k-th greatest of n samples enclose the
-    median with probability 1 - 2 P(Binomial(n, 1/2) < k) (David & Nagaraja, Order Statistics,
-    3rd ed. 2003, section 7.1). Fewer than `FEWEST` samples tell nothing: infinite.
+    The interval assumes no distribution. The k-th smallest and k-th largest of n samples enclose
+    the median with probability 1 - 2 P(Binomial(n, 1/2) < k) (David & Nagaraja, Order Statistics,
+    3rd ed. 2003, section 7.1). Below `MIN_REPEATS` samples the width is infinite.
 
     Examples
     --------
@@ -46,24 +51,24 @@ def half_width(samples: Sequence[float]) -> float:
     >>> half_width([1.0, 1.0])
     inf
     """
-    if len(samples) < FEWEST:
+    if len(samples) < MIN_REPEATS:
         return math.inf
     ordered = sorted(samples)
-    place = _place(len(ordered))
-    return (ordered[-1 - place] - ordered[place]) / 2 / median(ordered)
+    index = _interval_index(len(ordered))
+    return (ordered[-1 - index] - ordered[index]) / 2 / median(ordered)
 
 
 def settled(samples: Sequence[float], tolerance: float) -> bool:
-    """Say whether the median is known within a fraction of itself."""
+    """Say whether half the median's interval is within this fraction of the median."""
     return half_width(samples) <= tolerance
 
 
 @lru_cache(maxsize=256)
-def _place(count: int) -> int:
-    """Return the largest place from either end that still encloses the median often enough."""
+def _interval_index(count: int) -> int:
+    """Return the largest index from either end whose samples still enclose the median."""
     below = 0.0
-    for place in range(count // 2 + 1):
-        below += math.comb(count, place) / 2**count
+    for index in range(count // 2 + 1):
+        below += math.comb(count, index) / 2**count
         if 1.0 - 2.0 * below < CONFIDENCE:
-            return place - 1
+            return index - 1
     return count // 2

@@ -10,23 +10,27 @@ from typing import Any
 
 from perfsim.errors import RequestError, unknown
 
-__all__ = ["LIBRARIES", "Subject", "find_subject", "named_parts"]
+__all__ = ["MODEL_LIBRARIES", "Subject", "find_subject", "named_parts"]
 
 
-LIBRARIES = ("torchvision", "transformers", "timm")
-SIDE = {"inception_v3": 299}
-"""Image sides that are not 224: the model's own paper and torchvision's documentation."""
-SIDE_USUAL = 224
-CLASSES = 1000
+MODEL_LIBRARIES = ("torchvision", "transformers", "timm")
+IMAGE_SIDES = {"inception_v3": 299}
+"""Image sides other than `USUAL_IMAGE_SIDE`: the model's paper and torchvision's documentation."""
+USUAL_IMAGE_SIDE = 224
+IMAGE_CLASSES = 1000
+"""ImageNet's usual crop and number of classes."""
+DEFAULT_TOKENS = 128
+"""Tokens a sample of a language model: as in nine tenths of BERT's pretraining steps (Devlin et al.
+2019, appendix A.2)."""
 
 
 @dataclass
 class Subject:
-    """A model with fake data: ``loss()`` runs its forward pass and returns a scalar.
+    """A model to measure, with fake data: ``loss()`` runs its forward pass and returns a scalar.
 
     Parameters
     ----------
-    name : as asked for
+    name : as the user wrote it
     model : the torch module, on the device
     loss : forward pass and loss
     samples : in a batch
@@ -43,8 +47,15 @@ class Subject:
 def find_subject(name: str, batch: int, sequence: int | None, device: str) -> Subject:
     """Return a model by name, with random weights and fake data.
 
-    ``module:factory`` is called with ``batch`` and ``device`` (and ``sequence`` where it was given)
-    as keywords; it returns a module and a function without arguments that gives the loss.
+    ``module:factory`` is called with the keywords ``batch`` and ``device`` (and ``sequence`` if it
+    is given). It returns a module and a function without arguments that gives the loss.
+
+    Parameters
+    ----------
+    name : library:model or module:factory
+    batch : samples
+    sequence : tokens a sample, None for images or the default
+    device : "cuda" or "cpu"
 
     Raises
     ------
@@ -52,19 +63,19 @@ def find_subject(name: str, batch: int, sequence: int | None, device: str) -> Su
         If the library is not installed, or has no such model.
     """
     library, model = named_parts(name)
-    if library not in LIBRARIES:
-        return _own(name, library, model, batch, sequence, device)
+    if library not in MODEL_LIBRARIES:
+        return _own_model(name, library, model, batch, sequence, device)
     try:
-        found = import_module(library)
+        module = import_module(library)
     except ImportError:
         raise RequestError("model", f"{library} is not installed; pip install {library}.") from None
     if library == "transformers":
-        return _language(name, found, model, batch, sequence or 128, device)
-    return _images(name, found, model, batch, device)
+        return _language_model(name, module, model, batch, sequence or DEFAULT_TOKENS, device)
+    return _image_model(name, module, model, batch, device)
 
 
 def named_parts(name: str) -> tuple[str, str]:
-    """Return library or module, and the model in it.
+    """Split a model's name into library or module, and the model in it.
 
     Raises
     ------
@@ -86,13 +97,13 @@ def named_parts(name: str) -> tuple[str, str]:
     return library, model
 
 
-def _own(
+def _own_model(
     name: str, module: str, factory: str, batch: int, sequence: int | None, device: str
 ) -> Subject:
     # The user's folder comes first, as for `python -m`.
     sys.path.insert(0, "")
     try:
-        made = getattr(import_module(module), factory)
+        make = getattr(import_module(module), factory)
     except ImportError as error:
         raise RequestError("model", f"{module!r} cannot be imported: {error}.") from None
     except AttributeError:
@@ -103,7 +114,7 @@ def _own(
     if sequence is not None:
         given["sequence"] = sequence
     try:
-        model, loss = made(**given)
+        model, loss = make(**given)
     except (TypeError, ValueError) as error:
         raise RequestError(
             "model",
@@ -113,22 +124,22 @@ def _own(
     return Subject(name, model, loss, batch, sequence)
 
 
-def _images(name: str, library: Any, model: str, batch: int, device: str) -> Subject:
+def _image_model(name: str, library: Any, model: str, batch: int, device: str) -> Subject:
     import torch
 
     known = library.models.list_models() if library.__name__ == "torchvision" else []
     known = known or library.list_models()
     if model not in known:
         raise unknown("model", model, known)
-    side = SIDE.get(model, SIDE_USUAL)
+    side = IMAGE_SIDES.get(model, USUAL_IMAGE_SIDE)
     if library.__name__ == "torchvision":
-        made = library.models.get_model(model, weights=None, num_classes=CLASSES)
+        made = library.models.get_model(model, weights=None, num_classes=IMAGE_CLASSES)
     else:
-        made = library.create_model(model, pretrained=False, num_classes=CLASSES)
+        made = library.create_model(model, pretrained=False, num_classes=IMAGE_CLASSES)
         side = made.default_cfg["input_size"][-1]
     made = made.to(device)
     images = torch.randn(batch, 3, side, side, device=device)
-    labels = torch.randint(CLASSES, (batch,), device=device)
+    labels = torch.randint(IMAGE_CLASSES, (batch,), device=device)
     entropy = torch.nn.CrossEntropyLoss()
 
     def loss() -> Any:
@@ -139,7 +150,7 @@ def _images(name: str, library: Any, model: str, batch: int, device: str) -> Sub
     return Subject(name, made, loss, batch)
 
 
-def _language(
+def _language_model(
     name: str, library: Any, model: str, batch: int, sequence: int, device: str
 ) -> Subject:
     import torch

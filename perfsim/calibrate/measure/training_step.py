@@ -1,4 +1,7 @@
-"""Training step."""
+"""Measuring a model's training step: whole, without hooks, and layer by layer, by marks.
+
+Both kinds of step are measured in turn and compared: the marks cost time, too.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Protocol
 
-from perfsim.calibrate.measure.device import (
-    CpuClock,
-    CudaClock,
-    DeviceClock,
-)
+from perfsim.calibrate.measure.device import CpuClock, CudaClock, DeviceClock
 from perfsim.calibrate.measure.launch import LAUNCHERS, find_launch
 from perfsim.calibrate.measure.repeats import half_width
 from perfsim.calibrate.measure.subject import Subject
@@ -21,7 +20,6 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.errors import RequestError, unknown
 
 __all__ = [
-    "AGREES",
     "JobRanks",
     "MeasuredModel",
     "OneProcess",
@@ -34,11 +32,20 @@ __all__ = [
     "parameter_owners",
 ]
 
-PATIENCE_S = 300.0
+WARM_UP_STEPS = 5
+"""Steps thrown away before each turn of either kind. No source: chosen."""
+TURNS = 4
+"""Turns of whole and marked steps, so that a drift of the clocks meets both. No source: chosen."""
+OPTIMIZERS = ("sgd", "adam", "adamw")
+JOIN_PATIENCE_S = 300.0
+"""How long other ranks may take to answer [s]. No source: chosen."""
+
+
+# Who trains beside this process
 
 
 class Ranks(Protocol):
-    """Who measures beside this process."""
+    """The processes that measure beside this one."""
 
     rank: int
     local_rank: int
@@ -49,7 +56,7 @@ class Ranks(Protocol):
         ...
 
     def slowest(self, seconds: Sequence[float]) -> list[float]:
-        """Return the longest of the ranks' times, each by itself."""
+        """Return the slowest rank's time of each repeat."""
         ...
 
     def close(self) -> None:
@@ -58,7 +65,7 @@ class Ranks(Protocol):
 
 
 class OneProcess:
-    """One process by itself."""
+    """One process that is part of no job."""
 
     rank, local_rank, count = 0, 0, 1
 
@@ -74,7 +81,7 @@ class OneProcess:
 
 
 class JobRanks:
-    """The ranks of a job; they meet over gloo, whatever computes."""
+    """The ranks of a job; they meet over gloo, whatever device computes."""
 
     def __init__(self, wire: Any, local_rank: int, count: int) -> None:
         self._wire, self.rank, self.local_rank, self.count = wire, wire.rank, local_rank, count
@@ -84,8 +91,8 @@ class JobRanks:
         self._wire.barrier()
 
     def slowest(self, seconds: Sequence[float]) -> list[float]:
-        """Return the longest of the ranks' times, each by itself."""
-        return [max(of) for of in zip(*self._wire.gather(list(seconds)), strict=True)]
+        """Return the slowest rank's time of each repeat."""
+        return [max(repeat) for repeat in zip(*self._wire.gather(list(seconds)), strict=True)]
 
     def close(self) -> None:
         """Leave the job."""
@@ -93,7 +100,7 @@ class JobRanks:
 
 
 def find_ranks(environ: Mapping[str, str]) -> Ranks:
-    """Return the ranks of this job, or this process alone where it is none.
+    """Return the ranks of this job, or this process alone if it is part of none.
 
     Raises
     ------
@@ -106,7 +113,11 @@ def find_ranks(environ: Mapping[str, str]) -> Ranks:
     from perfsim.calibrate.measure.torch_wire import TorchWire
 
     launch = find_launch(environ)
-    return JobRanks(TorchWire(launch, "gloo", PATIENCE_S), launch.local_rank, launch.world_size)
+    wire = TorchWire(launch, "gloo", JOIN_PATIENCE_S)
+    return JobRanks(wire, launch.local_rank, launch.world_size)
+
+
+# Moments of one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,7 @@ class ParameterOwner:
 def parameter_owners(model: Any) -> list[ParameterOwner]:
     """Return the modules that hold trained parameters, each parameter once, in definition order."""
     seen: set[int] = set()
-    found = []
+    owners = []
     for name, module in model.named_modules():
         own = []
         for short, parameter in module.named_parameters(recurse=False):
@@ -129,8 +140,8 @@ def parameter_owners(model: Any) -> list[ParameterOwner]:
                 seen.add(id(parameter))
                 own.append((f"{name}.{short}" if name else short, parameter))
         if own:
-            found.append(ParameterOwner(name or "model", module, tuple(own)))
-    return found
+            owners.append(ParameterOwner(name or "model", module, tuple(own)))
+    return owners
 
 
 @dataclass
@@ -155,12 +166,13 @@ class StepMoments:
 
 @dataclass
 class StepMarks:
-    """Hooks that mark moments; `remove` takes them away.
+    """Hooks of a model that mark the moments of a step; `remove` takes them away.
 
     Parameters
     ----------
     model : torch module
     clock : of its device
+    positions : takes the rows a sample of each layer's input matrix
     """
 
     model: Any
@@ -174,10 +186,10 @@ class StepMarks:
         self._ready: dict[str, Any] = {}
         self._hooks: list[Any] = []
         for owner in self.owners:
-            self._hooks.append(owner.module.register_forward_pre_hook(self._begins(owner)))
-            self._hooks.append(owner.module.register_forward_hook(self._ends(owner)))
+            self._hooks.append(owner.module.register_forward_pre_hook(self._on_begin(owner)))
+            self._hooks.append(owner.module.register_forward_hook(self._on_end(owner)))
             for name, parameter in owner.parameters:
-                hook = parameter.register_post_accumulate_grad_hook(self._gradient(name))
+                hook = parameter.register_post_accumulate_grad_hook(self._on_gradient(name))
                 self._hooks.append(hook)
 
     def remove(self) -> None:
@@ -188,80 +200,75 @@ class StepMarks:
     def step(
         self, loss: Callable[[], Any], back: Callable[[Any], None], update: Callable[[], None]
     ) -> StepMoments:
-        """Run one step and return its moments."""
+        """Run one step and return its moments.
+
+        Parameters
+        ----------
+        loss, back, update : forward pass, backward pass and optimizer of the step
+        """
         self._begun.clear()
         self._ready.clear()
         clock = self.clock
         clock.wait()
         first = clock.mark()
         value = loss()
-        turned = clock.mark()
+        forward_done = clock.mark()
         back(value)
-        done = clock.mark()
+        backward_done = clock.mark()
         update()
         last = clock.mark()
         clock.wait()
         return StepMoments(
             {name: clock.between(first, mark) for name, mark in self._begun.items()},
-            {name: clock.between(turned, mark) for name, mark in self._ready.items()},
-            clock.between(first, turned),
-            clock.between(turned, done),
-            clock.between(done, last),
+            {name: clock.between(forward_done, mark) for name, mark in self._ready.items()},
+            clock.between(first, forward_done),
+            clock.between(forward_done, backward_done),
+            clock.between(backward_done, last),
         )
 
-    def _begins(self, owner: ParameterOwner) -> Callable[..., None]:
-        def begins(*_: object) -> None:
+    def _on_begin(self, owner: ParameterOwner) -> Callable[..., None]:
+        def mark(*_: object) -> None:
             self._begun.setdefault(owner.name, self.clock.mark())
 
-        return begins
+        return mark
 
-    def _ends(self, owner: ParameterOwner) -> Callable[..., None]:
-        def ends(module: Any, inputs: Any, output: Any) -> None:
+    def _on_end(self, owner: ParameterOwner) -> Callable[..., None]:
+        def note_positions(module: Any, inputs: Any, output: Any) -> None:
             if owner.name not in self.positions:
                 self.positions[owner.name] = _positions(module, inputs, output)
 
-        return ends
+        return note_positions
 
-    def _gradient(self, name: str) -> Callable[[Any], None]:
-        def ready(_: Any) -> None:
+    def _on_gradient(self, name: str) -> Callable[[Any], None]:
+        def mark(_: Any) -> None:
             self._ready[name] = self.clock.mark()
 
-        return ready
+        return mark
 
 
 def _positions(module: Any, inputs: Any, output: Any) -> int:
-    """Return the rows a sample of a layer's input matrix: places of a convolution, tokens, or 1."""
+    """Return the rows a sample of a layer's input matrix: a convolution's pixels, tokens, or 1."""
     import torch
 
     if not torch.is_tensor(output) or not inputs or not torch.is_tensor(inputs[0]):
         return 1
     samples = max(1, inputs[0].shape[0])
     if isinstance(module, torch.nn.modules.conv._ConvNd):
-        places = 1
+        pixels = 1
         for side in output.shape[2:]:
-            places *= int(side)
-        return places
+            pixels *= int(side)
+        return pixels
     if isinstance(module, torch.nn.Linear):
         return max(1, int(inputs[0].numel()) // int(module.in_features) // int(samples))
     return 1
 
 
-AGREES = 0.03
-"""The marked step may differ so much from the whole one before its marks are called too dear."""
-
-
-WARM_UP = 5
-
-
-TURNS = 4
-
-
-OPTIMIZERS = ("sgd", "adam", "adamw")
+# Steps, whole and marked
 
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """What one model's step takes [s].
+    """The measured times of one model's training step [s].
 
     Parameters
     ----------
@@ -286,12 +293,12 @@ class MeasuredModel:
 
     @property
     def iteration_s(self) -> float:
-        """The median whole step, no mark in it [s]."""
+        """The median whole step, without marks [s]."""
         return median(self.whole_s)
 
     @property
     def marked(self) -> float:
-        """The marked step over the whole one: 1 where marks cost nothing."""
+        """The marked step over the whole one: 1 if marks cost nothing."""
         return self.moments.step_s / self.iteration_s
 
     @property
@@ -308,14 +315,14 @@ def measure_compute(
     device: str,
     ranks: Ranks | None = None,
 ) -> MeasuredModel:
-    """Measure a model's training step.
+    """Measure a model's training step: whole steps and marked steps in turn.
 
     Parameters
     ----------
     make : gives the model with its fake data
     precision : fp32, tf32, amp-fp16, amp-bf16
     optimizer : sgd (momentum 0.9), adam, adamw, as PyTorch runs them by default
-    repeats : steps of each kind, after as many as `WARM_UP` to warm up
+    repeats : steps of each kind that count, after `WARM_UP_STEPS` in each turn
     device : "cuda" or "cpu"
     ranks : who trains beside this process; the whole step is then the slowest rank's
 
@@ -329,7 +336,8 @@ def measure_compute(
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if device == "cpu" and precision in ("tf32", "amp-fp16"):
-        raise RequestError("precision", f"{precision} needs a GPU; a CPU has fp32 and amp-bf16.")
+        why = f"{precision} needs a GPU; a CPU has fp32 and amp-bf16."
+        raise RequestError("precision", why, value=precision)
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.benchmark = True
@@ -339,13 +347,13 @@ def measure_compute(
         step = _Step(subject, precision, optimizer, device)
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        whole, taken, marks = _in_turn(step, subject, clock, repeats, ranks or OneProcess())
+        whole, marked, marks = _in_turn(step, subject, clock, repeats, ranks or OneProcess())
     except torch.OutOfMemoryError:
         raise RequestError(
             "batch", "the model does not fit into the GPU's memory; take a smaller batch."
         ) from None
-    moments = _middle(taken)
-    began = {name: place for place, name in enumerate(moments.begun_s)}
+    moments = _medians(marked)
+    began = {name: index for index, name in enumerate(moments.begun_s)}
     parameters = [name for owner in marks.owners for name, _ in owner.parameters]
     return MeasuredModel(
         subject,
@@ -366,15 +374,15 @@ class _Step:
         import torch
 
         self._subject, self._device = subject, device
-        kinds: dict[str, Callable[..., Any]] = {
-            "sgd": lambda of: torch.optim.SGD(of, lr=1e-4, momentum=0.9),
-            "adam": lambda of: torch.optim.Adam(of, lr=1e-5),
-            "adamw": lambda of: torch.optim.AdamW(of, lr=1e-5),
+        makers: dict[str, Callable[..., Any]] = {
+            "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-4, momentum=0.9),
+            "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-5),
+            "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-5),
         }
-        if optimizer not in kinds:
+        if optimizer not in makers:
             raise unknown("optimizer", optimizer, OPTIMIZERS)
         subject.model.train()
-        self._optimizer = kinds[optimizer](subject.model.parameters())
+        self._optimizer = makers[optimizer](subject.model.parameters())
         types = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
         self._type = types.get(precision)
         self._scaler = torch.amp.GradScaler(device, enabled=precision == "amp-fp16")
@@ -402,35 +410,40 @@ def _in_turn(
 ) -> tuple[list[float], list[StepMoments], StepMarks]:
     """Measure steps without and with marks in turn, so that a drift of the clocks meets both."""
     whole: list[float] = []
-    taken: list[StepMoments] = []
+    marked: list[StepMoments] = []
     positions: dict[str, int] = {}
+    per_turn = -(-repeats // TURNS)
     for _ in range(TURNS):
-        each = -(-repeats // TURNS)
-        alone = ranks.count == 1
-        whole += _whole(step, clock, each) if alone else _abreast(step, clock, each, ranks)
+        if ranks.count == 1:
+            whole += _whole_steps(step, clock, per_turn)
+        else:
+            whole += _whole_steps_of_slowest(step, clock, per_turn, ranks)
         marks = StepMarks(subject.model, clock, positions)
-        steps = [marks.step(step.loss, step.back, step.update) for _ in range(WARM_UP + each)]
-        taken += steps[WARM_UP:]
+        count = WARM_UP_STEPS + per_turn
+        steps = [marks.step(step.loss, step.back, step.update) for _ in range(count)]
+        marked += steps[WARM_UP_STEPS:]
         marks.remove()
-    return whole, taken, marks
+    return whole, marked, marks
 
 
-def _whole(step: _Step, clock: DeviceClock, repeats: int) -> list[float]:
+def _whole_steps(step: _Step, clock: DeviceClock, repeats: int) -> list[float]:
     """Return the seconds of whole steps, one after another as a training loop runs them."""
     marks = []
-    for _ in range(WARM_UP + repeats):
+    for _ in range(WARM_UP_STEPS + repeats):
         marks.append(clock.mark())
         step.back(step.loss())
         step.update()
     marks.append(clock.mark())
     clock.wait()
-    return [clock.between(one, two) for one, two in pairwise(marks[WARM_UP:])]
+    return [clock.between(begun, done) for begun, done in pairwise(marks[WARM_UP_STEPS:])]
 
 
-def _abreast(step: _Step, clock: DeviceClock, repeats: int, ranks: Ranks) -> list[float]:
-    """Return the seconds of the slowest rank's steps; all begin each step together."""
+def _whole_steps_of_slowest(
+    step: _Step, clock: DeviceClock, repeats: int, ranks: Ranks
+) -> list[float]:
+    """Return the seconds of the slowest rank's steps; all ranks begin each step together."""
     seconds = []
-    for _ in range(WARM_UP + repeats):
+    for _ in range(WARM_UP_STEPS + repeats):
         ranks.begin()
         first = clock.mark()
         step.back(step.loss())
@@ -438,16 +451,16 @@ def _abreast(step: _Step, clock: DeviceClock, repeats: int, ranks: Ranks) -> lis
         last = clock.mark()
         clock.wait()
         seconds.append(clock.between(first, last))
-    return ranks.slowest(seconds[WARM_UP:])
+    return ranks.slowest(seconds[WARM_UP_STEPS:])
 
 
-def _middle(taken: Sequence[StepMoments]) -> StepMoments:
+def _medians(steps: Sequence[StepMoments]) -> StepMoments:
     """Return the median of every moment."""
-    first = taken[0]
+    first = steps[0]
     return StepMoments(
-        {name: median(one.begun_s[name] for one in taken) for name in first.begun_s},
-        {name: median(one.ready_s[name] for one in taken) for name in first.ready_s},
-        median(one.forward_s for one in taken),
-        median(one.backward_s for one in taken),
-        median(one.update_s for one in taken),
+        {name: median(step.begun_s[name] for step in steps) for name in first.begun_s},
+        {name: median(step.ready_s[name] for step in steps) for name in first.ready_s},
+        median(step.forward_s for step in steps),
+        median(step.backward_s for step in steps),
+        median(step.update_s for step in steps),
     )

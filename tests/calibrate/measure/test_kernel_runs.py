@@ -96,8 +96,8 @@ def test_what_ran_out_of_time_is_tried_again_and_what_ran_out_of_memory_is_not(
     tmp_path: Path,
 ) -> None:
     of = journal(tmp_path)
-    of.add(KernelStop("eigh", 4096, 0, "no time", final=False))
-    of.add(KernelStop("qr", 64, 2, "out of memory", final=True))
+    of.add_point(KernelStop("eigh", 4096, 0, "no time", final=False))
+    of.add_point(KernelStop("qr", 64, 2, "out of memory", final=True))
     assert journal(tmp_path).stops == [KernelStop("qr", 64, 2, "out of memory", final=True)]
 
 
@@ -107,5 +107,5 @@ def test_a_journal_of_another_machine_is_refused(tmp_path: Path) -> None:
         KernelJournal(of.path, {**SETTING, "software": "new"})
     KernelJournal(of.path, {**SETTING, "software": "new"}, fresh=True)
     of.path.write_text("not json\n")
-    with pytest.raises(DataError, match="--fresh begins anew"):
+    with pytest.raises(DataError, match="fresh begins anew"):
         journal(tmp_path)

@@ -142,14 +142,14 @@ def measured(
     monkeypatch.setattr("perfsim.calibrate.measure.watch.signal.signal", lambda *_: None)
     told = [{"RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)]
     calls = (
-        lambda rank=rank: measure_network(more.get(str(rank), wanted), lambda _: quiet, told[rank])
+        lambda rank=rank: measure_network(more.get(str(rank), wanted), quiet, told[rank])
         for rank in range(ranks)
     )
     return at_once(*calls), all_of
 
 
 def load(path: Path) -> Network:
-    return load_network(str(path), Catalog(), "--net")
+    return load_network(str(path), Catalog(), "net")
 
 
 def test_a_sweep_ends_in_the_network_that_was_measured(
@@ -175,7 +175,7 @@ def test_an_interrupted_sweep_measures_only_the_rest(
     setting = {"library": "gloo", "version": "1", "device": "cpu", "held": "", "interface": "eth0"}
     journal = NetworkJournal(tmp_path / "ours.part", {**setting, "ranks": 2, "nodes": 2})
     for size in message_sizes(1024, 2**20):
-        journal.add(point(size, *[ring("all_reduce", size)] * 5))
+        journal.add_point(point(size, *[ring("all_reduce", size)] * 5))
     (made, _), both = measured(monkeypatch, wanted)
     assert {call[2] for call in both[0].calls} == set(message_sizes(2**21, 2**26))
     assert made.fit.curves[0].size_bytes == tuple(map(float, message_sizes(1024, 2**26)))
@@ -208,7 +208,7 @@ def test_ranks_with_different_options_are_refused(
     ("out", "said"),
     [
         ("ours.txt", "does not end in .toml, as a network file does."),
-        ("taken.toml", "is there already; --force replaces it."),
+        ("taken.toml", "is there already; force replaces it."),
         ("none/ours.toml", "is not there."),
     ],
 )
@@ -217,16 +217,16 @@ def test_where_it_is_to_go_is_checked_by_rank_0_before_anything_is_measured(
 ) -> None:
     (tmp_path / "taken.toml").write_text("")
     both, all_of = measured(monkeypatch, NetworkRequest(tmp_path / out))
-    assert str(both[0]).startswith("--out: ") and str(both[0]).endswith(said)
+    assert str(both[0]).startswith("out: ") and str(both[0]).endswith(said)
     assert str(both[1]) == "calibrate network: rank 0 could not begin; its message says why."
     assert not all_of[0].calls
 
 
 def test_a_forced_algorithm_stands_on_all_reduce_alone() -> None:
     wire = wires(2)[0]
-    wire.held = "ring"
+    wire.forced_algorithm = "ring"
     points = [point(2048, 2e-3), point(1024, 1e-3), point(1024, 1e-4, collective="send_recv")]
-    reduced, sent = measured_curves(points, wire, wire.ranks[0])
+    reduced, sent = measured_curves(points, wire, "eth0")
     assert (reduced.algorithm, sent.algorithm) == ("ring", "")
     assert reduced.size_bytes == (1024.0, 2048.0) and reduced.seconds == (1e-3, 2e-3)
     assert reduced.kind == "measured" and reduced.spread is None  # one repeat tells no spread
@@ -239,7 +239,7 @@ def test_a_library_that_breaks_off_says_which_end_and_what_was_kept(
     wire = wires(2)[rank]
     journal = None if rank else NetworkJournal(tmp_path / "x.part", SETTING)
     if journal:
-        journal.add(point(1024))
+        journal.add_point(point(1024))
     launch = Launch("torchrun", rank, 2, 0, "h", 1)
     kept = (
         " rank 0 says what was kept."
@@ -269,8 +269,8 @@ def test_open_journal_and_request_are_known_to_all(tmp_path: Path) -> None:
 def test_a_path_that_leads_to_no_network_is_refused(tmp_path: Path) -> None:
     for missing in (tmp_path / "none.toml", tmp_path):
         text = str(missing) if missing.suffix else f"{missing}/x\0.toml"
-        with pytest.raises(RequestError, match=r"--net: there is no file "):
-            load_network(text, Catalog(), "--net")
+        with pytest.raises(RequestError, match=r"net: there is no file "):
+            load_network(text, Catalog(), "net")
 
 
 def test_a_point_that_was_disturbed_is_measured_again_and_the_shorter_time_kept(

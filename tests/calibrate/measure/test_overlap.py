@@ -107,7 +107,7 @@ def test_what_no_launcher_told_is_asked_for(monkeypatch: pytest.MonkeyPatch, ran
     for name in ("RANK", "LOCAL_RANK"):
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv("WORLD_SIZE", ranks)
-    with pytest.raises(RequestError, match="WORLD_SIZE: not set; start --beside as torchrun"):
+    with pytest.raises(RequestError, match="WORLD_SIZE: not set; start every rank with torchrun"):
         beside.measure_overlap("cpu")
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(RequestError, match="needs 2 ranks or more"):

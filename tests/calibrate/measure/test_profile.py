@@ -13,9 +13,9 @@ from perfsim.errors import RequestError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")
 
-from perfsim.calibrate.measure.profile import calibrate_compute, layer_times
-from perfsim.calibrate.measure.subject import Subject, find_subject
-from perfsim.calibrate.measure.training_step import (
+from perfsim.calibrate.measure.profile import calibrate_compute, layer_times  # noqa: E402
+from perfsim.calibrate.measure.subject import Subject, find_subject  # noqa: E402
+from perfsim.calibrate.measure.training_step import (  # noqa: E402
     MeasuredModel,
     OneProcess,
     ParameterOwner,
@@ -24,10 +24,7 @@ from perfsim.calibrate.measure.training_step import (
     measure_compute,
     parameter_owners,
 )
-from perfsim.compute.profile import (
-    read_positions,
-    read_profile,
-)
+from perfsim.compute.profile import read_positions, read_profile  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -208,7 +205,7 @@ def test_every_precision_and_optimizer_of_a_cpu_runs(precision: str, optimizer: 
         ({"precision": "fp31"}, "did you mean 'fp32'"),
         ({"optimizer": "sgdd"}, "did you mean 'sgd'"),
         ({"batch": 0}, "at least 1"),
-        ({"device": "tpu"}, "--device"),
+        ({"device": "tpu"}, "device: no 'tpu'"),
         ({"name": "a/b"}, "is no name"),
     ],
 )

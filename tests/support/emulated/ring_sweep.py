@@ -11,9 +11,11 @@ import torch
 
 from perfsim.calibrate.measure import torch_wire
 from perfsim.calibrate.measure.job import RankGroup
-from perfsim.calibrate.measure.torch_wire import FLOAT_BYTES, collective_call
+from perfsim.calibrate.measure.torch_wire import collective_call
 from perfsim.cli.main import run
 from support.emulated.engine import ring_reduce_scatter
+
+FLOAT_BYTES = 4
 
 
 class RingWire(torch_wire.TorchWire):
@@ -27,7 +29,7 @@ class RingWire(torch_wire.TorchWire):
 def ring_call(
     collective: str, group: RankGroup, of: Any, rank: int, size_bytes: int, device: str
 ) -> Callable[[], Any]:
-    """Return what runs a collective once, as `collective_call`; a reduce-scatter is the schemes' own."""
+    """Return what runs a collective once; a reduce-scatter is the ring of the emulated schemes."""
     if collective != "reduce_scatter":
         return collective_call(collective, group, of, rank, size_bytes, device)
     return partial(ring_reduce_scatter, torch.zeros(size_bytes // FLOAT_BYTES), of)
