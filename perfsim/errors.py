@@ -150,6 +150,7 @@ class DataError(PerfsimError):
             place.append(f"line {row}")
         if column is not None:
             place.append(f"column {column!r}")
+        self.why = message
         super().__init__(f"{', '.join(place)}: {message}" if place else message)
 
 

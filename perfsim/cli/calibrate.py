@@ -14,7 +14,7 @@ from perfsim.cli.output import print_network, written
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
-    from perfsim.calibrate.traces.to_profile import Imported
+    from perfsim.calibrate.traces.import_trace import ImportedTrace
 
 __all__ = ["calibrate", "import_one_trace"]
 
@@ -196,7 +196,7 @@ def import_one_trace(
     RequestError
         If there are several files: each trace is a profile of its own.
     """
-    from perfsim.calibrate.traces.to_profile import import_trace
+    from perfsim.calibrate.traces.import_trace import import_trace
 
     if len(files) > 1:
         raise RequestError("FILE: a trace is imported alone, each rank's is a profile of its own.")
@@ -215,14 +215,14 @@ def import_one_trace(
     answer(made.to_dict(), None, json, lambda: _print(made))
 
 
-def _print(made: Imported) -> None:
+def _print(made: ImportedTrace) -> None:
     _print_step(made)
     _print_calls(made)
     if made.profile or made.collectives:
         typer.echo(written(made.profile, made.collectives))
 
 
-def _print_step(made: Imported) -> None:
+def _print_step(made: ImportedTrace) -> None:
     from perfsim.units import format_seconds
 
     step = made.traced.step
@@ -242,7 +242,7 @@ def _print_step(made: Imported) -> None:
     )
 
 
-def _print_calls(made: Imported) -> None:
+def _print_calls(made: ImportedTrace) -> None:
     from perfsim.units import format_bytes, format_seconds
 
     for row in made.by_size:

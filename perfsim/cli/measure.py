@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.options import JsonFlag, ProfilesFlag, ReportProgress, answer, progress
+from perfsim.cli.options import JsonFlag, ProfilesFlag, answer, progress
 from perfsim.cli.output import print_network, written
 
 if TYPE_CHECKING:
     from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
-    from perfsim.calibrate.measure.network_sweep import SweepRequest
-    from perfsim.calibrate.measure.profile import Profiled
-    from perfsim.calibrate.measure.repeats import NetworkPoint
+    from perfsim.calibrate.measure.profile import MeasuredProfile
 
 __all__ = ["compute", "kernels", "network"]
 
@@ -92,25 +89,10 @@ def network(
         force=force,
     )
     with progress("points", every=EVERY) as tell:
-        made = measure_network(wanted, lambda points: _each(tell, len(points)), profiles=profiles)
+        made = measure_network(wanted, tell, profiles=profiles)
     if made is None:
         return
     print_network(made, json)
-
-
-def _each(tell: ReportProgress, total: int) -> Callable[[SweepRequest, NetworkPoint | None], None]:
-    """Return what is told of each point: before it is measured, and with what was found."""
-    from perfsim.units import format_bytes, format_seconds
-
-    done = 0
-
-    def told(asked: SweepRequest, point: NetworkPoint | None) -> None:
-        nonlocal done
-        done += point is not None
-        what = f"{asked.collective}, {asked.group.name}, {format_bytes(asked.size_bytes)}"
-        tell(done, total, f"{what}: {format_seconds(point.median_s)}" if point else what)
-
-    return told
 
 
 def compute(
@@ -172,7 +154,7 @@ def compute(
     answer(made.to_dict(), None, json, lambda: _print(made, batch))
 
 
-def _print(made: Profiled, batch: int) -> None:
+def _print(made: MeasuredProfile, batch: int) -> None:
     from perfsim.units import format_seconds
 
     measured = made.measured
@@ -266,11 +248,11 @@ def kernels(
 
 
 def _print_kernels(made: MeasuredKernels) -> None:
-    from perfsim.calibrate.measure.kernel_runs import report
+    from perfsim.calibrate.measure.kernel_files import kernel_report
     from perfsim.data.files import escaped
     from perfsim.units import format_rate, format_seconds
 
-    typer.echo(report(made.table))
+    typer.echo(kernel_report(made.table))
     typer.echo("counted: by bytes, operations and launches, as where no point is known")
     for name, (value, _, what) in made.figures.items():
         told = {"memory_bandwidth": format_rate, "launch": format_seconds}.get(name, _flops)
@@ -291,9 +273,9 @@ def _print_kernels(made: MeasuredKernels) -> None:
 
 
 def _beside(device: str | None, json: bool) -> None:
-    from perfsim.calibrate.measure.overlap import measure_beside
+    from perfsim.calibrate.measure.overlap import measure_overlap
 
-    found = measure_beside(device)
+    found = measure_overlap(device)
     if found is None:
         return
     answer(found.to_dict(), None, json, lambda: typer.echo(found.report()))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfsim.errors import DataError, RequestError
+from perfsim.errors import DataError, RequestError, spelled
 
 __all__ = ["Journal"]
 
@@ -87,7 +87,7 @@ class Journal:
                 take(json.loads(line))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             told = f"is no record of {self._what} that can be gone on with; {self._anew}."
-            raise DataError(told, path=self.path) from None
+            raise DataError(spelled(told), path=self.path) from None
         for name, given in self._setting.items():
             if setting.get(name) != given:
                 raise RequestError(

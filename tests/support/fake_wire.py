@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Barrier, Thread
 from typing import Any
 
-from perfsim.calibrate.measure.repeats import RankGroup
+from perfsim.calibrate.measure.job import RankGroup
 from perfsim.errors import PerfsimError
 
 __all__ = ["Store", "Wire", "at_once", "quiet", "wires", "word"]
@@ -68,7 +68,7 @@ def word(rank: int, **more: Any) -> dict[str, Any]:
 class Wire:
     """One rank of a library whose calls take what a law says; ranks are threads that meet."""
 
-    library, version, device, held = "gloo", "1", "cpu", ""
+    library, version, device, forced_algorithm = "gloo", "1", "cpu", ""
 
     def __init__(self, rank: int, law: Callable[[str, int], float], shared: dict[str, Any]) -> None:
         self.rank, self._law, self._shared = rank, law, shared
@@ -89,7 +89,7 @@ class Wire:
         self._shared["barrier"].wait(10)
         return found
 
-    def together(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait for all."""
         self._shared["barrier"].wait(10)
 
@@ -97,7 +97,7 @@ class Wire:
         """Note the group."""
         self.joined.append(group.ranks)
 
-    def agree(self, group: RankGroup, seconds: float) -> float:
+    def greatest(self, group: RankGroup, seconds: float) -> float:
         """Return what the clock of the test says."""
         return self._shared["clock"](self.calls)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.measure.kernel_benches import Bench, Size, scalars
-from perfsim.calibrate.measure.repeats import KernelJournal
+from perfsim.calibrate.measure.journals import KernelJournal
+from perfsim.calibrate.measure.kernel_benches import Bench, Size, vector_sizes
 
 __all__ = ["SETTING", "HandClock", "HandPlace", "bench", "journal"]
 
@@ -51,7 +51,7 @@ class HandPlace:
     def __init__(self) -> None:
         self.clock = HandClock()
 
-    def empty(self) -> None:
+    def free_memory(self) -> None:
         """Have nothing to give back."""
 
 
@@ -69,4 +69,4 @@ def bench(name: str, seconds: Callable[[Size], float], **more: Any) -> Bench:
         call: Callable[[], None] = place.clock.call(seconds(size))
         return call
 
-    return Bench(name, "by hand", scalars, make, **more)
+    return Bench(name, "by hand", vector_sizes, make, **more)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfsim.calibrate.measure.repeats import NetworkPoint
+from perfsim.calibrate.measure.journals import NetworkPoint
 
 __all__ = ["SETTING", "point"]
 

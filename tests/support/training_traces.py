@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.traces.to_profile import import_trace
+from perfsim.calibrate.traces.import_trace import import_trace
 from perfsim.compute.profile import Profile, read_profile
 from support.paths import FILES
 

@@ -1,1 +1,1 @@
-"""What runs on a live machine or cluster: measuring collectives, kernels and training steps."""
+"""Measuring on a live machine or cluster: collectives, kernels and training steps."""

@@ -1,44 +1,14 @@
-"""Who this process is in a job: rank and world size as torchrun, srun or mpirun tell them."""
+"""Who this process is in a job: rank and world size as torchrun, srun or mpirun set them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from perfsim.errors import RequestError, shown, unknown
+from perfsim.errors import RequestError, shown
 
-__all__ = ["DEVICES", "Launch", "device_name", "find_launch", "first_host", "torch_device"]
-
-MAKERS = frozenset({"nvidia", "tesla", "quadro", "geforce", "graphics", "device"})
-OTHER_BOARDS = frozenset({"ti", "super", "pcie", "nvl", "max", "mobile", "laptop"})
-"""Words after a GPU's name that make it another board, with other rates."""
-BOARD = re.compile(r"[^a-z0-9]+")
-
-
-def device_name(word: str, known: Iterable[str]) -> str:
-    """Return perfsim's name of a device that the driver calls ``word``.
-
-    A known name counts where it is what ``word`` begins with, makers' names left out, and no word
-    behind it makes it another board.
-
-    Examples
-    --------
-    >>> gpus = ["v100", "v100-pcie", "rtx3090", "a100"]
-    >>> [device_name(word, gpus) for word in ("Tesla V100-PCIE-16GB", "NVIDIA A100-SXM4-80GB")]
-    ['v100-pcie', 'a100']
-    >>> device_name("NVIDIA GeForce RTX 3090 Ti", gpus)
-    'rtx-3090-ti'
-    """
-    words = [one for one in BOARD.split(word.lower()) if one and one not in MAKERS]
-    plain = {name.replace("-", ""): name for name in known}
-    for count in range(len(words), 0, -1):
-        found = plain.get("".join(words[:count]))
-        if found and not OTHER_BOARDS & set(words[count:]):
-            return found
-    return "-".join(words)[:64] or "device"
-
+__all__ = ["LAUNCHERS", "Launch", "find_launch", "first_host"]
 
 LAUNCHERS = {
     "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -51,20 +21,23 @@ LAUNCHERS = {
     "mpiexec": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     "srun": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"),
 }
-"""Variables for rank, world size, rank on the node, ranks of the node. torchrun: PyTorch's elastic
-run page; mpirun: Open MPI's mpirun manual page; mpiexec: MPICH's Hydra and Intel MPI; srun: the
-srun manual page. The first launcher whose first two are set is it: srun comes last, since the
-others may run in an allocation of Slurm, whose own variables then tell of their helpers."""
+"""Variables for rank, world size, rank on the node, ranks of the node.
 
-LOCAL = tuple(names[2] for names in LAUNCHERS.values())
-"""Where a launcher leaves out the rank on the node (srun --mpi=pmi2), another may tell it."""
+Sources: torchrun: PyTorch's elastic run page; mpirun: Open MPI's mpirun manual page; mpiexec:
+MPICH's Hydra and Intel MPI; srun: the srun manual page. The first launcher whose first two
+variables are set is taken. srun comes last: the others may run in an allocation of Slurm, whose
+variables then describe their helper processes."""
 
-PORT = 29500
+LOCAL_RANK_VARIABLES = tuple(names[2] for names in LAUNCHERS.values())
+"""If a launcher leaves out the rank on the node (srun --mpi=pmi2), another variable may say it."""
+
+DEFAULT_PORT = 29500
 """PyTorch's own default of MASTER_PORT (torch/distributed/run.py)."""
-JOBS = 1000
-"""Under srun a job takes one of so many ports, by its number: jobs may share a node."""
+SLURM_PORTS = 1000
+"""Under srun the port follows from the job number, since jobs may share a node.
+No source: chosen, wide enough that two jobs of a node rarely meet."""
 
-HOST = re.compile(r"(?P<head>[^,\[]+)(\[(?P<number>\d+)[^\]]*\](?P<tail>[^,\[]*))?")
+_HOST_LIST = re.compile(r"(?P<head>[^,\[]+)(\[(?P<number>\d+)[^\]]*\](?P<tail>[^,\[]*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +48,8 @@ class Launch:
     ----------
     launcher : torchrun, mpirun, mpiexec, srun
     rank, world_size : of all processes
-    local_rank : among the processes of this node, 0 where not told
-    address, port : where rank 0 is met; the address is "" where nothing tells it
+    local_rank : among the processes of this node, 0 where no variable says it
+    address, port : where rank 0 serves the store; the address is "" where no variable says it
     """
 
     launcher: str
@@ -87,7 +60,7 @@ class Launch:
     port: int
 
     def meeting_place(self) -> tuple[str, int]:
-        """Return address and port.
+        """Return address and port of rank 0's store.
 
         Raises
         ------
@@ -96,8 +69,10 @@ class Launch:
         """
         if not self.address:
             raise RequestError(
-                f"MASTER_ADDR: not set, and {self.launcher} does not tell where rank 0 runs;"
-                " export MASTER_ADDR=HOST to all ranks, the address of rank 0's node."
+                "",
+                f"not set, and {self.launcher} does not tell where rank 0 runs;"
+                " export MASTER_ADDR=HOST to all ranks, the address of rank 0's node.",
+                source="MASTER_ADDR",
             )
         return self.address, self.port
 
@@ -108,37 +83,42 @@ def find_launch(environ: Mapping[str, str]) -> Launch:
     Raises
     ------
     RequestError
-        If no launcher shows, a variable is no number, or the ranks do not fit.
+        If no launcher's variables are set, one is no number, or the ranks do not fit.
 
     Examples
     --------
-    >>> told = {"RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"}
-    >>> find_launch(told)
+    >>> environ = {"RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"}
+    >>> find_launch(environ)
     Launch(launcher='torchrun', rank=3, world_size=8, local_rank=0, address='10.0.0.1', port=29500)
     """
-    found = [
-        (launcher, names)
-        for launcher, names in LAUNCHERS.items()
-        if environ.get(names[0]) and environ.get(names[1])
-    ]
-    if not found:
+    launcher = next(
+        (
+            name
+            for name, variables in LAUNCHERS.items()
+            if environ.get(variables[0]) and environ.get(variables[1])
+        ),
+        None,
+    )
+    if launcher is None:
         raise RequestError(
-            "calibrate network: this process is not part of a job of several; start it as torchrun"
+            "",
+            "this process is not part of a job of several; start it as torchrun"
             " --nnodes N --nproc-per-node G -m perfsim calibrate network ..., or under srun or"
-            " mpirun."
+            " mpirun.",
+            source="calibrate network",
         )
-    launcher, names = found[0]
-    rank, world_size = (_count(environ, name) for name in names[:2])
-    local = next((name for name in (names[2], *LOCAL) if environ.get(name)), None)
-    local_rank = 0 if local is None else _count(environ, local)
+    rank_name, world_name, local_name, node_name = LAUNCHERS[launcher]
+    rank, world_size = _whole_number(environ, rank_name), _whole_number(environ, world_name)
+    local = next((name for name in (local_name, *LOCAL_RANK_VARIABLES) if environ.get(name)), None)
+    local_rank = 0 if local is None else _whole_number(environ, local)
     if not rank < world_size:
-        raise RequestError(f"{names[0]}: rank {rank} of {world_size}; ranks count from 0.")
+        why = f"rank {rank} of {world_size}; ranks count from 0."
+        raise RequestError("", why, value=rank, source=rank_name)
     if world_size < 2:
-        raise RequestError(
-            f"{names[1]}: one process has nobody to talk to; start at least 2 ({launcher})."
-        )
+        why = f"one process has nobody to talk to; start at least 2 ({launcher})."
+        raise RequestError("", why, value=world_size, source=world_name)
     address = environ.get("MASTER_ADDR", "")
-    if not address and environ.get(names[3]) == environ[names[1]]:
+    if not address and environ.get(node_name) == environ[world_name]:
         address = "127.0.0.1"
     if not address and launcher == "srun":
         nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_NODELIST", "")
@@ -147,7 +127,7 @@ def find_launch(environ: Mapping[str, str]) -> Launch:
 
 
 def first_host(nodes: str) -> str:
-    """Return the first of Slurm's list of nodes, where rank 0 of a step runs; "" of none.
+    """Return the first node of Slurm's node list, where rank 0 runs; "" of an empty list.
 
     Examples
     --------
@@ -156,7 +136,7 @@ def first_host(nodes: str) -> str:
     >>> first_host("a1,a2")
     'a1'
     """
-    found = HOST.match(nodes)
+    found = _HOST_LIST.match(nodes)
     if found is None:
         return ""
     return f"{found['head']}{found['number'] or ''}{found['tail'] or ''}"
@@ -164,42 +144,18 @@ def first_host(nodes: str) -> str:
 
 def _port(environ: Mapping[str, str], launcher: str) -> int:
     if environ.get("MASTER_PORT"):
-        return _count(environ, "MASTER_PORT")
+        return _whole_number(environ, "MASTER_PORT")
     if launcher == "srun" and environ.get("SLURM_JOB_ID"):
-        return PORT + _count(environ, "SLURM_JOB_ID") % JOBS
-    return PORT
+        return DEFAULT_PORT + _whole_number(environ, "SLURM_JOB_ID") % SLURM_PORTS
+    return DEFAULT_PORT
 
 
-def _count(environ: Mapping[str, str], name: str) -> int:
+def _whole_number(environ: Mapping[str, str], name: str) -> int:
     try:
-        count = int(environ[name])
+        number = int(environ[name])
     except ValueError:
-        count = -1
-    if count < 0:
-        raise RequestError(f"{name}: {shown(environ[name])} is no whole number from 0 on.")
-    return count
-
-
-DEVICES = ("cuda", "cpu")
-
-
-def torch_device(command: str, device: str | None) -> tuple[Any, str]:
-    """Return the torch module and the device asked for; None is a GPU if PyTorch sees one.
-
-    Raises
-    ------
-    RequestError
-        If PyTorch is not installed, or has no such device.
-    """
-    try:
-        import torch
-    except ImportError:
-        raise RequestError(
-            f"{command}: PyTorch is not installed; pip install 'perfsim[calibrate]'."
-        ) from None
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in DEVICES:
-        raise unknown("--device", device, DEVICES)
-    if device == "cuda" and not torch.cuda.is_available():
-        raise RequestError("--device: cuda, but PyTorch sees no GPU here.")
-    return torch, device
+        number = -1
+    if number < 0:
+        why = f"{shown(environ[name])} is no whole number from 0 on."
+        raise RequestError("", why, value=environ[name], source=name)
+    return number

@@ -1,10 +1,13 @@
-"""The sweep itself: every collective, group and size until its median is known or time is up."""
+"""``perfsim calibrate network``: measure collectives on the ranks of a job and fit a network file.
+
+Every collective, group and size is repeated until its median is known or its time is up.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import groupby
@@ -12,296 +15,53 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from perfsim.calibrate.measure.job import Backend, RankGroup, rank_groups
+from perfsim.calibrate.measure.journals import NetworkJournal, NetworkPoint
 from perfsim.calibrate.measure.launch import Launch, find_launch
-from perfsim.calibrate.measure.rendezvous import open_journal, same_request
-from perfsim.calibrate.measure.repeats import (
-    Backend,
-    NetworkJournal,
-    NetworkPoint,
-    RankGroup,
-    groups,
-    guard,
-    half_width,
-    settled,
-)
+from perfsim.calibrate.measure.rendezvous import check_same_request, open_journal
+from perfsim.calibrate.measure.repeats import ReportProgress, half_width, settled
+from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.calibrate.network_fit import order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
 from perfsim.errors import DataError, unknown
 from perfsim.network.measured import CollectiveCurve
+from perfsim.units import format_bytes, format_seconds
 
 __all__ = [
     "BACKENDS",
     "NetworkRequest",
-    "SweepRequest",
+    "SweepPoint",
     "SweepRule",
-    "asked",
-    "curves_of",
+    "doubtful_indices",
     "measure_network",
-    "sizes",
-    "sweep",
+    "measured_curves",
+    "message_sizes",
+    "open_wire",
+    "points_to_measure",
+    "run_sweep",
 ]
-
-KNOWN = 10.0
-"""A point repeated fewer times than tell a spread has an infinite one."""
-
-
-def curves_of(
-    points: Sequence[NetworkPoint], wire: Backend, about: Mapping[str, Any]
-) -> list[CollectiveCurve]:
-    """Return the curves of measured points, one a collective and group, sizes rising."""
-    grouped: dict[tuple[str, int, int, int], list[NetworkPoint]] = {}
-    for point in sorted(points, key=lambda one: one.size_bytes):
-        shape = (point.collective, point.ranks, point.nodes, point.gpus_per_node)
-        grouped.setdefault(shape, []).append(point)
-    return [
-        CollectiveCurve(
-            collective,
-            ranks,
-            nodes,
-            gpus,
-            tuple(float(point.size_bytes) for point in of),
-            tuple(point.median_s for point in of),
-            "measured",
-            f"perfsim calibrate network, {date.today().isoformat()}",
-            spread=_spread(of),
-            algorithm=wire.held if collective == "all_reduce" else "",
-            library=wire.library,
-            version=wire.version,
-            gpu=wire.device,
-            fabric=str(about["interface"]),
-        )
-        for (collective, ranks, nodes, gpus), of in grouped.items()
-    ]
-
-
-def _spread(points: Sequence[NetworkPoint]) -> float | None:
-    known = sorted(point.spread for point in points if point.spread < KNOWN)
-    return known[len(known) // 2] if known else None
-
-
-PAIRS = frozenset({"send_recv"})
-"""Collectives of two ranks."""
-
-FIRST = 10
-"""Repeats between two looks at the interval, where calls are short."""
-
-
-FALLS = 1.1
-WIDE = 0.10
-BUMP = 1.04
-"""A time so much above the next larger size's, repeats so far apart, or a time so much above the
-straight line between its neighbours' (latency, rate and a burst let through make no such bump),
-are looked at again."""
-
-LOOKS = 3
-"""Rounds of second looks: a point mended may show its neighbour."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweepRule:
-    """When a point is done.
-
-    Parameters
-    ----------
-    tolerance : half the median's 90 % interval over the median that is tight enough
-    budget_s : a point's time, after which it ends, its samples few or not [s]
-    most : repeats at most
-    whole_s : of all points; what early ones leave of their share goes to those after them [s]
-    """
-
-    tolerance: float = 0.02
-    budget_s: float = 2.0
-    most: int = 200
-    whole_s: float | None = None
-
-    def share(self, spent_s: float, left: int) -> SweepRule:
-        """Return the rule of the next of so many points that are left."""
-        if self.whole_s is None:
-            return self
-        return replace(self, budget_s=max(self.budget_s, (self.whole_s - spent_s) / left))
-
-
-@dataclass(frozen=True, slots=True)
-class SweepRequest:
-    """One point to measure."""
-
-    collective: str
-    group: RankGroup
-    size_bytes: int
-
-    @property
-    def key(self) -> tuple[str, int, int, int]:
-        """As `NetworkPoint.key`."""
-        group = self.group
-        return self.collective, group.nodes, group.gpus_per_node, self.size_bytes
-
-
-def sizes(least_bytes: int, most_bytes: int, factor: int = 2) -> tuple[int, ...]:
-    """Return sizes from least to most, each ``factor`` times the one before; the most is in it.
-
-    Examples
-    --------
-    >>> sizes(1024, 10000)
-    (1024, 2048, 4096, 8192, 10000)
-    """
-    found = []
-    size = least_bytes
-    while size < most_bytes:
-        found.append(size)
-        size *= factor
-    return (*found, most_bytes)
-
-
-def asked(
-    collectives: Sequence[str], groups: Sequence[RankGroup], sizes_bytes: Sequence[int]
-) -> Iterator[SweepRequest]:
-    """Yield the points in the order measured: group by group, all_reduce first, small to large."""
-    for group in groups:
-        for collective in collectives:
-            if collective in PAIRS and len(group.ranks) != 2:
-                continue
-            for size in sizes_bytes:
-                yield SweepRequest(collective, group, size)
-
-
-def sweep(
-    wire: Backend,
-    points: Sequence[SweepRequest],
-    rule: SweepRule,
-    journal: NetworkJournal | None,
-    tell: Callable[[SweepRequest, NetworkPoint | None], None],
-) -> None:
-    """Measure points; every rank of the job calls it with the same points.
-
-    Parameters
-    ----------
-    wire : carries the collectives
-    points : what is left to measure
-    rule : when a point is done
-    journal : rank 0's record; None on other ranks
-    tell : called on every rank before a point (with None) and on rank 0 with its result
-    """
-    joined = None
-    begun, left = time.perf_counter(), len(points)
-    for curve in _curves(points):
-        group = curve[0].group
-        if group != joined:
-            # Who is not in the groups before waits here, not inside a collective with a time-out.
-            wire.together()
-            wire.join(group)
-            joined = group
-        if wire.rank not in group.ranks:
-            left -= len(curve)
-            continue
-        taken: list[list[float]] = []
-        for point in curve:
-            tell(point, None)
-            spent = wire.agree(group, time.perf_counter() - begun)
-            taken.append(_measure(wire, point, rule.share(spent, left)))
-            left -= 1
-            _keep(point, taken[-1], journal, tell)
-        _look_again(wire, curve, taken, rule, journal)
-    wire.together()
-
-
-def _look_again(
-    wire: Backend,
-    curve: Sequence[SweepRequest],
-    taken: list[list[float]],
-    rule: SweepRule,
-    journal: NetworkJournal | None,
-) -> None:
-    """Measure the doubtful points of a curve again, and keep what is shorter."""
-    lengths = [point.size_bytes for point in curve]
-    for _ in range(LOOKS):
-        mended = False
-        for place in doubtful(lengths, taken):
-            again = _measure(wire, curve[place], rule)
-            # What disturbs a message only ever makes it longer.
-            if median(again) < median(taken[place]):
-                mended = mended or median(again) * BUMP < median(taken[place])
-                taken[place] = again
-                _keep(curve[place], again, journal, None)
-        if not mended:
-            return
-
-
-def doubtful(lengths: Sequence[int], taken: Sequence[Sequence[float]]) -> list[int]:
-    """Return the places of a curve that are worth another look.
-
-    Parameters
-    ----------
-    lengths : messages [B], rising
-    taken : repeats of each [s]
-
-    Examples
-    --------
-    >>> doubtful([1, 2, 4, 8], [[1.0, 1.0], [9.0, 9.1], [4.0, 4.1], [8.0, 8.0]])
-    [1]
-    >>> doubtful([1, 2], [[1.0] * 8 + [3.0] * 8, [4.0, 4.0]])
-    [0]
-    >>> doubtful([2, 4, 8], [[26.6], [60.0], [106.0]])
-    [1]
-    """
-    middles = [median(seconds) for seconds in taken]
-    places = range(len(taken))
-    falls = {place for place in places[:-1] if middles[place] > FALLS * middles[place + 1]}
-    wide = {place for place in places if WIDE < half_width(taken[place]) < 1e9}
-    bumps = {
-        place for place in places[1:-1] if middles[place] > BUMP * _chord(lengths, middles, place)
-    }
-    return sorted(falls | wide | bumps)
-
-
-def _chord(lengths: Sequence[int], middles: Sequence[float], place: int) -> float:
-    """Return what the neighbours of a place make of it by a straight line [s]."""
-    before, after = place - 1, place + 1
-    part = (lengths[place] - lengths[before]) / (lengths[after] - lengths[before])
-    return middles[before] + part * (middles[after] - middles[before])
-
-
-def _curves(points: Sequence[SweepRequest]) -> Iterator[list[SweepRequest]]:
-    """Yield the points of one collective and group after the other."""
-    for _, of in groupby(points, lambda point: (point.group, point.collective)):
-        yield list(of)
-
-
-def _keep(
-    point: SweepRequest,
-    seconds: Sequence[float],
-    journal: NetworkJournal | None,
-    tell: Callable[[SweepRequest, NetworkPoint | None], None] | None,
-) -> None:
-    """Put a point on record, where this rank keeps one."""
-    if journal is None:
-        return
-    group = point.group
-    shape = (len(group.ranks), group.nodes, group.gpus_per_node)
-    found = NetworkPoint(point.collective, *shape, point.size_bytes, tuple(seconds))
-    journal.add(found)
-    if tell is not None:
-        tell(point, found)
-
-
-def _measure(wire: Backend, point: SweepRequest, rule: SweepRule) -> list[float]:
-    """Repeat one point in growing batches; all ranks see the same times and decide alike."""
-    of = point.collective, point.group, point.size_bytes
-    begun = time.perf_counter()
-    warm = wire.run(*of, 1)
-    # A call longer than the whole budget is its own sample: nothing of it is warm-up.
-    seconds = warm if warm[0] > rule.budget_s else wire.run(*of, 1)
-    batch = min(FIRST, max(1, int(rule.budget_s / 2 / max(seconds[0], 1e-9))))
-    while True:
-        spent = wire.agree(point.group, time.perf_counter() - begun)
-        if settled(seconds, rule.tolerance) or spent >= rule.budget_s or len(seconds) >= rule.most:
-            return seconds
-        seconds = seconds + wire.run(*of, min(batch, rule.most - len(seconds)))
-
 
 BACKENDS = ("nccl", "gloo", "mpi")
 CALIBRATE_NETWORK_SCHEMA = "perfsim/calibrate-network/1"
-LEAST_BYTES = 1024
-"""From the issue's range: latency shows below 1 KiB no more than at it."""
+SMALLEST_MESSAGE_BYTES = 1024
+"""Latency shows below 1 KiB no more than at it. No source: chosen."""
+PAIR_COLLECTIVES = frozenset({"send_recv"})
+"""Collectives of two ranks."""
+REPEATS_PER_BATCH = 10
+"""Repeats between two looks at the interval, where calls are short. No source: chosen."""
+
+FALL_RATIO = 1.1
+WIDE_INTERVAL = 0.10
+BUMP_RATIO = 1.04
+"""A point is measured again where its time is `FALL_RATIO` times the next larger size's, where its
+interval is wider than `WIDE_INTERVAL`, or where its time is `BUMP_RATIO` times what a straight line
+between its neighbours gives. Latency, rate and a burst that a network lets through make no such
+bump. No source: chosen."""
+MAX_SECOND_ROUNDS = 3
+"""Rounds of second measurements: a mended point may show that its neighbour is doubtful.
+No source: chosen."""
+_MAX_KNOWN_SPREAD = 10.0
+"""Points with too few repeats have an infinite spread, which no curve states."""
 
 
 @dataclass(frozen=True)
@@ -336,17 +96,54 @@ class NetworkRequest:
     fresh: bool = False
     force: bool = False
 
-    def request(self) -> dict[str, Any]:
-        """Return what all ranks must have been asked alike: they decide by it when a point ends."""
+    def common_options(self) -> dict[str, Any]:
+        """Return the options that all ranks must share: by them they decide when a point ends."""
         names = ("backend", "collectives", "most_bytes", "budget_s", "tolerance")
         return {name: getattr(self, name) for name in names}
 
 
+@dataclass(frozen=True, slots=True)
+class SweepRule:
+    """When a point is done.
+
+    Parameters
+    ----------
+    tolerance : half the median's 90 % interval over the median at which a point is done
+    budget_s : a point's time, after which it ends however few its repeats are [s]
+    most : repeats at most
+    whole_s : of all points; what early ones leave of their share goes to those after them [s]
+    """
+
+    tolerance: float = 0.02
+    budget_s: float = 2.0
+    most: int = 200
+    whole_s: float | None = None
+
+    def share(self, spent_s: float, left: int) -> SweepRule:
+        """Return the rule of the next point, of ``left`` points, after ``spent_s`` seconds."""
+        if self.whole_s is None:
+            return self
+        return replace(self, budget_s=max(self.budget_s, (self.whole_s - spent_s) / left))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One point to measure."""
+
+    collective: str
+    group: RankGroup
+    size_bytes: int
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """As `NetworkPoint.key`."""
+        group = self.group
+        return self.collective, group.nodes, group.gpus_per_node, self.size_bytes
+
+
 def measure_network(
-    wanted: NetworkRequest,
-    progress: Callable[
-        [Sequence[SweepRequest]], Callable[[SweepRequest, NetworkPoint | None], None]
-    ],
+    request: NetworkRequest,
+    report_progress: ReportProgress,
     environ: Mapping[str, str] | None = None,
     profiles: str | Path | None = None,
 ) -> MadeNetwork | None:
@@ -354,14 +151,14 @@ def measure_network(
 
     Parameters
     ----------
-    wanted : what was asked for
-    progress : given the points to measure, returns what is told of each
+    request : what was asked for
+    report_progress : called on rank 0, before each point and with its result
     environ : variables of the process, None for its own
     profiles : a folder of the user's own profiles
 
     Returns
     -------
-    Made on rank 0, None on the others.
+    The network on rank 0, None on the others.
 
     Raises
     ------
@@ -371,91 +168,302 @@ def measure_network(
     BrokenOffError
         If a rank dies, the network fails or a signal comes; what was measured is kept.
     DataError
-        If what was measured tells no link.
+        If no link can be fitted to what was measured.
     """
     launch = find_launch(os.environ if environ is None else environ)
-    check_name(wanted.out.stem, wanted.transport, wanted.nics_per_node)
-    wire = open_wire(launch, wanted)
-    told = wire.ranks
-    hosts = [str(one["host"]) for one in told]
-    found = groups(hosts)
-    same_request(wire, hosts, wanted.request())
-    journal, done = open_journal(wire, wanted.out, fresh=wanted.fresh, force=wanted.force)
+    check_name(request.out.stem, request.transport, request.nics_per_node)
+    wire = open_wire(launch, request)
+    hosts = [str(rank["host"]) for rank in wire.ranks]
+    groups = rank_groups(hosts)
+    check_same_request(wire, hosts, request.common_options())
+    journal, measured = open_journal(wire, request.out, fresh=request.fresh, force=request.force)
+    sizes_bytes = message_sizes(SMALLEST_MESSAGE_BYTES, request.most_bytes)
     points = [
         point
-        for point in asked(_collectives(wire, wanted), found, sizes(LEAST_BYTES, wanted.most_bytes))
-        if point.key not in done
+        for point in points_to_measure(_collectives(wire, request), groups, sizes_bytes)
+        if point.key not in measured
     ]
-    rule = SweepRule(tolerance=wanted.tolerance)
-    if wanted.budget_s is not None and points:
-        share = wanted.budget_s / len(points)
-        rule = replace(rule, budget_s=share, whole_s=wanted.budget_s)
-    with guard(launch, wire, hosts, journal):
-        sweep(wire, points, rule, journal, progress(points) if journal else _quiet)
+    rule = SweepRule(tolerance=request.tolerance)
+    if request.budget_s is not None and points:
+        share = request.budget_s / len(points)
+        rule = replace(rule, budget_s=share, whole_s=request.budget_s)
+    with guard_sweep(launch, wire, hosts, journal):
+        run_sweep(wire, points, rule, journal, report_progress)
     wire.close()
     if journal is None:
         return None
-    made = _made(journal, wire, wanted, _note(told, hosts, rule), profiles)
+    network = _fit_and_write(journal, wire, request, _note(wire, hosts, rule), profiles)
     journal.remove()
-    return made
+    return network
 
 
-def _made(
+def open_wire(launch: Launch, request: NetworkRequest) -> Backend:
+    """Return the library that was asked for, joined to the job.
+
+    Raises
+    ------
+    RequestError
+        If there is no such library, or it cannot join the job.
+    """
+    if request.backend not in (None, *BACKENDS):
+        raise unknown("backend", str(request.backend), BACKENDS)
+    if request.backend == "mpi":
+        from perfsim.calibrate.measure.mpi_wire import MpiWire
+
+        return MpiWire(launch.local_rank)
+    from perfsim.calibrate.measure.torch_wire import TorchWire
+
+    return TorchWire(launch, request.backend, request.patience_s)
+
+
+def _collectives(wire: Backend, request: NetworkRequest) -> tuple[str, ...]:
+    available = wire.collectives()
+    for name in request.collectives:
+        if name not in available:
+            raise unknown("collectives", name, available)
+    return request.collectives or available
+
+
+def message_sizes(least_bytes: int, most_bytes: int, factor: int = 2) -> tuple[int, ...]:
+    """Return sizes from least to most, each ``factor`` times the one before; the most is in it.
+
+    Examples
+    --------
+    >>> message_sizes(1024, 10000)
+    (1024, 2048, 4096, 8192, 10000)
+    """
+    sizes = []
+    size = least_bytes
+    while size < most_bytes:
+        sizes.append(size)
+        size *= factor
+    return (*sizes, most_bytes)
+
+
+def points_to_measure(
+    collectives: Sequence[str], groups: Sequence[RankGroup], sizes_bytes: Sequence[int]
+) -> Iterator[SweepPoint]:
+    """Yield the points in the order measured: group by group, then collective, small to large."""
+    for group in groups:
+        for collective in collectives:
+            if collective in PAIR_COLLECTIVES and len(group.ranks) != 2:
+                continue
+            for size in sizes_bytes:
+                yield SweepPoint(collective, group, size)
+
+
+def run_sweep(
+    wire: Backend,
+    points: Sequence[SweepPoint],
+    rule: SweepRule,
+    journal: NetworkJournal | None,
+    report_progress: ReportProgress,
+) -> None:
+    """Measure points; every rank of the job calls it with the same points.
+
+    Parameters
+    ----------
+    wire : carries the collectives
+    points : what is left to measure
+    rule : when a point is done
+    journal : rank 0's journal; None on other ranks
+    report_progress : called where there is a journal, before each point and with its result
+    """
+    joined = None
+    begun, left = time.perf_counter(), len(points)
+    for curve in _by_curve(points):
+        group = curve[0].group
+        if group != joined:
+            # Ranks outside the groups before wait here, not inside a collective with a time-out.
+            wire.wait_for_all()
+            wire.join(group)
+            joined = group
+        if wire.rank not in group.ranks:
+            left -= len(curve)
+            continue
+        seconds: list[list[float]] = []
+        for point in curve:
+            done = len(points) - left
+            if journal is not None:
+                report_progress(done, len(points), _words(point))
+            spent_s = wire.greatest(group, time.perf_counter() - begun)
+            seconds.append(_measure(wire, point, rule.share(spent_s, left)))
+            left -= 1
+            if journal is not None:
+                measured = _record(journal, point, seconds[-1])
+                words = f"{_words(point)}: {format_seconds(measured.median_s)}"
+                report_progress(done + 1, len(points), words)
+        _measure_doubtful_again(wire, curve, seconds, rule, journal)
+    wire.wait_for_all()
+
+
+def _by_curve(points: Sequence[SweepPoint]) -> Iterator[list[SweepPoint]]:
+    """Yield the points of one collective and group after the other."""
+    for _, curve in groupby(points, lambda point: (point.group, point.collective)):
+        yield list(curve)
+
+
+def _words(point: SweepPoint) -> str:
+    return f"{point.collective}, {point.group.name}, {format_bytes(point.size_bytes)}"
+
+
+def _measure(wire: Backend, point: SweepPoint, rule: SweepRule) -> list[float]:
+    """Repeat one point in growing batches; all ranks see the same times and decide alike."""
+    what = point.collective, point.group, point.size_bytes
+    begun = time.perf_counter()
+    warm_up = wire.run(*what, 1)
+    # A call longer than the whole budget is its own sample: it needs no warm-up.
+    seconds = warm_up if warm_up[0] > rule.budget_s else wire.run(*what, 1)
+    batch = min(REPEATS_PER_BATCH, max(1, int(rule.budget_s / 2 / max(seconds[0], 1e-9))))
+    while True:
+        spent_s = wire.greatest(point.group, time.perf_counter() - begun)
+        enough = len(seconds) >= rule.most
+        if settled(seconds, rule.tolerance) or spent_s >= rule.budget_s or enough:
+            return seconds
+        seconds = seconds + wire.run(*what, min(batch, rule.most - len(seconds)))
+
+
+def _record(journal: NetworkJournal, point: SweepPoint, seconds: Sequence[float]) -> NetworkPoint:
+    """Append a point to the journal and return it."""
+    group = point.group
+    shape = (len(group.ranks), group.nodes, group.gpus_per_node)
+    measured = NetworkPoint(point.collective, *shape, point.size_bytes, tuple(seconds))
+    journal.add_point(measured)
+    return measured
+
+
+def _measure_doubtful_again(
+    wire: Backend,
+    curve: Sequence[SweepPoint],
+    seconds: list[list[float]],
+    rule: SweepRule,
+    journal: NetworkJournal | None,
+) -> None:
+    """Measure the doubtful points of a curve again, and keep the shorter times."""
+    sizes = [point.size_bytes for point in curve]
+    for _ in range(MAX_SECOND_ROUNDS):
+        mended = False
+        for index in doubtful_indices(sizes, seconds):
+            again = _measure(wire, curve[index], rule)
+            # What disturbs a message only ever makes it longer.
+            if median(again) < median(seconds[index]):
+                mended = mended or median(again) * BUMP_RATIO < median(seconds[index])
+                seconds[index] = again
+                if journal is not None:
+                    _record(journal, curve[index], again)
+        if not mended:
+            return
+
+
+def doubtful_indices(sizes_bytes: Sequence[int], seconds: Sequence[Sequence[float]]) -> list[int]:
+    """Return the indices of a curve's points that should be measured again.
+
+    Parameters
+    ----------
+    sizes_bytes : of the messages, rising [B]
+    seconds : repeats of each [s]
+
+    Examples
+    --------
+    >>> doubtful_indices([1, 2, 4, 8], [[1.0, 1.0], [9.0, 9.1], [4.0, 4.1], [8.0, 8.0]])
+    [1]
+    >>> doubtful_indices([1, 2], [[1.0] * 8 + [3.0] * 8, [4.0, 4.0]])
+    [0]
+    >>> doubtful_indices([2, 4, 8], [[26.6], [60.0], [106.0]])
+    [1]
+    """
+    medians = [median(repeats) for repeats in seconds]
+    indices = range(len(seconds))
+    falls = {index for index in indices[:-1] if medians[index] > FALL_RATIO * medians[index + 1]}
+    wide = {index for index in indices if WIDE_INTERVAL < half_width(seconds[index]) < 1e9}
+    bumps = {
+        index
+        for index in indices[1:-1]
+        if medians[index] > BUMP_RATIO * _between_neighbours(sizes_bytes, medians, index)
+    }
+    return sorted(falls | wide | bumps)
+
+
+def _between_neighbours(sizes: Sequence[int], medians: Sequence[float], index: int) -> float:
+    """Return the time that a straight line between a point's neighbours gives [s]."""
+    before, after = index - 1, index + 1
+    share = (sizes[index] - sizes[before]) / (sizes[after] - sizes[before])
+    return medians[before] + share * (medians[after] - medians[before])
+
+
+def measured_curves(
+    points: Sequence[NetworkPoint], wire: Backend, fabric: str
+) -> list[CollectiveCurve]:
+    """Return the curves of measured points, one a collective and group, sizes rising.
+
+    Parameters
+    ----------
+    points : in any order
+    wire : the library that carried them
+    fabric : the network interface in use
+    """
+    grouped: dict[tuple[str, int, int, int], list[NetworkPoint]] = {}
+    for point in sorted(points, key=lambda point: point.size_bytes):
+        shape = (point.collective, point.ranks, point.nodes, point.gpus_per_node)
+        grouped.setdefault(shape, []).append(point)
+    return [
+        CollectiveCurve(
+            collective,
+            ranks,
+            nodes,
+            gpus,
+            tuple(float(point.size_bytes) for point in curve),
+            tuple(point.median_s for point in curve),
+            "measured",
+            f"perfsim calibrate network, {date.today().isoformat()}",
+            spread=_median_spread(curve),
+            algorithm=wire.forced_algorithm if collective == "all_reduce" else "",
+            library=wire.library,
+            version=wire.version,
+            gpu=wire.device,
+            fabric=fabric,
+        )
+        for (collective, ranks, nodes, gpus), curve in grouped.items()
+    ]
+
+
+def _median_spread(points: Sequence[NetworkPoint]) -> float | None:
+    known = sorted(point.spread for point in points if point.spread < _MAX_KNOWN_SPREAD)
+    return known[len(known) // 2] if known else None
+
+
+def _fit_and_write(
     journal: NetworkJournal,
     wire: Backend,
-    wanted: NetworkRequest,
+    request: NetworkRequest,
     note: str,
     profiles: str | Path | None,
 ) -> MadeNetwork:
-    """Fit and write; where the fit is impossible the record stays."""
-    told = wire.ranks
+    """Fit and write; if the fit is impossible the journal stays."""
+    curves = measured_curves(journal.points, wire, str(wire.ranks[0]["interface"]))
     try:
         return make_network(
-            sorted(curves_of(journal.points, wire, told[0]), key=order),
-            wanted.out.stem,
-            folder=wanted.out.parent,
-            title=wanted.title,
-            source=f"{len(told)} ranks, {wire.library} {wire.version}",
-            transport=wanted.transport,
-            nics_per_node=wanted.nics_per_node,
+            sorted(curves, key=order),
+            request.out.stem,
+            folder=request.out.parent,
+            title=request.title,
+            source=f"{len(wire.ranks)} ranks, {wire.library} {wire.version}",
+            transport=request.transport,
+            nics_per_node=request.nics_per_node,
             date=date.today().isoformat(),
             notes=[note],
             schema=CALIBRATE_NETWORK_SCHEMA,
-            force=wanted.force,
+            force=request.force,
             profiles=profiles,
         )
     except DataError as error:
         raise DataError(f"{error}; what was measured is kept in {journal.path}") from None
 
 
-def open_wire(launch: Launch, wanted: NetworkRequest) -> Backend:
-    """Return the library that was asked for, joined to the job."""
-    if wanted.backend not in (None, *BACKENDS):
-        raise unknown("backend", str(wanted.backend), BACKENDS)
-    if wanted.backend == "mpi":
-        from perfsim.calibrate.measure.mpi_wire import MpiWire
-
-        return MpiWire(launch.local_rank)
-    from perfsim.calibrate.measure.torch_wire import TorchWire
-
-    return TorchWire(launch, wanted.backend, wanted.patience_s)
-
-
-def _collectives(wire: Backend, wanted: NetworkRequest) -> tuple[str, ...]:
-    have = wire.collectives()
-    for name in wanted.collectives:
-        if name not in have:
-            raise unknown("collectives", name, have)
-    return wanted.collectives or have
-
-
-def _note(told: Sequence[Mapping[str, Any]], hosts: Sequence[str], rule: SweepRule) -> str:
+def _note(wire: Backend, hosts: Sequence[str], rule: SweepRule) -> str:
+    first = wire.ranks[0]
     return (
-        f"{len(hosts)} ranks on {len(set(hosts))} hosts ({told[0]['system']}), {told[0]['library']}"
-        f", perfsim {told[0]['perfsim']}; medians of the slowest rank, each repeated until its"
+        f"{len(hosts)} ranks on {len(set(hosts))} hosts ({first['system']}), {first['library']}"
+        f", perfsim {first['perfsim']}; medians of the slowest rank, each repeated until its"
         f" 90 % interval was within {rule.tolerance:.0%} or {rule.budget_s:.3g} s were spent."
     )
-
-
-def _quiet(_: SweepRequest, __: NetworkPoint | None) -> None:
-    """Tell nothing: only rank 0 speaks."""

@@ -1,4 +1,4 @@
-"""NCCL or gloo as PyTorch's distributed package drives them."""
+"""Collectives of NCCL or gloo, as PyTorch's distributed package drives them."""
 
 from __future__ import annotations
 
@@ -10,69 +10,207 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from perfsim.calibrate.measure.job import RankGroup
 from perfsim.calibrate.measure.launch import Launch
-from perfsim.calibrate.measure.rendezvous import agree, identity, meet, told_interface, way_to
-from perfsim.calibrate.measure.repeats import RankGroup
+from perfsim.calibrate.measure.rendezvous import (
+    PARTING_S,
+    check_same_software,
+    identity,
+    interface_towards,
+    meet_all_ranks,
+    named_interface,
+)
 from perfsim.errors import RequestError
 
 __all__ = [
-    "FIRST_LOOK_S",
-    "LONGEST_LOOK_S",
-    "SHARED",
+    "FIRST_PAUSE_S",
+    "LONGEST_PAUSE_S",
     "TorchWire",
-    "all_come",
-    "make_call",
-    "on_cpu",
-    "on_gpu",
+    "collective_call",
     "open_store",
+    "time_on_cpu",
+    "time_on_gpu",
+    "wait_for_all",
 ]
 
-FLOAT_BYTES = 4
-ROOTED = frozenset({"broadcast", "reduce"})
-SHARED = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
-"""Their size is that of all ranks' blocks."""
+ROOTED_COLLECTIVES = frozenset({"broadcast", "reduce"})
+BLOCK_COLLECTIVES = frozenset({"all_gather", "reduce_scatter", "all_to_all"})
+"""Their size counts the blocks of all ranks."""
+ALIGNED_COLLECTIVES = frozenset({"broadcast", "reduce", "send_recv"})
+"""In these a rank may run ahead of the others: each repeat starts from a barrier."""
+
+INTERFACE_VARIABLES = {"nccl": "NCCL_SOCKET_IFNAME", "gloo": "GLOO_SOCKET_IFNAME"}
+MEETING_S = 60.0
+"""Ranks of a job start within this of each other. No source: chosen."""
+FIRST_PAUSE_S = 0.002
+LONGEST_PAUSE_S = 0.2
+"""Pauses between looks at the store double from the first to the longest, so that a waiting rank
+does not load its host. No source: chosen."""
+CALLS_PER_REPEAT = 5
+"""Calls between two CUDA events; nccl-tests too times many and divides."""
+
+QUIET_VARIABLES = {"TORCH_CPP_LOG_LEVEL": "ERROR", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "2"}
+"""PyTorch's C++ side warns of names that it cannot resolve, with stack traces, and by default ends
+the process when NCCL fails. 2 only ends the communicator (PyTorch: ProcessGroupNCCL environment
+variables), so that the sweep can say which rank is gone."""
+_FLOAT_BYTES = 4
 
 
-def make_call(
-    collective: str, group: RankGroup, of: Any, rank: int, size_bytes: int, device: str
-) -> Callable[[], Any]:
-    """Return what runs a collective once on float32 buffers.
+class TorchWire:
+    """Collectives of torch.distributed between the ranks of a job.
 
     Parameters
     ----------
-    collective : its name
-    group, of : the ranks, and torch's group of them
-    rank : of this process in the job
-    size_bytes : blocks of all ranks for `SHARED`, rounded down to whole ones, else one buffer
-    device : "cuda" or "cpu", where the buffers lie
+    launch : who this process is
+    backend : "nccl" on GPUs, "gloo" on CPUs, None by what PyTorch sees
+    patience_s : a collective that takes longer than this is an error [s]
+
+    Raises
+    ------
+    RequestError
+        If PyTorch is not installed, has no such backend, this rank has no GPU, or the ranks meet
+        but do not reach each other.
     """
-    import torch
-    import torch.distributed as dist
 
-    block = max(1, size_bytes // FLOAT_BYTES // len(group.ranks))
-    count = block * len(group.ranks) if collective in SHARED else size_bytes // FLOAT_BYTES
-    data = torch.zeros(max(1, count), device=device)
-    if collective in ROOTED:
-        return partial(getattr(dist, collective), data, group.ranks[0], group=of)
-    if collective == "send_recv":
-        sends = rank == group.ranks[0]
-        peer = group.ranks[1 if sends else 0]
-        return partial(dist.send if sends else dist.recv, data, peer, group=of)
-    if collective == "all_reduce":
-        return partial(dist.all_reduce, data, group=of)
-    if collective == "all_to_all":
-        return partial(dist.all_to_all_single, torch.zeros_like(data), data, group=of)
-    part = torch.zeros(block, device=device)
-    if collective == "all_gather" and device == "cpu":
-        return partial(dist.all_gather, list(data.split(block)), part, group=of)
-    gathers = collective == "all_gather"
-    call = dist.all_gather_into_tensor if gathers else dist.reduce_scatter_tensor
-    return partial(call, *((data, part) if gathers else (part, data)), group=of)
+    def __init__(self, launch: Launch, backend: str | None, patience_s: float) -> None:
+        for name, value in QUIET_VARIABLES.items():
+            os.environ.setdefault(name, value)
+        try:
+            import torch
+            import torch.distributed as dist
+        except ImportError:
+            raise RequestError(
+                "",
+                "PyTorch is not installed, which drives nccl and gloo; pip"
+                " install 'perfsim[calibrate]', or take `backend` mpi.",
+                source="calibrate network",
+            ) from None
+        self._torch, self._dist, self._launch = torch, dist, launch
+        self.library = backend or ("nccl" if torch.cuda.is_available() else "gloo")
+        self.rank, self.forced_algorithm = launch.rank, ""
+        self._gpu = self.library == "nccl"
+        self.device, self.version, wrong = "cpu", f"PyTorch {torch.__version__}", None
+        interface = ""
+        try:
+            interface = named_interface(INTERFACE_VARIABLES[self.library])
+            if self._gpu:
+                self._take_gpu()
+            elif not interface:
+                interface = interface_towards(launch.address)
+                os.environ[INTERFACE_VARIABLES["gloo"]] = interface
+        except RequestError as error:
+            wrong = error
+        torch.set_num_threads(1)
+        self._patience_s = patience_s
+        meeting_s = min(patience_s, MEETING_S)
+        self._store = open_store(dist, launch, meeting_s)
+        word = identity(self, interface, launch.local_rank)
+        word["wrong"] = str(wrong) if wrong else ""
+        self.ranks = meet_all_ranks(self._store, launch.rank, launch.world_size, word, meeting_s)
+        if wrong:
+            raise wrong
+        check_same_software(self.ranks)
+        self._connect(interface)
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._groups[tuple(range(launch.world_size))] = dist.group.WORLD
+        self._meetings = 0
 
+    def _take_gpu(self) -> None:
+        """Take this rank's GPU of its node."""
+        torch, launch = self._torch, self._launch
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if launch.local_rank >= count:
+            raise RequestError(
+                "backend",
+                f"nccl: rank {launch.rank} is number {launch.local_rank} on its node, which shows"
+                f" {count} GPUs; start one process a GPU, or take `backend` gloo.",
+                value="nccl",
+            )
+        torch.cuda.set_device(launch.local_rank)
+        self.version = ".".join(map(str, torch.cuda.nccl.version()))
+        self.device = torch.cuda.get_device_name()
 
-FIRST_LOOK_S = 0.002
-LONGEST_LOOK_S = 0.2
-"""Pauses between looks grow from the first to the longest: who waits must not load its host."""
+    def _connect(self, interface: str) -> None:
+        """Make the process group and see that all ranks reach each other."""
+        launch, dist = self._launch, self._dist
+        try:
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if self._gpu else "gloo",
+                store=dist.PrefixStore("torch", self._store),
+                rank=launch.rank,
+                world_size=launch.world_size,
+                timeout=timedelta(seconds=self._patience_s),
+            )
+            dist.all_reduce(self._torch.zeros(1))
+        except RuntimeError as error:
+            name = INTERFACE_VARIABLES["gloo"]
+            named = interface and not self._gpu
+            by = f"by {name} {interface!r}" if named else f"({name} is not set)"
+            first = (str(error).strip().splitlines() or ["no reason given"])[0]
+            raise RequestError(
+                "",
+                f"the ranks met, but {socket.gethostname()} does not reach all of them {by}:"
+                f" {first[:200]}; set {name} to the interface that joins the hosts.",
+                source="calibrate network",
+            ) from None
+
+    def collectives(self) -> tuple[str, ...]:
+        """Return all seven; of gloo without reduce_scatter, which PyTorch builds of all-reduces."""
+        usual = ("all_reduce", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv")
+        return (*usual, "reduce_scatter") if self._gpu else usual
+
+    def gather(self, word: Any) -> list[Any]:
+        """Return every rank's word, in order of ranks."""
+        words: list[Any] = [None] * self._launch.world_size
+        self._dist.all_gather_object(words, word)
+        return words
+
+    def wait_for_all(self) -> None:
+        """Wait at the store until every rank of the job calls it."""
+        self._meetings += 1
+        wait_for_all(self._store, f"together/{self._meetings}", self._launch.world_size)
+
+    def barrier(self) -> None:
+        """Wait for all ranks, which go on within a small message of each other."""
+        self._dist.barrier()
+
+    def join(self, group: RankGroup) -> None:
+        """Make the group's communicator, once all ranks are there."""
+        if group.ranks in self._groups:
+            return
+        patience = timedelta(seconds=self._patience_s)
+        self._groups[group.ranks] = self._dist.new_group(list(group.ranks), timeout=patience)
+
+    def greatest(self, group: RankGroup, seconds: float) -> float:
+        """Return the greatest of the group's values."""
+        return self._slowest(group, [seconds])[0]
+
+    def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
+        """Return the slowest rank's seconds of each repeat."""
+        process_group, device = self._groups[group.ranks], "cuda" if self._gpu else "cpu"
+        call = collective_call(collective, group, process_group, self.rank, size_bytes, device)
+        time_calls = time_on_gpu if self._gpu else time_on_cpu
+        aligned = collective in ALIGNED_COLLECTIVES
+        return self._slowest(group, time_calls(call, process_group, repeats, aligned))
+
+    def store(self) -> Any:
+        """Return a second connection to the store at rank 0."""
+        address, port = self._launch.meeting_place()
+        store = self._dist.TCPStore(address, port, is_master=False)
+        return self._dist.PrefixStore(f"{_store_prefix()}/watch", store)
+
+    def close(self) -> None:
+        """Leave the process group; rank 0 goes last, since it serves the store."""
+        self._dist.destroy_process_group()
+        if self.rank == 0:
+            wait_for_all(self._store, "left", self._launch.world_size, PARTING_S)
+        else:
+            self._store.add("left", 1)
+
+    def _slowest(self, group: RankGroup, seconds: list[float]) -> list[float]:
+        times = self._torch.tensor(seconds, dtype=self._torch.float64)
+        self._dist.all_reduce(times, self._dist.ReduceOp.MAX, group=self._groups[group.ranks])
+        return [float(repeat_s) for repeat_s in times]
 
 
 def open_store(dist: Any, launch: Launch, patience_s: float) -> Any:
@@ -102,71 +240,131 @@ def open_store(dist: Any, launch: Launch, patience_s: float) -> Any:
     except RuntimeError:
         done = "cannot be served" if serves else "cannot be reached"
         raise RequestError(
-            f"MASTER_ADDR: {address}, port {port}, {done} from {socket.gethostname()}; is rank 0"
-            " there, and is the port free?"
+            "",
+            f"{address}, port {port}, {done} from {socket.gethostname()}; is rank 0"
+            " there, and is the port free?",
+            source="MASTER_ADDR",
         ) from None
-    # torchrun's store outlives its workers: a second attempt must not find the words of the first.
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return dist.PrefixStore(f"perfsim/{attempt}", store)
+    return dist.PrefixStore(_store_prefix(), store)
 
 
-def all_come(store: Any, key: str, world_size: int, patience_s: float = float("inf")) -> bool:
-    """Say at the store that this rank has come, and wait for all; False if time is up before.
+def _store_prefix() -> str:
+    """Return where this attempt's words stand: torchrun's store outlives a failed attempt."""
+    return f"perfsim/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
-    Unlike a barrier of the library it has no time-out of its own and leaves the CPU alone.
+
+def wait_for_all(store: Any, key: str, world_size: int, patience_s: float = float("inf")) -> bool:
+    """Count this rank at the store and wait for all others; False if time is up before.
+
+    Unlike a barrier of the library it has no time-out of its own and leaves the CPU idle.
+
+    Parameters
+    ----------
+    store : the job's key-value store (add)
+    key : where the ranks are counted
+    world_size : ranks that must come
+    patience_s : how long to wait [s]
     """
     store.add(key, 1)
-    end, pause_s = time.monotonic() + patience_s, FIRST_LOOK_S
+    end, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
     while store.add(key, 0) < world_size:
         if time.monotonic() > end:
             return False
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_LOOK_S)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return True
 
 
-CALLS = 5
-"""Calls between two CUDA events, as nccl-tests times many and divides."""
+def collective_call(
+    collective: str,
+    group: RankGroup,
+    process_group: Any,
+    rank: int,
+    size_bytes: int,
+    device: str,
+) -> Callable[[], Any]:
+    """Return what runs a collective once on float32 buffers.
+
+    Parameters
+    ----------
+    collective : its name
+    group, process_group : the ranks, and torch's group of them
+    rank : of this process in the job
+    size_bytes : of `BLOCK_COLLECTIVES` the blocks of all ranks, rounded down to whole blocks; else
+        one rank's buffer
+    device : "cuda" or "cpu", where the buffers lie
+    """
+    import torch
+    import torch.distributed as dist
+
+    block = max(1, size_bytes // _FLOAT_BYTES // len(group.ranks))
+    blocks = collective in BLOCK_COLLECTIVES
+    count = block * len(group.ranks) if blocks else size_bytes // _FLOAT_BYTES
+    data = torch.zeros(max(1, count), device=device)
+    if collective in ROOTED_COLLECTIVES:
+        return partial(getattr(dist, collective), data, group.ranks[0], group=process_group)
+    if collective == "send_recv":
+        sends = rank == group.ranks[0]
+        peer = group.ranks[1 if sends else 0]
+        return partial(dist.send if sends else dist.recv, data, peer, group=process_group)
+    if collective == "all_reduce":
+        return partial(dist.all_reduce, data, group=process_group)
+    if collective == "all_to_all":
+        received = torch.zeros_like(data)
+        return partial(dist.all_to_all_single, received, data, group=process_group)
+    own = torch.zeros(block, device=device)
+    if collective == "reduce_scatter":
+        return partial(dist.reduce_scatter_tensor, own, data, group=process_group)
+    if device == "cpu":
+        gather = partial(dist.all_gather, list(data.split(block)), own)
+    else:
+        gather = partial(dist.all_gather_into_tensor, data, own)
+    return partial(gather, group=process_group)
 
 
-def on_cpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> list[float]:
+def time_on_cpu(
+    call: Callable[[], Any], process_group: Any, repeats: int, aligned: bool
+) -> list[float]:
     """Return this rank's seconds of each repeat.
 
     Parameters
     ----------
     call : runs the collective once and waits for it
-    of : torch's group of ranks
+    process_group : torch's group of ranks
     repeats : calls
-    aligned : start each from a barrier, else only the first
+    aligned : start each repeat from a barrier, else only the first
     """
     import torch.distributed as dist
 
-    dist.barrier(group=of)
+    dist.barrier(group=process_group)
     seconds = []
     for _ in range(repeats):
         if aligned:
-            dist.barrier(group=of)
+            dist.barrier(group=process_group)
         begun = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - begun)
     return seconds
 
 
-def on_gpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> list[float]:
+def time_on_gpu(
+    call: Callable[[], Any], process_group: Any, repeats: int, aligned: bool
+) -> list[float]:
     """Return this rank's seconds of each repeat, by events on its stream.
 
-    A repeat is `CALLS` calls, whose mean counts, or one if ``aligned``; parameters as `on_cpu`.
+    A repeat is the mean of `CALLS_PER_REPEAT` calls, or one call if ``aligned``. The parameters
+    are those of `time_on_cpu`.
     """
     import torch
     import torch.distributed as dist
 
-    calls = 1 if aligned else CALLS
+    calls = 1 if aligned else CALLS_PER_REPEAT
     token = torch.zeros(1, device="cuda")
     seconds = []
     for _ in range(repeats):
         # A barrier of GPUs, on the stream: none begins before the last has come, and the calls
         # are on the stream before it ends.
-        dist.all_reduce(token, group=of)
+        dist.all_reduce(token, group=process_group)
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         for _ in range(calls):
@@ -175,165 +373,3 @@ def on_gpu(call: Callable[[], Any], of: Any, repeats: int, aligned: bool) -> lis
         last.synchronize()
         seconds.append(first.elapsed_time(last) / 1e3 / calls)
     return seconds
-
-
-INTERFACES = {"nccl": "NCCL_SOCKET_IFNAME", "gloo": "GLOO_SOCKET_IFNAME"}
-MEETING_S = 60.0
-"""Ranks of a job start within this of each other, or the job is not whole."""
-PARTING_S = 5.0
-"""Rank 0 serves the store until all have left, and not longer than they may take."""
-
-ALIGNED = frozenset({"broadcast", "reduce", "send_recv"})
-"""Here a rank may run ahead of the others; each repeat starts from a barrier."""
-
-QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "2"}
-"""PyTorch's C++ side warns of names that it cannot resolve, with stack traces, and by default ends
-the process when NCCL fails; 2 only ends the communicator (PyTorch: ProcessGroupNCCL environment
-variables), so that the sweep can say which rank is gone."""
-
-
-class TorchWire:
-    """Collectives of torch.distributed between the ranks of a job.
-
-    Parameters
-    ----------
-    launch : who this process is
-    backend : "nccl" on GPUs, "gloo" on CPUs, None by what PyTorch sees
-    patience_s : a collective that takes longer than this is an error [s]
-
-    Raises
-    ------
-    RequestError
-        If PyTorch is not installed, has no such backend, this rank has no GPU, or the ranks meet
-        but do not reach each other.
-    """
-
-    def __init__(self, launch: Launch, backend: str | None, patience_s: float) -> None:
-        for name, value in QUIET.items():
-            os.environ.setdefault(name, value)
-        try:
-            import torch
-            import torch.distributed as dist
-        except ImportError:
-            raise RequestError(
-                "calibrate network: PyTorch is not installed, which drives nccl and gloo; pip"
-                " install 'perfsim[calibrate]', or take `backend` mpi."
-            ) from None
-        self._torch, self._dist, self._launch = torch, dist, launch
-        self.library = backend or ("nccl" if torch.cuda.is_available() else "gloo")
-        self.rank, self.held = launch.rank, ""
-        self._gpu = self.library == "nccl"
-        self.device, self.version, wrong = "cpu", f"PyTorch {torch.__version__}", ""
-        asked = ""
-        try:
-            asked = told_interface(INTERFACES[self.library])
-            if self._gpu:
-                self._take_gpu()
-            elif not asked:
-                asked = way_to(launch.address)
-                os.environ[INTERFACES["gloo"]] = asked
-        except RequestError as error:
-            wrong = str(error)
-        torch.set_num_threads(1)
-        self._patience_s = patience_s
-        self._store = open_store(dist, launch, min(patience_s, MEETING_S))
-        word = {**identity(self, asked, launch.local_rank), "wrong": wrong}
-        meeting_s = min(patience_s, MEETING_S)
-        self.ranks = meet(self._store, launch.rank, launch.world_size, word, meeting_s)
-        if wrong:
-            raise RequestError(wrong)
-        agree(self.ranks)
-        self._connect(asked)
-        self._groups: dict[tuple[int, ...], Any] = {}
-        self._groups[tuple(range(launch.world_size))] = dist.group.WORLD
-        self._meetings = 0
-
-    def _connect(self, asked: str) -> None:
-        launch, dist = self._launch, self._dist
-        try:
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if self._gpu else "gloo",
-                store=dist.PrefixStore("torch", self._store),
-                rank=launch.rank,
-                world_size=launch.world_size,
-                timeout=timedelta(seconds=self._patience_s),
-            )
-            dist.all_reduce(self._torch.zeros(1))
-        except RuntimeError as error:
-            name = INTERFACES["gloo"]
-            by = f"by {name} {asked!r}" if asked and not self._gpu else f"({name} is not set)"
-            first = (str(error).strip().splitlines() or ["no reason given"])[0]
-            raise RequestError(
-                f"calibrate network: the ranks met, but {socket.gethostname()} does not reach all"
-                f" of them {by}: {first[:200]}; set {name} to the interface that joins the hosts."
-            ) from None
-
-    def _take_gpu(self) -> None:
-        torch, launch = self._torch, self._launch
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if launch.local_rank >= count:
-            raise RequestError(
-                f"`backend` nccl: rank {launch.rank} is number {launch.local_rank} on its node,"
-                f" which shows {count} GPUs; start one process a GPU, or take `backend` gloo."
-            )
-        torch.cuda.set_device(launch.local_rank)
-        self.version = ".".join(map(str, torch.cuda.nccl.version()))
-        self.device = torch.cuda.get_device_name()
-
-    def collectives(self) -> tuple[str, ...]:
-        """Return all seven but, on gloo, reduce_scatter, which PyTorch builds of all-reduces."""
-        usual = ("all_reduce", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv")
-        return (*usual, "reduce_scatter") if self._gpu else usual
-
-    def gather(self, word: Any) -> list[Any]:
-        """Return every rank's word, in order of ranks."""
-        words: list[Any] = [None] * self._launch.world_size
-        self._dist.all_gather_object(words, word)
-        return words
-
-    def together(self) -> None:
-        """Wait at the store until every rank of the job has come to this point."""
-        self._meetings += 1
-        all_come(self._store, f"together/{self._meetings}", self._launch.world_size)
-
-    def barrier(self) -> None:
-        """Wait for all ranks, which go on within a small message of each other."""
-        self._dist.barrier()
-
-    def join(self, group: RankGroup) -> None:
-        """Make the group's communicator, once all ranks are there."""
-        if group.ranks in self._groups:
-            return
-        patience = timedelta(seconds=self._patience_s)
-        self._groups[group.ranks] = self._dist.new_group(list(group.ranks), timeout=patience)
-
-    def agree(self, group: RankGroup, seconds: float) -> float:
-        """Return the greatest of the group's values."""
-        return self._slowest(group, [seconds])[0]
-
-    def run(self, collective: str, group: RankGroup, size_bytes: int, repeats: int) -> list[float]:
-        """Return the slowest rank's seconds of each repeat."""
-        of, device = self._groups[group.ranks], "cuda" if self._gpu else "cpu"
-        call = make_call(collective, group, of, self.rank, size_bytes, device)
-        timed = on_gpu if self._gpu else on_cpu
-        return self._slowest(group, timed(call, of, repeats, collective in ALIGNED))
-
-    def store(self) -> Any:
-        """Return a second connection to the store at rank 0."""
-        address, port = self._launch.meeting_place()
-        own = self._dist.TCPStore(address, port, is_master=False)
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return self._dist.PrefixStore(f"perfsim/{attempt}/watch", own)
-
-    def close(self) -> None:
-        """Leave the process group; rank 0 goes last, since it serves the store."""
-        self._dist.destroy_process_group()
-        if self.rank == 0:
-            all_come(self._store, "left", self._launch.world_size, PARTING_S)
-        else:
-            self._store.add("left", 1)
-
-    def _slowest(self, group: RankGroup, seconds: list[float]) -> list[float]:
-        times = self._torch.tensor(seconds, dtype=self._torch.float64)
-        self._dist.all_reduce(times, self._dist.ReduceOp.MAX, group=self._groups[group.ranks])
-        return [float(one) for one in times]

@@ -12,26 +12,26 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from perfsim.calibrate.traces.chrome_json import head
-from perfsim.calibrate.traces.traced import Traced
+from perfsim.calibrate.traces.chrome_json import read_head
+from perfsim.calibrate.traces.training_trace import TrainingTrace
 from perfsim.errors import DataError
 
-__all__ = ["formats", "read_trace"]
+__all__ = ["read_trace", "trace_formats"]
 
 
 @cache
-def formats() -> dict[str, ModuleType]:
+def trace_formats() -> dict[str, ModuleType]:
     """Return name -> module of every format.
 
     Examples
     --------
-    >>> list(formats())
+    >>> list(trace_formats())
     ['horovod', 'kineto']
     """
     return {name: import_module(f"{__name__}.{name}") for name in ("horovod", "kineto")}
 
 
-def read_trace(path: Path | str) -> Traced:
+def read_trace(path: Path | str) -> TrainingTrace:
     """Read a trace of any format that this folder knows, plain or gzipped.
 
     Raises
@@ -40,10 +40,10 @@ def read_trace(path: Path | str) -> Traced:
         If it cannot be read, is damaged, of no known format, or shows no training.
     """
     path = Path(path)
-    text = head(path)
-    for module in formats().values():
+    text = read_head(path)
+    for module in trace_formats().values():
         if module.matches(text):
-            made: Traced = module.read(path)
+            made: TrainingTrace = module.read(path)
             return made
-    known = "; ".join((one.__doc__ or "").partition("\n")[0] for one in formats().values())
+    known = "; ".join((one.__doc__ or "").partition("\n")[0] for one in trace_formats().values())
     raise DataError(f"is no trace in a form that is known: {known}", path=path)

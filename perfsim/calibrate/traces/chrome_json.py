@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from perfsim.errors import DataError
 
-__all__ = ["EVENTS", "entries", "head", "is_trace", "microseconds"]
+__all__ = ["EVENTS", "is_trace", "microseconds", "read_head", "trace_entries"]
 
 EVENTS = "traceEvents"
 CHUNK = 1 << 20
@@ -40,11 +40,11 @@ def is_trace(path: Path) -> bool:
         start = file.read(2)
     if start.encode("latin-1") == GZIP:
         return True
-    text = head(path)
+    text = read_head(path)
     return text[:1] in ("[", "{") and (f'"{EVENTS}"' in text or '"ph"' in text)
 
 
-def head(path: Path) -> str:
+def read_head(path: Path) -> str:
     """Return the first characters of a trace, without leading space.
 
     Raises
@@ -56,7 +56,7 @@ def head(path: Path) -> str:
         return file.read(HEAD).lstrip("\ufeff" + SPACE)
 
 
-def entries(path: Path) -> Iterator[tuple[str, Any]]:
+def trace_entries(path: Path) -> Iterator[tuple[str, Any]]:
     """Give every event as ("traceEvents", event) and every other setting as (key, value).
 
     The file is an object with a list ``traceEvents``, or that list alone; such a list may lack

@@ -16,8 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from perfsim.calibrate.traces.chrome_json import EVENTS, entries, microseconds
-from perfsim.calibrate.traces.traced import Seen, Traced, bytes_of, called
+from perfsim.calibrate.traces.chrome_json import EVENTS, microseconds, trace_entries
+from perfsim.calibrate.traces.training_trace import (
+    TracedCollective,
+    TrainingTrace,
+    element_bytes,
+    traced_collective_name,
+)
 from perfsim.data.files import printable
 from perfsim.errors import DataError
 from perfsim.quantity import MESSAGE
@@ -38,7 +43,7 @@ def matches(head: str) -> bool:
     return any(sign in head for sign in SIGNS)
 
 
-def read(path: Path) -> Traced:
+def read(path: Path) -> TrainingTrace:
     """Read a timeline: its collectives, and when each tensor was ready; it shows no passes.
 
     Raises
@@ -47,7 +52,7 @@ def read(path: Path) -> Traced:
         If it is damaged or shows no collective.
     """
     lines = _Timeline(path)
-    for count, (key, event) in enumerate(entries(path), 1):
+    for count, (key, event) in enumerate(trace_entries(path), 1):
         if key == EVENTS:
             lines.take(event, count)
     seen = [call.seen(lines.ranks) for call in lines.calls if call.seconds > 0]
@@ -56,7 +61,7 @@ def read(path: Path) -> Traced:
             "shows no collective: no NCCL_, MPI_ or GLOO_ activity begins and ends", path=path
         )
     libraries = {call.library for call in lines.calls}
-    return Traced(
+    return TrainingTrace(
         step=None,
         seen=tuple(seen),
         library=libraries.pop() if len(libraries) == 1 else "",
@@ -85,12 +90,14 @@ class _Call:
     def seconds(self) -> float:
         return 0.0 if self.ended is None else (self.ended - self.begun) / 1e6
 
-    def seen(self, ranks: int | None) -> Seen:
+    def seen(self, ranks: int | None) -> TracedCollective:
         found = CALL.search(self.activity)
         word = found[2] if found else self.activity
-        name = WORDS.get(word) or called(word) or word.lower()
+        name = WORDS.get(word) or traced_collective_name(word) or word.lower()
         # Parts of a hierarchical collective run on ranks that the timeline does not name.
-        return Seen(name, self.size_bytes or None, ranks if self.alone else None, self.seconds)
+        return TracedCollective(
+            name, self.size_bytes or None, ranks if self.alone else None, self.seconds
+        )
 
 
 class _Timeline:
@@ -161,7 +168,7 @@ class _Timeline:
 
     def _settle(self, calls: list[_Call], args: Mapping[str, Any]) -> None:
         """Add a tensor's bytes to the calls that it was part of."""
-        each, shape = bytes_of(args.get("dtype")), args.get("shape")
+        each, shape = element_bytes(args.get("dtype")), args.get("shape")
         size = None
         if each and isinstance(shape, str):
             size = each * math.prod(map(int, SHAPE.findall(shape)[:MOST_AXES]))

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from perfsim.calibrate.traces.kineto_recording import Recording, record
-from perfsim.calibrate.traces.kineto_step import MOST, calls, median_step
-from perfsim.calibrate.traces.traced import Seen, Traced
+from perfsim.calibrate.traces.kineto_collectives import MOST, recorded_collectives
+from perfsim.calibrate.traces.kineto_recording import Recording, read_recording
+from perfsim.calibrate.traces.kineto_step import median_step
+from perfsim.calibrate.traces.training_trace import TracedCollective, TrainingTrace
 from perfsim.data.files import printable
 
 __all__ = ["matches", "read"]
@@ -24,7 +25,7 @@ def matches(head: str) -> bool:
     return any(sign in head for sign in SIGNS)
 
 
-def read(path: Path) -> Traced:
+def read(path: Path) -> TrainingTrace:
     """Read a profile of training steps.
 
     Raises
@@ -32,12 +33,12 @@ def read(path: Path) -> Traced:
     DataError
         If it is damaged, or shows no step, inference only, or too little to tell the layers.
     """
-    recording = record(path)
+    recording = read_recording(path)
     told = _told(recording)
     world = told.get("world_size")
     world = world if type(world) is int and 0 < world < MOST else None
-    seen = calls(recording, world)
-    return Traced(
+    seen = recorded_collectives(recording, world)
+    return TrainingTrace(
         step=median_step(recording, path),
         seen=tuple(seen),
         device=_device(recording),
@@ -68,7 +69,7 @@ def _device(recording: Recording) -> str:
     return _plain(fitting[0].get("name", "")) if fitting else ""
 
 
-def _library(recording: Recording, seen: list[Seen]) -> str:
+def _library(recording: Recording, seen: list[TracedCollective]) -> str:
     if not seen:
         return ""
     noted = (name for name in ("nccl", "gloo", "mpi") if recording.noted(f"{name}:"))

@@ -16,22 +16,22 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
-from perfsim.calibrate.traces.chrome_json import EVENTS, entries, microseconds
+from perfsim.calibrate.traces.chrome_json import EVENTS, microseconds, trace_entries
 from perfsim.data.files import printable
 from perfsim.errors import DataError
 
 __all__ = [
     "ACCUMULATE",
     "NODE",
-    "DeviceClock",
     "HostClock",
+    "KernelClock",
     "RecordedSpan",
     "Recording",
     "TraceClock",
-    "clock_of",
-    "length",
-    "record",
-    "union",
+    "covered_length",
+    "merge_spans",
+    "read_recording",
+    "trace_clock",
 ]
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -91,7 +91,7 @@ class Recording:
         return [note for note in self.notes if note.name.startswith(start)]
 
 
-def record(path: Path) -> Recording:
+def read_recording(path: Path) -> Recording:
     """Read a profile's file.
 
     Raises
@@ -103,7 +103,7 @@ def record(path: Path) -> Recording:
     launches: dict[str, tuple[float, str]] = {}
     worked: list[tuple[str, RecordedSpan]] = []
     count = 0
-    for key, value in entries(path):
+    for key, value in trace_entries(path):
         if key != EVENTS:
             made.settings[key] = value
             continue
@@ -237,7 +237,7 @@ class HostClock:
         return [(start, end)]
 
 
-class DeviceClock:
+class KernelClock:
     """Kernels and copies of a GPU by the thread and moment that launched them; none of NCCL's."""
 
     def __init__(self, kernels: Iterable[tuple[float, str, RecordedSpan]]) -> None:
@@ -274,7 +274,7 @@ class DeviceClock:
         ]
 
 
-def clock_of(recording: Recording, path: Path) -> TraceClock:
+def trace_clock(recording: Recording, path: Path) -> TraceClock:
     """Return the clock of the device that a profile shows.
 
     Raises
@@ -290,15 +290,15 @@ def clock_of(recording: Recording, path: Path) -> TraceClock:
             " activities together",
             path=path,
         )
-    return DeviceClock(recording.kernels)
+    return KernelClock(recording.kernels)
 
 
-def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def merge_spans(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return spans merged where they meet.
 
     Examples
     --------
-    >>> union([(3, 4), (0, 2), (1, 3), (5, 6)])
+    >>> merge_spans([(3, 4), (0, 2), (1, 3), (5, 6)])
     [(0, 4), (5, 6)]
     """
     made: list[tuple[float, float]] = []
@@ -310,12 +310,12 @@ def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return made
 
 
-def length(spans: Sequence[tuple[float, float]]) -> float:
+def covered_length(spans: Sequence[tuple[float, float]]) -> float:
     """Return the time that spans cover together.
 
     Examples
     --------
-    >>> length([(0, 2), (1, 3), (5, 6)])
+    >>> covered_length([(0, 2), (1, 3), (5, 6)])
     4
     """
-    return sum(end - start for start, end in union(spans))
+    return sum(end - start for start, end in merge_spans(spans))

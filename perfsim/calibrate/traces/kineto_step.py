@@ -2,146 +2,50 @@
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import Any
 
+from perfsim.calibrate.traces.kineto_collectives import collective_spans
 from perfsim.calibrate.traces.kineto_recording import (
     ACCUMULATE,
     BACKWARD,
-    COMMUNICATION,
     NODE,
     HostClock,
     RecordedSpan,
     Recording,
     TraceClock,
-    clock_of,
-    length,
-    union,
+    covered_length,
+    merge_spans,
+    trace_clock,
 )
-from perfsim.calibrate.traces.traced import (
-    Seen,
+from perfsim.calibrate.traces.training_trace import (
     TensorShape,
     TracedLayer,
     TracedStep,
-    bytes_of,
-    called,
 )
 from perfsim.errors import DataError
 
 __all__ = [
-    "Home",
     "LayerSpans",
-    "Passes",
-    "Window",
-    "calls",
-    "homes",
-    "inside",
-    "kind_of",
-    "layers_of",
+    "OperatorLayer",
+    "StepPasses",
+    "StepWindow",
+    "gradient_names",
+    "gradient_shape",
+    "layer_kind",
+    "layers_of_operations",
     "median_step",
-    "passes",
-    "shape_of",
-    "spans_of_calls",
-    "windows",
-    "words_of",
+    "named_layers",
+    "spans_inside",
+    "step_passes",
+    "step_windows",
 ]
-
-PARAMETERS = "record_param_comms"
-ON_HOST = ("gloo:", "mpi:")
-MOST = 2**53
-"""Elements of a message: more are no count."""
-
-
-def spans_of_calls(recording: Recording) -> list[RecordedSpan]:
-    """Return the spans in which collectives ran: NCCL's kernels, else gloo's or MPI's threads."""
-    kernels = [span for _, _, span in recording.kernels if COMMUNICATION.match(span.name)]
-    return kernels or [note for note in recording.notes if note.name.startswith(ON_HOST)]
-
-
-def calls(recording: Recording, world: int | None) -> list[Seen]:
-    """Return the collectives in the order of their starts."""
-    asked = recording.noted(PARAMETERS)
-    named = recording.noted("nccl:")
-    found: list[tuple[RecordedSpan, Mapping[str, Any], RecordedSpan | None]] = []
-    for moment, thread, span in recording.kernels:
-        if COMMUNICATION.match(span.name):
-            told = span.told if span.told and "Collective name" in span.told else None
-            told = told or _around(asked, moment, thread)
-            found.append((span, told or {}, _around_span(named, moment, thread)))
-    if not found:
-        on_host = [note for note in recording.notes if note.name.startswith(ON_HOST)]
-        found = [(note, note.told or {}, note) for note in on_host]
-    found.sort(key=lambda one: one[0].start)
-    return [_seen(span, told, note, world) for span, told, note in found]
-
-
-def _around_span(notes: Sequence[RecordedSpan], moment: float, thread: str) -> RecordedSpan | None:
-    """Return the innermost note of a thread around a moment."""
-    place = bisect_right(notes, moment, key=attrgetter("start")) - 1
-    # Collectives do not nest deeply; a few notes back is enough to pass other threads.
-    for note in reversed(notes[max(0, place - 8) : place + 1]):
-        if note.thread == thread and note.start <= moment <= note.end:
-            return note
-    return None
-
-
-def _around(notes: Sequence[RecordedSpan], moment: float, thread: str) -> dict[str, Any] | None:
-    note = _around_span(notes, moment, thread)
-    return note.told if note and note.told and "Collective name" in note.told else None
-
-
-def _seen(
-    span: RecordedSpan, told: Mapping[str, Any], note: RecordedSpan | None, world: int | None
-) -> Seen:
-    word = str(told.get("Collective name") or (note.name if note else span.name))
-    plain = re.sub(r"[^a-z]", "", (word.partition(":")[2] or word).lower())
-    plain = plain.removeprefix("nccldevkernel").removeprefix("ncclkernel")
-    name = called(plain) or _from_kernel(plain) or plain or "unknown"
-    ranks = told.get("Group size", world)
-    ranks = ranks if type(ranks) is int and 0 < ranks < MOST else world
-    return Seen(name, _bytes(name, told, note, ranks), ranks, (span.end - span.start) / 1e6)
-
-
-def _from_kernel(plain: str) -> str:
-    words = ("allreduce", "allgather", "reducescatter", "broadcast", "sendrecv", "reduce")
-    found = next((word for word in words if plain.startswith(word)), "")
-    return called(found)
-
-
-def _bytes(
-    name: str, told: Mapping[str, Any], note: RecordedSpan | None, ranks: int | None
-) -> int | None:
-    """Return a call's bytes as perfsim sizes collectives, None where they are not said."""
-    counts = [told.get(key) for key in ("In msg nelems", "Out msg nelems")]
-    elements = max((count for count in counts if type(count) is int), default=0)
-    each = bytes_of(told.get("dtype"))
-    if 0 < elements < MOST and each:
-        return elements * each
-    if note is None or not note.shapes or not note.told:
-        return None
-    try:
-        elements = sum(math.prod(shape) for shape in _tensors(note.shapes))
-    except (TypeError, IndexError):
-        return None
-    types = note.told.get("types")
-    each = bytes_of(types[0]) if isinstance(types, list) and types else None
-    if not isinstance(elements, int) or not 0 < elements < MOST or not each:
-        return None
-    return elements * each * (ranks or 1 if name == "all_gather" else 1)
-
-
-def _tensors(shapes: Sequence[Any]) -> list[Any]:
-    """Return the shapes of the first argument, one tensor or a list of them."""
-    first = shapes[0]
-    return first if first and isinstance(first[0], list) else [first]
 
 
 VIEWS = {f"aten::{name}" for name in ("t", "transpose", "to", "_to_copy", "permute", "view")}
@@ -152,7 +56,7 @@ WORDS = ("conv", "batchnorm", "layernorm", "embedding", "lstm", "linear")
 ALIASES = {"addmm": "linear", "matmul": "linear", "mm": "linear", "baddbmm": "linear"}
 
 
-class Home:
+class OperatorLayer:
     """A layer: the innermost module around an operator, else its outermost operator."""
 
     __slots__ = ("begun", "end", "name", "word")
@@ -161,7 +65,9 @@ class Home:
         self.name, self.word, self.begun, self.end = name, word, begun, end
 
 
-def homes(operations: Sequence[RecordedSpan], modules: Sequence[RecordedSpan]) -> list[Home]:
+def layers_of_operations(
+    operations: Sequence[RecordedSpan], modules: Sequence[RecordedSpan]
+) -> list[OperatorLayer]:
     """Return the home of each operator of one thread, both lists sorted by start.
 
     A module's layer begins with its first operator. Without modules, layers are called after
@@ -169,7 +75,7 @@ def homes(operations: Sequence[RecordedSpan], modules: Sequence[RecordedSpan]) -
     """
     outer = _outermost(operations)
     around = _innermost(operations, modules)
-    known: dict[str, Home] = {}
+    known: dict[str, OperatorLayer] = {}
     numbers: Counter[str] = Counter()
     made = []
     for top, module in zip(outer, around, strict=True):
@@ -178,20 +84,20 @@ def homes(operations: Sequence[RecordedSpan], modules: Sequence[RecordedSpan]) -
             name = ODD.sub("_", module.name if module else top.name.rpartition("::")[2])
             if module is None:
                 number, numbers[name] = numbers[name], numbers[name] + 1
-                known[key] = Home(f"{name}_{number}", name, top.start, top.end)
+                known[key] = OperatorLayer(f"{name}_{number}", name, top.start, top.end)
             else:
-                known[key] = Home(name, name, top.start, top.end)
+                known[key] = OperatorLayer(name, name, top.start, top.end)
         known[key].end = max(known[key].end, top.end)
         made.append(known[key])
     return made
 
 
-def kind_of(word: str) -> str:
+def layer_kind(word: str) -> str:
     """Return the kind of layer that a module's or operator's name tells.
 
     Examples
     --------
-    >>> kind_of("BatchNorm2d_3"), kind_of("native_layer_norm"), kind_of("addmm"), kind_of("mul")
+    >>> layer_kind("BatchNorm2d_3"), layer_kind("native_layer_norm"), layer_kind("addmm"), layer_kind("mul")
     ('batchnorm', 'layernorm', 'linear', 'parameter')
     """
     plain = word.lower().replace("_", "")
@@ -237,7 +143,7 @@ UPDATE = "Optimizer.step#"
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class StepWindow:
     """One step on the host [us], and the thread that runs its forward pass."""
 
     start: float
@@ -250,7 +156,7 @@ class Window:
         return self.start, self.end
 
 
-def windows(recording: Recording, path: Path) -> list[Window]:
+def step_windows(recording: Recording, path: Path) -> list[StepWindow]:
     """Return the steps: ``ProfilerStep#`` annotations, else from one optimizer's end to the next.
 
     Raises
@@ -260,7 +166,7 @@ def windows(recording: Recording, path: Path) -> list[Window]:
     """
     steps = recording.noted(STEP)
     if steps:
-        return [Window(step.start, step.end, step.thread) for step in steps]
+        return [StepWindow(step.start, step.end, step.thread) for step in steps]
     ends = recording.noted(UPDATE)
     if not ends or not recording.operations:
         raise DataError(
@@ -269,11 +175,13 @@ def windows(recording: Recording, path: Path) -> list[Window]:
             path=path,
         )
     starts = [recording.operations[0].start, *(end.end for end in ends)]
-    return [Window(start, end.end, end.thread) for start, end in zip(starts, ends, strict=False)]
+    return [
+        StepWindow(start, end.end, end.thread) for start, end in zip(starts, ends, strict=False)
+    ]
 
 
-def inside(
-    spans: list[RecordedSpan], window: Window, thread: str | None = None
+def spans_inside(
+    spans: list[RecordedSpan], window: StepWindow, thread: str | None = None
 ) -> list[RecordedSpan]:
     """Return the spans, sorted by start, that begin inside a step, on one thread or on all."""
     first = bisect_left(spans, window.start, key=attrgetter("start"))
@@ -295,7 +203,7 @@ class LayerSpans:
 
 
 @dataclass(frozen=True)
-class Passes:
+class StepPasses:
     """Both passes of one step on the host [us], the thread of each, layers by their beginning."""
 
     forward: tuple[float, float]
@@ -304,7 +212,7 @@ class Passes:
     layers: tuple[LayerSpans, ...]
 
 
-def passes(recording: Recording, window: Window, path: Path) -> Passes | None:
+def step_passes(recording: Recording, window: StepWindow, path: Path) -> StepPasses | None:
     """Return a step's passes, None where it has no backward pass.
 
     Raises
@@ -312,11 +220,11 @@ def passes(recording: Recording, window: Window, path: Path) -> Passes | None:
     DataError
         If forward passes follow a backward pass in one step, or nodes cannot be told apart.
     """
-    gradients = inside(recording.accumulations, window)
+    gradients = spans_inside(recording.accumulations, window)
     if not gradients:
         return None
     thread = gradients[0].thread
-    nodes = _nodes(inside(recording.operations, window, thread))
+    nodes = _nodes(spans_inside(recording.operations, window, thread))
     if not nodes:
         raise DataError(
             "has no 'Sequence number' on its backward operators, which joins them to the layers:"
@@ -326,15 +234,15 @@ def passes(recording: Recording, window: Window, path: Path) -> Passes | None:
     begun = nodes[0].start
     own = [
         operation
-        for operation in inside(recording.operations, window, window.thread)
+        for operation in spans_inside(recording.operations, window, window.thread)
         if not _is_node(operation)
     ]
     ahead = own[: bisect_right(own, begun, key=START)]
     numbers = {node.sequence for node in nodes}
     _check_once(own[len(ahead) :], nodes if thread == window.thread else [], numbers, path)
-    modules = inside(recording.modules, window, window.thread)
-    by_number: dict[int | None, Home] = {}
-    for operation, home in zip(ahead, homes(ahead, modules), strict=True):
+    modules = spans_inside(recording.modules, window, window.thread)
+    by_number: dict[int | None, OperatorLayer] = {}
+    for operation, home in zip(ahead, layers_of_operations(ahead, modules), strict=True):
         by_number[operation.sequence] = home
     made = [by_number[number] for number in numbers if number in by_number]
     if not made:
@@ -344,7 +252,7 @@ def passes(recording: Recording, window: Window, path: Path) -> Passes | None:
     forward = (first, min(max(home.end for home in made), begun))
     # What waits for collectives after the last node (DDP's last hook) is no part of the pass.
     backward = (begun, max(nodes[-1].end, gradients[-1].end))
-    return Passes(forward, backward, (window.thread, thread), layers)
+    return StepPasses(forward, backward, (window.thread, thread), layers)
 
 
 def _is_node(span: RecordedSpan) -> bool:
@@ -361,7 +269,7 @@ def _nodes(operations: Sequence[RecordedSpan]) -> list[RecordedSpan]:
 def _layers(
     gradients: Sequence[RecordedSpan],
     nodes: Sequence[RecordedSpan],
-    by_number: dict[int | None, Home],
+    by_number: dict[int | None, OperatorLayer],
 ) -> tuple[LayerSpans, ...]:
     """Return the layers that own gradients, by their beginning."""
     held: dict[str, LayerSpans] = {}
@@ -372,7 +280,7 @@ def _layers(
         if place < 0:
             continue
         home = by_number[nodes[place].sequence]
-        layer = held.setdefault(home.name, LayerSpans(home.name, kind_of(home.word), home.begun))
+        layer = held.setdefault(home.name, LayerSpans(home.name, layer_kind(home.word), home.begun))
         layer.gradients.append(gradient)
     return tuple(sorted(held.values(), key=attrgetter("begun")))
 
@@ -398,22 +306,22 @@ def _check_once(
 NORMS = ("batchnorm", "layernorm")
 
 
-def layers_of(
+def named_layers(
     layers: Sequence[LayerSpans],
 ) -> tuple[tuple[TracedLayer, ...], dict[str, RecordedSpan]]:
     """Return the layers with their gradients named, and gradient -> its accumulation."""
     made: list[TracedLayer] = []
     accumulated: dict[str, RecordedSpan] = {}
     for layer in layers:
-        spans = sorted(layer.gradients, key=lambda span: -len(shape_of(span) or ()))
-        shapes = [shape_of(span) for span in spans]
-        names = [f"{layer.name}.{word}" for word in words_of(shapes, layer.kind)]
+        spans = sorted(layer.gradients, key=lambda span: -len(gradient_shape(span) or ()))
+        shapes = [gradient_shape(span) for span in spans]
+        names = [f"{layer.name}.{word}" for word in gradient_names(shapes, layer.kind)]
         made.append(TracedLayer(layer.name, layer.kind, tuple(zip(names, shapes, strict=True))))
         accumulated.update(zip(names, spans, strict=True))
     return tuple(made), accumulated
 
 
-def shape_of(span: RecordedSpan) -> TensorShape | None:
+def gradient_shape(span: RecordedSpan) -> TensorShape | None:
     """Return the shape of an accumulated gradient, None where it is not said."""
     first = span.shapes[0] if span.shapes else None
     if not isinstance(first, list) or not all(type(axis) is int and axis > 0 for axis in first):
@@ -421,16 +329,16 @@ def shape_of(span: RecordedSpan) -> TensorShape | None:
     return tuple(first)
 
 
-def words_of(shapes: Sequence[TensorShape | None], kind: str) -> list[str]:
+def gradient_names(shapes: Sequence[TensorShape | None], kind: str) -> list[str]:
     """Return the gradients' names in their layer: matrices are weights, vectors biases.
 
     A normalising layer's first vector is its weight. Further ones of a kind are numbered.
 
     Examples
     --------
-    >>> words_of([(8, 3, 3, 3), (8,)], "conv"), words_of([(8,), (8,)], "batchnorm")
+    >>> gradient_names([(8, 3, 3, 3), (8,)], "conv"), gradient_names([(8,), (8,)], "batchnorm")
     (['weight', 'bias'], ['weight', 'bias'])
-    >>> words_of([(8, 4), (8, 2), (8,), (8,)], "lstm")
+    >>> gradient_names([(8, 4), (8, 2), (8,), (8,)], "lstm")
     ['weight', 'weight_2', 'bias', 'bias_2']
     """
     counted: Counter[str] = Counter()
@@ -450,7 +358,7 @@ MICRO = 1e-6
 class _Moments:
     """One step on its device [us]."""
 
-    window: Window
+    window: StepWindow
     layers: tuple[TracedLayer, ...]
     begun: dict[str, float]
     ready: dict[str, float]
@@ -478,9 +386,9 @@ def median_step(recording: Recording, path: Path) -> TracedStep:
         raise DataError(
             "holds inference only: no backward pass ran while it was recorded", path=path
         )
-    steps = windows(recording, path)
-    clock = clock_of(recording, path)
-    found = [(window, passes(recording, window, path)) for window in steps]
+    steps = step_windows(recording, path)
+    clock = trace_clock(recording, path)
+    found = [(window, step_passes(recording, window, path)) for window in steps]
     taken = [(window, one) for window, one in found if one is not None and one.layers]
     whole = [
         moments
@@ -499,11 +407,11 @@ def median_step(recording: Recording, path: Path) -> TracedStep:
 
 
 def _moments(
-    recording: Recording, window: Window, one: Passes, clock: TraceClock
+    recording: Recording, window: StepWindow, one: StepPasses, clock: TraceClock
 ) -> _Moments | None:
     """Return a step's moments; None where the device's part of it is missing."""
     main, back = one.threads
-    layers, accumulated = layers_of(one.layers)
+    layers, accumulated = named_layers(one.layers)
     try:
         forward = (clock.begins(one.forward[0], main), clock.done(one.forward[1], main))
         backward = (clock.begins(one.backward[0], back), clock.done(one.backward[1], back))
@@ -523,7 +431,7 @@ def _moments(
         forward,
         backward,
         update,
-        min(1.0, length(worked) / length([forward, backward, *update])),
+        min(1.0, covered_length(worked) / covered_length([forward, backward, *update])),
     )
 
 
@@ -532,11 +440,13 @@ def _within(moment: float, span: tuple[float, float]) -> float:
     return min(max(0.0, moment - span[0]), span[1] - span[0])
 
 
-def _updates(recording: Recording, window: Window, clock: TraceClock) -> list[tuple[float, float]]:
+def _updates(
+    recording: Recording, window: StepWindow, clock: TraceClock
+) -> list[tuple[float, float]]:
     """Return when the device ran the optimizer's steps and clearings of gradients."""
     noted = [
         clock.work(note.start, note.end, note.thread)
-        for note in inside(recording.noted("Optimizer."), window, window.thread)
+        for note in spans_inside(recording.noted("Optimizer."), window, window.thread)
     ]
     return [(min(start for start, _ in of), max(end for _, end in of)) for of in noted if of]
 
@@ -545,7 +455,7 @@ def _outside(
     spans: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
     """Return the parts of spans that lie in none of the others."""
-    left = union(spans)
+    left = merge_spans(spans)
     for start, end in others:
         left = [
             part
@@ -564,7 +474,7 @@ def _alike(steps: list[_Moments]) -> list[_Moments]:
 
 def _periods(recording: Recording, steps: list[_Moments], clock: TraceClock) -> None:
     """Set how long each step took, and how long of it only collectives ran."""
-    calls = [(span.start, span.end) for span in spans_of_calls(recording)]
+    calls = [(span.start, span.end) for span in collective_spans(recording)]
     for place, step in enumerate(steps):
         start, end = step.window.start, step.window.end
         if not isinstance(clock, HostClock):
@@ -578,7 +488,7 @@ def _periods(recording: Recording, steps: list[_Moments], clock: TraceClock) -> 
                 end = max(start + end - step.window.start, last)
         inside = [(max(start, s), min(end, e)) for s, e in calls if s < end and e > start]
         step.whole = end - start
-        step.waiting = length(_outside(inside, step.passes))
+        step.waiting = covered_length(_outside(inside, step.passes))
 
 
 def _median(steps: list[_Moments]) -> TracedStep:
@@ -589,7 +499,7 @@ def _median(steps: list[_Moments]) -> TracedStep:
         ready_s={name: MICRO * median(s.ready[name] for s in steps) for name in first.ready},
         forward_s=MICRO * median(step.forward[1] - step.forward[0] for step in steps),
         backward_s=MICRO * median(step.backward[1] - step.backward[0] for step in steps),
-        update_s=MICRO * median(length(step.update) for step in steps),
+        update_s=MICRO * median(covered_length(step.update) for step in steps),
         whole_s=MICRO * median(step.whole for step in steps),
         waiting_s=MICRO * median(step.waiting for step in steps),
         busy=median(step.busy for step in steps),

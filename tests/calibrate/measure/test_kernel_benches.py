@@ -25,10 +25,11 @@ def calibrate(folder: Path, *more: str) -> int:
 @pytest.mark.torch
 def test_every_bench_runs_at_its_smallest_size() -> None:
     pytest.importorskip("torch")
-    from perfsim.calibrate.measure.kernel_benches import KernelDevice, everything
+    from perfsim.calibrate.measure.device import KernelDevice
+    from perfsim.calibrate.measure.kernel_benches import all_benches
 
     place = KernelDevice("cpu")
-    for one in everything(place):
+    for one in all_benches(place):
         for width in dict.fromkeys(size.width for size in one.sizes(2**18)):
             size = next(size for size in one.sizes(2**18) if size.width == width)
             call = one.make(place, size)
@@ -39,10 +40,11 @@ def test_every_bench_runs_at_its_smallest_size() -> None:
 @pytest.mark.torch
 def test_selections_find_as_many_as_they_are_to() -> None:
     pytest.importorskip("torch")
-    from perfsim.calibrate.measure.kernel_benches import SELECTING, KernelDevice
+    from perfsim.calibrate.measure.device import KernelDevice
+    from perfsim.calibrate.measure.kernel_benches import SELECTION_BENCHES
 
     place, size = KernelDevice("cpu"), Size(2**18, 1, (2**18,))
-    asked = {one.name: one.make(place, size) for one in SELECTING}
+    asked = {one.name: one.make(place, size) for one in SELECTION_BENCHES}
     for name, share in (("dgc_encode", 0.01), ("gaussiank_encode", 0.001), ("mask_compact", 1e-3)):
         for _ in range(2):
             found = asked[name]()
@@ -53,22 +55,23 @@ def test_selections_find_as_many_as_they_are_to() -> None:
 @pytest.mark.torch
 def test_signs_come_back_as_they_were_packed() -> None:
     torch = pytest.importorskip("torch")
-    from perfsim.calibrate.measure import kernel_benches as quantising
-    from perfsim.calibrate.measure.kernel_benches import KernelDevice
+    from perfsim.calibrate.measure import kernel_benches
+    from perfsim.calibrate.measure.device import KernelDevice
 
     place = KernelDevice("cpu")
-    bits, flags = quantising._bits(place), place.normal(2048) > 0
-    packed = quantising._packed(place, flags, bits)
+    bits, flags = kernel_benches._bits(place), place.normal(2048) > 0
+    packed = kernel_benches._packed(place, flags, bits)
     assert packed.shape == (256,)
-    assert torch.equal(quantising._flags(packed, bits), flags)
+    assert torch.equal(kernel_benches._flags(packed, bits), flags)
 
 
 @pytest.mark.torch
 def test_gram_schmidt_makes_columns_orthonormal() -> None:
     torch = pytest.importorskip("torch")
-    from perfsim.calibrate.measure.kernel_benches import DECOMPOSING, KernelDevice
+    from perfsim.calibrate.measure.device import KernelDevice
+    from perfsim.calibrate.measure.kernel_benches import DECOMPOSITION_BENCHES
 
-    one = next(one for one in DECOMPOSING if one.name == "gram_schmidt")
+    one = next(one for one in DECOMPOSITION_BENCHES if one.name == "gram_schmidt")
     columns = one.make(KernelDevice("cpu"), Size(256, 8, (256, 8)))()
     assert torch.allclose(columns.t() @ columns, torch.eye(8), atol=1e-4)
 

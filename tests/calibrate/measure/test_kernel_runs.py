@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.calibrate.measure.kernel_runs import TimingRule, measure, run
-from perfsim.calibrate.measure.repeats import KernelJournal, Stop
+from perfsim.calibrate.measure.journals import KernelJournal, KernelStop
+from perfsim.calibrate.measure.kernel_runs import TimingRule, run_benches, time_call
 from perfsim.errors import DataError, RequestError
 from support.hand_benches import SETTING, HandClock, HandPlace, bench, journal
 
@@ -23,12 +23,12 @@ def quiet(done: int, total: int, words: str) -> None:
 def test_warm_up_calls_do_not_count() -> None:
     clock = HandClock()
     call = clock.call(9.0, 3.0, 2.0, 1.0)
-    assert measure(call, clock, TimingRule(), 60.0) == [1.0] * 5  # 5 equal repeats are settled
+    assert time_call(call, clock, TimingRule(), 60.0) == [1.0] * 5  # 5 equal repeats are settled
 
 
 def test_a_loop_counts_as_so_many_calls_and_waits_once_a_repeat() -> None:
     clock = HandClock()
-    seconds = measure(clock.call(1.0), clock, TimingRule(), 60.0, loop=10)
+    seconds = time_call(clock.call(1.0), clock, TimingRule(), 60.0, loop=10)
     assert seconds == [1.0] * 5
     assert clock.waits == 2 * (3 + 5)
 
@@ -36,13 +36,13 @@ def test_a_loop_counts_as_so_many_calls_and_waits_once_a_repeat() -> None:
 def test_repeats_end_at_the_most_where_they_do_not_settle() -> None:
     clock = HandClock()
     times = [1.0, 2.0] * 200
-    assert len(measure(clock.call(*times), clock, TimingRule(most=30), 60.0)) == 30
+    assert len(time_call(clock.call(*times), clock, TimingRule(most=30), 60.0)) == 30
 
 
 def test_a_call_longer_than_its_time_is_the_only_sample() -> None:
     clock = HandClock()
-    assert measure(clock.call(30.0, 20.0, 10.0, 7.0), clock, TimingRule(), 5.0)[-1] == 7.0
-    assert len(measure(clock.call(7.0), clock, TimingRule(), 5.0)) == 1
+    assert time_call(clock.call(30.0, 20.0, 10.0, 7.0), clock, TimingRule(), 5.0)[-1] == 7.0
+    assert len(time_call(clock.call(7.0), clock, TimingRule(), 5.0)) == 1
 
 
 # The run
@@ -52,16 +52,16 @@ def test_a_kernel_stops_at_the_size_that_does_not_fit_and_others_go_on(tmp_path:
     of = journal(tmp_path)
     large = bench("large", lambda size: math.inf if size.elements > 5000 else 1e-3)
     small = bench("small", lambda size: 1e-3)
-    assert run([large, small], HandPlace(), 300_000, TimingRule(), of, quiet) == []  # type: ignore[arg-type]
+    assert run_benches([large, small], HandPlace(), 300_000, TimingRule(), of, quiet) == []  # type: ignore[arg-type]
     assert [point.elements for point in of.points if point.kernel == "large"] == [1024, 4096]
     assert [point.elements for point in of.points if point.kernel == "small"][-1] == 262144
-    assert of.stops == [Stop("large", 16384, 0, "out of memory", True)]
+    assert of.stops == [KernelStop("large", 16384, 0, "out of memory", True)]
 
 
 def test_a_kernel_stops_before_a_size_that_its_time_does_not_hold(tmp_path: Path) -> None:
     of = journal(tmp_path)
     cubic = bench("cubic", lambda size: (size.elements / 1024) ** 1.5, growth=1.5)
-    run([cubic], HandPlace(), 300_000, TimingRule(kernel_s=100.0), of, quiet)  # type: ignore[arg-type]
+    run_benches([cubic], HandPlace(), 300_000, TimingRule(kernel_s=100.0), of, quiet)  # type: ignore[arg-type]
     # 1, 8, then 64 s a call, of which two do not fit.
     assert [point.elements for point in of.points] == [1024, 4096]
     assert not of.stops[0].final
@@ -71,12 +71,12 @@ def test_a_kernel_stops_before_a_size_that_its_time_does_not_hold(tmp_path: Path
 def test_a_run_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     of = journal(tmp_path)
     one = bench("one", lambda size: math.inf if size.elements > 20_000 else 1e-3)
-    run([one], HandPlace(), 5000, TimingRule(), of, quiet)  # type: ignore[arg-type]
+    run_benches([one], HandPlace(), 5000, TimingRule(), of, quiet)  # type: ignore[arg-type]
     with of.path.open("a") as file:
         file.write('{"kernel": "one", "elem')  # killed as it wrote
     again = journal(tmp_path)
     assert again.points == of.points
-    run([one], HandPlace(), 300_000, TimingRule(), again, quiet)  # type: ignore[arg-type]
+    run_benches([one], HandPlace(), 300_000, TimingRule(), again, quiet)  # type: ignore[arg-type]
     assert [point.elements for point in again.points] == [1024, 4096, 16384]
     third = journal(tmp_path)
     assert third.stopped("one", 262144, 0) and not third.stopped("one", 16384, 0)
@@ -85,7 +85,10 @@ def test_a_run_goes_on_where_it_broke_off(tmp_path: Path) -> None:
 def test_the_whole_time_spent_names_the_kernels_left(tmp_path: Path) -> None:
     of = journal(tmp_path)
     two = [bench(name, lambda size: 1e-3) for name in ("one", "two")]
-    assert run(two, HandPlace(), 5000, TimingRule(budget_s=0.0), of, quiet) == ["one", "two"]  # type: ignore[arg-type]
+    assert run_benches(two, HandPlace(), 5000, TimingRule(budget_s=0.0), of, quiet) == [
+        "one",
+        "two",
+    ]  # type: ignore[arg-type]
     assert of.points == []
 
 
@@ -93,9 +96,9 @@ def test_what_ran_out_of_time_is_tried_again_and_what_ran_out_of_memory_is_not(
     tmp_path: Path,
 ) -> None:
     of = journal(tmp_path)
-    of.add(Stop("eigh", 4096, 0, "no time", final=False))
-    of.add(Stop("qr", 64, 2, "out of memory", final=True))
-    assert journal(tmp_path).stops == [Stop("qr", 64, 2, "out of memory", final=True)]
+    of.add_point(KernelStop("eigh", 4096, 0, "no time", final=False))
+    of.add_point(KernelStop("qr", 64, 2, "out of memory", final=True))
+    assert journal(tmp_path).stops == [KernelStop("qr", 64, 2, "out of memory", final=True)]
 
 
 def test_a_journal_of_another_machine_is_refused(tmp_path: Path) -> None:
@@ -104,5 +107,5 @@ def test_a_journal_of_another_machine_is_refused(tmp_path: Path) -> None:
         KernelJournal(of.path, {**SETTING, "software": "new"})
     KernelJournal(of.path, {**SETTING, "software": "new"}, fresh=True)
     of.path.write_text("not json\n")
-    with pytest.raises(DataError, match="--fresh begins anew"):
+    with pytest.raises(DataError, match="fresh begins anew"):
         journal(tmp_path)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.measure.kernel_runs import (
+from perfsim.calibrate.measure.device import device_name
+from perfsim.calibrate.measure.journals import KernelPoint
+from perfsim.calibrate.measure.kernel_files import (
+    device_figures,
     device_text,
-    figures,
-    lines,
+    kernel_lines,
     other_rows,
     points_text,
 )
-from perfsim.calibrate.measure.launch import device_name
-from perfsim.calibrate.measure.repeats import KernelPoint
 from perfsim.compute.device import load_device, read_device, read_kernels
 from perfsim.compute.kernel import elementwise
 from perfsim.data.catalog import Catalog
@@ -37,7 +37,7 @@ def test_points_read_back_as_the_device_reads_them(
     folder = tmp_path_factory.mktemp("points")
     of = journal(folder)
     for elements, seconds in found:
-        of.add(KernelPoint("scale", elements, 0, (seconds,) * 5))
+        of.add_point(KernelPoint("scale", elements, 0, (seconds,) * 5))
     path = folder / "card.kernels.csv"
     path.write_text(points_text([bench("scale", lambda size: 1.0)], of, ABOUT))
     (curve,) = read_kernels(path)["scale"]
@@ -52,7 +52,7 @@ def test_points_read_back_as_the_device_reads_them(
 def test_rows_of_kernels_not_measured_stay(tmp_path: Path) -> None:
     shipped = Catalog().beside("devices", "a100", ".kernels.csv")
     of = journal(tmp_path)
-    of.add(KernelPoint("eigh", 4096, 0, (1e-3,) * 5))
+    of.add_point(KernelPoint("eigh", 4096, 0, (1e-3,) * 5))
     path = tmp_path / "a100.kernels.csv"
     text = points_text([bench("eigh", lambda size: 1.0)], of, {**ABOUT, "gpu": "a100"})
     path.write_text(text + other_rows(shipped, {"eigh"}))
@@ -65,15 +65,15 @@ def test_rows_of_kernels_not_measured_stay(tmp_path: Path) -> None:
 
 def test_a_device_file_says_what_was_measured(tmp_path: Path) -> None:
     of = journal(tmp_path)
-    of.add(KernelPoint("stream_add", 10**8, 0, (1.2e-3,) * 5))  # 12 bytes a value: 1 TB/s
-    of.add(KernelPoint("stream_copy", 10**8, 0, (1.6e-3,) * 5))  # 8 bytes a value: 500 GB/s
-    of.add(KernelPoint("stream_scale", 10**6, 0, (1e-7,) * 5))  # in a cache
-    of.add(KernelPoint("stream_scale", 10**8, 0, (1e-3,) * 5))  # 800 GB/s
-    of.add(KernelPoint("launch_queued", 1024, 0, (4e-6,) * 5))
-    of.add(KernelPoint("matrix_fp32", 10**6, 0, (1e-3,) * 5))  # 2e9 operations
-    of.add(KernelPoint("matrix_fp32", 4 * 10**6, 0, (4e-3,) * 5))  # 16e9
+    of.add_point(KernelPoint("stream_add", 10**8, 0, (1.2e-3,) * 5))  # 12 bytes a value: 1 TB/s
+    of.add_point(KernelPoint("stream_copy", 10**8, 0, (1.6e-3,) * 5))  # 8 bytes a value: 500 GB/s
+    of.add_point(KernelPoint("stream_scale", 10**6, 0, (1e-7,) * 5))  # in a cache
+    of.add_point(KernelPoint("stream_scale", 10**8, 0, (1e-3,) * 5))  # 800 GB/s
+    of.add_point(KernelPoint("launch_queued", 1024, 0, (4e-6,) * 5))
+    of.add_point(KernelPoint("matrix_fp32", 10**6, 0, (1e-3,) * 5))  # 2e9 operations
+    of.add_point(KernelPoint("matrix_fp32", 4 * 10**6, 0, (4e-3,) * 5))  # 16e9
     path = tmp_path / "card.toml"
-    text = device_text("card", "A card", 16e9, figures(of), "here")
+    text = device_text("card", "A card", 16e9, device_figures(of), "here")
     assert text is not None
     path.write_text(text)
     device = read_device(path)
@@ -88,27 +88,27 @@ def test_a_device_file_says_what_was_measured(tmp_path: Path) -> None:
 def test_a_device_file_of_a_busy_machine_reads_back(tmp_path: Path) -> None:
     of = journal(tmp_path)
     for kernel, time_s in (("stream_add", 1e-3), ("stream_copy", 1e-2), ("stream_scale", 1.0)):
-        of.add(KernelPoint(kernel, 10**8, 0, (time_s,) * 5))
-    of.add(KernelPoint("launch_queued", 1024, 0, (4e-6,) * 5))
-    of.add(KernelPoint("matrix_fp32", 10**6, 0, (1e-3,) * 5))
+        of.add_point(KernelPoint(kernel, 10**8, 0, (time_s,) * 5))
+    of.add_point(KernelPoint("launch_queued", 1024, 0, (4e-6,) * 5))
+    of.add_point(KernelPoint("matrix_fp32", 10**6, 0, (1e-3,) * 5))
     (tmp_path / "card.toml").write_text(
-        device_text("card", "A card", 16e9, figures(of), "here") or ""
+        device_text("card", "A card", 16e9, device_figures(of), "here") or ""
     )
     assert read_device(tmp_path / "card.toml").memory_bandwidth.spread == 3.0  # 300 %, the most
 
 
 def test_no_device_file_without_bandwidth_launch_and_rate(tmp_path: Path) -> None:
     of = journal(tmp_path)
-    of.add(KernelPoint("stream_add", 10**8, 0, (1.2e-3,) * 5))
-    assert device_text("card", "A card", 16e9, figures(of), "here") is None
+    of.add_point(KernelPoint("stream_add", 10**8, 0, (1.2e-3,) * 5))
+    assert device_text("card", "A card", 16e9, device_figures(of), "here") is None
 
 
 def test_the_table_counts_by_bytes_and_launches_with_points_put_aside(tmp_path: Path) -> None:
     of = journal(tmp_path)
-    of.add(KernelPoint("scale", 1024, 0, (1e-3,) * 5))
+    of.add_point(KernelPoint("scale", 1024, 0, (1e-3,) * 5))
     v100 = load_device("v100", Catalog())
     counted = bench("scale", lambda size: 1.0, counted=lambda size: [elementwise(1024, 2)])
-    (line,) = lines([counted], of, v100)
+    (line,) = kernel_lines([counted], of, v100)
     whole_s = 8 * 1024 / v100.memory_bandwidth.value + v100.launch_s.value
     assert line.counted_s is not None and math.isclose(line.counted_s, whole_s)
     assert line.over is not None and math.isclose(line.over, 1e-3 / whole_s)

@@ -14,18 +14,20 @@ from typing import Any
 
 import pytest
 
+from perfsim.calibrate.measure.job import RankGroup
+from perfsim.calibrate.measure.journals import NetworkJournal
 from perfsim.calibrate.measure.launch import Launch
 from perfsim.calibrate.measure.network_sweep import (
     NetworkRequest,
-    SweepRequest,
+    SweepPoint,
     SweepRule,
-    curves_of,
     measure_network,
-    sizes,
-    sweep,
+    measured_curves,
+    message_sizes,
+    run_sweep,
 )
-from perfsim.calibrate.measure.rendezvous import open_journal, same_request
-from perfsim.calibrate.measure.repeats import NetworkJournal, RankGroup, guard
+from perfsim.calibrate.measure.rendezvous import check_same_request, open_journal
+from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, PerfsimError, RequestError
 from perfsim.network.cluster import Network, load_network
@@ -37,8 +39,10 @@ PAIR = RankGroup((0, 1), 2, 1)
 
 def swept(rule: SweepRule, law: Callable[[str, int], float] = lambda *_: 0.01) -> list[Wire]:
     both = wires(2, law)
-    points = [SweepRequest("all_reduce", PAIR, 1024)]
-    assert at_once(*(lambda one=one: sweep(one, points, rule, None, quiet) for one in both)) == [
+    points = [SweepPoint("all_reduce", PAIR, 1024)]
+    assert at_once(
+        *(lambda one=one: run_sweep(one, points, rule, None, quiet) for one in both)
+    ) == [
         None,
         None,
     ]
@@ -69,18 +73,18 @@ def test_a_point_ends_when_its_time_is_spent() -> None:
     first.run = lambda c, g, s, n: (  # type: ignore[method-assign]
         first.calls.append((c, g.ranks, s, n)) or [law(c, s) for _ in range(n)]
     )
-    sweep(
+    run_sweep(
         first,
-        [SweepRequest("all_reduce", alone, 1024)],
+        [SweepPoint("all_reduce", alone, 1024)],
         SweepRule(tolerance=1e-9, budget_s=0.5),
         None,
         quiet,
     )
     assert 50 <= repeats(first) <= 60  # 0.5 s of 0.01 s calls, and at most a batch more
     first.calls.clear()
-    sweep(
+    run_sweep(
         first,
-        [SweepRequest("all_reduce", alone, 1024)],
+        [SweepPoint("all_reduce", alone, 1024)],
         SweepRule(tolerance=1e-9, budget_s=100.0),
         None,
         quiet,
@@ -91,13 +95,13 @@ def test_a_point_ends_when_its_time_is_spent() -> None:
 def test_a_call_longer_than_the_budget_is_its_own_sample(tmp_path: Path) -> None:
     both = wires(2, lambda *_: 3.0)
     journal = NetworkJournal(tmp_path / "x.part", SETTING)
-    points = [SweepRequest("all_reduce", PAIR, 1024)]
+    points = [SweepPoint("all_reduce", PAIR, 1024)]
     for one in both:
         one._shared["clock"] = lambda calls: 3.0 * sum(call[3] for call in calls)
     rule = SweepRule(budget_s=2.0)
     at_once(
         *(
-            lambda one=one: sweep(one, points, rule, None if one.rank else journal, quiet)
+            lambda one=one: run_sweep(one, points, rule, None if one.rank else journal, quiet)
             for one in both
         )
     )
@@ -108,10 +112,10 @@ def test_a_call_longer_than_the_budget_is_its_own_sample(tmp_path: Path) -> None
 def test_ranks_outside_a_group_wait_for_it_and_measure_nothing() -> None:
     three = wires(3)
     points = [
-        SweepRequest("all_reduce", PAIR, 1024),
-        SweepRequest("all_reduce", RankGroup((0, 1, 2), 3, 1), 1024),
+        SweepPoint("all_reduce", PAIR, 1024),
+        SweepPoint("all_reduce", RankGroup((0, 1, 2), 3, 1), 1024),
     ]
-    at_once(*(lambda one=one: sweep(one, points, SweepRule(), None, quiet) for one in three))
+    at_once(*(lambda one=one: run_sweep(one, points, SweepRule(), None, quiet) for one in three))
     assert [one.joined for one in three] == [[(0, 1), (0, 1, 2)]] * 3
     assert {call[1] for call in three[2].calls} == {(0, 1, 2)}
     assert three[0].calls == three[1].calls
@@ -135,17 +139,17 @@ def measured(
         "perfsim.calibrate.measure.network_sweep.open_wire", lambda launch, _: all_of[launch.rank]
     )
     # Only the main thread may set signals; the guard has its own tests.
-    monkeypatch.setattr("perfsim.calibrate.measure.repeats.signal.signal", lambda *_: None)
+    monkeypatch.setattr("perfsim.calibrate.measure.watch.signal.signal", lambda *_: None)
     told = [{"RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)]
     calls = (
-        lambda rank=rank: measure_network(more.get(str(rank), wanted), lambda _: quiet, told[rank])
+        lambda rank=rank: measure_network(more.get(str(rank), wanted), quiet, told[rank])
         for rank in range(ranks)
     )
     return at_once(*calls), all_of
 
 
 def load(path: Path) -> Network:
-    return load_network(str(path), Catalog(), "--net")
+    return load_network(str(path), Catalog(), "net")
 
 
 def test_a_sweep_ends_in_the_network_that_was_measured(
@@ -170,11 +174,11 @@ def test_an_interrupted_sweep_measures_only_the_rest(
     )
     setting = {"library": "gloo", "version": "1", "device": "cpu", "held": "", "interface": "eth0"}
     journal = NetworkJournal(tmp_path / "ours.part", {**setting, "ranks": 2, "nodes": 2})
-    for size in sizes(1024, 2**20):
-        journal.add(point(size, *[ring("all_reduce", size)] * 5))
+    for size in message_sizes(1024, 2**20):
+        journal.add_point(point(size, *[ring("all_reduce", size)] * 5))
     (made, _), both = measured(monkeypatch, wanted)
-    assert {call[2] for call in both[0].calls} == set(sizes(2**21, 2**26))
-    assert made.fit.curves[0].size_bytes == tuple(map(float, sizes(1024, 2**26)))
+    assert {call[2] for call in both[0].calls} == set(message_sizes(2**21, 2**26))
+    assert made.fit.curves[0].size_bytes == tuple(map(float, message_sizes(1024, 2**26)))
 
 
 def test_a_sweep_that_tells_no_link_keeps_what_it_measured(
@@ -204,7 +208,7 @@ def test_ranks_with_different_options_are_refused(
     ("out", "said"),
     [
         ("ours.txt", "does not end in .toml, as a network file does."),
-        ("taken.toml", "is there already; --force replaces it."),
+        ("taken.toml", "is there already; force replaces it."),
         ("none/ours.toml", "is not there."),
     ],
 )
@@ -213,16 +217,16 @@ def test_where_it_is_to_go_is_checked_by_rank_0_before_anything_is_measured(
 ) -> None:
     (tmp_path / "taken.toml").write_text("")
     both, all_of = measured(monkeypatch, NetworkRequest(tmp_path / out))
-    assert str(both[0]).startswith("--out: ") and str(both[0]).endswith(said)
+    assert str(both[0]).startswith("out: ") and str(both[0]).endswith(said)
     assert str(both[1]) == "calibrate network: rank 0 could not begin; its message says why."
     assert not all_of[0].calls
 
 
 def test_a_forced_algorithm_stands_on_all_reduce_alone() -> None:
     wire = wires(2)[0]
-    wire.held = "ring"
+    wire.forced_algorithm = "ring"
     points = [point(2048, 2e-3), point(1024, 1e-3), point(1024, 1e-4, collective="send_recv")]
-    reduced, sent = curves_of(points, wire, wire.ranks[0])
+    reduced, sent = measured_curves(points, wire, "eth0")
     assert (reduced.algorithm, sent.algorithm) == ("ring", "")
     assert reduced.size_bytes == (1024.0, 2048.0) and reduced.seconds == (1e-3, 2e-3)
     assert reduced.kind == "measured" and reduced.spread is None  # one repeat tells no spread
@@ -235,7 +239,7 @@ def test_a_library_that_breaks_off_says_which_end_and_what_was_kept(
     wire = wires(2)[rank]
     journal = None if rank else NetworkJournal(tmp_path / "x.part", SETTING)
     if journal:
-        journal.add(point(1024))
+        journal.add_point(point(1024))
     launch = Launch("torchrun", rank, 2, 0, "h", 1)
     kept = (
         " rank 0 says what was kept."
@@ -244,7 +248,7 @@ def test_a_library_that_breaks_off_says_which_end_and_what_was_kept(
             f" 1 points are kept in {tmp_path / 'x.part'}, and the same command goes on from there."
         )
     )
-    with pytest.raises(PerfsimError) as broken, guard(launch, wire, ["h0", "h1"], journal):
+    with pytest.raises(PerfsimError) as broken, guard_sweep(launch, wire, ["h0", "h1"], journal):
         raise RuntimeError("[x.cc:9] Connection closed by peer [198.18.0.3]:37600\nstack")
     assert str(broken.value) == (
         "calibrate network: the connection to 198.18.0.3 broke, a rank there died or its network"
@@ -256,7 +260,7 @@ def test_open_journal_and_request_are_known_to_all(tmp_path: Path) -> None:
     both = wires(2)
 
     def begin(one: Wire) -> Any:
-        same_request(one, ["h0", "h1"], {"most_bytes": 1})
+        check_same_request(one, ["h0", "h1"], {"most_bytes": 1})
         return open_journal(one, tmp_path / "x.toml", fresh=False, force=False)[1]
 
     assert at_once(*(lambda one=one: begin(one) for one in both)) == [set(), set()]
@@ -265,8 +269,8 @@ def test_open_journal_and_request_are_known_to_all(tmp_path: Path) -> None:
 def test_a_path_that_leads_to_no_network_is_refused(tmp_path: Path) -> None:
     for missing in (tmp_path / "none.toml", tmp_path):
         text = str(missing) if missing.suffix else f"{missing}/x\0.toml"
-        with pytest.raises(RequestError, match=r"--net: there is no file "):
-            load_network(text, Catalog(), "--net")
+        with pytest.raises(RequestError, match=r"net: there is no file "):
+            load_network(text, Catalog(), "net")
 
 
 def test_a_point_that_was_disturbed_is_measured_again_and_the_shorter_time_kept(
@@ -282,9 +286,9 @@ def test_a_point_that_was_disturbed_is_measured_again_and_the_shorter_time_kept(
 
     (alone,) = wires(1, seconds)
     group = RankGroup((0,), 1, 1)
-    points = [SweepRequest("all_reduce", group, size) for size in told]
+    points = [SweepPoint("all_reduce", group, size) for size in told]
     journal = NetworkJournal(tmp_path / "net.part", {"library": "x"})
-    sweep(alone, points, SweepRule(budget_s=100.0, most=5), journal, quiet)
+    run_sweep(alone, points, SweepRule(budget_s=100.0, most=5), journal, quiet)
     assert {point.size_bytes: point.median_s for point in journal.points} == {
         1024: 1.0,
         2048: 2.0,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfsim.calibrate.measure import overlap as beside
-from perfsim.calibrate.measure.overlap import OverlapMeasurement, Slowed, _Job
+from perfsim.calibrate.measure.overlap import OverlapMeasurement, SlowedComputation, _Job
 from perfsim.errors import RequestError
 
 CALL_S = 0.01
@@ -86,7 +86,10 @@ def test_messages_that_never_last_are_refused_in_the_end(job: Any) -> None:
 
 def test_the_report_says_what_to_write_in_a_scenario_and_never_below_one() -> None:
     found = OverlapMeasurement(
-        "cpu", "gloo", 2, (Slowed("backward", 0.2, 0.25), Slowed("add", 0.1, 0.3))
+        "cpu",
+        "gloo",
+        2,
+        (SlowedComputation("backward", 0.2, 0.25), SlowedComputation("add", 0.1, 0.3)),
     )
     lines = found.report().splitlines()
     assert lines[0] == "2 ranks, gloo, cpu: beside all-reduces of 25 MiB"
@@ -95,7 +98,7 @@ def test_the_report_says_what_to_write_in_a_scenario_and_never_below_one() -> No
     told = found.to_dict()
     assert (told["ranks"], told["backend"], told["device"]) == (2, "gloo", "cpu")
     assert [one["slowdown"] for one in told["computations"]] == pytest.approx([1.25, 3.0])
-    faster = OverlapMeasurement("cpu", "gloo", 2, (Slowed("backward", 0.2, 0.19),))
+    faster = OverlapMeasurement("cpu", "gloo", 2, (SlowedComputation("backward", 0.2, 0.19),))
     assert faster.report().endswith("overlap_slowdown = 1.000 in a scenario file")
 
 
@@ -104,8 +107,8 @@ def test_what_no_launcher_told_is_asked_for(monkeypatch: pytest.MonkeyPatch, ran
     for name in ("RANK", "LOCAL_RANK"):
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv("WORLD_SIZE", ranks)
-    with pytest.raises(RequestError, match="WORLD_SIZE: not set; start --beside as torchrun"):
-        beside.measure_beside("cpu")
+    with pytest.raises(RequestError, match="WORLD_SIZE: not set; start every rank with torchrun"):
+        beside.measure_overlap("cpu")
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(RequestError, match="needs 2 ranks or more"):
-        beside.measure_beside("cpu")
+        beside.measure_overlap("cpu")

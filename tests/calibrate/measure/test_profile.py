@@ -13,20 +13,18 @@ from perfsim.errors import RequestError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibrate]')")
 
-from perfsim.calibrate.measure.profile import (  # noqa: E402  # noqa: E402
+from perfsim.calibrate.measure.profile import calibrate_compute, layer_times  # noqa: E402
+from perfsim.calibrate.measure.subject import Subject, find_subject  # noqa: E402
+from perfsim.calibrate.measure.training_step import (  # noqa: E402
     MeasuredModel,
-    Moments,
-    Owner,
-    calibrate_compute,
-    layer_times,
+    OneProcess,
+    ParameterOwner,
+    StepMoments,
+    find_ranks,
     measure_compute,
-    owners,
+    parameter_owners,
 )
-from perfsim.calibrate.measure.subject import Alone, Subject, find_ranks, find_subject  # noqa: E402  # noqa: E402
-from perfsim.compute.profile import (
-    read_positions,
-    read_profile,
-)
+from perfsim.compute.profile import read_positions, read_profile  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -79,9 +77,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _made_up(moments: Moments, whole_s: float) -> MeasuredModel:
+def _made_up(moments: StepMoments, whole_s: float) -> MeasuredModel:
     # Three layers; the middle one is never called, so that its parent's time holds its gradient.
-    first, part, last = (Owner(n, object(), ((f"{n}.w", _shape()),)) for n in ("a", "a.b", "c"))
+    first, part, last = (
+        ParameterOwner(n, object(), ((f"{n}.w", _shape()),)) for n in ("a", "a.b", "c")
+    )
     return MeasuredModel(
         Subject("x", None, lambda: None, 4),
         (first, part, last),
@@ -99,7 +99,7 @@ def _shape() -> Any:
 
 def test_layers_are_scaled_so_that_all_adds_up_to_the_whole_step() -> None:
     # a begins at 1, c at 6, forward ends at 10; c ready at 4, a.b at 9, a at 12 of 14; update 6.
-    moments = Moments(
+    moments = StepMoments(
         {"a": 1.0, "c": 6.0}, {"c.w": 4.0, "a.b.w": 9.0, "a.w": 12.0}, 10.0, 14.0, 6.0
     )
     a, c = layer_times(_made_up(moments, 15.0))
@@ -170,8 +170,8 @@ def test_ranks_that_train_side_by_side_take_as_long_as_the_slowest() -> None:
 
 
 def test_who_measures_beside_this_process() -> None:
-    assert isinstance(find_ranks({}), Alone)
-    assert isinstance(find_ranks({"RANK": "0", "WORLD_SIZE": "1"}), Alone)
+    assert isinstance(find_ranks({}), OneProcess)
+    assert isinstance(find_ranks({"RANK": "0", "WORLD_SIZE": "1"}), OneProcess)
     with pytest.raises(RequestError, match="RANK"):
         find_ranks({"RANK": "5", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"})
 
@@ -179,7 +179,7 @@ def test_who_measures_beside_this_process() -> None:
 def test_a_shared_parameter_counts_once() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
     model[1].weight = model[0].weight
-    assert [len(owner.parameters) for owner in owners(model)] == [2, 1]
+    assert [len(owner.parameters) for owner in parameter_owners(model)] == [2, 1]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "amp-bf16"])
@@ -205,7 +205,7 @@ def test_every_precision_and_optimizer_of_a_cpu_runs(precision: str, optimizer: 
         ({"precision": "fp31"}, "did you mean 'fp32'"),
         ({"optimizer": "sgdd"}, "did you mean 'sgd'"),
         ({"batch": 0}, "at least 1"),
-        ({"device": "tpu"}, "--device"),
+        ({"device": "tpu"}, "device: no 'tpu'"),
         ({"name": "a/b"}, "is no name"),
     ],
 )

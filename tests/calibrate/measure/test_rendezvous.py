@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from perfsim.calibrate.measure.rendezvous import agree, meet, told_interface, way_to
-from perfsim.calibrate.measure.repeats import SILENT_S, silent
-from perfsim.calibrate.measure.torch_wire import all_come
+from perfsim.calibrate.measure.rendezvous import (
+    check_same_software,
+    interface_towards,
+    meet_all_ranks,
+    named_interface,
+)
+from perfsim.calibrate.measure.torch_wire import wait_for_all
+from perfsim.calibrate.measure.watch import SILENT_S, silent_ranks
 from perfsim.errors import RequestError
 from support.fake_wire import Store, at_once, word
 
 
 def test_all_ranks_hear_all_words() -> None:
     store = Store()
-    found = at_once(*(lambda rank=rank: meet(store, rank, 3, word(rank), 5.0) for rank in range(3)))
+    found = at_once(
+        *(lambda rank=rank: meet_all_ranks(store, rank, 3, word(rank), 5.0) for rank in range(3))
+    )
     assert found == [[word(0), word(1), word(2)]] * 3
 
 
@@ -21,7 +28,7 @@ def test_a_rank_that_cannot_go_on_says_why_to_all_others() -> None:
     store = Store()
     said = [word(0), word(1, wrong="no such interface")]
     first, own = at_once(
-        *(lambda rank=rank: meet(store, rank, 2, said[rank], 5.0) for rank in (0, 1))
+        *(lambda rank=rank: meet_all_ranks(store, rank, 2, said[rank], 5.0) for rank in (0, 1))
     )
     assert str(first) == "calibrate network: rank 1 on h1 cannot go on: no such interface"
     assert own == said
@@ -29,13 +36,13 @@ def test_a_rank_that_cannot_go_on_says_why_to_all_others() -> None:
 
 def test_a_rank_that_does_not_come_is_named() -> None:
     with pytest.raises(RequestError, match=r"rank 1 of 2 has not come within 0 s; does it run"):
-        meet(Store(), 0, 2, word(0), 0.1)
+        meet_all_ranks(Store(), 0, 2, word(0), 0.1)
 
 
 def test_waiting_for_all_ends_when_all_have_come_or_time_is_up() -> None:
     store = Store()
-    assert at_once(*[lambda: all_come(store, "x", 3)] * 3) == [True] * 3
-    assert not all_come(store, "y", 2, patience_s=0.05)
+    assert at_once(*[lambda: wait_for_all(store, "x", 3)] * 3) == [True] * 3
+    assert not wait_for_all(store, "y", 2, patience_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -49,36 +56,36 @@ def test_waiting_for_all_ends_when_all_have_come_or_time_is_up() -> None:
 def test_ranks_of_different_things_do_not_make_one_cluster(
     differs: dict[str, str], said: str
 ) -> None:
-    agree([word(0), word(1)])
+    check_same_software([word(0), word(1)])
     with pytest.raises(RequestError) as refused:
-        agree([word(0), word(1, **differs)])
+        check_same_software([word(0), word(1, **differs)])
     assert said in str(refused.value)
 
 
 def test_two_nodes_of_one_name_are_noticed() -> None:
     told = [word(rank, host="node", local_rank=rank % 2) for rank in range(4)]
     with pytest.raises(RequestError, match=r"ranks 0 and 2 are both number 0 on a host named"):
-        agree(told)
-    agree([word(rank, host="node", local_rank=rank) for rank in range(4)])
+        check_same_software(told)
+    check_same_software([word(rank, host="node", local_rank=rank) for rank in range(4)])
 
 
 def test_an_interface_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth77")
     with pytest.raises(RequestError, match=r"GLOO_SOCKET_IFNAME: .* has no interface 'eth77'"):
-        told_interface("GLOO_SOCKET_IFNAME")
+        named_interface("GLOO_SOCKET_IFNAME")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "^docker0")
-    assert told_interface("GLOO_SOCKET_IFNAME") == "^docker0"
+    assert named_interface("GLOO_SOCKET_IFNAME") == "^docker0"
     monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-    assert told_interface("GLOO_SOCKET_IFNAME") == ""
+    assert named_interface("GLOO_SOCKET_IFNAME") == ""
 
 
 def test_the_way_to_oneself_is_the_loopback() -> None:
-    assert way_to("127.0.0.1") in ("lo", "lo0", "")
-    assert way_to("no such host.") == ""
+    assert interface_towards("127.0.0.1") in ("lo", "lo0", "")
+    assert interface_towards("no such host.") == ""
 
 
 def test_a_rank_is_silent_only_when_its_beats_stand_still_long_enough() -> None:
     still = SILENT_S + 1
-    assert silent([7, 7], [7, 7], [0.0, still - 1], still) == [0]
-    assert silent([8, 7], [7, 7], [0.0, 0.0], still) == [1]
-    assert silent([7, 7], [7, 7], [0.0, 0.0], SILENT_S) == []
+    assert silent_ranks([7, 7], [7, 7], [0.0, still - 1], still) == [0]
+    assert silent_ranks([8, 7], [7, 7], [0.0, 0.0], still) == [1]
+    assert silent_ranks([7, 7], [7, 7], [0.0, 0.0], SILENT_S) == []

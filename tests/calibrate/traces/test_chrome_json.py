@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from perfsim.calibrate.traces import chrome_json as trace_file
 from perfsim.calibrate.traces import read_trace
-from perfsim.calibrate.traces.chrome_json import EVENTS, entries
+from perfsim.calibrate.traces.chrome_json import EVENTS, trace_entries
 from perfsim.errors import DataError, RequestError
 from support.training_traces import OWN, host, imported, op, saved, step
 
@@ -131,9 +131,9 @@ def test_entries_are_those_of_the_whole_json(
     whole = json.loads(data.decode("utf-8", errors="replace"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_file, "CHUNK", chunk)
-        found = list(entries(path))
+        found = list(trace_entries(path))
         path.write_text(json.dumps(events))
-        alone = list(entries(path))
+        alone = list(trace_entries(path))
     assert found == [("a", whole["a"]), *((EVENTS, one) for one in whole[EVENTS]), ("b", 12)]
     assert alone == [(EVENTS, one) for one in json.loads(json.dumps(events))]
 

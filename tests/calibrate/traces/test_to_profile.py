@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from perfsim.calibrate.traces import read_trace
-from perfsim.calibrate.traces.to_profile import as_known
-from perfsim.calibrate.traces.traced import Seen, TracedLayer, TracedStep
-from perfsim.models import build_model
+from perfsim.calibrate.traces.to_profile import with_known_names
+from perfsim.calibrate.traces.training_trace import TracedCollective, TracedLayer, TracedStep
+from perfsim.models import build
 from support.training_traces import BACK, HOROVOD, MAIN, OWN, US, host, imported, saved, step
 
 
@@ -36,7 +36,7 @@ def test_kernels_give_the_moments_of_a_gpu(tmp_path: Path) -> None:
 
 def test_nccl_kernels_are_calls_with_bytes_ranks_and_seconds(tmp_path: Path) -> None:
     seen = read_trace(saved(tmp_path, step())).seen
-    assert seen == (Seen("all_reduce", 1224, 2, pytest.approx(160 * US)),)
+    assert seen == (TracedCollective("all_reduce", 1224, 2, pytest.approx(160 * US)),)
 
 
 def test_kernels_without_words_take_those_of_the_call_that_launched_them(tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ def test_names_and_shapes_of_a_known_model_fill_a_trace_without_shapes() -> None
     begun = {f"l{at}": float(at) for at in range(8)}
     ready = {f"l{at}.{i}": 10.0 * at + i for at in range(8) for i in range(2)}
     traced = TracedStep(layers, begun, ready, 9.0, 80.0, 1.0, 90.0, 0.0, 1.0, 1)
-    known = as_known(traced, "alexnet")
+    known = with_known_names(traced, "alexnet")
     assert known is not None
     assert known.layers[0].gradients[0] == ("features.0.weight", (64, 3, 11, 11))
     assert known.begun_s["classifier.6"] == 7.0
     # Of a dense layer the bias is accumulated first.
     assert known.ready_s["classifier.6.bias"] == 70.0
-    assert as_known(traced, "resnet50") is None
-    assert as_known(traced, "no-such-model") is None
+    assert with_known_names(traced, "resnet50") is None
+    assert with_known_names(traced, "no-such-model") is None
 
 
 @pytest.mark.parametrize("end", ["]", ",\n", ""])
@@ -132,8 +132,8 @@ def test_a_horovod_timeline_gives_its_messages(tmp_path: Path, end: str) -> None
     assert traced.step is None and traced.world == 4
     assert traced.seen == (
         # 80 and 20 floats in one message.
-        Seen("all_reduce", 400, 4, pytest.approx(500 * US)),
-        Seen("broadcast", 40, 4, pytest.approx(20 * US)),
+        TracedCollective("all_reduce", 400, 4, pytest.approx(500 * US)),
+        TracedCollective("broadcast", 40, 4, pytest.approx(20 * US)),
     )
     assert traced.ready_s == {"grad.fc": 0.0, "grad.conv": pytest.approx(40 * US)}
 

@@ -15,7 +15,7 @@ from typing import Any
 import tomli_w
 
 from perfsim.calibrate.formats import read_file as read_measured
-from perfsim.calibrate.traces.to_profile import import_trace
+from perfsim.calibrate.traces.import_trace import import_trace
 from perfsim.calibrate.write_network import write_csv
 from perfsim.cli.options import settings
 from perfsim.compute.anchors import read_anchors

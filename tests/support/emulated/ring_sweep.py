@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from perfsim.calibrate.measure import torch_wire
-from perfsim.calibrate.measure.repeats import RankGroup
-from perfsim.calibrate.measure.torch_wire import FLOAT_BYTES, make_call
+from perfsim.calibrate.measure.job import RankGroup
+from perfsim.calibrate.measure.torch_wire import collective_call
 from perfsim.cli.main import run
 from support.emulated.engine import ring_reduce_scatter
+
+FLOAT_BYTES = 4
 
 
 class RingWire(torch_wire.TorchWire):
@@ -27,14 +29,14 @@ class RingWire(torch_wire.TorchWire):
 def ring_call(
     collective: str, group: RankGroup, of: Any, rank: int, size_bytes: int, device: str
 ) -> Callable[[], Any]:
-    """Return what runs a collective once, as `make_call`; a reduce-scatter is the schemes' own."""
+    """Return what runs a collective once; a reduce-scatter is the ring of the emulated schemes."""
     if collective != "reduce_scatter":
-        return make_call(collective, group, of, rank, size_bytes, device)
+        return collective_call(collective, group, of, rank, size_bytes, device)
     return partial(ring_reduce_scatter, torch.zeros(size_bytes // FLOAT_BYTES), of)
 
 
 if __name__ == "__main__":
     torch_wire.TorchWire = RingWire  # type: ignore[misc]
-    torch_wire.make_call = ring_call
+    torch_wire.collective_call = ring_call
     sys.argv[1:1] = ["calibrate", "network"]
     run()

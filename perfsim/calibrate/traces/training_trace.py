@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 
 from perfsim.calibrate.formats.rows import collective_name
 
-__all__ = ["Seen", "Traced", "TracedLayer", "TracedStep", "bytes_of", "called"]
+__all__ = [
+    "TracedCollective",
+    "TracedLayer",
+    "TracedStep",
+    "TrainingTrace",
+    "element_bytes",
+    "traced_collective_name",
+]
 
 BYTES = {
     8: ("double", "long", "longint", "float64", "int64"),
@@ -32,24 +39,24 @@ OTHER_NAMES = {
 }
 
 
-def called(word: str) -> str:
+def traced_collective_name(word: str) -> str:
     """Return perfsim's name of a collective in a trace's words, '' where it knows none.
 
     Examples
     --------
-    >>> called("_allgather_base"), called("allreduce"), called("barrier")
+    >>> traced_collective_name("_allgather_base"), traced_collective_name("allreduce"), traced_collective_name("barrier")
     ('all_gather', 'all_reduce', '')
     """
     plain = "".join(letter for letter in word.lower() if letter.isalpha())
     return OTHER_NAMES.get(plain) or collective_name(plain)
 
 
-def bytes_of(word: object) -> int | None:
+def element_bytes(word: object) -> int | None:
     """Return the bytes of one element of a type, None where it is not known.
 
     Examples
     --------
-    >>> bytes_of("Float"), bytes_of("c10::Half"), bytes_of("long int"), bytes_of(None)
+    >>> element_bytes("Float"), element_bytes("c10::Half"), element_bytes("long int"), element_bytes(None)
     (4, 2, 8, None)
     """
     plain = "".join(letter for letter in str(word).lower() if letter.isalnum())
@@ -97,7 +104,7 @@ class TracedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TracedCollective:
     """One call of a collective: its perfsim name, bytes and ranks (None: not said), seconds."""
 
     collective: str
@@ -107,7 +114,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TrainingTrace:
     """All that a trace says.
 
     Parameters
@@ -122,7 +129,7 @@ class Traced:
     """
 
     step: TracedStep | None
-    seen: tuple[Seen, ...]
+    seen: tuple[TracedCollective, ...]
     device: str = ""
     library: str = ""
     version: str = ""

@@ -1,0 +1,157 @@
+"""The journals of measuring runs: each point is on disk before the next one is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from perfsim.calibrate.measure.repeats import Repeats
+from perfsim.data.journal import Journal
+
+__all__ = ["KernelJournal", "KernelPoint", "KernelStop", "NetworkJournal", "NetworkPoint"]
+
+KERNEL_JOURNAL_SCHEMA = "perfsim/measured-kernels/1"
+NETWORK_JOURNAL_SCHEMA = "perfsim/measured-points/1"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPoint(Repeats):
+    """One kernel at one size, with the seconds of each repeat."""
+
+    kernel: str
+    elements: int
+    width: int
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStop:
+    """Why a kernel was not measured from a size on, at one width.
+
+    ``final`` if a later run would end alike: memory ran out or the library refused. A kernel that
+    ran out of time is tried again.
+    """
+
+    kernel: str
+    elements: int
+    width: int
+    why: str
+    final: bool
+
+    def __str__(self) -> str:
+        """Return kernel, size and reason."""
+        width = f", width {self.width}" if self.width else ""
+        return f"{self.kernel} from {self.elements:,} on{width}: {self.why}"
+
+
+class KernelJournal(Journal):
+    """The points and stops of a run of kernels.
+
+    Parameters
+    ----------
+    path : of the file
+    setting : what must agree for points to belong together (device, software)
+    fresh : begin anew even if the file is there
+
+    Raises
+    ------
+    RequestError
+        If the file cannot be written, or was begun with another setting.
+    DataError
+        If the file is no journal.
+    """
+
+    def __init__(self, path: Path, setting: Mapping[str, str], *, fresh: bool = False) -> None:
+        anew = "`fresh` begins anew"
+        super().__init__(path, KERNEL_JOURNAL_SCHEMA, setting, what="a run", anew=anew)
+        self.points: list[KernelPoint] = []
+        self.stops: list[KernelStop] = []
+        self.open(self._take, fresh=fresh)
+
+    def add_point(self, entry: KernelPoint | KernelStop) -> None:
+        """Append a point or a stop and wait until it is on disk."""
+        self.add(asdict(entry))
+        if isinstance(entry, KernelPoint):
+            self.points.append(entry)
+        else:
+            self.stops.append(entry)
+
+    def has(self, kernel: str, elements: int, width: int) -> bool:
+        """Say whether this point is measured already."""
+        wanted = kernel, elements, width
+        return any((point.kernel, point.elements, point.width) == wanted for point in self.points)
+
+    def stopped(self, kernel: str, elements: int, width: int) -> bool:
+        """Say whether a kernel was stopped at this size or below it."""
+        return any(
+            (stop.kernel, stop.width) == (kernel, width) and stop.elements <= elements
+            for stop in self.stops
+        )
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        key = str(line["kernel"]), int(line["elements"]), int(line["width"])
+        if "why" not in line:
+            self.points.append(KernelPoint(*key, tuple(map(float, line["seconds"]))))
+        elif line["final"]:
+            self.stops.append(KernelStop(*key, str(line["why"]), final=True))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPoint(Repeats):
+    """One collective, group and size [B], with the slowest rank's seconds of each repeat."""
+
+    collective: str
+    ranks: int
+    nodes: int
+    gpus_per_node: int
+    size_bytes: int
+    seconds: tuple[float, ...]
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """Collective, nodes, ranks a node and size: what identifies the point."""
+        return self.collective, self.nodes, self.gpus_per_node, self.size_bytes
+
+
+class NetworkJournal(Journal):
+    """The points of a sweep of collectives.
+
+    Parameters
+    ----------
+    path : of the file
+    setting : what must agree for points to belong together (library, version, ranks, nodes, ...)
+    fresh : begin anew even if the file is there
+
+    Raises
+    ------
+    RequestError
+        If the file cannot be written, or was begun with another setting.
+    DataError
+        If the file is no journal.
+    """
+
+    def __init__(self, path: Path, setting: Mapping[str, Any], *, fresh: bool = False) -> None:
+        anew = "delete it or name another `out`"
+        super().__init__(path, NETWORK_JOURNAL_SCHEMA, setting, what="a sweep", anew=anew)
+        self.points: list[NetworkPoint] = []
+        self.open(self._take, fresh=fresh)
+
+    def add_point(self, point: NetworkPoint) -> None:
+        """Append a point and wait until it is on disk; it replaces an earlier one of its key."""
+        self.add(asdict(point))
+        self._keep(point)
+
+    def measured_keys(self) -> set[tuple[str, int, int, int]]:
+        """Return the keys of the points that have been measured."""
+        return {point.key for point in self.points}
+
+    def _keep(self, point: NetworkPoint) -> None:
+        self.points = [other for other in self.points if other.key != point.key] + [point]
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        names = ("ranks", "nodes", "gpus_per_node", "size_bytes")
+        ranks, nodes, gpus, size = (int(line[name]) for name in names)
+        seconds = tuple(map(float, line["seconds"]))
+        self._keep(NetworkPoint(str(line["collective"]), ranks, nodes, gpus, size, seconds))
