@@ -23,18 +23,18 @@ from perfsim.data.files import forbidden
 from perfsim.data.toml import read_toml
 from perfsim.errors import DataError, RequestError, newer, rule, shown, unknown, unknown_option
 from perfsim.methods.base import truth_for_number
-from perfsim.quantity import TIME
+from perfsim.quantity import TIME_LIMIT
 from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_seconds
 
 __all__ = [
-    "GROUPS",
+    "OPTION_GROUPS",
     "SCENARIO_SCHEMA",
     "Scenario",
     "gpu_words",
     "is_field",
     "make_scenario",
     "parse_types",
-    "read_file",
+    "read_scenario",
 ]
 
 
@@ -225,16 +225,16 @@ class Scenario(BaseModel):
     @field_validator("single_gpu")
     @classmethod
     def _timed_single_gpu(cls, value: str | None) -> str | None:
-        if value is not None and not TIME.holds(parse_iteration(value, 1, "single_gpu")):
-            raise RequestError("single_gpu", f"{shown(value)} is outside {TIME.words}.")
+        if value is not None and not TIME_LIMIT.holds(parse_iteration(value, 1, "single_gpu")):
+            raise RequestError("single_gpu", f"{shown(value)} is outside {TIME_LIMIT.words}.")
         return value
 
     @field_validator("single_gpu_kernels")
     @classmethod
     def _timed_kernels(cls, value: str | None) -> str | None:
         flag = "single_gpu_kernels"
-        if value is not None and not TIME.holds(parse_seconds(value, flag)):
-            raise RequestError(flag, f"{shown(value)} is outside {TIME.words}.")
+        if value is not None and not TIME_LIMIT.holds(parse_seconds(value, flag)):
+            raise RequestError(flag, f"{shown(value)} is outside {TIME_LIMIT.words}.")
         return value
 
     @field_validator("options")
@@ -303,7 +303,7 @@ class Scenario(BaseModel):
         return self
 
 
-FIELDS = tuple(Scenario.model_fields)
+FIELD_NAMES = tuple(Scenario.model_fields)
 """Names of a scenario's fields."""
 
 
@@ -316,8 +316,8 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         If a field is unknown, missing or not allowed; ``source`` names the file it came from.
     """
     for field, value in fields.items():
-        if field not in FIELDS:
-            raise unknown_option("a scenario", field, FIELDS, source=source)
+        if field not in FIELD_NAMES:
+            raise unknown_option("a scenario", field, FIELD_NAMES, source=source)
         if isinstance(value, str) and forbidden(value):
             why = f"{shown(value)} holds a control character."
             raise RequestError(field, why, value=value, source=source)
@@ -335,7 +335,7 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         raise RequestError(field, why, value=given, source=source) from None
 
 
-GROUPS = ("options", "fusion_options")
+OPTION_GROUPS = ("options", "fusion_options")
 """Fields that hold others, named ``options.density``."""
 
 
@@ -348,17 +348,17 @@ def is_field(name: str) -> bool:
     [True, True, False, False, False]
     """
     group, dot, option = name.partition(".")
-    return group in FIELDS and (group in GROUPS) == bool(dot) == bool(option)
+    return group in FIELD_NAMES and (group in OPTION_GROUPS) == bool(dot) == bool(option)
 
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"
-KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
-ASKED = ("question", "command")
+_KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
+_QUESTION_KEYS = ("question", "command")
 """What a scenario of the gallery has besides: what a user asks, and the command that answers; and
 ``measured``, rows of the answer beside ids of ``perfsim list measurements``."""
 
 
-def read_file(path: Path) -> dict[str, Any]:
+def read_scenario(path: Path) -> dict[str, Any]:
     """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, question, sweep, ...).
 
     Raises
@@ -373,7 +373,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise DataError(told, path=path)
     if not isinstance(data.get("scenario"), dict):
         raise DataError("has no [scenario] table", path=path)
-    allowed = (*KEYS, *ASKED, "measured")
+    allowed = (*_KEYS, *_QUESTION_KEYS, "measured")
     for key in data:
         if key not in allowed:
             told = f"has unknown key {shown(key)}; allowed: {', '.join(allowed)}"
@@ -383,7 +383,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def _check_asked(data: Mapping[str, Any], path: Path) -> None:
-    for key in ASKED:
+    for key in _QUESTION_KEYS:
         if key in data and not isinstance(data[key], str):
             raise DataError(f"{key} is not a text", path=path)
     if ("question" in data) != ("command" in data):

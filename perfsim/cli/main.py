@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from perfsim.errors import LONGEST, PerfsimError, shown, spelling
+from perfsim.errors import MAX_QUOTED, PerfsimError, shown, spelling
 
 __all__ = [
     "COMMANDS",
@@ -360,5 +360,5 @@ def _complain(sentence: str) -> None:
     from perfsim.data.files import escaped
 
     # A word of thousands of letters is a slip; the longest path is shorter.
-    short = re.sub(r"\S{4500,}", lambda match: f"{match[0][:LONGEST]}...", sentence)
+    short = re.sub(r"\S{4500,}", lambda match: f"{match[0][:MAX_QUOTED]}...", sentence)
     typer.echo(f"perfsim: {escaped(short)}", err=True)

@@ -237,13 +237,13 @@ def scenario_fields(
     ``scenario`` is a path or the name of a shipped scenario. A file's options are for its own
     method: a flag that names another leaves them out.
     """
-    from perfsim.scenario import read_file
+    from perfsim.scenario import read_scenario
 
     fields: dict[str, Any] = {}
     notes = []
     if scenario is not None:
         path = catalog.scenario(scenario)
-        fields = dict(read_file(path)["scenario"])
+        fields = dict(read_scenario(path)["scenario"])
         if "beside" in fields:
             from perfsim.conditions.spec import found_from
 
@@ -288,13 +288,13 @@ def flag_of(field: str) -> str:
     >>> [flag_of(field) for field in ("gpus_per_node", "options.density", "vary.gpus", "alpha")]
     ['--gpus-per-node', '--set density', '--vary gpus', 'alpha']
     """
-    from perfsim.scenario import FIELDS
+    from perfsim.scenario import FIELD_NAMES
 
     name, _, option = field.partition(".")
     grouped = {"options": "--set ", "fusion_options": "--set fusion.", "vary": "--vary "}
     if name in grouped:
         return f"{grouped[name]}{option}".strip()
-    if name in NO_FLAGS or name not in {*FIELDS, *OTHER_FLAGS}:
+    if name in NO_FLAGS or name not in {*FIELD_NAMES, *OTHER_FLAGS}:
         return field
     return "--" + name.replace("_", "-")
 

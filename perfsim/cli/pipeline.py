@@ -30,7 +30,7 @@ def pipeline_command(
     stage (forward, backward) and a [[link]] table from each stage to the next (rate, latency,
     activation), all with units.
     """
-    from perfsim.pipeline import figures, read_pipeline, text
+    from perfsim.pipeline import pipeline_figures, pipeline_text, read_pipeline
 
     pipeline = read_pipeline(file)
-    answer(figures(pipeline), out, json, lambda: typer.echo(text(pipeline)))
+    answer(pipeline_figures(pipeline), out, json, lambda: typer.echo(pipeline_text(pipeline)))

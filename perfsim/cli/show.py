@@ -364,10 +364,10 @@ def _method(name: str, catalog: Catalog) -> dict[str, Any]:
 
 def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
     from perfsim.methods import AUTO, load_method
-    from perfsim.scenario import make_scenario, read_file
+    from perfsim.scenario import make_scenario, read_scenario
     from perfsim.validate.claim import claims_of
 
-    data = read_file(catalog.scenario(name))
+    data = read_scenario(catalog.scenario(name))
     scenario = make_scenario(data["scenario"], name)
     if scenario.method.lower() != AUTO:
         try:
@@ -532,9 +532,9 @@ def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
-    from perfsim.scenario import read_file
+    from perfsim.scenario import read_scenario
 
-    files = {name: read_file(path) for name, path in catalog.scenarios().items()}
+    files = {name: read_scenario(path) for name, path in catalog.scenarios().items()}
     found = [
         {"scenario": name, **{key: file.get(key, "") for key in ("title", "question", "command")}}
         for name, file in files.items()

@@ -181,14 +181,14 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     from perfsim.data.catalog import Catalog
     from perfsim.errors import RequestError
     from perfsim.planning.grid import SweepGrid, axes_of, given
-    from perfsim.scenario import read_file
+    from perfsim.scenario import read_scenario
 
     fields, notes = asked.fields()
     own: tuple[str, ...] = ()
     table: dict[str, Any] = {}
     scenario = asked.scenario
     if scenario is not None:
-        stored = read_file(Catalog(asked.profiles).scenario(scenario))
+        stored = read_scenario(Catalog(asked.profiles).scenario(scenario))
         table = stored.get("sweep", {})
         set_here = {pair.partition("=")[0].strip() for pair in asked.pairs}
         own = tuple(sorted(set(stored["scenario"].get("options", {})) - set_here))

@@ -11,7 +11,7 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import check_word, kind_of, number, read_table, scatter
 from perfsim.errors import DataError
-from perfsim.quantity import COUNT, SPREAD, TIME, Kind, weakest
+from perfsim.quantity import COUNT_LIMIT, SPREAD_LIMIT, TIME_LIMIT, Kind, weakest
 
 __all__ = [
     "ALIKE",
@@ -130,7 +130,7 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
         if cells[column] or column == "batch":
             text = cells[column]
             whole[column] = int(
-                number(text, column, path, row, positive=True, whole=True, within=COUNT)
+                number(text, column, path, row, positive=True, whole=True, within=COUNT_LIMIT)
             )
     time = cells["iteration_ms"]
     spread = cells["spread_percent"]
@@ -139,8 +139,8 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
         cells["precision"],
         whole["batch"] or 0,
         whole["sequence"],
-        number(time, "iteration_ms", path, row, positive=True, within=TIME, unit=1e-3) / 1e3,
-        number(spread, "spread_percent", path, row, within=SPREAD, unit=0.01) / 100
+        number(time, "iteration_ms", path, row, positive=True, within=TIME_LIMIT, unit=1e-3) / 1e3,
+        number(spread, "spread_percent", path, row, within=SPREAD_LIMIT, unit=0.01) / 100
         if spread
         else None,
         cells["framework"],

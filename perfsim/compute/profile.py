@@ -16,7 +16,7 @@ from typing import NamedTuple, cast, get_args
 
 from perfsim.data.tables import number, read_lines, read_table, rows
 from perfsim.errors import DataError, newer, shown
-from perfsim.quantity import COUNT, ELEMENTS, TIME, Kind
+from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
 __all__ = [
     "BESIDE",
@@ -82,7 +82,7 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
             raise DataError(f"layer {shown(name)} {wrong}", path=path, row=row, column="layer")
         found[name] = int(
             number(
-                cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT
+                cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT_LIMIT
             )
         )
     lacking = [name for name in needed if name not in found]
@@ -270,7 +270,7 @@ def read_profile(path: Path) -> Profile:
 
     def count(key: str) -> int:
         text, row = header[key], places[key]
-        return int(number(text, key, path, row, positive=True, whole=True, within=COUNT))
+        return int(number(text, key, path, row, positive=True, whole=True, within=COUNT_LIMIT))
 
     if "sequence" in header:
         count("sequence")
@@ -294,7 +294,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def _seconds(text: str, column: str, path: Path, row: int, *, positive: bool = False) -> float:
-    return number(text, column, path, row, positive=positive, within=TIME, unit=1e-3) / 1e3
+    return number(text, column, path, row, positive=positive, within=TIME_LIMIT, unit=1e-3) / 1e3
 
 
 def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, int]]:
@@ -400,7 +400,7 @@ def _read_axes(shape: str, elements: str, path: Path, row: int) -> tuple[int, ..
             f"{shown(shape)} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
         )
     axes = tuple(int(part) for part in parts)
-    count = number(elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS)
+    count = number(elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS_LIMIT)
     if math.prod(axes) != count:
         raise DataError(
             f"{elements} is not the product of shape {shown(shape)[1:-1]}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfsim.errors import LONGEST, RequestError, shown
+from perfsim.errors import MAX_QUOTED, RequestError, shown
 from perfsim.libraries.nccl_record import FigureRows, Triple, VersionFigures
 from perfsim.libraries.nccl_tables import ALL
 
@@ -51,7 +51,7 @@ def parse_version(text: str) -> tuple[int, int]:
     ((2, 18), (2, 4))
     """
     parts = text.strip().removeprefix("v").split(".")
-    numbers = [part for part in parts[:2] if part.isdecimal() and len(part) <= LONGEST]
+    numbers = [part for part in parts[:2] if part.isdecimal() and len(part) <= MAX_QUOTED]
     if len(numbers) < 2:
         raise RequestError(f"version: {shown(text)} is not a version of NCCL such as 2.18.3.")
     version = int(parts[0]), int(parts[1])

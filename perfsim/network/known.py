@@ -24,7 +24,7 @@ from perfsim.network.scaling_laws import (
     inside_share,
 )
 from perfsim.network.tuner_fit import TunedChoice
-from perfsim.quantity import SPREAD, Cost, Grade, Kind, Quantity, Term
+from perfsim.quantity import SPREAD_LIMIT, Cost, Grade, Kind, Quantity, Term
 from perfsim.units import format_bytes
 
 __all__ = [
@@ -57,7 +57,7 @@ def _errors() -> tuple[tuple[float, float], ...]:
     return tuple(
         (
             number(cells["ratio_up_to"], "ratio_up_to", path, row),
-            number(cells["p90"], "p90", path, row, within=SPREAD),
+            number(cells["p90"], "p90", path, row, within=SPREAD_LIMIT),
         )
         for row, cells in read_table(path, GROWTH_ERRORS_SCHEMA, GROWTH_ERRORS_COLUMNS)
     )

@@ -24,12 +24,12 @@ from perfsim.network.routing import TIES, Ties
 from perfsim.network.tuner_fit import Communicator, TunedChoice
 from perfsim.quantity import (
     KINDS,
-    LATENCY,
-    MESSAGE,
-    RATE,
-    REDUCTION,
-    SPREAD,
-    TIME,
+    LATENCY_LIMIT,
+    MESSAGE_LIMIT,
+    RATE_LIMIT,
+    REDUCTION_LIMIT,
+    SPREAD_LIMIT,
+    TIME_LIMIT,
     Kind,
     NumberLimit,
     Quantity,
@@ -75,11 +75,11 @@ def read_curve(table: TomlTable, network: str) -> CollectiveCurve:
     seconds: list[float] = []
     for knot in table.tables("knots"):
         knot.only(("size", "time"))
-        sizes.append(knot.number("size", knot.get("size"), parse_bytes, MESSAGE))
-        seconds.append(knot.number("time", knot.get("time"), parse_seconds, TIME))
+        sizes.append(knot.number("size", knot.get("size"), parse_bytes, MESSAGE_LIMIT))
+        seconds.append(knot.number("time", knot.get("time"), parse_seconds, TIME_LIMIT))
     spread = None
     if "residual" in table.values:
-        spread = table.number("residual", table.values["residual"], parse_fraction, SPREAD)
+        spread = table.number("residual", table.values["residual"], parse_fraction, SPREAD_LIMIT)
     library = table.choice("library", LIBRARIES) if "library" in table.values else "nccl"
     words = {word: table.text(word) for word in WORDS if word in table.values}
     ranks, nodes, gpus_per_node = (table.whole(count, table.get(count)) for count in COUNTS)
@@ -136,7 +136,7 @@ def read_fabric(table: TomlTable) -> Fabric:
     hop_latency_s = 0.0
     if "hop_latency" in table.values:
         hop_latency_s = table.number(
-            "hop_latency", table.values["hop_latency"], parse_seconds, LATENCY
+            "hop_latency", table.values["hop_latency"], parse_seconds, LATENCY_LIMIT
         )
     ties = table.choice("ties", TIES) if "ties" in table.values else TIES[0]
     return Fabric(
@@ -238,7 +238,7 @@ FORMS: Mapping[str, Callable[[TomlTable, str, Option], FabricValue]] = {
     "ratio": lambda table, key, _: _plain(table, key, table.get(key), OVERSUBSCRIPTION_LIMIT),
     "ratios": lambda table, key, _: _ratios(table, key),
     "share": lambda table, key, _: _plain(table, key, table.get(key), SHARE),
-    "rate": lambda table, key, _: table.number(key, table.get(key), parse_rate, RATE),
+    "rate": lambda table, key, _: table.number(key, table.get(key), parse_rate, RATE_LIMIT),
     "flag": lambda table, key, _: _fabric_flag(table, key),
     "word": lambda table, key, option: table.choice(key, option.allowed),
     "words": lambda table, key, _: table.texts(key),
@@ -272,7 +272,7 @@ MOST_RANKS = 65_536
 ANY = "any"
 """A segment's algorithm where ring and tree share one curve."""
 ERROR = NumberLimit(0.0, math.inf, "zero or above")
-OF_THE_VALUE = SPREAD._replace(words=f"{SPREAD.words} of the value")
+OF_THE_VALUE = SPREAD_LIMIT._replace(words=f"{SPREAD_LIMIT.words} of the value")
 
 
 def read_link(table: TomlTable, name: str) -> Link:
@@ -284,16 +284,16 @@ def read_link(table: TomlTable, name: str) -> Link:
         If a key is missing, unknown or wrong.
     """
     table.only(LINK_KEYS)
-    rate = tree = _quantity(table, "rate", parse_rate, "B/s", RATE)
+    rate = tree = _quantity(table, "rate", parse_rate, "B/s", RATE_LIMIT)
     if "tree_rate" in table.values:
-        tree = _quantity(table, "tree_rate", parse_rate, "B/s", RATE)
+        tree = _quantity(table, "tree_rate", parse_rate, "B/s", RATE_LIMIT)
     curves = _curves(table)
     protocols = _protocols(table, rate, curves["ring"])
     return Link(
         name=name,
         rate=rate,
         tree_rate=tree,
-        gamma=_quantity(table, "gamma", parse_seconds_per_byte, "s/B", REDUCTION),
+        gamma=_quantity(table, "gamma", parse_seconds_per_byte, "s/B", REDUCTION_LIMIT),
         ring=curves["ring"],
         tree=curves["tree"],
         ranks=_ranks(table),
@@ -313,8 +313,8 @@ def _protocols(table: TomlTable, rate: Quantity, ring: Latency) -> dict[str, Hel
         name = part.choice("protocol", PROTOCOLS)
         if name in found:
             raise part.wrong("protocol", f"{name!r} stands in an earlier [[link.protocol]]")
-        own = _quantity(part, "rate", parse_rate, "B/s", RATE)
-        alpha = _quantity(part, "alpha", parse_seconds, "s/hop", LATENCY)
+        own = _quantity(part, "rate", parse_rate, "B/s", RATE_LIMIT)
+        alpha = _quantity(part, "alpha", parse_seconds, "s/hop", LATENCY_LIMIT)
         share, more_s = own.value / rate.value, alpha.value - ring.alpha_s[0]
         found[name] = Held(own, alpha, share, more_s)
     return found
@@ -341,10 +341,10 @@ def _origin(
         error = table.number("error", found, parse, ERROR)
         spread = table.limited("error", found, error / value, OF_THE_VALUE) if value else None
     if "residual" in table.values:
-        spread = table.number("residual", table.values["residual"], parse_fraction, SPREAD)
+        spread = table.number("residual", table.values["residual"], parse_fraction, SPREAD_LIMIT)
     if "range" in table.values:
         low, high = (
-            table.number("range", end, parse_bytes, MESSAGE) for end in table.pair("range")
+            table.number("range", end, parse_bytes, MESSAGE_LIMIT) for end in table.pair("range")
         )
         if low > high:
             raise table.wrong("range", "the lowest size is above the highest")
@@ -365,7 +365,7 @@ def _curves(table: TomlTable) -> dict[str, Latency]:
     if ("alpha" in table.values) == ("segments" in table.values):
         raise table.wrong("alpha", "a link has either alpha (one value) or segments (by size)")
     if "alpha" in table.values:
-        alpha = _quantity(table, "alpha", parse_seconds, "s/hop", LATENCY)
+        alpha = _quantity(table, "alpha", parse_seconds, "s/hop", LATENCY_LIMIT)
         return dict.fromkeys(ALGORITHMS, Latency.constant(alpha))
     curves: dict[str, Latency] = {}
     for segment in table.tables("segments"):
@@ -386,8 +386,8 @@ def _curve(segment: TomlTable) -> Latency:
     alphas: list[float] = []
     for knot in segment.tables("knots"):
         knot.only(("size", "alpha"))
-        sizes.append(knot.number("size", knot.get("size"), parse_bytes, MESSAGE))
-        alphas.append(knot.number("alpha", knot.get("alpha"), parse_seconds, LATENCY))
+        sizes.append(knot.number("size", knot.get("size"), parse_bytes, MESSAGE_LIMIT))
+        alphas.append(knot.number("alpha", knot.get("alpha"), parse_seconds, LATENCY_LIMIT))
         if sizes[-1] <= (sizes[-2] if len(sizes) > 1 else 0.0):
             raise knot.wrong("size", "sizes rise from knot to knot")
     return Latency(tuple(sizes), tuple(alphas), *_origin(segment, alphas[0], parse_seconds))
@@ -607,7 +607,7 @@ def read_tuner(table: TomlTable) -> TunedChoice:
         table.choice("architecture", tuple(ARCHITECTURES)),
         table.choice("intra", ("nvlink", "pci")),
     )
-    rate = table.number("bus_bandwidth", table.get("bus_bandwidth"), parse_rate, RATE)
+    rate = table.number("bus_bandwidth", table.get("bus_bandwidth"), parse_rate, RATE_LIMIT)
     ratio = table.get("two_nodes")
     if isinstance(ratio, bool) or not isinstance(ratio, int | float):
         raise table.wrong(

@@ -9,10 +9,10 @@ from decimal import Decimal
 from math import isfinite, prod
 from typing import Any, get_args
 
-from perfsim.errors import LONGEST, RequestError, shown, unknown_option
+from perfsim.errors import MAX_QUOTED, RequestError, shown, unknown_option
 from perfsim.quantity import NumberLimit
-from perfsim.scenario import FIELDS, GROUPS, Scenario, is_field
-from perfsim.units import BYTES, RATES, SAMPLES_PER_S, SECONDS
+from perfsim.scenario import FIELD_NAMES, OPTION_GROUPS, Scenario, is_field
+from perfsim.units import RATE_UNITS, SAMPLE_RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 __all__ = [
     "MOST_ROWS",
@@ -53,7 +53,7 @@ WORDS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N values"
 _NUMBER = re.compile(
     r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s*+([^\d\s.]\S*+)?\s*+"
 )
-_UNITS = (SECONDS, BYTES, RATES, SAMPLES_PER_S, {"%": 1.0}, {"": 1.0})
+_UNITS = (TIME_UNITS, SIZE_UNITS, RATE_UNITS, SAMPLE_RATE_UNITS, {"%": 1.0}, {"": 1.0})
 
 
 def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
@@ -108,7 +108,7 @@ def _links(parts: Sequence[str]) -> list[str]:
     found: list[str] = []
     for part in parts:
         match = _NUMBER.fullmatch(part.partition("..")[0])
-        if found and match and match[2] in SECONDS:
+        if found and match and match[2] in TIME_UNITS:
             found[-1] = f"{found[-1]},{part}"
         else:
             found.append(part)
@@ -187,10 +187,10 @@ def _until(
 def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> list[Decimal]:
     """Return so many values from end to end, evenly apart or by equal factors."""
     even, count = step[:3], step[3:]
-    if not count.isdecimal() or len(count) > LONGEST or not 2 <= int(count) <= MOST_SPREAD:
+    if not count.isdecimal() or len(count) > MAX_QUOTED or not 2 <= int(count) <= MOST_SPREAD:
         raise RequestError(
             f"vary.{field}",
-            f"{shown(text)} asks for {count[:LONGEST] or 'no'} values; write how"
+            f"{shown(text)} asks for {count[:MAX_QUOTED] or 'no'} values; write how"
             f" many, from 2 to {MOST_SPREAD:,}, such as {even}5.",
         )
     if even == "log" and first <= 0:
@@ -364,7 +364,7 @@ def axes_of(vary: Mapping[str, Any], source: str = "") -> tuple[Axis, ...]:
     """
     flat: dict[str, Any] = {}
     for name, values in vary.items():
-        nested = values if name in GROUPS and isinstance(values, Mapping) else None
+        nested = values if name in OPTION_GROUPS and isinstance(values, Mapping) else None
         flat.update({name: values} if nested is None else _inside(name, nested))
     return tuple(_axis(name, values, source) for name, values in flat.items())
 
@@ -374,8 +374,8 @@ def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _axis(name: str, values: Any, source: str) -> Axis:
-    if not is_field(name) or len(name.partition(".")[2]) > LONGEST:
-        allowed = [field for field in FIELDS if field not in GROUPS]
+    if not is_field(name) or len(name.partition(".")[2]) > MAX_QUOTED:
+        allowed = [field for field in FIELD_NAMES if field not in OPTION_GROUPS]
         raise unknown_option(
             "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
         )

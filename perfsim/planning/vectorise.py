@@ -22,7 +22,7 @@ from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import CLASSES, Network
 from perfsim.planning.grid import Axis, GridValue, SweepGrid
 from perfsim.planning.rows import figures
-from perfsim.quantity import TIME
+from perfsim.quantity import TIME_LIMIT
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.plans import plans_of
@@ -356,7 +356,7 @@ def _latency(text: str) -> float:
 def _iteration(value: Any) -> tuple[float, ...]:
     """Return the seconds; a rate in samples depends on the batch, and is left to single rows."""
     seconds = parse_seconds(value)
-    return (seconds,) if TIME.holds(seconds) else ()
+    return (seconds,) if TIME_LIMIT.holds(seconds) else ()
 
 
 def _factor(value: Any) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.toml import TomlTable
 from perfsim.errors import DataError, RequestError
 from perfsim.methods import load_method
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario, read_scenario
 
 __all__ = ["Claim", "claims_of"]
 
@@ -76,7 +76,7 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
     """
     path = catalog.scenario(name)
     found = []
-    data = read_file(path)
+    data = read_scenario(path)
     listed = data.get("claim", [])
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
         raise DataError("claim is not a list of tables ([[claim]])", path=path)

@@ -42,7 +42,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.files import write_text
 from perfsim.data.tables import read_table, scatter
 from perfsim.errors import PerfsimError, RequestError
-from perfsim.quantity import SPREAD
+from perfsim.quantity import SPREAD_LIMIT
 from perfsim.units import format_count, format_seconds
 
 __all__ = [
@@ -154,7 +154,7 @@ def device_text(
     table["memory_bandwidth"] = {"value": f"{bandwidth / 1e9:.4g} GB/s"}
     table["launch"] = {"value": f"{measured['launch'][0] * 1e6:.3g} us"}
     if spread is not None:
-        table["memory_bandwidth"]["spread"] = round(min(spread, SPREAD.most), 3)
+        table["memory_bandwidth"]["spread"] = round(min(spread, SPREAD_LIMIT.most), 3)
     for key in ("memory_bandwidth", "launch"):
         table[key] |= {"kind": "measured", "source": f"{measured[key][2]}, {source}"}
     rates = dict((known or {}).get("rates", {}))

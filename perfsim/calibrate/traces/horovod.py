@@ -20,7 +20,7 @@ from perfsim.calibrate.traces.chrome_json import EVENTS, entries, microseconds
 from perfsim.calibrate.traces.traced import Seen, Traced, bytes_of, called
 from perfsim.data.files import printable
 from perfsim.errors import DataError
-from perfsim.quantity import MESSAGE
+from perfsim.quantity import MESSAGE_LIMIT
 
 __all__ = ["matches", "read"]
 
@@ -165,7 +165,7 @@ class _Timeline:
         size = None
         if each and isinstance(shape, str):
             size = each * math.prod(map(int, SHAPE.findall(shape)[:MOST_AXES]))
-            size = size if size < MESSAGE.most else None
+            size = size if size < MESSAGE_LIMIT.most else None
         for call in calls:
             known = size is not None and call.size_bytes is not None
             call.size_bytes = (call.size_bytes or 0) + (size or 0) if known else None

@@ -16,7 +16,7 @@ from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.fabrics.option import Option
 from perfsim.network.fabrics.wire import new_graph
 from perfsim.network.routing import Graph
-from perfsim.quantity import LATENCY, RATE, NumberLimit
+from perfsim.quantity import LATENCY_LIMIT, RATE_LIMIT, NumberLimit
 from perfsim.units import parse_rate, parse_seconds
 
 __all__ = ["OPTIONS", "PLACE", "SUMMARY", "graph", "words"]
@@ -131,9 +131,9 @@ def _csv(path: Path) -> tuple[dict[str, str], list[GraphEdge]]:
                 path=path,
                 row=row,
             )
-        rate = _number(cells["rate"], parse_rate, RATE, "rate", path, row)
+        rate = _number(cells["rate"], parse_rate, RATE_LIMIT, "rate", path, row)
         text = cells.get("latency")
-        delay = _number(text, parse_seconds, LATENCY, "latency", path, row) if text else None
+        delay = _number(text, parse_seconds, LATENCY_LIMIT, "latency", path, row) if text else None
         found[tail, head] = (rate, delay)
         kinds |= {tail: kinds.get(tail, ""), head: kinds.get(head, "")}
     back = {(b, a): told for (a, b), told in found.items() if (b, a) not in found}
@@ -178,16 +178,16 @@ def _told(data: Mapping[str, Any], where: str, path: Path) -> tuple[float, float
     """Return the rate [B/s] and latency [s] of an edge, the latter None where not stated."""
     plain = dict(_plain(data, where, path))
     if "rate" in data:
-        plain["rate_bytes_per_s"] = _number(data["rate"], parse_rate, RATE, where, path)
+        plain["rate_bytes_per_s"] = _number(data["rate"], parse_rate, RATE_LIMIT, where, path)
     if "latency" in data:
-        plain["latency_s"] = _number(data["latency"], parse_seconds, LATENCY, where, path)
+        plain["latency_s"] = _number(data["latency"], parse_seconds, LATENCY_LIMIT, where, path)
     if "rate_bytes_per_s" not in plain:
         raise DataError(f"{where}: has neither rate nor rate_bytes_per_s", path=path)
     return plain["rate_bytes_per_s"], plain.get("latency_s")
 
 
 def _plain(data: Mapping[str, Any], where: str, path: Path) -> Iterator[tuple[str, float]]:
-    for key, limit in (("rate_bytes_per_s", RATE), ("latency_s", LATENCY)):
+    for key, limit in (("rate_bytes_per_s", RATE_LIMIT), ("latency_s", LATENCY_LIMIT)):
         if key in data:
             value = data[key]
             if isinstance(value, bool) or not isinstance(value, int | float):

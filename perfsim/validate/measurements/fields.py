@@ -7,7 +7,7 @@ from typing import Any
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.scenario import read_file
+from perfsim.scenario import read_scenario
 
 __all__ = ["nested", "parse", "text_of"]
 
@@ -61,7 +61,7 @@ def nested(fields: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
     told = dict(fields)
     made: dict[str, Any] = {}
     if "scenario" in told:
-        made = dict(read_file(catalog.scenario(str(told.pop("scenario"))))["scenario"])
+        made = dict(read_scenario(catalog.scenario(str(told.pop("scenario"))))["scenario"])
     for name, value in told.items():
         outer, _, inner = name.partition(".")
         if inner:
