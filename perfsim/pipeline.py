@@ -57,22 +57,22 @@ from perfsim.units import format_seconds, parse_bytes, parse_rate, parse_seconds
 
 __all__ = [
     "INDEX_BYTES",
-    "_LEFT_OUT",
     "PIPELINE_ANSWER_SCHEMA",
     "PIPELINE_SCHEMA",
     "VALUE_BYTES",
+    "_LEFT_OUT",
     "Pipeline",
     "PipelineLink",
     "PipelineStage",
     "adaptive_ratios",
-    "pipeline_figures",
     "iteration_s",
     "main",
     "masked_bytes",
     "masked_iteration_s",
     "pass_s",
-    "read_pipeline",
+    "pipeline_figures",
     "pipeline_text",
+    "read_pipeline",
     "top_k_bytes",
 ]
 

@@ -13,7 +13,7 @@ from perfsim.interval import NO_METHOD, Moves, Uncertainty, uncertainties
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import Setup, resolve
-from perfsim.scenario import Scenario
+from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.plan import CostedGraph, terms_of
 from perfsim.schedule.plans import baseline_of, is_baseline, plans_of, run_all
@@ -100,7 +100,7 @@ class Prediction:
         """Return the prediction as a pandas table of one row (see ``perfsim.data.tables``)."""
         from perfsim.data.tables import record, to_frame
 
-        return to_frame([record(self.to_dict(provenance=False))])
+        return to_frame([record(self.to_dict(provenance=False), table_columns())])
 
 
 @uncollected

@@ -21,7 +21,13 @@ from perfsim.methods.base import Method
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
-from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, parse_types
+from perfsim.scenario import (
+    DEFAULT_INTRA_NET,
+    Scenario,
+    fields_read_by,
+    own_values,
+    parse_types,
+)
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
@@ -96,7 +102,8 @@ def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computa
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
-    asked = (scenario.model, device.name, scenario.batch, scenario.precision)
+    names = (name for name in fields_read_by("compute") if name != "gpu")
+    asked = (device.name, *(getattr(scenario, name) for name in names))
     return catalog.once(("computation", *asked), lambda: _computed(scenario, device, catalog))
 
 
@@ -161,19 +168,6 @@ Platform = tuple[Network, Network | None, Cluster, list[str]]
 """The network between nodes, that inside them where it is another, the cluster, and what is to be
 said."""
 
-FIELDS = (
-    "gpus",
-    "gpus_per_node",
-    "placement",
-    "net",
-    "intra_net",
-    "gpu",
-    "library",
-    "oversubscription",
-    "background",
-)
-"""The fields of a scenario that its cluster is made of."""
-
 MOST_WARNINGS = 2
 """Warnings of a network that a prediction repeats; ``show net`` lists all."""
 
@@ -188,7 +182,7 @@ def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     DataError
         If a network's file is damaged.
     """
-    asked = tuple(getattr(scenario, name) for name in FIELDS)
+    asked = tuple(getattr(scenario, name) for name in fields_read_by("network"))
     return catalog.once(("platform", *asked), lambda: _made(scenario, device, catalog))
 
 
@@ -347,7 +341,7 @@ class Setup:
         """Return the scenario with every default filled in, as --json prints it."""
         scenario = self.scenario
         cluster = self.cluster
-        return {
+        filled_in = {
             "model": scenario.model,
             "gpus": scenario.gpus,
             "gpus_per_node": cluster.gpus_per_node,
@@ -376,8 +370,8 @@ class Setup:
             "single_gpu_s": self.carried.quantity.value if scenario.single_gpu else None,
             "single_gpu_kernels_s": self.kernels_s,
             "profile": Path(self.profile.path).name,
-            **({"beside": list(scenario.beside)} if scenario.beside else {}),
         }
+        return filled_in | own_values(scenario, filled_in)
 
 
 def resolve(scenario: Scenario, catalog: Catalog) -> Setup:

@@ -31,28 +31,13 @@ __all__ = [
     "to_frame",
 ]
 
-QUESTION = (
-    "model",
-    "gpus",
-    "gpus_per_node",
-    "nodes",
-    "net",
-    "intra_net",
-    "gpu",
-    "batch",
-    "precision",
-    "method",
-    "options",
-    "fusion",
-    "bucket_bytes",
-)
-"""Fields of the scenario that a record begins with; ``batch`` is in samples a GPU."""
-
 NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def record(prediction: Mapping[str, Any]) -> dict[str, Any]:
+def record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     """Return a prediction, as its ``to_dict`` gives it, as one flat record.
+
+    It begins with those ``columns`` of the scenario (see ``perfsim.scenario.table_columns``).
 
     A column's name ends with its unit: ``_s`` seconds, ``_bytes`` bytes, ``_ratio`` a fraction or
     a multiple, ``_per_s``; what has none is a count or a word. Times and bytes are those of one
@@ -60,7 +45,7 @@ def record(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """
     scenario, sent = prediction["scenario"], prediction["communication"]
     low, high = prediction["iteration_s_interval"]
-    question = {field: scenario[field] for field in QUESTION}
+    question = {field: scenario[field] for field in columns}
     question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
     return {
         **question,

@@ -16,7 +16,7 @@ from perfsim.methods.describe import for_method
 from perfsim.planning.neighbours import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportProgress, rank_methods
-from perfsim.scenario import Scenario, parse_types
+from perfsim.scenario import Scenario, parse_types, table_columns
 from perfsim.session import default_session
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Comparison:
         """Return the rows as flat records: the standing, then the prediction (see ``record``)."""
         standings = {row["method"]: row for row in self.standings()}
         return [
-            {**standings[one.scenario["method"]], **record(one.to_dict(provenance=False))}
+            {**standings[one.scenario["method"]], **record(one.to_dict(provenance=False), table_columns())}
             for one in self.rows
         ]
 

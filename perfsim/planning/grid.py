@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from perfsim.errors import MAX_QUOTED, RequestError, shown, unknown_option
 from perfsim.quantity import NumberLimit
-from perfsim.scenario import FIELD_NAMES, OPTION_GROUPS, Scenario, is_field
+from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, is_field
 from perfsim.units import RATE_UNITS, SAMPLE_RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 __all__ = [
@@ -31,15 +31,9 @@ MOST_VALUES = 1_000_000
 MOST_SPREAD = 100_000
 """So many values may be spread between two ends: powers of decimals take their time."""
 
-LINKS = ("net", "intra_net")
-LISTS = ("placement",)
-UNITS = {
-    "net": "1Gbit/s..100Gbit/s",
-    "intra_net": "4GB/s..32GB/s",
-    "bucket": "1MiB..32MiB",
-    "single_gpu": "100ms..400ms",
-    "single_gpu_kernels": "1ms..8ms",
-}
+LINKS = tuple(name for name, field in SCENARIO_FIELDS.items() if field.complete == "networks")
+LISTS = tuple(name for name, field in SCENARIO_FIELDS.items() if field.lists)
+UNITS = {name: field.vary for name, field in SCENARIO_FIELDS.items() if field.vary}
 """Fields whose numbers mean nothing without a unit, and a range as it should be."""
 
 DIGITS = 12
@@ -375,7 +369,7 @@ def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _axis(name: str, values: Any, source: str) -> Axis:
     if not is_field(name) or len(name.partition(".")[2]) > MAX_QUOTED:
-        allowed = [field for field in FIELD_NAMES if field not in OPTION_GROUPS]
+        allowed = [field for field in SCENARIO_FIELDS if field not in OPTION_GROUPS]
         raise unknown_option(
             "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
         )

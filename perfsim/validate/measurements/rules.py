@@ -20,7 +20,7 @@ from typing import Any
 
 from perfsim.data.toml import TomlTable, read_toml
 from perfsim.errors import MAX_QUOTED, DataError, nearest, shown
-from perfsim.scenario import FIELD_NAMES, is_field
+from perfsim.scenario import SCENARIO_FIELDS, is_field
 from perfsim.validate.measurements.case import COLUMNS, Case
 
 __all__ = ["SCHEMA", "MappingRule", "read_rules"]
@@ -93,7 +93,7 @@ def _fields(table: TomlTable, key: str) -> Mapping[str, Any]:
     found = _values(table, key)
     for name, value in found.items():
         if name != "scenario" and not is_field(name):
-            match = nearest(name[:MAX_QUOTED], FIELD_NAMES)
+            match = nearest(name[:MAX_QUOTED], SCENARIO_FIELDS)
             hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
             raise table.wrong(key, f"a scenario has no field {shown(name)}; {hint}")
         parts = value if isinstance(value, list) else [value]

@@ -17,7 +17,7 @@ import tomli_w
 from perfsim.calibrate.formats import read_file as read_measured
 from perfsim.calibrate.traces.to_profile import import_trace
 from perfsim.calibrate.write_network import write_csv
-from perfsim.cli.options import settings
+from perfsim.cli.scenario_flags import split_settings
 from perfsim.compute.anchors import read_anchors
 from perfsim.compute.device import read_device, read_kernels
 from perfsim.compute.profile import read_positions, read_profile
@@ -117,7 +117,7 @@ def _flags(path: Path) -> None:
                 continue
             told: dict[str, Any] = {"model": "resnet50", "gpus": "8"}
             if name == "set":
-                told["options"], told["fusion_options"] = settings([value])
+                told["options"], told["fusion_options"] = split_settings([value])
             else:
                 told[name] = value
             asked = make_scenario(told)
