@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "LONGEST",
+    "MAX_QUOTED",
     "DataError",
     "PerfsimError",
     "RequestError",
@@ -27,7 +27,7 @@ __all__ = [
     "unknown_option",
 ]
 
-LONGEST = 60
+MAX_QUOTED = 60
 """Characters of a wrong value that a message repeats."""
 
 
@@ -45,7 +45,7 @@ def shown(value: object) -> str:
         return "a number of thousands of digits"
     except RecursionError:
         return "tables in tables in tables"
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
 
 
 class PerfsimError(Exception):
@@ -154,9 +154,9 @@ class DataError(PerfsimError):
         super().__init__(f"{', '.join(place)}: {message}" if place else message)
 
 
-MOST_NAMED = 40
+_MAX_LISTED = 40
 """So many names a message lists; of more it shows some, those that hold what was written first."""
-SOME_NAMED = 3
+_SOME_LISTED = 3
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
@@ -185,7 +185,7 @@ def newer(found: object, schema: str) -> str:
     ('; a newer perfsim may read it', '')
     """
     kind, _, number = schema.rpartition("/")
-    of, _, version = str(found)[:LONGEST].rpartition("/")
+    of, _, version = str(found)[:MAX_QUOTED].rpartition("/")
     later = of == kind and version.isdecimal() and int(version) > int(number)
     return "; a newer perfsim may read it" if later else ""
 
@@ -198,7 +198,7 @@ def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") ->
         field,
         f"no {_short(name)}{_allowed(name, allowed)}{where}.",
         value=name,
-        nearest=nearest(name[:LONGEST], allowed),
+        nearest=nearest(name[:MAX_QUOTED], allowed),
     )
 
 
@@ -211,27 +211,27 @@ def unknown_option(
         field,
         f"{owner} has no {_short(name)}{_allowed(name, allowed)}.",
         value=name,
-        nearest=nearest(name[:LONGEST], allowed),
+        nearest=nearest(name[:MAX_QUOTED], allowed),
         source=source,
     )
 
 
 def _allowed(name: str, choices: Iterable[str]) -> str:
     allowed = sorted(choices)
-    match = nearest(name[:LONGEST], allowed)
+    match = nearest(name[:MAX_QUOTED], allowed)
     hint = f"; did you mean {match!r}?" if match else "."
-    if len(allowed) > MOST_NAMED:
+    if len(allowed) > _MAX_LISTED:
         near = [one for one in allowed if name and (name.lower() in one.lower())]
-        named = ", ".join((near or allowed)[:SOME_NAMED])
+        named = ", ".join((near or allowed)[:_SOME_LISTED])
         return f"{hint} Allowed are {len(allowed)} names, such as {named}"
     return f"{hint} Allowed: {', '.join(allowed) or 'none'}"
 
 
 def _short(name: str) -> str:
-    return repr(name if len(name) <= LONGEST else name[:LONGEST] + "...")
+    return repr(name if len(name) <= MAX_QUOTED else name[:MAX_QUOTED] + "...")
 
 
-RULES = {
+_RULES = {
     "int_parsing": "a whole number is needed",
     "int_from_float": "a whole number is needed",
     "int_type": "a whole number is needed",
@@ -260,7 +260,7 @@ def rule(error: Mapping[str, Any]) -> str:
     >>> rule({"type": "greater_than_equal", "ctx": {"ge": 1}, "msg": "..."})
     'at least 1 is needed'
     """
-    text = RULES.get(error["type"])
+    text = _RULES.get(error["type"])
     if text is None:
         message: str = error["msg"]
         return message[0].lower() + message[1:]

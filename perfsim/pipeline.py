@@ -48,44 +48,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 
-from pydantic import Field, model_validator
-
-from perfsim.data.toml import (
-    BytesPerSecond,
-    HopSeconds,
-    MessageBytes,
-    Seconds,
-    Tables,
-    TomlModel,
-    WholeNumber,
-    WrongValue,
-    plain_number,
-    read_toml,
-)
-from perfsim.errors import PerfsimError
-from perfsim.quantity import NumberLimit
-from perfsim.units import format_seconds
+from perfsim.data.toml import TomlTable, read_toml
+from perfsim.errors import PerfsimError, shown
+from perfsim.quantity import LATENCY_LIMIT, MESSAGE_LIMIT, RATE_LIMIT, TIME_LIMIT, NumberLimit
+from perfsim.units import format_seconds, parse_bytes, parse_rate, parse_seconds
 
 __all__ = [
     "INDEX_BYTES",
-    "LEFT_OUT",
     "PIPELINE_ANSWER_SCHEMA",
     "PIPELINE_SCHEMA",
     "VALUE_BYTES",
+    "_LEFT_OUT",
     "Pipeline",
     "PipelineLink",
     "PipelineStage",
     "adaptive_ratios",
-    "figures",
     "iteration_s",
     "main",
     "masked_bytes",
     "masked_iteration_s",
     "pass_s",
+    "pipeline_figures",
+    "pipeline_text",
     "read_pipeline",
-    "text",
     "top_k_bytes",
 ]
 
@@ -348,9 +335,9 @@ def _both_passes_s(
 
 PIPELINE_SCHEMA = "perfsim/pipeline/1"
 
-BYTES_SAVED = NumberLimit(1.0, 1e6, "1 to 1e6")
+_REDUCTION_LIMIT = NumberLimit(1.0, 1e6, "a number from 1 to 1e6")
 
-KEPT = NumberLimit(1e-6, 1.0, "1e-6 to 1")
+_KEPT_LIMIT = NumberLimit(1e-6, 1.0, "a number from 1e-6 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,24 +394,42 @@ def read_pipeline(path: Path) -> Pipeline:
     """
     file = read_toml(path, PipelineFile)
     return Pipeline(
-        tuple(PipelineStage(stage.forward, stage.backward) for stage in file.stage),
-        tuple(
-            PipelineLink(
-                link.latency, 1.0 / link.rate, max(1, round(link.activation / VALUE_BYTES))
-            )
-            for link in file.link
-        ),
-        file.micro_batches,
-        file.reduction,
-        file.kept,
+        stages,
+        links,
+        table.whole("micro_batches", table.get("micro_batches")),
+        _number(table, "reduction", _REDUCTION_LIMIT),
+        _number(table, "kept", _KEPT_LIMIT) if "kept" in table.values else None,
     )
 
 
+def _number(table: TomlTable, key: str, limit: NumberLimit) -> float:
+    value = table.get(key)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise table.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
+    return table.limited(key, value, value, limit)
+
+
+def _stage(table: TomlTable) -> PipelineStage:
+    table.only(["forward", "backward"])
+    forward_s, backward_s = (
+        table.number(key, table.get(key), parse_seconds, TIME_LIMIT) for key in ("forward", "backward")
+    )
+    return PipelineStage(forward_s, backward_s)
+
+
+def _link(table: TomlTable) -> PipelineLink:
+    table.only(["rate", "latency", "activation"])
+    rate = table.number("rate", table.get("rate"), parse_rate, RATE_LIMIT)
+    latency_s = table.number("latency", table.get("latency"), parse_seconds, LATENCY_LIMIT)
+    size = table.number("activation", table.get("activation"), parse_bytes, MESSAGE_LIMIT)
+    return PipelineLink(latency_s, 1.0 / rate, max(1, round(size / VALUE_BYTES)))
+
+
 PIPELINE_ANSWER_SCHEMA = "perfsim/pipeline-answer/1"
-LEFT_OUT = "selecting values on the GPU, stragglers, the update, convergence"
+_LEFT_OUT = "selecting values on the GPU, stragglers, the update, convergence"
 
 
-def figures(pipeline: Pipeline) -> dict[str, Any]:
+def pipeline_figures(pipeline: Pipeline) -> dict[str, Any]:
     """Return the links and the iterations as ``perfsim pipeline --json`` prints them."""
     stages, links, count = pipeline.stages, pipeline.links, pipeline.micro_batches
     ratios = adaptive_ratios([link.dense_s for link in links], pipeline.reduction)
@@ -446,13 +451,13 @@ def figures(pipeline: Pipeline) -> dict[str, Any]:
             for link, ratio in zip(links, ratios, strict=True)
         ],
         "iteration_s": iterations,
-        "left_out": LEFT_OUT,
+        "left_out": _LEFT_OUT,
     }
 
 
-def text(pipeline: Pipeline) -> str:
+def pipeline_text(pipeline: Pipeline) -> str:
     """Return the links and the iterations as a person reads them."""
-    found = figures(pipeline)
+    found = pipeline_figures(pipeline)
     lines = [f"{found['stages']} stages, {found['micro_batches']} micro-batches (GPipe)"]
     for number, link in enumerate(found["links"], 1):
         lines.append(
@@ -462,7 +467,7 @@ def text(pipeline: Pipeline) -> str:
         )
     for name, seconds in found["iteration_s"].items():
         lines.append(f"iteration, {name}: {format_seconds(seconds)}")
-    return "\n".join([*lines, f"left out: {LEFT_OUT}"])
+    return "\n".join([*lines, f"left out: {_LEFT_OUT}"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -470,7 +475,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="perfsim.pipeline", description=__doc__)
     parser.add_argument("file", type=Path, help="pipeline file (see perfsim.pipeline)")
     try:
-        print(text(read_pipeline(parser.parse_args(arguments).file)))
+        print(pipeline_text(read_pipeline(parser.parse_args(arguments).file)))
     except PerfsimError as error:
         print(error, file=sys.stderr)
         return error.exit_code

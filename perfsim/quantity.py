@@ -7,19 +7,19 @@ from typing import Literal, NamedTuple
 from perfsim.units import format_rate, format_seconds
 
 __all__ = [
-    "COUNT",
-    "ELEMENTS",
+    "COUNT_LIMIT",
+    "ELEMENTS_LIMIT",
     "KINDS",
-    "LATENCY",
-    "LAUNCH",
-    "MATRIX_RATE",
-    "MEMORY",
-    "MESSAGE",
-    "POWER",
-    "RATE",
-    "REDUCTION",
-    "SPREAD",
-    "TIME",
+    "LATENCY_LIMIT",
+    "LAUNCH_LIMIT",
+    "MATRIX_RATE_LIMIT",
+    "MEMORY_LIMIT",
+    "MESSAGE_LIMIT",
+    "POWER_LIMIT",
+    "RATE_LIMIT",
+    "REDUCTION_LIMIT",
+    "SPREAD_LIMIT",
+    "TIME_LIMIT",
     "Cost",
     "Grade",
     "Kind",
@@ -113,7 +113,7 @@ class NumberLimit(NamedTuple):
 
     Examples
     --------
-    >>> RATE.holds(1.25e9), RATE.holds(1e-300)
+    >>> RATE_LIMIT.holds(1.25e9), RATE_LIMIT.holds(1e-300)
     (True, False)
     """
 
@@ -126,37 +126,37 @@ class NumberLimit(NamedTuple):
         return self.least <= value <= self.most
 
 
-RATE = NumberLimit(1.0, 1e18, "1 B/s to 1e18 B/s")
+RATE_LIMIT = NumberLimit(1.0, 1e18, "1 B/s to 1e18 B/s")
 
 
-MATRIX_RATE = NumberLimit(1e6, 1e21, "1e6 FLOP/s to 1e21 FLOP/s")
+MATRIX_RATE_LIMIT = NumberLimit(1e6, 1e21, "1e6 FLOP/s to 1e21 FLOP/s")
 
 
-TIME = NumberLimit(1e-15, 1e9, "1e-15 s to 1e9 s")
+TIME_LIMIT = NumberLimit(1e-15, 1e9, "1e-15 s to 1e9 s")
 
 
-LAUNCH = NumberLimit(1e-9, 1.0, "1 ns to 1 s")
+LAUNCH_LIMIT = NumberLimit(1e-9, 1.0, "1 ns to 1 s")
 
 
-LATENCY = NumberLimit(0.0, 10.0, "0 s to 10 s")
+LATENCY_LIMIT = NumberLimit(0.0, 10.0, "0 s to 10 s")
 
 
-REDUCTION = NumberLimit(0.0, 1.0, "0 s/B to 1 s/B")
+REDUCTION_LIMIT = NumberLimit(0.0, 1.0, "0 s/B to 1 s/B")
 
 
-MEMORY = NumberLimit(1e6, 1e15, "1 MB to 1e15 B")
+MEMORY_LIMIT = NumberLimit(1e6, 1e15, "1 MB to 1e15 B")
 
 
-MESSAGE = NumberLimit(1.0, 1e18, "1 B to 1e18 B")
+MESSAGE_LIMIT = NumberLimit(1.0, 1e18, "1 B to 1e18 B")
 
 
-SPREAD = NumberLimit(0.0, 3.0, "0 % to 300 %")
+SPREAD_LIMIT = NumberLimit(0.0, 3.0, "0 % to 300 %")
 
 
-POWER = NumberLimit(1.0, 1e5, "1 W to 100000 W")
+POWER_LIMIT = NumberLimit(1.0, 1e5, "1 W to 100000 W")
 
 
-ELEMENTS = NumberLimit(1.0, 1e15, "1 to 1e15")
+ELEMENTS_LIMIT = NumberLimit(1.0, 1e15, "1 to 1e15")
 
 
-COUNT = NumberLimit(1.0, 1e9, "1 to 1e9")
+COUNT_LIMIT = NumberLimit(1.0, 1e9, "1 to 1e9")

@@ -27,7 +27,13 @@ from perfsim.methods.base import Method
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
-from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, parse_types
+from perfsim.scenario import (
+    DEFAULT_INTRA_NET,
+    Scenario,
+    fields_read_by,
+    own_values,
+    parse_types,
+)
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
@@ -103,7 +109,8 @@ def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computa
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
-    asked = (scenario.model, device.name, scenario.batch, scenario.precision)
+    names = (name for name in fields_read_by("compute") if name != "gpu")
+    asked = (device.name, *(getattr(scenario, name) for name in names))
     return catalog.once(("computation", *asked), lambda: _computed(scenario, device, catalog))
 
 
@@ -168,19 +175,6 @@ Platform = tuple[Network, Network | None, Cluster, list[str]]
 """The network between nodes, that inside them where it is another, the cluster, and what is to be
 said."""
 
-FIELDS = (
-    "gpus",
-    "gpus_per_node",
-    "placement",
-    "net",
-    "intra_net",
-    "gpu",
-    "library",
-    "oversubscription",
-    "background",
-)
-"""The fields of a scenario that its cluster is made of."""
-
 MOST_WARNINGS = 2
 """Warnings of a network that a prediction repeats; ``show net`` lists all."""
 
@@ -195,7 +189,7 @@ def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     DataError
         If a network's file is damaged.
     """
-    asked = tuple(getattr(scenario, name) for name in FIELDS)
+    asked = tuple(getattr(scenario, name) for name in fields_read_by("network"))
     return catalog.once(("platform", *asked), lambda: _made(scenario, device, catalog))
 
 

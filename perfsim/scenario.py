@@ -1,43 +1,483 @@
-"""Scenario: the checked question. Everything a prediction depends on."""
+"""The scenario: the one list of its fields, their checks, and the files that hold them.
+
+`ScenarioFields` is the list. Everything that shows a field follows from it: the flag with its
+`--help` and completion, the key of a TOML file, `--vary`, the JSON of a resolved scenario, the
+columns of CSV tables and the documentation. To add a field, add it to the list and read it where
+its physics is.
+
+The list itself is plain data: `--help` reads it without loading pydantic. `Scenario`, the checked
+model, is made of it when it is first asked for.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Self
-
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
 )
 
-from perfsim.compute.profile import PRECISIONS
-from perfsim.conditions.spec import MOST_JITTER, checked_names, parse_straggler
-from perfsim.data.files import forbidden
-from perfsim.data.toml import TomlModel, WrongValue, check_toml, parse_toml
-from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
-from perfsim.methods.base import truth_for_number
-from perfsim.quantity import TIME
-from perfsim.units import parse_bytes, parse_fraction, parse_iteration, parse_seconds
+from perfsim.errors import DataError, RequestError, newer, rule, shown, unknown, unknown_option
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 __all__ = [
-    "GROUPS",
+    "DEFAULT_INTRA_NET",
+    "OPTION_GROUPS",
+    "SCENARIO_FIELDS",
     "SCENARIO_SCHEMA",
     "Scenario",
+    "ScenarioField",
+    "ScenarioFields",
+    "fields_read_by",
     "gpu_words",
     "is_field",
     "make_scenario",
+    "own_values",
     "parse_types",
-    "read_file",
+    "read_scenario",
+    "table_columns",
 ]
+
+DEFAULT_INTRA_NET = "pcie3"
+"""The network inside a node where neither the scenario nor the network's file names one."""
+
+OPTION_GROUPS = ("options", "fusion_options")
+"""Fields that hold other fields, which are named ``options.density``."""
+
+MAX_GPUS = 1_000_000
+MAX_BATCH = 1_000_000
+MAX_BACKGROUND = 0.99
+MAX_SEED = 2**32 - 1
+
+MAX_JITTERED_GPUS = 16_384
+"""GPUs whose computation can vary one by one: the draws of all their tasks are held in memory."""
+
+
+class ScenarioField(NamedTuple):
+    """What is known of a field besides its type and its default value.
+
+    Parameters
+    ----------
+    help : what it is, as ``--help`` and the documentation say it
+    read_by : the rooms (folders or modules of perfsim) that read it
+    metavar : how its value is written in ``--help``
+    default : its default in words, where no fixed value is the default
+    flag : False where only scenario files have it
+    complete : the things whose names complete it: models, gpus, networks, methods, fusions,
+        scenarios
+    min, max : the limits of a number
+    nonempty : True where an empty text is refused
+    read : makes the field's value of what was given, before its type is checked
+    check : returns the value, or refuses it, after its type was checked
+    vary : an example of a range of it, where a number means nothing without a unit
+    lists : True where one value has commas itself, so that semicolons separate several
+    mixed : False where it cannot be asked of GPUs of several types
+    resolved : its key in a resolved scenario (JSON), where that is not its own name
+    always : False where JSON leaves it out when it is not given
+    column : False where tables (CSV, pandas) leave it out
+    kind, value : its type and its default value, as the list has them; None in the list itself
+    """
+
+    help: str
+    read_by: tuple[str, ...]
+    metavar: str = ""
+    default: str = ""
+    flag: bool = True
+    complete: str = ""
+    min: float | None = None
+    max: float | None = None
+    nonempty: bool = False
+    read: Callable[[Any, str], Any] | None = None
+    check: Callable[[Any, str], Any] | None = None
+    vary: str = ""
+    lists: bool = False
+    mixed: bool = True
+    resolved: str = ""
+    always: bool = True
+    column: bool = True
+    kind: Any = None
+    value: Any = None
+
+    @property
+    def repeated(self) -> bool:
+        """Whether it holds several texts, each of which a flag gives."""
+        return get_origin(self.kind) is tuple and str in get_args(self.kind)
+
+    @property
+    def switch(self) -> bool:
+        """Whether it is true or false."""
+        return bool in (self.kind, *get_args(self.kind))
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: Any) -> Any:
+        """Return how pydantic checks a value: `read`, then type and limits, then `check`."""
+        import pydantic
+        from pydantic_core import core_schema
+
+        read, check = self.read, self.check
+        limits = pydantic.Field(ge=self.min, le=self.max, min_length=1 if self.nonempty else None)
+        schema = handler.generate_schema(Annotated[kind, limits])
+        if read is not None:
+            schema = core_schema.with_info_before_validator_function(
+                lambda value, info: read(value, str(info.field_name)), schema
+            )
+        if check is not None:
+            schema = core_schema.with_info_after_validator_function(
+                lambda value, info: None if value is None else check(value, str(info.field_name)),
+                schema,
+            )
+        return schema
+
+
+@dataclass_transform(kw_only_default=True)
+def _has_fields(listed: type[Any]) -> type[Any]:
+    """Tell type checkers that the class's annotations are arguments of the model made of it."""
+    return listed
+
+
+@_has_fields
+class ScenarioFields:
+    """A model, a cluster, a method and its options: everything that a prediction depends on.
+
+    A field that is None takes its default from the profile, the network file or the method;
+    ``perfsim.resolve`` fills it in, and the prediction's notes say so.
+
+    Examples
+    --------
+    >>> from perfsim import Scenario
+    >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", bucket="4MiB")
+    >>> asked.method, asked.overlap, asked.batch
+    ('ssgd', True, None)
+    >>> Scenario(model="resnet50", gpu="v100:16,p100:16", net="1gbe").gpus
+    32
+    """
+
+    model: Annotated[
+        str,
+        ScenarioField(
+            "Model, such as resnet50 (`perfsim list models`).",
+            read_by=("compute",),
+            metavar="NAME",
+            complete="models",
+            nonempty=True,
+        ),
+    ]
+    gpus: Annotated[
+        int,
+        ScenarioField(
+            "GPUs in all.",
+            read_by=("network", "schedule"),
+            metavar="N",
+            default="those of `gpu`, if counted",
+            min=1,
+            max=MAX_GPUS,
+        ),
+    ]
+    gpus_per_node: Annotated[
+        int | None,
+        ScenarioField(
+            "GPUs of a node; must divide `gpus`.",
+            read_by=("network",),
+            metavar="N",
+            default="what the network states, or 4",
+            min=1,
+        ),
+    ] = None
+    placement: Annotated[
+        tuple[int, ...] | None,
+        ScenarioField(
+            "GPUs on each node when nodes are uneven, such as 3,5.",
+            read_by=("network",),
+            metavar="N,N,...",
+            read=_read_placement,
+            lists=True,
+            column=False,
+        ),
+    ] = None
+    net: Annotated[
+        str,
+        ScenarioField(
+            "Network between nodes: a name such as 1gbe, 10gbe, ib100 (`perfsim list networks`) or"
+            " rate,latency such as 10Gbit/s,50us.",
+            read_by=("network",),
+            metavar="NETWORK",
+            complete="networks",
+            nonempty=True,
+            vary="1Gbit/s..100Gbit/s",
+        ),
+    ] = "10gbe"
+    intra_net: Annotated[
+        str | None,
+        ScenarioField(
+            "Network inside a node: pcie3, nvlink, ... or rate,latency.",
+            read_by=("network",),
+            metavar="NETWORK",
+            default="the network's own, or pcie3",
+            complete="networks",
+            nonempty=True,
+            vary="4GB/s..32GB/s",
+        ),
+    ] = None
+    gpu: Annotated[
+        str,
+        ScenarioField(
+            "GPU (`perfsim list gpus`); of several types in one job how many of each, whole nodes"
+            " in that order: v100:16,p100:16.",
+            read_by=("compute", "network"),
+            metavar="GPU",
+            complete="gpus",
+            nonempty=True,
+            check=_write_types,
+        ),
+    ] = "v100"
+    batch: Annotated[
+        int | None,
+        ScenarioField(
+            "Samples a GPU.",
+            read_by=("compute",),
+            metavar="N",
+            default="that of the profile",
+            min=1,
+            max=MAX_BATCH,
+        ),
+    ] = None
+    precision: Annotated[
+        str | None,
+        ScenarioField(
+            "fp32, tf32, amp-fp16 or amp-bf16.",
+            read_by=("compute",),
+            metavar="WORD",
+            default="that of the profile",
+            check=_check_precision,
+        ),
+    ] = None
+    method: Annotated[
+        str,
+        ScenarioField(
+            "Training method (`perfsim list methods`); auto ranks all that apply.",
+            read_by=("methods",),
+            metavar="METHOD",
+            complete="methods",
+            nonempty=True,
+        ),
+    ] = "ssgd"
+    options: Annotated[
+        dict[str, str | int | float | bool],
+        ScenarioField(
+            "Option of the method, such as density=0.01; fusion.NAME=VALUE for the fusion policy's."
+            " May be repeated.",
+            read_by=("methods",),
+            metavar="NAME=VALUE",
+            check=_check_options,
+        ),
+    ] = {}  # noqa: RUF012 - each scenario gets a dict of its own
+    fusion: Annotated[
+        str | None,
+        ScenarioField(
+            "How gradients are fused into messages (`perfsim list fusion`).",
+            read_by=("fusion",),
+            metavar="POLICY",
+            default="the method's own, or size",
+            complete="fusions",
+            nonempty=True,
+        ),
+    ] = None
+    fusion_options: Annotated[
+        dict[str, str],
+        ScenarioField(
+            "Options of the fusion policy.", read_by=("fusion",), flag=False, column=False
+        ),
+    ] = {}  # noqa: RUF012
+    bucket: Annotated[
+        str | None,
+        ScenarioField(
+            "Bucket size, such as 25MiB.",
+            read_by=("fusion",),
+            metavar="SIZE",
+            default="the policy's own; size: 25MiB after a first bucket of 1MiB",
+            check=_check_bucket,
+            vary="1MiB..32MiB",
+            resolved="bucket_bytes",
+        ),
+    ] = None
+    algorithm: Annotated[
+        str,
+        ScenarioField(
+            "All-reduce algorithm: auto, ring, tree, hierarchical, ... (`perfsim list"
+            " collectives`).",
+            read_by=("schedule",),
+            metavar="NAME",
+            column=False,
+        ),
+    ] = "auto"
+    protocol: Annotated[
+        str,
+        ScenarioField(
+            "NCCL's protocol, as NCCL_PROTO fixes it: auto, ll, ll128, simple.",
+            read_by=("schedule",),
+            metavar="WORD",
+            column=False,
+        ),
+    ] = "auto"
+    library: Annotated[
+        str | None,
+        ScenarioField(
+            "Communication library: nccl, gloo, mpi.",
+            read_by=("network",),
+            metavar="NAME",
+            default="the one that the network was measured with",
+            column=False,
+        ),
+    ] = None
+    oversubscription: Annotated[
+        float | None,
+        ScenarioField(
+            "How many times narrower the uplinks are than the NICs below them, with every node a"
+            " leaf of its own: the worst case of that ratio.",
+            read_by=("network",),
+            metavar="RATIO",
+            min=1,
+            max=1000,
+            column=False,
+        ),
+    ] = None
+    straggler: Annotated[
+        tuple[str, ...],
+        ScenarioField(
+            "Slow GPUs: how many, and how many times slower they compute, such as 1:1.5. May be"
+            " repeated.",
+            read_by=("conditions",),
+            metavar="GPUS:FACTOR",
+            read=_read_stragglers,
+            mixed=False,
+            column=False,
+        ),
+    ] = ()
+    jitter: Annotated[
+        float,
+        ScenarioField(
+            "How much each GPU's computation varies from iteration to iteration, as a relative"
+            " standard deviation: 5%.",
+            read_by=("conditions",),
+            metavar="SHARE",
+            default="0%",
+            read=_read_jitter,
+            mixed=False,
+            column=False,
+        ),
+    ] = 0.0
+    background: Annotated[
+        float,
+        ScenarioField(
+            "Share of the network between nodes that other traffic takes: 30%.",
+            read_by=("network",),
+            metavar="SHARE",
+            default="0%",
+            read=_read_background,
+            column=False,
+        ),
+    ] = 0.0
+    beside: Annotated[
+        tuple[str, ...],
+        ScenarioField(
+            "Another job that sends over the same links between nodes: its scenario file, or a"
+            " shipped one. Says how much each slows down: bert.toml. May be repeated.",
+            read_by=("conditions",),
+            metavar="SCENARIO",
+            complete="scenarios",
+            read=_read_beside,
+            mixed=False,
+            always=False,
+            column=False,
+        ),
+    ] = ()
+    seed: Annotated[
+        int,
+        ScenarioField(
+            "Seed of the draws of `jitter`.",
+            read_by=("conditions",),
+            metavar="N",
+            min=0,
+            max=MAX_SEED,
+            column=False,
+        ),
+    ] = 0
+    overlap: Annotated[
+        bool,
+        ScenarioField(
+            "Whether communication runs beside the backward pass.",
+            read_by=("schedule",),
+            column=False,
+        ),
+    ] = True
+    overlap_slowdown: Annotated[
+        float,
+        ScenarioField(
+            "How many times slower the backward pass computes while communication runs beside it.",
+            read_by=("schedule",),
+            flag=False,
+            min=1,
+            max=10,
+            column=False,
+        ),
+    ] = 1.0
+    single_gpu: Annotated[
+        str | None,
+        ScenarioField(
+            "Iteration on one GPU as you measured it, with a unit: 253ms, or 126samples/s.",
+            read_by=("resolve",),
+            metavar="TIME|RATE",
+            default="what profile and measured iterations say",
+            check=_check_iteration,
+            vary="100ms..400ms",
+            mixed=False,
+            resolved="single_gpu_s",
+            column=False,
+        ),
+    ] = None
+    single_gpu_kernels: Annotated[
+        str | None,
+        ScenarioField(
+            "What the method's kernels add to an iteration on one GPU, as you measured it: 10ms.",
+            read_by=("schedule",),
+            metavar="TIME",
+            default="what device files say",
+            check=_check_time,
+            vary="1ms..8ms",
+            mixed=False,
+            resolved="single_gpu_kernels_s",
+            column=False,
+        ),
+    ] = None
+
+
+# Checks of single fields, in the order of the list.
+
+
+def _read_placement(value: Any, field: str) -> Any:
+    """Return a placement such as "3,5" as whole numbers; refuse what is no such list."""
+    if isinstance(value, str):
+        parts = value.split(",")
+        if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+            raise RequestError(
+                field,
+                f"{shown(value)} is not a list of GPUs on each node such as 3,5.",
+                value=value,
+            )
+        return tuple(int(part) for part in parts)
+    if isinstance(value, list | tuple) and any(isinstance(part, bool) for part in value):
+        raise RequestError(field, "a list of whole numbers such as [3, 5] is needed.", value=value)
+    return value
 
 
 def parse_types(text: str, field: str = "gpu") -> tuple[tuple[str, int], ...]:
@@ -57,7 +497,7 @@ def parse_types(text: str, field: str = "gpu") -> tuple[tuple[str, int], ...]:
     """
     if not any(sign in text for sign in ",+:"):
         return ()
-    found = []
+    types = []
     for part in text.replace("+", ",").split(","):
         name, _, count = (piece.strip() for piece in part.partition(":"))
         if not name or not count.isdecimal() or int(count) < 1:
@@ -65,279 +505,120 @@ def parse_types(text: str, field: str = "gpu") -> tuple[tuple[str, int], ...]:
                 field,
                 f"{shown(text)} does not say how many there are of each type; write"
                 " TYPE:GPUS,TYPE:GPUS such as v100:16,p100:16.",
+                value=text,
             )
-        found.append((name, int(count)))
-    return tuple(found)
+        types.append((name, int(count)))
+    return tuple(types)
 
 
-def gpu_words(gpus: int, gpu: str) -> str:
-    """Say how many GPUs of which types there are.
-
-    Examples
-    --------
-    >>> gpu_words(8, "v100"), gpu_words(8, "v100:4,p100:4")
-    ('8 x v100', '4 x v100 + 4 x p100')
-    """
-    types = parse_types(gpu)
-    return " + ".join(f"{count} x {name}" for name, count in types) or f"{gpus} x {gpu}"
+def _write_types(value: str, field: str) -> str:
+    """Return several types of GPU as they are written with commas; one name as it is."""
+    types = parse_types(value, field)
+    return ",".join(f"{name}:{count}" for name, count in types) if types else value
 
 
-DEFAULT_INTRA_NET = "pcie3"
-MAX_SHARE = {"jitter": MOST_JITTER, "background": 0.99}
-NOT_MIXED = ("single_gpu", "single_gpu_kernels", "straggler", "jitter", "beside")
-"""What is not asked of a cluster with several types of GPU."""
+def _check_precision(value: str, field: str) -> str:
+    from perfsim.compute.profile import PRECISIONS
 
-MAX_JITTERED_GPUS = 16_384
-"""GPUs whose computation can vary one by one: memory for the draws of all their tasks."""
+    if value not in PRECISIONS:
+        raise unknown(field, value, PRECISIONS)
+    return value
 
 
-class Scenario(BaseModel):
-    """A model, a cluster, a method and its options.
-
-    Fields that are None take their default from the profile, the network file or the method;
-    ``perfsim.prediction`` resolves them and says so. ``options`` are the method's own;
-    ``fusion_options`` the fusion policy's. ``single_gpu`` is the iteration on one GPU as the user
-    measured it, a time ("253ms") or a rate ("126 samples/s"), in place of what profile and anchors
-    say; ``single_gpu_kernels`` is how long the method's kernels take there, which device files say
-    else. ``beside`` are other jobs that send over the same network: scenario files, or names of
-    shipped ones. ``gpu`` may name several types, ``"v100:16,p100:16"``: whole nodes of each, in
-    that order, with one batch for all.
-
-    Examples
-    --------
-    >>> from perfsim import Scenario
-    >>> asked = Scenario(model="resnet50", gpus=64, net="1gbe", bucket="4MiB")
-    >>> asked.method, asked.overlap, asked.batch
-    ('ssgd', True, None)
-    >>> Scenario(model="resnet50", gpu="v100:16,p100:16", net="1gbe").gpus
-    32
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    model: str = Field(min_length=1)
-    gpus: int = Field(ge=1, le=1_000_000)
-    net: str = Field("10gbe", min_length=1)
-    method: str = Field("ssgd", min_length=1)
-    gpu: str = Field("v100", min_length=1)
-    batch: int | None = Field(None, ge=1, le=1_000_000)
-    precision: str | None = None
-    gpus_per_node: int | None = Field(None, ge=1)
-    placement: tuple[int, ...] | None = None
-    intra_net: str | None = Field(None, min_length=1)
-    fusion: str | None = Field(None, min_length=1)
-    bucket: str | None = None
-    algorithm: str = "auto"
-    protocol: str = "auto"
-    library: str | None = None
-    oversubscription: float | None = Field(None, ge=1, le=1000)
-    straggler: tuple[str, ...] = ()
-    jitter: float = 0.0
-    background: float = 0.0
-    seed: int = Field(0, ge=0, le=2**32 - 1)
-    beside: tuple[str, ...] = ()
-    overlap: bool = True
-    overlap_slowdown: float = Field(1.0, ge=1, le=10)
-    single_gpu: str | None = None
-    single_gpu_kernels: str | None = None
-    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    fusion_options: dict[str, str] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, values: Any) -> Any:
-        wrong = truth_for_number(cls, values)
-        if wrong:
-            given = str(values[wrong]).lower()
+def _check_options(value: dict[str, Any], field: str) -> dict[str, Any]:
+    for name, option in value.items():
+        if isinstance(option, float) and not math.isfinite(option):
             raise RequestError(
-                wrong, f"{given} is not allowed: a number is needed.", value=values[wrong]
+                f"{field}.{name}",
+                f"{option} is not allowed: a finite number is needed.",
+                value=option,
             )
-        return values
-
-    @model_validator(mode="before")
-    @classmethod
-    def _gpus_add_up(cls, values: Any) -> Any:
-        """Take the number of GPUs from that of each type where it is not given."""
-        if isinstance(values, dict) and "gpus" not in values and isinstance(values.get("gpu"), str):
-            types = parse_types(values["gpu"])
-            return values | {"gpus": sum(count for _, count in types)} if types else values
-        return values
-
-    @field_validator("gpu")
-    @classmethod
-    def _counted_types(cls, value: str) -> str:
-        types = parse_types(value)
-        return ",".join(f"{name}:{count}" for name, count in types) if types else value
-
-    @field_validator("precision")
-    @classmethod
-    def _known_precision(cls, value: str | None) -> str | None:
-        if value is not None and value not in PRECISIONS:
-            raise unknown("precision", value, PRECISIONS)
-        return value
-
-    @field_validator("bucket")
-    @classmethod
-    def _sized_bucket(cls, value: str | None) -> str | None:
-        if value is not None and parse_bytes(value, "bucket") <= 0:
-            raise RequestError(
-                "bucket",
-                f"{value!r} is not above zero; for one message a tensor use `fusion` none.",
-            )
-        return value
-
-    @field_validator("placement", mode="before")
-    @classmethod
-    def _listed_placement(cls, value: object) -> object:
-        if isinstance(value, str):
-            parts = value.split(",")
-            if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-                raise RequestError(
-                    "placement", f"{shown(value)} is not a list of GPUs on each node such as 3,5."
-                )
-            return tuple(int(part) for part in parts)
-        if isinstance(value, list | tuple) and any(isinstance(part, bool) for part in value):
-            raise RequestError("placement", "a list of whole numbers such as [3, 5] is needed.")
-        return value
-
-    @field_validator("straggler", mode="before")
-    @classmethod
-    def _counted_stragglers(cls, value: object) -> object:
-        listed = value if isinstance(value, list | tuple) else (value,)
-        return tuple(str(one) for one in listed if parse_straggler(one))
-
-    @field_validator("beside", mode="before")
-    @classmethod
-    def _named_jobs(cls, value: object) -> tuple[str, ...]:
-        return checked_names(value)
-
-    @field_validator("jitter", "background", mode="before")
-    @classmethod
-    def _shared_out(cls, value: object, info: ValidationInfo) -> float:
-        field, most = str(info.field_name), MAX_SHARE[str(info.field_name)]
-        try:
-            share = parse_fraction(value, field)
-        except OverflowError:  # a whole number of hundreds of digits
-            share = math.inf
-        if share > most:
-            raise RequestError(field, f"{shown(value)} is not allowed: 0% to {most:.0%}.")
-        return share
-
-    @field_validator("single_gpu")
-    @classmethod
-    def _timed_single_gpu(cls, value: str | None) -> str | None:
-        if value is not None and not TIME.holds(parse_iteration(value, 1, "single_gpu")):
-            raise RequestError("single_gpu", f"{shown(value)} is outside {TIME.words}.")
-        return value
-
-    @field_validator("single_gpu_kernels")
-    @classmethod
-    def _timed_kernels(cls, value: str | None) -> str | None:
-        flag = "single_gpu_kernels"
-        if value is not None and not TIME.holds(parse_seconds(value, flag)):
-            raise RequestError(flag, f"{shown(value)} is outside {TIME.words}.")
-        return value
-
-    @field_validator("options")
-    @classmethod
-    def _finite_options(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for name, one in value.items():
-            if isinstance(one, float) and not math.isfinite(one):
-                raise RequestError(
-                    f"options.{name}", f"{one} is not allowed: a finite number is needed."
-                )
-        return value
-
-    @model_validator(mode="after")
-    def _known_to_the_library(self) -> Scenario:
-        from perfsim.libraries import AUTO, DEFAULT_LIBRARY, library
-
-        used = library(self.library or DEFAULT_LIBRARY)
-        if self.protocol != AUTO:
-            from perfsim.libraries.nccl import check_protocol
-
-            check_protocol(self.protocol, used.name, used.protocols)
-        if self.algorithm != AUTO:
-            used.algorithm("all_reduce", self.algorithm)
-        return self
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Scenario:
-        if self.beside and self.jitter:
-            raise RequestError(
-                "beside", "not with `jitter`, whose draws have no other job in them."
-            )
-        if not self.overlap and self.overlap_slowdown > 1:
-            raise RequestError(
-                f"overlap_slowdown: {self.overlap_slowdown} needs overlap; leave out --no-overlap."
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _types_fit(self) -> Scenario:
-        types = parse_types(self.gpu)
-        total = sum(count for _, count in types)
-        if types and total != self.gpus:
-            raise RequestError(
-                "gpu", f"{self.gpu!r} is {total} GPUs, `gpus` says {self.gpus}; the two must agree."
-            )
-        for name in NOT_MIXED:
-            if len(types) > 1 and getattr(self, name):
-                raise RequestError(
-                    name,
-                    f"not with GPUs of several types ({self.gpu}): which of them it would hold for is"
-                    " not said.",
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _stragglers_are_there(self) -> Scenario:
-        slow = sum(parse_straggler(one)[0] for one in self.straggler)
-        if slow > self.gpus:
-            raise RequestError("straggler", f"{slow} slow GPUs of {self.gpus} are too many.")
-        if self.jitter and self.gpus > MAX_JITTERED_GPUS:
-            raise RequestError(
-                "jitter",
-                f"each GPU is followed by itself, at most {MAX_JITTERED_GPUS:,}; here are"
-                f" {self.gpus:,}.",
-            )
-        return self
+    return value
 
 
-FIELDS = tuple(Scenario.model_fields)
-"""Names of a scenario's fields."""
+def _check_bucket(value: str, field: str) -> str:
+    from perfsim.units import parse_bytes
+
+    if parse_bytes(value, field) <= 0:
+        raise RequestError(
+            field,
+            f"{value!r} is not above zero; for one message a tensor use `fusion` none.",
+            value=value,
+        )
+    return value
 
 
-def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
-    """Return the scenario that ``fields`` describe.
+def _read_stragglers(value: Any, field: str) -> tuple[str, ...]:
+    from perfsim.conditions.spec import parse_straggler
 
-    Raises
-    ------
-    RequestError
-        If a field is unknown, missing or not allowed; ``source`` names the file it came from.
-    """
-    for field, value in fields.items():
-        if field not in FIELDS:
-            raise unknown_option("a scenario", field, FIELDS, source=source)
-        if isinstance(value, str) and forbidden(value):
-            why = f"{shown(value)} holds a control character."
-            raise RequestError(field, why, value=value, source=source)
+    listed = value if isinstance(value, list | tuple) else (value,)
+    return tuple(str(one) for one in listed if parse_straggler(one, field))
+
+
+def _read_jitter(value: Any, field: str) -> float:
+    from perfsim.conditions.spec import MOST_JITTER
+
+    return _read_share(value, field, MOST_JITTER)
+
+
+def _read_background(value: Any, field: str) -> float:
+    return _read_share(value, field, MAX_BACKGROUND)
+
+
+def _read_share(value: Any, field: str, most: float) -> float:
+    """Return a fraction such as "5%" or 0.05; refuse one above ``most``."""
+    from perfsim.units import parse_fraction
+
     try:
-        return Scenario(**fields)
-    except RequestError as error:
-        raise error.within(source) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"][:2])
-        if first["type"] == "missing":
-            raise RequestError(field, "is needed.", source=source) from None
-        given = first["input"]
-        why = f"{shown(given)} is not allowed: {rule(first)}."
-        raise RequestError(field, why, value=given, source=source) from None
+        share = parse_fraction(value, field)
+    except OverflowError:  # a whole number of hundreds of digits
+        share = math.inf
+    if share > most:
+        raise RequestError(field, f"{shown(value)} is not allowed: 0% to {most:.0%}.", value=value)
+    return share
 
 
-GROUPS = ("options", "fusion_options")
-"""Fields that hold others, named ``options.density``."""
+def _read_beside(value: Any, field: str) -> tuple[str, ...]:
+    from perfsim.conditions.spec import checked_names
+
+    return checked_names(value)
+
+
+def _check_iteration(value: str, field: str) -> str:
+    from perfsim.units import parse_iteration
+
+    return _check_duration(value, field, parse_iteration(value, 1, field))
+
+
+def _check_time(value: str, field: str) -> str:
+    from perfsim.units import parse_seconds
+
+    return _check_duration(value, field, parse_seconds(value, field))
+
+
+def _check_duration(value: str, field: str, seconds: float) -> str:
+    from perfsim.quantity import TIME_LIMIT
+
+    if not TIME_LIMIT.holds(seconds):
+        raise RequestError(field, f"{shown(value)} is outside {TIME_LIMIT.words}.", value=value)
+    return value
+
+
+# What follows from the list.
+
+
+def _described() -> dict[str, ScenarioField]:
+    kinds = get_type_hints(ScenarioFields, include_extras=True)
+    return {
+        name: kind.__metadata__[0]._replace(
+            kind=kind.__origin__, value=getattr(ScenarioFields, name, None)
+        )
+        for name, kind in kinds.items()
+    }
+
+
+SCENARIO_FIELDS: Mapping[str, ScenarioField] = _described()
+"""What is known of each field, by its name, in the order of the list."""
 
 
 def is_field(name: str) -> bool:
@@ -349,73 +630,274 @@ def is_field(name: str) -> bool:
     [True, True, False, False, False]
     """
     group, dot, option = name.partition(".")
-    return group in FIELDS and (group in GROUPS) == bool(dot) == bool(option)
+    return group in SCENARIO_FIELDS and (group in OPTION_GROUPS) == bool(dot) == bool(option)
+
+
+@cache
+def fields_read_by(room: str) -> tuple[str, ...]:
+    """Return the fields that a room reads: what it keeps of a scenario depends on them.
+
+    Examples
+    --------
+    >>> fields_read_by("compute")
+    ('model', 'gpu', 'batch', 'precision')
+    """
+    return tuple(name for name, field in SCENARIO_FIELDS.items() if room in field.read_by)
+
+
+def own_values(scenario: Scenario, resolved: Collection[str]) -> dict[str, Any]:
+    """Return the fields that a resolved scenario lacks, with the scenario's own values, for JSON.
+
+    Parameters
+    ----------
+    resolved : the keys that it has already, filled in from profile, network and method
+
+    Examples
+    --------
+    >>> resolved = {field.resolved or name for name, field in SCENARIO_FIELDS.items()}
+    >>> own_values(make_scenario({"model": "resnet50", "gpus": 8}), resolved - {"seed", "beside"})
+    {'seed': 0}
+    """
+    values = {
+        field.resolved or name: getattr(scenario, name)
+        for name, field in SCENARIO_FIELDS.items()
+        if (field.resolved or name) not in resolved and (field.always or getattr(scenario, name))
+    }
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
+    }
+
+
+@cache
+def table_columns() -> tuple[str, ...]:
+    """Return the keys of a resolved scenario that tables (CSV, pandas) show, in order."""
+    columns = []
+    for name, field in SCENARIO_FIELDS.items():
+        if field.column:
+            columns.append(field.resolved or name)
+        if name == "gpus_per_node":
+            columns.append("nodes")  # counted when GPUs are put on nodes
+    return tuple(columns)
+
+
+def gpu_words(scenario: Mapping[str, Any]) -> str:
+    """Return how many GPUs of which types a prediction's scenario has.
+
+    Examples
+    --------
+    >>> gpu_words({"gpus": 8, "gpu": "v100"}), gpu_words({"gpus": 8, "gpu": "v100:4,p100:4"})
+    ('8 x v100', '4 x v100 + 4 x p100')
+    """
+    types = parse_types(str(scenario["gpu"])) or ((scenario["gpu"], scenario["gpus"]),)
+    return " + ".join(f"{count} x {name}" for name, count in types)
+
+
+# The fields together: the checked model.
+
+
+if TYPE_CHECKING:
+
+    class Scenario(ScenarioFields, BaseModel):
+        """A checked scenario: the fields of the list, frozen."""
+
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Make `Scenario` when it is first asked for, so that ``--help`` needs no pydantic."""
+        if name != "Scenario":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = made = _model()
+        return made
+
+
+@cache
+def _model() -> type[Any]:
+    """Return the pydantic model of the list's fields, with the checks that need several of them."""
+    from pydantic import BaseModel, ConfigDict, model_validator
+
+    from perfsim.methods.base import truth_for_number
+
+    class Scenario(ScenarioFields, BaseModel):
+        __qualname__ = "Scenario"
+        __doc__ = ScenarioFields.__doc__
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+        @model_validator(mode="before")
+        @classmethod
+        def _before_types(cls, values: Any) -> Any:
+            values = _counted_gpus(values)
+            wrong = truth_for_number(cls, values)
+            if wrong:
+                given = str(values[wrong]).lower()
+                raise RequestError(
+                    wrong, f"{given} is not allowed: a number is needed.", value=values[wrong]
+                )
+            return values
+
+        @model_validator(mode="after")
+        def _together(self) -> Any:
+            _check_library(self)
+            _check_overlap(self)
+            _check_types(self)
+            _check_conditions(self)
+            return self
+
+    return Scenario
+
+
+def _counted_gpus(values: Any) -> Any:
+    """Take the number of GPUs from those of each type where it is not given."""
+    if isinstance(values, dict) and "gpus" not in values and isinstance(values.get("gpu"), str):
+        types = parse_types(values["gpu"])
+        return values | {"gpus": sum(count for _, count in types)} if types else values
+    return values
+
+
+def _check_library(scenario: ScenarioFields) -> None:
+    """Refuse a protocol or an algorithm that the communication library does not have."""
+    from perfsim.libraries import AUTO, DEFAULT_LIBRARY, library
+
+    used = library(scenario.library or DEFAULT_LIBRARY)
+    if scenario.protocol != AUTO:
+        from perfsim.libraries.protocols import check_protocol
+
+        check_protocol(scenario.protocol, used.name, used.protocols)
+    if scenario.algorithm != AUTO:
+        used.algorithm("all_reduce", scenario.algorithm)
+
+
+def _check_overlap(scenario: ScenarioFields) -> None:
+    """Refuse a slowdown of overlapping where nothing overlaps, and jitter beside other jobs."""
+    if scenario.beside and scenario.jitter:
+        raise RequestError("beside", "not with `jitter`, whose draws have no other job in them.")
+    if not scenario.overlap and scenario.overlap_slowdown > 1:
+        raise RequestError(
+            "overlap_slowdown",
+            f"{scenario.overlap_slowdown} needs `overlap` to be true.",
+            value=scenario.overlap_slowdown,
+        )
+
+
+def _check_types(scenario: ScenarioFields) -> None:
+    """Refuse types of GPU that do not add up, and fields that hold for one type only."""
+    types = parse_types(scenario.gpu)
+    total = sum(count for _, count in types)
+    if types and total != scenario.gpus:
+        raise RequestError(
+            "gpu",
+            f"{scenario.gpu!r} is {total} GPUs, `gpus` says {scenario.gpus}; the two must agree.",
+            value=scenario.gpu,
+        )
+    for name, field in SCENARIO_FIELDS.items():
+        if len(types) > 1 and not field.mixed and getattr(scenario, name):
+            raise RequestError(
+                name,
+                f"not with GPUs of several types ({scenario.gpu}): it does not say for which type"
+                " it holds.",
+                value=getattr(scenario, name),
+            )
+
+
+def _check_conditions(scenario: ScenarioFields) -> None:
+    """Refuse more slow GPUs than there are, and more GPUs than jitter can be drawn for."""
+    from perfsim.conditions.spec import parse_straggler
+
+    slow = sum(parse_straggler(one)[0] for one in scenario.straggler)
+    if slow > scenario.gpus:
+        raise RequestError("straggler", f"{slow} slow GPUs of {scenario.gpus} are too many.")
+    if scenario.jitter and scenario.gpus > MAX_JITTERED_GPUS:
+        raise RequestError(
+            "jitter",
+            f"each GPU's computation is drawn by itself, for at most {MAX_JITTERED_GPUS:,} GPUs;"
+            f" here are {scenario.gpus:,}.",
+            value=scenario.jitter,
+        )
+
+
+def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
+    """Return the scenario that ``fields`` describe.
+
+    Raises
+    ------
+    RequestError
+        If a field is unknown, missing or not allowed; ``source`` names the file it came from.
+    """
+    from pydantic import ValidationError
+
+    from perfsim.data.files import forbidden
+
+    for field, value in fields.items():
+        if field not in SCENARIO_FIELDS:
+            raise unknown_option("a scenario", field, SCENARIO_FIELDS, source=source)
+        if isinstance(value, str) and forbidden(value):
+            why = f"{shown(value)} holds a control character."
+            raise RequestError(field, why, value=value, source=source)
+    try:
+        made: Scenario = _model()(**fields)
+    except RequestError as error:
+        raise error.within(source) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][:2])
+        if first["type"] == "missing":
+            raise RequestError(field, "is needed.", source=source) from None
+        given = first["input"]
+        why = f"{shown(given)} is not allowed: {rule(first)}."
+        raise RequestError(field, why, value=given, source=source) from None
+    return made
+
+
+# Scenario files.
 
 
 SCENARIO_SCHEMA = "perfsim/scenario/1"
+"""The version of scenario files that is read."""
+
+_KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
+_QUESTION_KEYS = ("question", "command")
+"""What a scenario of the gallery has besides: what a user asks, and the command that answers.
+Its table ``measured`` maps rows of the answer to ids of ``perfsim list measurements``."""
 
 
-def _table(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise WrongValue(f"found {shown(value)}, allowed is a table [scenario]")
-    return value
-
-
-def _words(value: object) -> str:
-    if not isinstance(value, str):
-        raise WrongValue("is not a text")
-    return value
-
-
-def _own_command(value: str) -> str:
-    if not value.startswith("perfsim "):
-        raise WrongValue(f"{shown(value)} is not perfsim's")
-    return value
-
-
-def _table_of_words(value: object) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise WrongValue("is not a table of rows and ids of measurements")
-    return value
-
-
-class ScenarioFile(TomlModel):
-    """The keys of a scenario file.
-
-    A scenario of the gallery has besides what a user asks (``question``), the ``command`` that
-    answers, and ``measured``: rows of the answer beside ids of ``perfsim list measurements``.
-    """
-
-    SCHEMA = SCENARIO_SCHEMA
-    title: Any = None
-    source: Any = None
-    notes: Any = None
-    scenario: Annotated[dict[str, Any], PlainValidator(_table)] = Field(
-        description="the table [scenario]"
-    )
-    claim: Any = None
-    sweep: Any = None
-    question: Annotated[str, PlainValidator(_words)] | None = None
-    command: Annotated[str, PlainValidator(_words), AfterValidator(_own_command)] | None = None
-    measured: Annotated[dict[str, str], PlainValidator(_table_of_words)] = Field(
-        default_factory=dict
-    )
-
-    @model_validator(mode="after")
-    def _question_and_command(self) -> Self:
-        if (self.question is None) != (self.command is None):
-            raise WrongValue("needs a question and a command, or neither")
-        return self
-
-
-def read_file(path: Path) -> dict[str, Any]:
-    """Return a scenario file (TOML: ``schema``, ``[scenario]``; title, question, sweep, ...).
+def read_scenario(path: Path) -> dict[str, Any]:
+    """Read a scenario file (TOML: ``schema``, ``[scenario]``; title, question, sweep, ...).
 
     Raises
     ------
     DataError
         If the file is missing, is not TOML, or is of another schema.
     """
-    values, text = parse_toml(path)
-    check_toml(ScenarioFile, values, path, text=text)
-    return values
+    from perfsim.data.toml import read_toml
+
+    data = dict(read_toml(path).values)
+    schema = data.get("schema")
+    if schema != SCENARIO_SCHEMA:
+        raise DataError(
+            f"schema is {shown(schema)}, this perfsim reads {SCENARIO_SCHEMA!r}"
+            f"{newer(schema, SCENARIO_SCHEMA)}",
+            path=path,
+        )
+    if not isinstance(data.get("scenario"), dict):
+        raise DataError("has no [scenario] table", path=path)
+    allowed = (*_KEYS, *_QUESTION_KEYS, "measured")
+    for key in data:
+        if key not in allowed:
+            raise DataError(
+                f"has unknown key {shown(key)}; allowed: {', '.join(allowed)}", path=path
+            )
+    _check_question(data, path)
+    return data
+
+
+def _check_question(data: Mapping[str, Any], path: Path) -> None:
+    """Refuse a question without its command, or measurements that are no table of ids."""
+    for key in _QUESTION_KEYS:
+        if key in data and not isinstance(data[key], str):
+            raise DataError(f"{key} is not a text", path=path)
+    if ("question" in data) != ("command" in data):
+        raise DataError("needs a question and a command, or neither", path=path)
+    if not data.get("command", "perfsim ").startswith("perfsim "):
+        raise DataError(f"command {shown(data['command'])} is not perfsim's", path=path)
+    measured = data.get("measured", {})
+    if not isinstance(measured, dict) or not all(isinstance(i, str) for i in measured.values()):
+        raise DataError("measured is not a table of rows and ids of measurements", path=path)

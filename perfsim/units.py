@@ -25,8 +25,8 @@ __all__ = [
     "parse_seconds_per_byte",
 ]
 
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
-BYTES = {
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+SIZE_UNITS = {
     "B": 1.0,
     "kB": 1e3,
     "KB": 1e3,
@@ -38,13 +38,13 @@ BYTES = {
     "GiB": 2.0**30,
     "TiB": 2.0**40,
 }
-BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
-RATES = {f"{unit}/s": factor for unit, factor in BYTES.items()} | {
-    f"{unit}/s": factor / 8 for unit, factor in BITS.items()
+BIT_UNITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
+RATE_UNITS = {f"{unit}/s": factor for unit, factor in SIZE_UNITS.items()} | {
+    f"{unit}/s": factor / 8 for unit, factor in BIT_UNITS.items()
 }
-SAMPLES_PER_S = {"samples/s": 1.0, "images/s": 1.0, "sequences/s": 1.0}
-SECONDS_PER_BYTE = {
-    f"{time}/{size}": SECONDS[time] / BYTES[size]
+SAMPLE_RATE_UNITS = {"samples/s": 1.0, "images/s": 1.0, "sequences/s": 1.0}
+TIME_PER_BYTE_UNITS = {
+    f"{time}/{size}": TIME_UNITS[time] / SIZE_UNITS[size]
     for time in ("s", "ms", "us", "ns")
     for size in ("B", "kB", "MB", "GB")
 }
@@ -83,7 +83,7 @@ def parse_seconds(text: object, field: str = "time") -> float:
     >>> parse_seconds("50us")
     5e-05
     """
-    return _parse(text, SECONDS, field, "a time", "50us")
+    return _parse(text, TIME_UNITS, field, "a time", "50us")
 
 
 def parse_iteration(text: object, samples: int, field: str = "iteration") -> float:
@@ -94,9 +94,9 @@ def parse_iteration(text: object, samples: int, field: str = "iteration") -> flo
     >>> parse_iteration("250ms", 32), parse_iteration("128 samples/s", 32)
     (0.25, 0.25)
     """
-    units = SECONDS | SAMPLES_PER_S
+    units = TIME_UNITS | SAMPLE_RATE_UNITS
     value = _parse(text, units, field, "the time of an iteration or a rate", "253ms")
-    if str(text).rstrip().endswith(tuple(SAMPLES_PER_S)):
+    if str(text).rstrip().endswith(tuple(SAMPLE_RATE_UNITS)):
         return samples / value if value else math.inf
     return value
 
@@ -109,7 +109,7 @@ def parse_seconds_per_byte(text: object, field: str = "cost") -> float:
     >>> parse_seconds_per_byte("0.5ns/B")
     5e-10
     """
-    return _parse(text, SECONDS_PER_BYTE, field, "a time a byte", "0.8ns/B")
+    return _parse(text, TIME_PER_BYTE_UNITS, field, "a time a byte", "0.8ns/B")
 
 
 def parse_bytes(text: object, field: str = "size") -> float:
@@ -120,7 +120,7 @@ def parse_bytes(text: object, field: str = "size") -> float:
     >>> parse_bytes("25MiB")
     26214400.0
     """
-    return _parse(text, BYTES, field, "a size", "25MiB")
+    return _parse(text, SIZE_UNITS, field, "a size", "25MiB")
 
 
 def parse_rate(text: object, field: str = "rate") -> float:
@@ -131,7 +131,7 @@ def parse_rate(text: object, field: str = "rate") -> float:
     >>> parse_rate("10Gbit/s")
     1250000000.0
     """
-    return _parse(text, RATES, field, "a rate", "10Gbit/s")
+    return _parse(text, RATE_UNITS, field, "a rate", "10Gbit/s")
 
 
 def parse_fraction(text: object, field: str = "fraction") -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfsim.errors import DataError, RequestError
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario, read_scenario
 
 HEAD = 'schema = "perfsim/scenario/1"\n'
 
@@ -86,7 +86,7 @@ def test_a_damaged_file_is_named(text: str, words: list[str], tmp_path: Path) ->
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        read_file(path)
+        read_scenario(path)
     for word in ("mine.toml", *words):
         assert word in str(caught.value)
 
@@ -95,4 +95,4 @@ def test_a_binary_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="cannot be read"):
-        read_file(path)
+        read_scenario(path)

@@ -119,10 +119,10 @@ def test_any_text_gives_a_number_or_a_request_error(parse: object, text: str) ->
     assert 0 <= value < float("inf")
 
 
-@given(st.floats(1e-12, 1e4), st.sampled_from(list(units.SECONDS)))
+@given(st.floats(1e-12, 1e4), st.sampled_from(list(units.TIME_UNITS)))
 def test_seconds_round_trip_exactly_in_their_unit(number: float, unit: str) -> None:
     seconds = units.parse_seconds(f"{number!r}{unit}")
-    assert seconds == pytest.approx(number * units.SECONDS[unit], rel=1e-15)
+    assert seconds == pytest.approx(number * units.TIME_UNITS[unit], rel=1e-15)
 
 
 @given(st.floats(1e-9, 900))

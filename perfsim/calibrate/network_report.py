@@ -12,7 +12,7 @@ from perfsim.calibrate.link_fit import MIDDLE_BYTES, LinkFit
 from perfsim.calibrate.network_fit import NetworkFit
 from perfsim.network.link import Latency
 from perfsim.network.measured import CollectiveCurve
-from perfsim.quantity import SPREAD, Quantity
+from perfsim.quantity import SPREAD_LIMIT, Quantity
 from perfsim.units import format_bytes, format_seconds
 
 __all__ = ["FitShape", "fit_report", "network_report", "network_toml", "shape_of"]
@@ -303,7 +303,7 @@ def _quantity(
 
 def _error(value: float, error: float | None, scale: float, unit: str) -> dict[str, str]:
     """Return a standard error, none where it is of no use: not told, or far above the value."""
-    if error is None or not error <= SPREAD.most * value:
+    if error is None or not error <= SPREAD_LIMIT.most * value:
         return {}
     return {"error": f"{error * scale:.2g}{unit}"}
 

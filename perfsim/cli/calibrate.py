@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.main import OVERVIEW, examples
-from perfsim.cli.measure import compute, kernels, network
-from perfsim.cli.options import JsonFlag, ProfilesFlag, answer
-from perfsim.cli.output import print_network, written
-from perfsim.errors import RequestError
+from perfsim.cli.flags import JsonFlag, ProfilesFlag
+from perfsim.cli.help import OVERVIEW, examples
+from perfsim.cli.measure import measure_compute, measure_kernels, measure_network
+from perfsim.cli.output import print_answer, print_network, written
+from perfsim.errors import RequestError, unknown
 
 if TYPE_CHECKING:
     from perfsim.calibrate.traces.import_trace import ImportedTrace
 
-__all__ = ["calibrate", "import_one_trace"]
+__all__ = ["calibrate_commands"]
 
-REPORTS = ("short", "full")
+_REPORTS = ("short", "full")
 
-calibrate = typer.Typer(
+calibrate_commands = typer.Typer(
     help="Measure a cluster, or read what was measured, into files that predictions use.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-@calibrate.callback()
+@calibrate_commands.callback()
 def _group() -> None:
     """Measure a cluster, or read what was measured, into files that predictions use."""
 
 
-@calibrate.command(
+@calibrate_commands.command(
     "import",
     short_help=OVERVIEW["calibrate import"],
     epilog=examples("calibrate import"),
@@ -121,7 +121,7 @@ def import_measurements(
     from perfsim.calibrate.traces.chrome_json import is_trace
 
     if any(is_trace(file) for file in files):
-        import_one_trace(
+        _import_one_trace(
             files,
             model=model,
             batch=batch,
@@ -157,25 +157,27 @@ def import_measurements(
 
 
 def _named(name: str | None, report: str) -> str:
-    """Return the name of the network, once it and the kind of report are checked."""
-    from perfsim.errors import RequestError, unknown
-
+    """Return the name of the network; refuse a missing one, and an unknown kind of report."""
     if name is None:
-        raise RequestError("--name: is needed, the name of the network.")
-    if report not in REPORTS:
-        raise unknown("--report", report, REPORTS)
+        raise RequestError("name", "is needed, the name of the network.")
+    if report not in _REPORTS:
+        raise unknown("report", report, _REPORTS)
     return name
 
 
-for _name, _command in (("network", network), ("compute", compute), ("kernels", kernels)):
-    calibrate.command(
+for _name, _command in (
+    ("network", measure_network),
+    ("compute", measure_compute),
+    ("kernels", measure_kernels),
+):
+    calibrate_commands.command(
         _name,
         short_help=OVERVIEW[f"calibrate {_name}"],
         epilog=examples(f"calibrate {_name}"),
     )(_command)
 
 
-def import_one_trace(
+def _import_one_trace(
     files: list[Path],
     *,
     model: str | None,
@@ -199,7 +201,9 @@ def import_one_trace(
     from perfsim.calibrate.traces.import_trace import import_trace
 
     if len(files) > 1:
-        raise RequestError("FILE: a trace is imported alone, each rank's is a profile of its own.")
+        raise RequestError(
+            "files", "a trace is imported alone; each rank's is a profile of its own."
+        )
     made = import_trace(
         files[0],
         model=model,
@@ -212,10 +216,10 @@ def import_one_trace(
         folder=out or Path("profiles"),
         force=force,
     )
-    answer(made.to_dict(), None, json, lambda: _print(made))
+    print_answer(made.to_dict(), None, json, lambda: _print_trace(made))
 
 
-def _print(made: ImportedTrace) -> None:
+def _print_trace(made: Imported) -> None:
     _print_step(made)
     _print_calls(made)
     if made.profile or made.collectives:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.options import answer, naming, progress, settings
-from perfsim.cli.output import Outputs
-from perfsim.cli.predict import ScenarioFlags, scenario_command
+from perfsim.cli.output import Outputs, print_answer
+from perfsim.cli.progress import progress
+from perfsim.cli.scenario_flags import (
+    ScenarioFlags,
+    naming,
+    scenario_command,
+    split_settings,
+)
 
 if TYPE_CHECKING:
     from perfsim.planning.compare import Comparison
@@ -19,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["compare_command"]
 
-WORDS = {
-    "method": "The method that you have or have in mind: compared in any case, and its place told.",
+COMPARE_HELP = {
+    "method": "The method that you have or have in mind: compared in any case, with its rank.",
     "set_": "Option for all methods that have it, such as density=0.01; METHOD.NAME=VALUE for one"
     " method; fusion.NAME=VALUE for fusion policies. May be repeated.",
     "single_gpu_kernels": "What the kernels of --method add to it on one GPU, as you measured it:"
@@ -30,7 +34,7 @@ WORDS = {
 }
 
 
-@partial(scenario_command, words=WORDS)
+@scenario_command(COMPARE_HELP)
 def compare_command(
     asked: ScenarioFlags,
     out: Path | None,
@@ -47,7 +51,7 @@ def compare_command(
         str,
         typer.Option(
             help="Order of the rows: time, high (upper end of the interval), exposed"
-            " (communication), sent (bytes), memory or name; ranks stay those by time."
+            " (communication), sent (bytes), memory or name; ranks are always by time."
         ),
     ] = "time",
     csv: Annotated[
@@ -68,8 +72,8 @@ def compare_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also write the timelines as a Chrome trace (JSON), each method a process of its"
-            " own.",
+            help="Also write the timelines as a Chrome trace (JSON), with each method as a process"
+            " of its own.",
         ),
     ] = None,
     png: Annotated[
@@ -87,60 +91,60 @@ def compare_command(
 
     outputs = Outputs(out=out, csv=csv, html=html, trace=trace, png=png)
     outputs.check()
-    options, fusion = settings(asked.pairs)
+    options, fusion = split_settings(asked.pairs)
     pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
     fields, notes = replace(asked, pairs=pairs).fields()
     session = Session(asked.profiles)
-    with naming(asked.scenario), progress() as tell:
-        found = compare(
+    with naming(asked.scenario), progress() as show_progress:
+        comparison = compare(
             make_scenario(fields),
             methods,
             options=options,
             sort=sort,
             catalog=session,
-            tell=tell,
+            tell=show_progress,
         )
-    found.notes[:0] = notes
-    _write(outputs, found, session)
+    comparison.notes[:0] = notes
+    _write(outputs, comparison, session)
 
     def show() -> None:
         from perfsim.report.planning import print_comparison
 
-        print_comparison(found)
+        print_comparison(comparison)
 
-    answer(found.to_dict(), None, json, show)
+    print_answer(comparison.to_dict(), None, json, show)
 
 
-def _write(outputs: Outputs, found: Comparison, session: Session) -> None:
+def _write(outputs: Outputs, comparison: Comparison, session: Session) -> None:
     def page() -> str:
         from perfsim.planning.compare import scaling_of
         from perfsim.report.html.pages import comparison_page
 
-        with progress() as tell:
-            curves = scaling_of(found, session, tell)
-        return comparison_page(found, curves)
+        with progress() as show_progress:
+            curves = scaling_of(comparison, session, show_progress)
+        return comparison_page(comparison, curves)
 
     def picture() -> bytes:
         from perfsim.report.html.figure import figure_label, png_of
         from perfsim.report.html.prediction_figures import ranking_figure
 
-        scenario = found.rows[0].scenario
-        words = f"{scenario.model}, {scenario.gpus} GPUs, {scenario.net}"
-        return png_of(ranking_figure(found), figure_label(words))
+        scenario = comparison.rows[0].scenario
+        words = f"{scenario['model']}, {scenario['gpus']} GPUs, {scenario['net']}"
+        return png_of(ranked(comparison), plain(words))
 
     def traces() -> str:
         from perfsim.report.chrome_trace import trace_of_all, trace_text
 
-        return trace_text(trace_of_all(found.ranking.predictions))
+        return trace_text(trace_of_all(comparison.ranking.predictions))
 
     def rows() -> str:
         from perfsim.data.tables import to_csv
 
-        return to_csv(found.records())
+        return csv_text(comparison.records())
 
     def out() -> str:
         from perfsim.report.terminal import json_text
 
-        return json_text(found.to_dict()) + "\n"
+        return json_text(comparison.to_dict()) + "\n"
 
     outputs.write(out=out, csv=rows, html=page, trace=traces, png=picture)

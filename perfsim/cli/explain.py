@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from perfsim.cli import predict as reports
-from perfsim.cli.options import PngFlag, TraceFlag, answer, naming, ranking_of
-from perfsim.cli.output import Outputs
-from perfsim.cli.predict import ScenarioFlags, scenario_command
+from perfsim.cli.flags import PngFlag, TraceFlag
+from perfsim.cli.output import Outputs, print_answer
+from perfsim.cli.predict import ranking_of, timeline_png
+from perfsim.cli.predict import trace as trace_of
+from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
 
 __all__ = ["explain_command"]
 
 
-@scenario_command
+@scenario_command()
 def explain_command(
     asked: ScenarioFlags,
     out: Path | None,
@@ -51,24 +52,24 @@ def explain_command(
                 f"{ranking.winner} is explained, as --method auto asks. {ranking.verdict()}"
             )
             scenario = for_method(scenario, ranking.winner)[0]
-        found = explain(scenario, catalog)
-        found.notes[:0] = notes
+        explanation = explain(scenario, catalog)
+        explanation.notes[:0] = notes
 
     def page() -> str:
         from perfsim.report.html.pages import explanation_page
 
-        return explanation_page(found)
+        return explanation_page(explanation)
 
     outputs.write(
-        out=lambda: json_text(found.to_dict()) + "\n",
+        out=lambda: json_text(explanation.to_dict()) + "\n",
         html=page,
-        trace=lambda: reports.trace(found.prediction),
-        png=lambda: reports.timeline_png(found.prediction),
+        trace=lambda: trace_of(explanation.prediction),
+        png=lambda: timeline_png(explanation.prediction),
     )
 
     def show() -> None:
         from perfsim.report.planning import print_explanation
 
-        print_explanation(found)
+        print_explanation(explanation)
 
-    answer(found.to_dict(), None, json, show)
+    print_answer(explanation.to_dict(), None, json, show)

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.options import JsonFlag, ProfilesFlag, answer, progress
-from perfsim.cli.output import print_network, written
+from perfsim.cli.flags import JsonFlag, ProfilesFlag
+from perfsim.cli.output import print_answer, print_network, written
+from perfsim.cli.progress import ShowProgress, progress
 
 if TYPE_CHECKING:
     from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
     from perfsim.calibrate.measure.profile import MeasuredProfile
 
-__all__ = ["compute", "kernels", "network"]
+__all__ = ["measure_compute", "measure_kernels", "measure_network"]
 
-EVERY = 20
+_POINTS_A_LINE = 20
 """Points between two lines, where standard error is no terminal."""
 
 
-def network(
+def measure_network(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The network file, NAME.toml.")
     ],
@@ -71,31 +72,48 @@ def network(
 
     Every rank runs it: under torchrun, or srun, or mpirun. Rank 0 prints and writes.
     """
-    from perfsim.calibrate.measure.network_sweep import NetworkRequest, measure_network
+    from perfsim.calibrate.measure import network_sweep
     from perfsim.units import parse_bytes, parse_fraction, parse_seconds
 
-    wanted = NetworkRequest(
+    request = network_sweep.NetworkRequest(
         out=out,
         backend=backend,
         collectives=tuple(filter(None, (collectives or "").split(","))),
-        most_bytes=int(parse_bytes(most, "--max")),
-        budget_s=None if budget is None else parse_seconds(budget, "--budget"),
-        tolerance=parse_fraction(tolerance, "--tolerance"),
-        patience_s=parse_seconds(patience, "--patience"),
+        most_bytes=int(parse_bytes(most, "max_size")),
+        budget_s=None if budget is None else parse_seconds(budget, "budget"),
+        tolerance=parse_fraction(tolerance, "tolerance"),
+        patience_s=parse_seconds(patience, "patience"),
         nics_per_node=nics_per_node,
         transport=transport,
         title=title,
         fresh=fresh,
         force=force,
     )
-    with progress("points", every=EVERY) as tell:
-        made = measure_network(wanted, tell, profiles=profiles)
+    with progress("points", every=_POINTS_A_LINE) as show:
+        made = network_sweep.measure_network(
+            request, lambda points: _each(show, len(points)), profiles=profiles
+        )
     if made is None:
         return
     print_network(made, json)
 
 
-def compute(
+def _each(show: ShowProgress, total: int) -> Callable[[SweepRequest, NetworkPoint | None], None]:
+    """Return a function that shows each point: before it is measured, and with its median."""
+    from perfsim.units import format_bytes, format_seconds
+
+    done = 0
+
+    def show_point(asked: SweepRequest, point: NetworkPoint | None) -> None:
+        nonlocal done
+        done += point is not None
+        what = f"{asked.collective}, {asked.group.name}, {format_bytes(asked.size_bytes)}"
+        show(done, total, f"{what}: {format_seconds(point.median_s)}" if point else what)
+
+    return show_point
+
+
+def measure_compute(
     model: Annotated[
         str,
         typer.Option(
@@ -151,7 +169,7 @@ def compute(
     )
     if made is None:
         return
-    answer(made.to_dict(), None, json, lambda: _print(made, batch))
+    print_answer(made.to_dict(), None, json, lambda: _print(made, batch))
 
 
 def _print(made: MeasuredProfile, batch: int) -> None:
@@ -170,12 +188,12 @@ def _print(made: MeasuredProfile, batch: int) -> None:
     typer.echo(written(made.profile, made.positions))
 
 
-SHOWN = 5
-EVERY_KERNEL = 50
+_MAX_NOISY_NAMED = 5
+_KERNEL_POINTS_A_LINE = 50
 """Points between two lines, where standard error is no terminal."""
 
 
-def kernels(
+def measure_kernels(
     out: Annotated[
         Path,
         typer.Option("--out", metavar="DIR", help="Folder of profiles; files go to its devices/."),
@@ -234,17 +252,17 @@ def kernels(
         _beside(device, json)
         return
     if most is not None and most < 1:
-        raise RequestError(f"--max: {most} is too few; at least 1 value is needed.")
+        raise RequestError("max", f"{most} is too few; at least 1 value is needed.", value=most)
     rule = TimingRule(
-        tolerance=parse_fraction(tolerance, "--tolerance"),
-        kernel_s=parse_seconds(kernel_budget, "--kernel-budget"),
-        budget_s=None if budget is None else parse_seconds(budget, "--budget"),
+        tolerance=parse_fraction(tolerance, "tolerance"),
+        kernel_s=parse_seconds(kernel_budget, "kernel_budget"),
+        budget_s=None if budget is None else parse_seconds(budget, "budget"),
     )
     chosen = tuple(filter(None, (names or "").split(",")))
-    wanted = KernelRequest(out, gpu, device, chosen, most, rule, device_file, title, fresh, force)
-    with progress("points", every=EVERY_KERNEL) as tell:
-        made = calibrate_kernels(wanted, tell)
-    answer(made.to_dict(), None, json, lambda: _print_kernels(made))
+    request = KernelRequest(out, gpu, device, chosen, most, rule, device_file, title, fresh, force)
+    with progress("points", every=_KERNEL_POINTS_A_LINE) as show:
+        made = calibrate_kernels(request, show)
+    print_answer(made.to_dict(), None, json, lambda: _print_kernels(made))
 
 
 def _print_kernels(made: MeasuredKernels) -> None:
@@ -258,8 +276,12 @@ def _print_kernels(made: MeasuredKernels) -> None:
         told = {"memory_bandwidth": format_rate, "launch": format_seconds}.get(name, _flops)
         typer.echo(f"{name}: {told(value)} ({what})")
     if made.noisy:
-        more = f" and {len(made.noisy) - SHOWN} more" if len(made.noisy) > SHOWN else ""
-        typer.echo(f"noisy, is the machine idle? {'; '.join(made.noisy[:SHOWN])}{more}")
+        more = (
+            f" and {len(made.noisy) - _MAX_NOISY_NAMED} more"
+            if len(made.noisy) > _MAX_NOISY_NAMED
+            else ""
+        )
+        typer.echo(f"noisy, is the machine idle? {'; '.join(made.noisy[:_MAX_NOISY_NAMED])}{more}")
     for line in made.stopped:
         typer.echo(f"left out: {line}")
     if made.cut:
@@ -278,7 +300,7 @@ def _beside(device: str | None, json: bool) -> None:
     found = measure_overlap(device)
     if found is None:
         return
-    answer(found.to_dict(), None, json, lambda: typer.echo(found.report()))
+    print_answer(found.to_dict(), None, json, lambda: typer.echo(found.report()))
 
 
 def _flops(rate: float) -> str:

@@ -1,28 +1,44 @@
-"""Files that a command writes besides its answer: checked before the work, written after it."""
+"""What a command prints, and the files that it writes besides."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from perfsim.cli.options import answer
 from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
     from perfsim.calibrate.write_network import MadeNetwork
 
-__all__ = ["Outputs", "print_network", "written"]
+__all__ = ["Content", "Outputs", "print_answer", "print_network", "written"]
 
 Content = Callable[[], str | bytes]
+"""Makes the content of a file."""
+
+
+def print_answer(
+    result: dict[str, Any], out: Path | None, json: bool, show: Callable[[], None]
+) -> None:
+    """Write a result to ``out`` if that is given, then print it as JSON or as ``show`` does."""
+    if out is not None:
+        from perfsim.report.terminal import write_json
+
+        write_json(out, result)
+    if json:
+        from perfsim.report.terminal import json_text
+
+        typer.echo(json_text(result))
+    else:
+        show()
 
 
 class Outputs:
-    """The files that are asked for, by flag.
+    """The files that were asked for, by flag.
 
-    All are made before the first is written, so that what cannot be made leaves no file.
+    All contents are made before the first file is written: a failure leaves no file.
 
     Examples
     --------
@@ -31,7 +47,7 @@ class Outputs:
     (True, False)
     >>> Outputs(html=Path("a"), trace=Path("a")).check()
     Traceback (most recent call last):
-    perfsim.errors.RequestError: --trace: 'a' is the file of --html already.
+    perfsim.errors.RequestError: trace: 'a' is the file of html already.
     """
 
     def __init__(self, **paths: Path | None) -> None:
@@ -42,7 +58,7 @@ class Outputs:
         return name in self.paths
 
     def check(self) -> None:
-        """Refuse what cannot be, before any work.
+        """Refuse files that could not be written, before any work.
 
         Raises
         ------
@@ -54,35 +70,35 @@ class Outputs:
 
         seen: dict[Path, str] = {}
         for name, path in self.paths.items():
-            place = path.resolve()
-            if place in seen and not (place.exists() and not place.is_file()):
+            whole = path.resolve()
+            if whole in seen and not (whole.exists() and not whole.is_file()):
                 raise RequestError(
-                    f"--{name}: {str(path)!r} is the file of --{seen[place]} already."
+                    name, f"{str(path)!r} is the file of `{seen[whole]}` already.", value=str(path)
                 )
-            seen[place] = name
+            seen[whole] = name
         for name, path in self.paths.items():
-            check_writable(path, f"--{name}")
+            check_writable(path, name)
         if "html" in self:
             from perfsim.report.html.figure import need_plotly
 
-            need_plotly("--html")
+            need_plotly("html")
         if "png" in self:
             from perfsim.report.html.figure import need_kaleido
 
             need_kaleido()
 
     def write(self, **contents: Content) -> None:
-        """Make the files that are asked for, then write them."""
+        """Make the contents of the files that were asked for, then write them."""
         from perfsim.data.files import write_bytes
 
         made = {name: contents[name]() for name in self.paths if name in contents}
         for name, content in made.items():
             data = content.encode() if isinstance(content, str) else content
-            write_bytes(self.paths[name], data, f"--{name}")
+            write_bytes(self.paths[name], data, name)
 
 
 def written(*files: Path | None) -> str:
-    r"""Return the files that there are as a line to print, whatever letters their names have.
+    r"""Return the line that says which files were written; control characters are escaped.
 
     Examples
     --------
@@ -95,7 +111,7 @@ def written(*files: Path | None) -> str:
 
 
 def print_network(made: MadeNetwork, json: bool) -> None:
-    """Print a network that was fitted: as JSON, or its report, its files and how to use it."""
+    """Print a fitted network as JSON, or its report, its files and how to use it."""
 
     def show() -> None:
         from perfsim.data.files import escaped
@@ -104,4 +120,4 @@ def print_network(made: MadeNetwork, json: bool) -> None:
         typer.echo(f"\n{written(made.network, made.curves)}")
         typer.echo(escaped(made.use))
 
-    answer(made.to_dict(), None, json, show)
+    print_answer(made.to_dict(), None, json, show)

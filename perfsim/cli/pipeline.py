@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from perfsim.cli.options import JsonFlag, OutFlag, answer
+from perfsim.cli.flags import JsonFlag, OutFlag
+from perfsim.cli.output import print_answer
 
 __all__ = ["pipeline_command"]
 
@@ -24,13 +25,13 @@ def pipeline_command(
     out: OutFlag = None,
     json: JsonFlag = False,
 ) -> None:
-    """Predict an iteration of a pipeline over slow links, its messages dense or Top-k.
+    """Predict an iteration of a pipeline over slow links, with dense or Top-k messages.
 
-    FILE holds schema = "perfsim/pipeline/1", micro_batches and reduction, a [[stage]] table a
-    stage (forward, backward) and a [[link]] table from each stage to the next (rate, latency,
+    FILE holds schema = "perfsim/pipeline/1", micro_batches and reduction, a [[stage]] table for
+    each stage (forward, backward) and a [[link]] table from each stage to the next (rate, latency,
     activation), all with units.
     """
-    from perfsim.pipeline import figures, read_pipeline, text
+    from perfsim.pipeline import pipeline_figures, pipeline_text, read_pipeline
 
     pipeline = read_pipeline(file)
-    answer(figures(pipeline), out, json, lambda: typer.echo(text(pipeline)))
+    print_answer(pipeline_figures(pipeline), out, json, lambda: typer.echo(pipeline_text(pipeline)))

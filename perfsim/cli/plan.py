@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfsim.cli.options import answer, progress
-from perfsim.cli.predict import ScenarioFlags, scenario_command
+from perfsim.cli.output import print_answer
+from perfsim.cli.progress import progress
+from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
 
 if TYPE_CHECKING:
-    from perfsim.planning.capacity import ClusterPlan, Target
+    from perfsim.planning.capacity import Target
 
 __all__ = ["plan_command"]
 
-WORDS = {
+_PLAN_HELP = {
     "gpus": "GPUs in all: plan with so many only (--counts for several).",
     "method": "Training method: plan with it only (--methods for several).",
     "gpu": "GPU: plan with it only (--gpu-types for several).",
     "net": "Network between nodes: plan with it only (--nets for several).",
 }
-COUNTS = "8..256"
-OVER = (("counts", "gpus"), ("gpu_types", "gpu"), ("nets", "net"), ("methods", "method"))
-"""Flag to the field that it varies."""
+_DEFAULT_COUNTS = "8..256"
+_VARIED_BY = (("counts", "gpus"), ("gpu_types", "gpu"), ("nets", "net"), ("methods", "method"))
+"""Each flag, and the field that it varies."""
 
-Many = Annotated[
+_Counts = Annotated[
     str | None,
-    typer.Option(metavar="A..B|A,B,...", show_default=f"{COUNTS} where --gpus is not given"),
+    typer.Option(
+        metavar="A..B|A,B,...", show_default=f"{_DEFAULT_COUNTS} where --gpus is not given"
+    ),
 ]
-Names = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", show_default="the one given")]
+_Names = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", show_default="the one given")]
 
 
-@partial(scenario_command, words=WORDS)
+@scenario_command(_PLAN_HELP)
 def plan_command(
     asked: ScenarioFlags,
     out: Path | None,
@@ -53,13 +55,13 @@ def plan_command(
     budget: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="At most: 500usd; needs prices.")
     ] = None,
-    counts: Many = None,
-    gpu_types: Names = None,
-    nets: Names = None,
-    methods: Names = None,
+    counts: _Counts = None,
+    gpu_types: _Names = None,
+    nets: _Names = None,
+    methods: _Names = None,
     gpu_power: Annotated[
         str | None,
-        typer.Option(metavar="POWER", help="What one GPU takes in training: 250W; for the energy."),
+        typer.Option(metavar="POWER", help="Power of one GPU in training: 250W, for the energy."),
     ] = None,
     prices: Annotated[
         Path | None,
@@ -74,20 +76,17 @@ def plan_command(
     catalog = Session(asked.profiles)
     given = {"counts": counts, "gpu_types": gpu_types, "nets": nets, "methods": methods}
     if counts is None and asked.flags.get("gpus") is None:
-        given["counts"] = COUNTS
+        given["counts"] = _DEFAULT_COUNTS
     scenarios = _scenarios(asked, given)
-    with progress() as tell:
-        found = plan(scenarios, target, find_prices(catalog, prices), catalog, tell)
-    _answer(found, out, json)
+    with progress() as show_progress:
+        best = plan(scenarios, target, find_prices(catalog, prices), catalog, show_progress)
 
-
-def _answer(found: ClusterPlan, out: Path | None, json: bool) -> None:
     def show() -> None:
         from perfsim.report.planning import print_plan
 
-        print_plan(found)
+        print_plan(best)
 
-    answer(found.to_dict(), out, json, show)
+    print_answer(best.to_dict(), out, json, show)
 
 
 def _target(
@@ -109,7 +108,7 @@ def _target(
 
     every, single = parse_epochs(epochs, epochs_of)
     amount, currency = parse_budget(budget) if budget else (None, "")
-    limit_s = parse_seconds(deadline, "--deadline") if deadline else None
+    limit_s = parse_seconds(deadline, "deadline") if deadline else None
     power_w = parse_power(gpu_power) if gpu_power else None
     return Target(parse_samples(dataset), every, single, limit_s, amount, currency, power_w)
 
@@ -124,7 +123,7 @@ def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:
 
     varied = {
         field: values_of(field, str(given[flag]), whole=field == "gpus" or None)
-        for flag, field in OVER
+        for flag, field in _VARIED_BY
         if given[flag] is not None
     }
     first = {field: values[0] for field, values in varied.items()}

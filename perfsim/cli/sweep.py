@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from perfsim.cli.options import complete_scenarios, progress
+from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.output import Outputs
-from perfsim.cli.predict import ScenarioFlags, scenario_command
+from perfsim.cli.progress import progress
+from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
 
 if TYPE_CHECKING:
     from perfsim.planning.grid import SweepGrid
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep_command"]
 
-WORDS = {
+_SWEEP_HELP = {
     "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
     "out": "Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted run"
     " goes on from FILE.journal.",
@@ -29,7 +29,7 @@ WORDS = {
 }
 
 
-@partial(scenario_command, words=WORDS)
+@scenario_command(_SWEEP_HELP)
 def sweep_command(
     asked: ScenarioFlags,
     out: Path | None,
@@ -40,7 +40,7 @@ def sweep_command(
             metavar="[SCENARIO]",
             help="Scenario file (TOML) or shipped scenario, with a table [sweep] of what varies"
             " if it has one; flags override it.",
-            autocompletion=complete_scenarios,
+            autocompletion=COMPLETIONS["scenarios"],
         ),
     ] = None,
     vary: Annotated[
@@ -101,13 +101,14 @@ def sweep_command(
 
     if trace is not None:
         raise RequestError(
-            "--trace: a sweep has no timeline, as its rows are many scenarios; `perfsim predict`"
-            " and `perfsim compare` write one."
+            "trace",
+            "a sweep has no timeline, as its rows are many scenarios; `perfsim predict` and"
+            " `perfsim compare` write one.",
         )
     outputs = Outputs(out=out, html=html, png=png)
     outputs.check()
     if file is not None and asked.scenario is not None:
-        raise RequestError("--scenario: a scenario file is given already, before the flags.")
+        raise RequestError("scenario", "a scenario file is given already, before the flags.")
     asked = replace(asked, scenario=file or asked.scenario)
     lines = out is not None and out.suffix.lower() == ".jsonl"
     objects = json or lines or html is not None or (out is None and format_ == "jsonl")
@@ -119,7 +120,7 @@ def sweep_command(
     if html is not None or png is not None:
         from perfsim.report.html.pages import check_rows
 
-        check_rows(len(what.grid), "--html" if html else "--png")
+        check_rows(len(what.grid), "html" if html else "png")
     table = _table(what, _engine(workers, dask), out, fresh=fresh)
     outputs.write(html=lambda: _page(table), png=lambda: _picture(table))
     if out is not None:
@@ -134,24 +135,22 @@ def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Swe
 
     count = len(what.grid)
     try:
-        with progress("rows") as tell:
-            table = resumed(what, engine, out, lambda done: tell(done, count), fresh=fresh)
+        with progress("rows") as show:
+            table = resumed(what, engine, out, lambda done: show(done, count), fresh=fresh)
     except KeyboardInterrupt:
         if out is None:
-            raise PerfsimError("stopped; with --out, what is done would be kept.") from None
-        kept = (
-            f"what is done stands in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
-        )
+            raise PerfsimError("stopped; with --out, the rows so far would be kept.") from None
+        kept = f"the rows so far are in {out}{SUFFIX}, and the same command goes on from there"
         raise PerfsimError(f"stopped; {kept}.") from None
     if table.refusal():
         if out is not None:
             finished(out)
-        raise RequestError(table.refusal())
+        raise RequestError("", table.refusal())
     return table
 
 
 def _write(table: SweepTable, out: Path) -> None:
-    """Write the rows, and drop the journal once they stand there."""
+    """Write the rows, then drop the journal."""
     from perfsim.errors import RequestError
     from perfsim.planning.sweep import JOURNAL_SUFFIX, finished
     from perfsim.report.sweep_files import write_sweep
@@ -159,8 +158,9 @@ def _write(table: SweepTable, out: Path) -> None:
     try:
         write_sweep(table, out)
     except RequestError as error:
-        kept = f"all rows stand in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
-        raise RequestError(f"{str(error).rstrip('.')}; {kept}.") from None
+        kept = f"all rows are in {out}{SUFFIX}, and the same command goes on from there"
+        why = f"{error.why.rstrip('.')}; {kept}."
+        raise RequestError(error.field, why, value=error.value) from None
     finished(out)
 
 
@@ -184,26 +184,28 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     """Return the grid that file and flags describe."""
     from perfsim.data.catalog import Catalog
     from perfsim.errors import RequestError
-    from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
-    from perfsim.scenario import read_file
+    from perfsim.planning.grid import SweepGrid, axes_of, given
+    from perfsim.scenario import read_scenario
 
     fields, notes = asked.fields()
     own: tuple[str, ...] = ()
     table: dict[str, Any] = {}
     scenario = asked.scenario
     if scenario is not None:
-        stored = read_file(Catalog(asked.profiles).scenario(scenario))
+        stored = read_scenario(Catalog(asked.profiles).scenario(scenario))
         table = stored.get("sweep", {})
         set_here = {pair.partition("=")[0].strip() for pair in asked.pairs}
         own = tuple(sorted(set(stored["scenario"].get("options", {})) - set_here))
         if not isinstance(table, dict):
-            raise RequestError(f"{scenario}: [sweep] is not a table of fields and values.")
+            raise RequestError(
+                "", "[sweep] is not a table of fields and values.", source=str(scenario)
+            )
     for note in notes:
         typer.echo(f"perfsim: {note}", err=True)
     axes = {axis.field: axis for axis in axes_of(table, f"{scenario}: [sweep] ")}
     axes |= {axis.field: axis for axis in axes_of(parse_vary(vary))}
     if not axes:
-        raise RequestError("--vary: nothing varies; give a field and values such as gpus=8..64.")
+        raise RequestError("vary", "nothing varies; give a field and values such as gpus=8..64.")
     return SweepGrid(fields, tuple(axes.values()), own)
 
 
@@ -212,7 +214,7 @@ def _engine(workers: int | None, dask: str | None) -> Engine:
     from perfsim.planning.sweep import serial
 
     if workers is not None and dask is not None:
-        raise RequestError("--workers: not beside --dask, whose cluster has its own.")
+        raise RequestError("workers", "not with `dask`, whose cluster has its own.")
     if workers is None and dask is None:
         return serial
     from perfsim.planning.dask import DaskEngine

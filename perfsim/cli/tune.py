@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfsim.cli.options import answer, naming
-from perfsim.cli.output import Outputs
-from perfsim.cli.predict import ScenarioFlags, scenario_command
+from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import trace as trace_of
+from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
 
 if TYPE_CHECKING:
     from perfsim.planning.tune import Tuning
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["tune_command"]
 
 
-@scenario_command
+@scenario_command()
 def tune_command(
     asked: ScenarioFlags,
     out: Path | None,
@@ -72,44 +71,46 @@ def tune_command(
         scenario = make_scenario(fields)
         if scenario.method.lower() == AUTO:
             raise RequestError(
-                "--method: auto is no method to tune; `perfsim predict --method auto` ranks all,"
-                " then tune one."
+                "method",
+                "auto is no method to tune; `perfsim predict --method auto` ranks all,"
+                " then tune one.",
+                value=scenario.method,
             )
-        found = tune(scenario, over or (), session)
-        found.notes[:0] = notes
+        tuning = tune(scenario, over or (), session)
+        tuning.notes[:0] = notes
 
-    _write(outputs, found, scenario, session)
+    _write(outputs, tuning, scenario, session)
 
     def show() -> None:
         from perfsim.report.planning import print_tuning
 
-        print_tuning(found)
+        print_tuning(tuning)
 
-    answer(found.to_dict(), None, json, show)
+    print_answer(tuning.to_dict(), None, json, show)
 
 
-def _write(outputs: Outputs, found: Tuning, scenario: Scenario, session: Session) -> None:
+def _write(outputs: Outputs, tuning: Tuning, scenario: Scenario, session: Session) -> None:
     def page() -> str:
         from perfsim.report.html.pages import tuning_page
 
-        return tuning_page(found)
+        return tuning_page(tuning)
 
     def timeline() -> str:
         from perfsim.planning.tune import with_best
 
-        return trace_of(with_best(scenario, found, session))
+        return trace_of(with_best(scenario, tuning, session))
 
     def picture() -> bytes:
         from perfsim.report.html.figure import figure_label, png_of
         from perfsim.report.html.planning_figures import tuned_figure
 
-        asked = found.scenario
-        words = f"{asked.model}, {asked.method}, {asked.gpus} GPUs, {asked.net}"
-        return png_of(tuned_figure(found.best), figure_label(f"{words}: {found.best.tunable.name}"))
+        asked = tuning.scenario
+        words = f"{asked['model']}, {asked['method']}, {asked['gpus']} GPUs, {asked['net']}"
+        return png_of(tuned_figure(tuning.best), plain(f"{words}: {tuning.best.knob.name}"))
 
     def out() -> str:
         from perfsim.report.terminal import json_text
 
-        return json_text(found.to_dict()) + "\n"
+        return json_text(tuning.to_dict()) + "\n"
 
     outputs.write(out=out, html=page, trace=timeline, png=picture)

@@ -7,15 +7,16 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from perfsim.cli.main import OVERVIEW, examples
-from perfsim.cli.options import HtmlFlag, JsonFlag, OutFlag, ProfilesFlag, answer
+from perfsim.cli.flags import HtmlFlag, JsonFlag, OutFlag, ProfilesFlag
+from perfsim.cli.help import OVERVIEW, examples
+from perfsim.cli.output import print_answer
 
-__all__ = ["validate"]
+__all__ = ["validate_commands"]
 
-OUTSIDE = 4
+_OUTSIDE_LIMIT = 4
 """Exit code where an error is outside its limit."""
 
-validate = typer.Typer(
+validate_commands = typer.Typer(
     help=(
         "Hold predictions against what was measured.\n\n"
         "Exit code 4 says that a group's error is outside its limit."
@@ -24,7 +25,7 @@ validate = typer.Typer(
     rich_markup_mode=None,
 )
 
-Measurements: TypeAlias = Annotated[
+MeasurementsFlag: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--measurements",
@@ -44,15 +45,15 @@ MethodFlag: TypeAlias = Annotated[
 ]
 
 
-@validate.callback()
-@validate.command(
+@validate_commands.callback()
+@validate_commands.command(
     "measurements",
     short_help=OVERVIEW["validate measurements"],
     epilog=examples("validate measurements"),
 )
 def validate_cases(
     context: typer.Context,
-    measurements: Measurements = None,
+    measurements: MeasurementsFlag = None,
     cluster: ClusterFlag = None,
     method: MethodFlag = None,
     profiles: ProfilesFlag = None,
@@ -78,13 +79,13 @@ def validate_cases(
         from perfsim.data.files import write_text
         from perfsim.report.validation import measurements_page
 
-        write_text(html, measurements_page(report), "--html")
-    answer(report.to_dict(), out, json, show)
+        write_text(html, measurements_page(report), "html")
+    print_answer(report.to_dict(), out, json, show)
     if report.missed:
-        raise typer.Exit(OUTSIDE)
+        raise typer.Exit(_OUTSIDE_LIMIT)
 
 
-@validate.command(
+@validate_commands.command(
     "nccl",
     short_help=OVERVIEW["validate nccl"],
     epilog=examples("validate nccl"),
@@ -124,12 +125,12 @@ def validate_collectives(
 
         print_validation(report)
 
-    answer(report.to_dict(), out, json, show)
+    print_answer(report.to_dict(), out, json, show)
     if report.misses():
-        raise typer.Exit(OUTSIDE)
+        raise typer.Exit(_OUTSIDE_LIMIT)
 
 
-@validate.command(
+@validate_commands.command(
     "claims", short_help=OVERVIEW["validate claims"], epilog=examples("validate claims")
 )
 def validate_headlines(
@@ -147,4 +148,4 @@ def validate_headlines(
         print_claims(results)
 
     found = [result.to_dict() for result in results]
-    answer({"schema": "perfsim/claims/1", "claims": found}, out, json, show)
+    print_answer({"schema": "perfsim/claims/1", "claims": found}, out, json, show)

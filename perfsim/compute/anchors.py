@@ -11,7 +11,7 @@ from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, check_word, read_table, repeat_spread
 from perfsim.errors import DataError
-from perfsim.quantity import COUNT, SPREAD, TIME, Kind, weakest
+from perfsim.quantity import COUNT_LIMIT, SPREAD_LIMIT, TIME_LIMIT, Kind, weakest
 
 __all__ = [
     "SIMILAR_BATCHES",

@@ -22,16 +22,16 @@ from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spre
 from perfsim.data.toml import TomlTable, read_toml
 from perfsim.errors import DataError, RequestError, shown, unknown
 from perfsim.quantity import (
-    COUNT,
-    ELEMENTS,
+    COUNT_LIMIT,
+    ELEMENTS_LIMIT,
     KINDS,
-    LAUNCH,
-    MATRIX_RATE,
-    MEMORY,
-    POWER,
-    RATE,
-    SPREAD,
-    TIME,
+    LAUNCH_LIMIT,
+    MATRIX_RATE_LIMIT,
+    MEMORY_LIMIT,
+    POWER_LIMIT,
+    RATE_LIMIT,
+    SPREAD_LIMIT,
+    TIME_LIMIT,
     Cost,
     Grade,
     Kind,
@@ -303,12 +303,12 @@ def read_device_file(path: Path) -> DeviceFile:
         name=table.name(),
         title=table.text("title"),
         aliases=tuple(alias.lower() for alias in table.texts("aliases")),
-        memory_bytes=table.number("memory", table.get("memory"), parse_bytes, MEMORY),
+        memory_bytes=table.number("memory", table.get("memory"), parse_bytes, MEMORY_LIMIT),
         memory_bandwidth=_quantity(
-            bandwidth, bandwidth.number("value", bandwidth.get("value"), parse_rate, RATE), "B/s"
+            bandwidth, bandwidth.number("value", bandwidth.get("value"), parse_rate, RATE_LIMIT), "B/s"
         ),
         launch_s=_quantity(
-            launch, launch.number("value", launch.get("value"), parse_seconds, LAUNCH), "s"
+            launch, launch.number("value", launch.get("value"), parse_seconds, LAUNCH_LIMIT), "s"
         ),
         rates={precision: _rate(rates.inside(precision)) for precision in rates.values},
         reference_names=_references(table),
@@ -324,7 +324,7 @@ def _quantity(
         kind = cast(Kind, table.choice("kind", KINDS))
     spread = None
     if "spread" in table.values:
-        spread = table.number("spread", table.values["spread"], parse_fraction, SPREAD)
+        spread = table.number("spread", table.values["spread"], parse_fraction, SPREAD_LIMIT)
     return Quantity(value, unit, kind, source or table.text("source"), spread)
 
 
@@ -348,7 +348,7 @@ def _rate(table: TomlTable) -> Quantity:
         raise table.wrong("achieved", told)
     told = table.text("achieved_source")
     source = f"{table.text('source')}: {number} {unit} x {achieved}, {told}"
-    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE)
+    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE_LIMIT)
     return _quantity(table, rate, "FLOP/s", "fitted", source)
 
 
@@ -364,8 +364,8 @@ def _power_w(table: TomlTable) -> float | None:
         return None
     value = table.values["power_w"]
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise table.wrong("power_w", f"found {shown(value)}, allowed is a number, {POWER.words}")
-    return table.limited("power_w", value, value, POWER)
+        raise table.wrong("power_w", f"found {shown(value)}, allowed is a number, {POWER_LIMIT.words}")
+    return table.limited("power_w", value, value, POWER_LIMIT)
 
 
 _KERNELS_SUFFIX = ".kernels.csv"

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast, get_args
 
 from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
 from perfsim.errors import DataError, newer, shown
-from perfsim.quantity import COUNT, ELEMENTS, TIME, Kind
+from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
 __all__ = [
     "POSITIONS_SUFFIX",

@@ -30,13 +30,13 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         If its file is damaged.
     """
     from perfsim.methods import AUTO
-    from perfsim.scenario import Scenario, make_scenario, read_file
+    from perfsim.scenario import Scenario, make_scenario, read_scenario
 
     try:
         path = catalog.scenario(name)
     except RequestError as error:
         raise RequestError("beside", error.why, value=name, nearest=error.nearest) from None
-    fields = dict(read_file(path)["scenario"])
+    fields = dict(read_scenario(path)["scenario"])
     own = fields.get("net", Scenario.model_fields["net"].default)
     for field in ("beside", "jitter"):
         if fields.get(field):

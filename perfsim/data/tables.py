@@ -54,6 +54,8 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII |
 def flat_record(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """Return a prediction, as its ``to_dict`` gives it, as one flat record.
 
+    It begins with those ``columns`` of the scenario (see ``perfsim.scenario.table_columns``).
+
     A column's name ends with its unit: ``_s`` seconds, ``_bytes`` bytes, ``_ratio`` a fraction or
     a multiple, ``_per_s``; what has none is a count or a word. Times and bytes are those of one
     iteration of one GPU.

@@ -602,8 +602,8 @@ class TomlTable(NamedTuple):
 
     def whole(self, key: str, value: object) -> int:
         """Return a value of a key that must be a whole number above zero."""
-        if not isinstance(value, int) or isinstance(value, bool) or not COUNT.holds(value):
-            told = f"found {shown(value)}, allowed is a whole number, {COUNT.words}"
+        if not isinstance(value, int) or isinstance(value, bool) or not COUNT_LIMIT.holds(value):
+            told = f"found {shown(value)}, allowed is a whole number, {COUNT_LIMIT.words}"
             raise self.wrong(key, told)
         return value
 
@@ -618,7 +618,7 @@ class TomlTable(NamedTuple):
         self, key: str, value: object, parse: Callable[[object, str], float], limit: NumberLimit
     ) -> float:
         """Return a number with a unit, inside its limit."""
-        if isinstance(value, str) and len(value) > LONGEST:
+        if isinstance(value, str) and len(value) > MAX_QUOTED:
             raise self.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
         try:
             number = parse(value, "")

@@ -24,7 +24,7 @@ from perfsim.network.scaling_laws import (
     with_own_floor,
 )
 from perfsim.network.tuner_fit import TunedChoice
-from perfsim.quantity import SPREAD, Cost, Grade, Kind, Quantity, Term
+from perfsim.quantity import SPREAD_LIMIT, Cost, Grade, Kind, Quantity, Term
 from perfsim.units import format_bytes
 
 __all__ = [

@@ -200,8 +200,8 @@ def custom_link(text: str, field: str) -> Link:
     """
     parts = [part.strip() for part in text.split(",")]
     rate = parse_rate(parts[0], field)
-    if not RATE.holds(rate):
-        raise RequestError(field, f"the rate in {text!r} is not within {RATE.words}.")
+    if not RATE_LIMIT.holds(rate):
+        raise RequestError(field, f"the rate in {text!r} is not within {RATE_LIMIT.words}.")
     if len(parts) == 1:
         raise RequestError(
             field,

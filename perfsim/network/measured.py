@@ -20,7 +20,15 @@ from perfsim.data.files import write_text
 from perfsim.data.tables import cell_number, check_word, read_lines, read_table
 from perfsim.errors import DataError, shown
 from perfsim.libraries import libraries
-from perfsim.quantity import COUNT, MESSAGE, SPREAD, TIME, Kind, NumberLimit, weakest
+from perfsim.quantity import (
+    COUNT_LIMIT,
+    MESSAGE_LIMIT,
+    SPREAD_LIMIT,
+    TIME_LIMIT,
+    Kind,
+    NumberLimit,
+    weakest,
+)
 
 __all__ = [
     "CURVES_COLUMNS",
@@ -213,15 +221,15 @@ class CollectiveCurve:
         if not sizes or len(sizes) != len(seconds):
             raise DataError(f"{self.name}: {len(sizes)} sizes and {len(seconds)} times")
         for before, after in zip((0.0, *sizes), sizes, strict=False):
-            if not (MESSAGE.holds(after) and after > before):
+            if not (MESSAGE_LIMIT.holds(after) and after > before):
                 raise DataError(
                     f"{self.name}: size {shown(after)} B after {shown(before)} B; sizes rise and"
-                    f" are within {MESSAGE.words}"
+                    f" are within {MESSAGE_LIMIT.words}"
                 )
         for size, time_s in zip(sizes, seconds, strict=True):
-            if not TIME.holds(time_s):
+            if not TIME_LIMIT.holds(time_s):
                 raise DataError(
-                    f"{self.name}: {shown(time_s)} s at {size:g} B is not within {TIME.words}"
+                    f"{self.name}: {shown(time_s)} s at {size:g} B is not within {TIME_LIMIT.words}"
                 )
         if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
             raise DataError(f"{self.name}: spread {shown(self.spread)} is no positive fraction")
@@ -429,8 +437,8 @@ def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
             cells["protocol"],
             spread,
         ),
-        size_bytes=value("size_bytes", MESSAGE),
-        time_s=value("time_us", TIME, 1e-6),
+        size_bytes=value("size_bytes", MESSAGE_LIMIT),
+        time_s=value("time_us", TIME_LIMIT, 1e-6),
     )
 
 

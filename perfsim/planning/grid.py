@@ -9,10 +9,10 @@ from decimal import Decimal
 from math import isfinite, prod
 from typing import Any, get_args
 
-from perfsim.errors import LONGEST, RequestError, shown, unknown_option
+from perfsim.errors import MAX_QUOTED, RequestError, shown, unknown_option
 from perfsim.quantity import NumberLimit
-from perfsim.scenario import FIELDS, GROUPS, Scenario, is_field
-from perfsim.units import BYTES, RATES, SAMPLES_PER_S, SECONDS
+from perfsim.scenario import OPTION_GROUPS, SCENARIO_FIELDS, Scenario, is_field
+from perfsim.units import RATE_UNITS, SAMPLE_RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 __all__ = [
     "MAX_AXIS_VALUES",
@@ -53,7 +53,7 @@ _RANGE_FORMS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N v
 _NUMBER = re.compile(
     r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s*+([^\d\s.]\S*+)?\s*+"
 )
-_UNITS = (SECONDS, BYTES, RATES, SAMPLES_PER_S, {"%": 1.0}, {"": 1.0})
+_UNITS = (TIME_UNITS, SIZE_UNITS, RATE_UNITS, SAMPLE_RATE_UNITS, {"%": 1.0}, {"": 1.0})
 
 
 def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
@@ -108,7 +108,7 @@ def _links(parts: Sequence[str]) -> list[str]:
     found: list[str] = []
     for part in parts:
         match = _NUMBER.fullmatch(part.partition("..")[0])
-        if found and match and match[2] in SECONDS:
+        if found and match and match[2] in TIME_UNITS:
             found[-1] = f"{found[-1]},{part}"
         else:
             found.append(part)
@@ -367,7 +367,7 @@ def axes_of(vary: Mapping[str, Any], source: str = "") -> tuple[Axis, ...]:
     """
     flat: dict[str, Any] = {}
     for name, values in vary.items():
-        nested = values if name in GROUPS and isinstance(values, Mapping) else None
+        nested = values if name in OPTION_GROUPS and isinstance(values, Mapping) else None
         flat.update({name: values} if nested is None else _inside(name, nested))
     return tuple(_axis(name, values, source) for name, values in flat.items())
 
@@ -377,8 +377,8 @@ def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _axis(name: str, values: Any, source: str) -> Axis:
-    if not is_field(name) or len(name.partition(".")[2]) > LONGEST:
-        allowed = [field for field in FIELDS if field not in GROUPS]
+    if not is_field(name) or len(name.partition(".")[2]) > MAX_QUOTED:
+        allowed = [field for field in SCENARIO_FIELDS if field not in OPTION_GROUPS]
         raise unknown_option(
             "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
         )

@@ -362,7 +362,7 @@ def _latency(text: str) -> float:
 def _iteration(value: Any) -> tuple[float, ...]:
     """Return the seconds; a rate in samples depends on the batch, and is left to single rows."""
     seconds = parse_seconds(value)
-    return (seconds,) if TIME.holds(seconds) else ()
+    return (seconds,) if TIME_LIMIT.holds(seconds) else ()
 
 
 def _factor(value: Any) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from perfsim.data.toml import TomlTable
 from perfsim.errors import DataError, RequestError
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario, read_scenario
 from perfsim.session import Session
 
 __all__ = [
@@ -206,7 +206,7 @@ def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) ->
     DataError
         As ``claims_of``.
     """
-    fields = read_file(catalog.scenario(name))["scenario"]
+    fields = read_scenario(catalog.scenario(name))["scenario"]
     predicted = _memory(catalog)
     found = []
     for claim in claims_of(name, catalog):
@@ -224,7 +224,7 @@ def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult]:
     ours: dict[str, dict[str, float]] = {}
     predicted = _memory(catalog)
     for name, path in catalog.scenarios().items():
-        fields = read_file(path)["scenario"]
+        fields = read_scenario(path)["scenario"]
         for claim in claims_of(name, catalog):
             claims.setdefault(claim.name, claim)
             value = _own_figure(claim, fields, predicted)

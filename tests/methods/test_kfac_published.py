@@ -16,7 +16,7 @@ from perfsim.methods.building.kfac_factors import (
 )
 from perfsim.prediction import predict
 from perfsim.resolve import find_profile
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario, read_scenario
 from support.what_ships import SHIPPED
 
 MEASURED = {
@@ -32,7 +32,7 @@ MEASURED = {
 
 def shipped(which: str, model: str) -> float:
     path = SHIPPED.scenario(f"Shi2021_{which}_{model}_ib100_64")
-    return predict(make_scenario(read_file(path)["scenario"])).iteration_s
+    return predict(make_scenario(read_scenario(path)["scenario"])).iteration_s
 
 
 @pytest.mark.parametrize("model", ["resnet50", "resnet152"])

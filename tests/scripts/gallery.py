@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from perfsim.cli.main import code
 from perfsim.data.catalog import Catalog
 from perfsim.report.terminal import command_lines
-from perfsim.scenario import read_file
+from perfsim.scenario import read_scenario
 from perfsim.session import Session
 from perfsim.validate.cases import Case, shipped_cases
 from scripts import gallery_answers, gallery_pictures
@@ -94,7 +94,7 @@ class Asked:
 
 def questions() -> dict[str, dict[str, Any]]:
     """Return the scenario files that ask something, by name."""
-    files = {name: read_file(path) for name, path in Catalog().scenarios().items()}
+    files = {name: read_scenario(path) for name, path in Catalog().scenarios().items()}
     return {name: file for name, file in files.items() if "question" in file}
 
 

@@ -17,7 +17,7 @@ from perfsim import fusion
 from perfsim.data.catalog import shipped
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario, read_scenario
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.schedule import schedule
 from perfsim.simulate.array import simulate
@@ -81,7 +81,7 @@ def deviation(row: Case) -> float:
 def prediction(scenario: str) -> Prediction:
     """Return the prediction of a shipped scenario."""
     catalog = SHIPPED
-    fields = read_file(catalog.scenario(scenario))["scenario"]
+    fields = read_scenario(catalog.scenario(scenario))["scenario"]
     return predict(make_scenario(fields, scenario), catalog)
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from accuracy_record import RECORD_SCHEMA as STORED
 from perfsim.calibrate.sources import read_clusters
 from perfsim.cli.main import code
-from perfsim.cli.show import rows
+from perfsim.inventory import list_rows
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
 from perfsim.network import known as growth_errors
@@ -195,14 +195,14 @@ def carried() -> str:
 def methods() -> str:
     """Return every method: what it is, what it needs, how right it has been."""
     columns = ("method", "family", "what", "paper", "needs", "record")
-    return table_of(rows("methods", SESSION), columns)
+    return table_of(list_rows("methods", SESSION), columns)
 
 
 def presets() -> str:
     """Return the networks that are no single measured cluster: what a user names by its speed."""
     measured = read_clusters(shipped() / "networks" / "clusters.csv")
     columns = ("network", "link", "rate", "kind", "ranks", "title")
-    found = [row for row in rows("networks", SESSION) if row["network"] not in measured]
+    found = [row for row in list_rows("networks", SESSION) if row["network"] not in measured]
     return table_of(found, columns)
 
 

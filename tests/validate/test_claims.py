@@ -12,7 +12,7 @@ from perfsim.cli.main import app, code
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.prediction import predict
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario, read_scenario
 from perfsim.validate import claims
 from perfsim.validate.claims import Claim, ClaimResult, claim_notes, claims_of, validate_claims
 from support.what_ships import SHIPPED
@@ -58,7 +58,7 @@ def test_a_claim_compares_with_its_rival(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD + 'against = { method = "ssgd" }\n')
     [claim] = claims_of(str(path), SHIPPED)
-    fields = read_file(path)["scenario"]
+    fields = read_scenario(path)["scenario"]
     own = predict(make_scenario(fields)).iteration_s
     rival = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s
     assert claim.against == ({"method": "ssgd"},)
@@ -79,7 +79,7 @@ def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
         def scenarios(self) -> dict[str, Path]:
             return {"one": path}
 
-    fields = read_file(path)["scenario"]
+    fields = read_scenario(path)["scenario"]
     times = [
         predict(make_scenario({**fields, "method": method, "options": {}})).iteration_s
         for method in ("ssgd", "acpsgd")
@@ -131,7 +131,7 @@ def test_a_claim_in_words(tmp_path: Path, text: str, words: str) -> None:
 def test_a_prediction_says_what_the_scenario_claims(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD + 'against = { method = "ssgd" }\n')
-    fields = read_file(path)["scenario"]
+    fields = read_scenario(path)["scenario"]
     own = predict(make_scenario(fields)).iteration_s
     ratio = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s / own
     notes = predicted_notes(path)
@@ -163,7 +163,7 @@ def test_what_the_scenario_lacks_cannot_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD.replace('"iteration"', '"second_order"') + 'against = {method = "ssgd"}')
     with pytest.raises(RequestError, match="topk has no second_order"):
-        claim_notes(str(path), SHIPPED, read_file(path)["scenario"])
+        claim_notes(str(path), SHIPPED, read_scenario(path)["scenario"])
 
 
 def test_the_command_prints_every_shipped_claim(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.calibrate.formats.rows import MOST, GivenFacts, LogRows, LogRun, known
-from perfsim.errors import LONGEST, shown
+from perfsim.errors import MAX_QUOTED, shown
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = ["Time", "head_of", "plain", "read_columns", "time_of"]
@@ -114,7 +114,7 @@ def _cells(line: str) -> list[str]:
     try:
         return next(csv.reader([line]), [])
     except csv.Error:  # a cell of more than 131,072 letters
-        return [] if "," not in line else [line[:LONGEST]]
+        return [] if "," not in line else [line[:MAX_QUOTED]]
 
 
 def read_columns(

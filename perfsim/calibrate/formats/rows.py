@@ -15,7 +15,7 @@ from typing import Any
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError, RequestError, nearest, shown
 from perfsim.network.measured import CollectiveCurve
-from perfsim.quantity import MESSAGE, TIME
+from perfsim.quantity import MESSAGE_LIMIT, TIME_LIMIT
 
 __all__ = [
     "DIGITS",
@@ -85,7 +85,7 @@ def seconds_of(text: str, unit_exponent: int = -6) -> float:
     if not number.is_finite() or abs(number.adjusted()) > DIGITS:
         raise ValueError(f"time {shown(text)} cannot be: it is finite and at least 0.1 us")
     seconds = float(number.scaleb(unit_exponent))
-    if not math.isfinite(seconds) or not LEAST_S <= seconds <= TIME.most:
+    if not math.isfinite(seconds) or not LEAST_S <= seconds <= TIME_LIMIT.most:
         raise ValueError(f"time {shown(text)} cannot be: it is finite and at least 0.1 us")
     return seconds
 
@@ -106,9 +106,9 @@ def size_of(text: str) -> float:
     if (
         not number.is_finite()
         or abs(number.adjusted()) > DIGITS
-        or not MESSAGE.holds(float(number))
+        or not MESSAGE_LIMIT.holds(float(number))
     ):
-        raise ValueError(f"size {shown(text)} is not within {MESSAGE.words}")
+        raise ValueError(f"size {shown(text)} is not within {MESSAGE_LIMIT.words}")
     return float(number)
 
 

@@ -16,7 +16,7 @@ from perfsim.data.toml import BytesPerSecond, FileBeside, Texts
 from perfsim.errors import DataError, RequestError, shown
 from perfsim.network.fabrics.base import FabricOption, fabric, new_graph
 from perfsim.network.routing import Graph
-from perfsim.quantity import LATENCY, RATE, NumberLimit
+from perfsim.quantity import LATENCY_LIMIT, RATE_LIMIT, NumberLimit
 from perfsim.units import parse_rate, parse_seconds
 
 __all__ = ["graph"]
@@ -146,9 +146,9 @@ def _csv(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
                 path=path,
                 row=row,
             )
-        rate = _number(cells["rate"], parse_rate, RATE, "rate", path, row)
+        rate = _number(cells["rate"], parse_rate, RATE_LIMIT, "rate", path, row)
         text = cells.get("latency")
-        delay = _number(text, parse_seconds, LATENCY, "latency", path, row) if text else None
+        delay = _number(text, parse_seconds, LATENCY_LIMIT, "latency", path, row) if text else None
         found[tail, head] = (rate, delay)
         kinds |= {tail: kinds.get(tail, ""), head: kinds.get(head, "")}
     back = {(b, a): told for (a, b), told in found.items() if (b, a) not in found}
@@ -193,16 +193,16 @@ def _edge_numbers(data: Mapping[str, Any], where: str, path: Path) -> tuple[floa
     """Return the rate [B/s] and latency [s] of an edge, the latter None where not stated."""
     plain = dict(_plain(data, where, path))
     if "rate" in data:
-        plain["rate_bytes_per_s"] = _number(data["rate"], parse_rate, RATE, where, path)
+        plain["rate_bytes_per_s"] = _number(data["rate"], parse_rate, RATE_LIMIT, where, path)
     if "latency" in data:
-        plain["latency_s"] = _number(data["latency"], parse_seconds, LATENCY, where, path)
+        plain["latency_s"] = _number(data["latency"], parse_seconds, LATENCY_LIMIT, where, path)
     if "rate_bytes_per_s" not in plain:
         raise DataError(f"{where}: has neither rate nor rate_bytes_per_s", path=path)
     return plain["rate_bytes_per_s"], plain.get("latency_s")
 
 
 def _plain(data: Mapping[str, Any], where: str, path: Path) -> Iterator[tuple[str, float]]:
-    for key, limit in (("rate_bytes_per_s", RATE), ("latency_s", LATENCY)):
+    for key, limit in (("rate_bytes_per_s", RATE_LIMIT), ("latency_s", LATENCY_LIMIT)):
         if key in data:
             value = data[key]
             if isinstance(value, bool) or not isinstance(value, int | float):

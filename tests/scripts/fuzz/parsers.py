@@ -17,7 +17,7 @@ import tomli_w
 from perfsim.calibrate.formats import read_file as read_measured
 from perfsim.calibrate.traces.import_trace import import_trace
 from perfsim.calibrate.write_network import write_csv
-from perfsim.cli.options import settings
+from perfsim.cli.scenario_flags import split_settings
 from perfsim.compute.anchors import read_anchors
 from perfsim.compute.device import read_device, read_kernels
 from perfsim.compute.profile import read_positions, read_profile
@@ -27,11 +27,11 @@ from perfsim.network.cluster import make_cluster
 from perfsim.network.fabrics import graph_file
 from perfsim.network.measured import CURVES_HEADER, merge, read_curves, write_curves
 from perfsim.network.network_file import load_network, read_network
-from perfsim.pipeline import figures, read_pipeline
+from perfsim.pipeline import pipeline_figures, read_pipeline
 from perfsim.planning.capacity import read_prices
 from perfsim.planning.grid import axes_of, parse_vary
 from perfsim.prediction import predict
-from perfsim.scenario import SCENARIO_SCHEMA, make_scenario, read_file
+from perfsim.scenario import SCENARIO_SCHEMA, make_scenario, read_scenario
 from perfsim.session import Session
 from perfsim.validate.cases import read_cases
 from perfsim.validate.claims import claims_of
@@ -92,13 +92,13 @@ def _sound_flags() -> set[str]:
 
 
 def _scenario(path: Path) -> None:
-    data = read_file(path)
+    data = read_scenario(path)
     asked = make_scenario(data["scenario"])
     sound(asked.model_dump())
     told = {name: value for name, value in asked.model_dump().items() if value is not None}
     back = path.with_name("back.toml")
     back.write_text(tomli_w.dumps({"schema": SCENARIO_SCHEMA, "scenario": told}), encoding="utf-8")
-    _same(asked, make_scenario(read_file(back)["scenario"]), "a scenario")
+    _same(asked, make_scenario(read_scenario(back)["scenario"]), "a scenario")
     vary = data.get("sweep", {})
     sound([axis.values for axis in axes_of(vary)] if isinstance(vary, dict) else [])
     sound(claims_of(str(path), _catalog()))
@@ -117,7 +117,7 @@ def _flags(path: Path) -> None:
                 continue
             told: dict[str, Any] = {"model": "resnet50", "gpus": "8"}
             if name == "set":
-                told["options"], told["fusion_options"] = settings([value])
+                told["options"], told["fusion_options"] = split_settings([value])
             else:
                 told[name] = value
             asked = make_scenario(told)
@@ -261,7 +261,7 @@ PARSERS: Mapping[str, Callable[[Path], None]] = {
     "anchors": _plain(read_anchors),
     "positions": _plain(_positions),
     "rules": _plain(read_rules),
-    "pipeline": _plain(lambda path: figures(read_pipeline(path))),
+    "pipeline": _plain(lambda path: pipeline_figures(read_pipeline(path))),
     "graph": _graph,
 }
 """Parsers by name; each has its seeds in a folder of that name."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from perfsim.data.catalog import Catalog
 from perfsim.report.terminal import interval_words
-from perfsim.scenario import read_file
+from perfsim.scenario import read_scenario
 from perfsim.units import format_seconds
 from scripts.gallery_found import against, bits, listed, measured, methods, ratio, seconds, time
 
@@ -77,7 +77,7 @@ def acpsgd_or_powersgd(asked: Any) -> str:
     assert min(gains) > 1.2
     [paper] = [
         claim["paper"]
-        for claim in read_file(Catalog().scenario("Zhang2023_acpsgd_bert-large_10gbe_32"))["claim"]
+        for claim in read_scenario(Catalog().scenario("Zhang2023_acpsgd_bert-large_10gbe_32"))["claim"]
         if "Power-SGD" in claim["name"]
     ]
     growth = [of[name, ranks[-1]] / of[name, ranks[0]] for name in ("acpsgd", "powersgd")]

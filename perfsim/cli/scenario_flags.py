@@ -1,0 +1,247 @@
+"""The flags of a scenario, made of the one list of its fields, for every command that takes one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfsim.cli.completion import COMPLETIONS
+from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of
+from perfsim.errors import RequestError, shown, spelled, spelling
+from perfsim.scenario import SCENARIO_FIELDS, ScenarioField, read_scenario
+
+if TYPE_CHECKING:
+    from perfsim.data.catalog import Catalog
+
+__all__ = [
+    "SHARED_FLAGS",
+    "ScenarioFlags",
+    "naming",
+    "scenario_command",
+    "scenario_fields",
+    "split_settings",
+]
+
+SHARED_FLAGS = ("set_", "scenario", "profiles", "out", "json")
+"""What every command with a scenario takes besides the flags of its fields."""
+
+
+@dataclass(frozen=True)
+class ScenarioFlags:
+    """The flags of a scenario as they were given.
+
+    Parameters
+    ----------
+    flags : by field; None where it was not given
+    pairs : the settings NAME=VALUE of ``--set``
+    scenario : the file, or the name of a shipped scenario
+    profiles : the folder of the user's own profiles
+    """
+
+    flags: dict[str, Any]
+    pairs: list[str]
+    scenario: str | None
+    profiles: str | None
+
+    def fields(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the scenario's fields, flags over the file's, and notes on that."""
+        from perfsim.data.catalog import Catalog
+
+        return scenario_fields(Catalog(self.profiles), self.scenario, self.flags, self.pairs)
+
+
+def scenario_command(
+    words: Mapping[str, str] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of a scenario: it is called with ``ScenarioFlags`` and the rest.
+
+    The rest are ``out``, ``json`` and the command's own parameters.
+
+    Parameters
+    ----------
+    words : the help of flags that mean something else in this command, by parameter
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        shared = {**_field_parameters(), **_shared_parameters()}
+        for name, help_ in (words or {}).items():
+            shared[name] = _reworded(shared[name], help_)
+        own = inspect.signature(command, eval_str=True).parameters
+        added = {name: one for name, one in own.items() if name not in ("asked", *shared)}
+        last = {name: shared.pop(name) for name in ("profiles", "out", "json")}
+        parameters = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)  # as Typer calls it
+            for one in (*shared.values(), *added.values(), *last.values())
+        ]
+
+        def with_flags(**given: Any) -> None:
+            asked = ScenarioFlags(
+                # A flag that may be repeated is an empty list where it was not given.
+                {name: None if (value := given.pop(name)) == [] else value for name in _flagged()},
+                given.pop("set_") or [],
+                given.pop("scenario"),
+                given.pop("profiles"),
+            )
+            command(asked, **given)
+
+        with_flags.__doc__ = command.__doc__
+        with_flags.__name__ = command.__name__
+        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_flags.__annotations__ = {one.name: one.annotation for one in parameters}
+        return with_flags
+
+    return decorate
+
+
+@cache
+def _flagged() -> tuple[str, ...]:
+    """Return the fields that have a flag of their own: all but options, which ``--set`` gives."""
+    return tuple(
+        name for name, field in SCENARIO_FIELDS.items() if field.flag and name != "options"
+    )
+
+
+@cache
+def _field_parameters() -> dict[str, inspect.Parameter]:
+    """Return a command's parameter for each field that has a flag, in the order of the list."""
+    flags = {name: "--" + name.replace("_", "-") for name in _flagged()}
+    with spelling(lambda field: flag_of(field, flags)):
+        made = [_parameter(name, field) for name, field in SCENARIO_FIELDS.items() if field.flag]
+    return {one.name: one for one in made}
+
+
+def _parameter(name: str, field: ScenarioField) -> inspect.Parameter:
+    flag = "--" + name.replace("_", "-")
+    kind: Any = str | None
+    default = spelled(field.default) or ("" if field.value in (None, ()) else str(field.value))
+    if name == "options":
+        name, flag, kind, default = "set_", "--set", list[str] | None, ""
+    elif field.switch:
+        no = flag.replace("--", "--no-", 1)
+        default = (flag if field.value else no).removeprefix("--")
+        flag, kind = f"{flag}/{no}", bool | None
+    elif field.repeated:
+        kind = list[str] | None
+    option = typer.Option(
+        flag,
+        help=spelled(field.help),
+        metavar=field.metavar or None,
+        show_default=default or False,
+        autocompletion=COMPLETIONS.get(field.complete),
+    )
+    return _optional(name, Annotated[kind, option])
+
+
+def _shared_parameters() -> dict[str, inspect.Parameter]:
+    """Return the parameters that such commands have besides fields."""
+    scenario = typer.Option(
+        metavar="FILE|NAME",
+        help="Scenario file (TOML) or shipped scenario; flags override it.",
+        autocompletion=COMPLETIONS["scenarios"],
+    )
+    return {
+        "scenario": _optional("scenario", Annotated[str | None, scenario]),
+        "profiles": _optional("profiles", ProfilesFlag),
+        "out": _optional("out", OutFlag),
+        "json": _optional("json", JsonFlag, default=False),
+    }
+
+
+def _optional(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def _reworded(parameter: inspect.Parameter, help_: str) -> inspect.Parameter:
+    """Return a parameter with another help, which says its default too."""
+    from copy import copy
+
+    kind, option = parameter.annotation.__origin__, copy(parameter.annotation.__metadata__[0])
+    option.help, option.show_default = help_, False
+    return parameter.replace(annotation=Annotated[kind, option])
+
+
+def split_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split ``name=value`` settings into the method's and, by ``fusion.``, the fusion policy's.
+
+    Raises
+    ------
+    RequestError
+        If one is not name=value, or a name is given twice.
+
+    Examples
+    --------
+    >>> split_settings(["density=0.01", "fusion.cycle_time=2ms"])
+    ({'density': '0.01'}, {'cycle_time': '2ms'})
+    """
+    method: dict[str, str] = {}
+    fusion: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name or not value:
+            raise RequestError(
+                "options", f"{shown(pair)} is not name=value, such as density=0.01.", value=pair
+            )
+        group = fusion if name.startswith("fusion.") else method
+        name = name.removeprefix("fusion.")
+        if name in group:
+            raise RequestError("options", f"{shown(name)} is given twice.", value=pair)
+        group[name] = value
+    return method, fusion
+
+
+def scenario_fields(
+    catalog: Catalog, scenario: str | None, flags: Mapping[str, Any], pairs: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the scenario's fields, flags over those of its file, and notes on that.
+
+    The options of a file are for the method of the file: a flag that names another method leaves
+    them out.
+
+    Parameters
+    ----------
+    scenario : a path, or the name of a shipped scenario
+    """
+    fields: dict[str, Any] = {}
+    notes = []
+    if scenario is not None:
+        path = catalog.scenario(scenario)
+        fields = dict(read_scenario(path)["scenario"])
+        if "beside" in fields:
+            from perfsim.conditions.spec import found_from
+
+            fields["beside"] = found_from(path, fields["beside"])
+        own = fields.get("method", SCENARIO_FIELDS["method"].value)
+        if flags.get("method") not in (None, own) and fields.pop("options", None):
+            notes.append(f"The file's options are left out: they are for {own}.")
+    method, fusion = split_settings(pairs)
+    fields |= {name: value for name, value in flags.items() if value is not None}
+    if method:
+        fields["options"] = {**fields.get("options", {}), **method}
+    if fusion:
+        fields["fusion_options"] = {**fields.get("fusion_options", {}), **fusion}
+    return fields, notes
+
+
+@contextmanager
+def naming(scenario: str | None) -> Iterator[None]:
+    """Name the scenario file in a refusal: what is wrong may stand there, not in a flag.
+
+    Examples
+    --------
+    >>> with naming("mine.toml"):
+    ...     raise RequestError("gpus", "is needed.")
+    Traceback (most recent call last):
+    perfsim.errors.RequestError: mine.toml: gpus: is needed.
+    """
+    try:
+        yield
+    except RequestError as error:
+        raise error.within(scenario or "") from None
