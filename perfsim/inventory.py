@@ -155,10 +155,10 @@ def _paper(citation: str) -> str:
 
 def _record(catalog: Catalog) -> dict[str, str]:
     """Return how wrong predictions of each method have been, as last recorded."""
-    from perfsim.validate.measurements.record import RECORD, read_record
+    from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
-    path = catalog.beside("methods", "", RECORD)
-    return {} if path is None else {line.method: line.words() for line in read_record(path)}
+    path = catalog.beside("methods", "", ACCURACY_FILE)
+    return {} if path is None else {line.method: line.words() for line in read_accuracy(path)}
 
 
 def _collectives(catalog: Catalog) -> list[dict[str, Any]]:
@@ -173,7 +173,7 @@ def _collectives(catalog: Catalog) -> list[dict[str, Any]]:
 def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
     from perfsim import fusion
 
-    return [{"fusion": name, "what": fusion.load(name).SUMMARY} for name in fusion.policies()]
+    return [{"fusion": name, "what": fusion.load(name).summary} for name in fusion.policy_names()]
 
 
 def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
@@ -188,7 +188,7 @@ def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _measurements(catalog: Catalog) -> list[dict[str, Any]]:
-    from perfsim.validate.measurements.source import shipped_cases
+    from perfsim.validate.cases import shipped_cases
 
     return [
         {
@@ -402,7 +402,7 @@ def _method(name: str, catalog: Catalog) -> dict[str, Any]:
 def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
     from perfsim.methods import AUTO, load_method
     from perfsim.scenario import make_scenario, read_scenario
-    from perfsim.validate.claim import claims_of
+    from perfsim.validate.claims import claims_of
 
     data = read_scenario(catalog.scenario(name))
     scenario = make_scenario(data["scenario"], name)

@@ -48,19 +48,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import PerfsimError, shown
-from perfsim.quantity import LATENCY_LIMIT, MESSAGE_LIMIT, RATE_LIMIT, TIME_LIMIT, NumberLimit
-from perfsim.units import format_seconds, parse_bytes, parse_rate, parse_seconds
+from pydantic import Field, model_validator
+
+from perfsim.data.toml import (
+    BytesPerSecond,
+    HopSeconds,
+    MessageBytes,
+    Seconds,
+    Tables,
+    TomlModel,
+    WholeNumber,
+    WrongValue,
+    plain_number,
+    read_toml,
+)
+from perfsim.errors import PerfsimError
+from perfsim.quantity import NumberLimit
+from perfsim.units import format_seconds
 
 __all__ = [
     "INDEX_BYTES",
     "PIPELINE_ANSWER_SCHEMA",
     "PIPELINE_SCHEMA",
     "VALUE_BYTES",
-    "_LEFT_OUT",
     "Pipeline",
     "PipelineLink",
     "PipelineStage",
@@ -335,9 +347,9 @@ def _both_passes_s(
 
 PIPELINE_SCHEMA = "perfsim/pipeline/1"
 
-_REDUCTION_LIMIT = NumberLimit(1.0, 1e6, "a number from 1 to 1e6")
+_REDUCTION_LIMIT = NumberLimit(1.0, 1e6, "1 to 1e6")
 
-_KEPT_LIMIT = NumberLimit(1e-6, 1.0, "a number from 1e-6 to 1")
+_KEPT_LIMIT = NumberLimit(1e-6, 1.0, "1e-6 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,8 +383,8 @@ class PipelineFile(TomlModel):
 
     SCHEMA = PIPELINE_SCHEMA
     micro_batches: WholeNumber
-    reduction: Annotated[float, plain_number(BYTES_SAVED)]
-    kept: Annotated[float, plain_number(KEPT)] | None = None
+    reduction: Annotated[float, plain_number(_REDUCTION_LIMIT)]
+    kept: Annotated[float, plain_number(_KEPT_LIMIT)] | None = None
     stage: Tables[StageTable]
     link: list[LinkTable] = Field(default_factory=list)
 
@@ -394,35 +406,17 @@ def read_pipeline(path: Path) -> Pipeline:
     """
     file = read_toml(path, PipelineFile)
     return Pipeline(
-        stages,
-        links,
-        table.whole("micro_batches", table.get("micro_batches")),
-        _number(table, "reduction", _REDUCTION_LIMIT),
-        _number(table, "kept", _KEPT_LIMIT) if "kept" in table.values else None,
+        tuple(PipelineStage(stage.forward, stage.backward) for stage in file.stage),
+        tuple(
+            PipelineLink(
+                link.latency, 1.0 / link.rate, max(1, round(link.activation / VALUE_BYTES))
+            )
+            for link in file.link
+        ),
+        file.micro_batches,
+        file.reduction,
+        file.kept,
     )
-
-
-def _number(table: TomlTable, key: str, limit: NumberLimit) -> float:
-    value = table.get(key)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise table.wrong(key, f"found {shown(value)}, allowed is {limit.words}")
-    return table.limited(key, value, value, limit)
-
-
-def _stage(table: TomlTable) -> PipelineStage:
-    table.only(["forward", "backward"])
-    forward_s, backward_s = (
-        table.number(key, table.get(key), parse_seconds, TIME_LIMIT) for key in ("forward", "backward")
-    )
-    return PipelineStage(forward_s, backward_s)
-
-
-def _link(table: TomlTable) -> PipelineLink:
-    table.only(["rate", "latency", "activation"])
-    rate = table.number("rate", table.get("rate"), parse_rate, RATE_LIMIT)
-    latency_s = table.number("latency", table.get("latency"), parse_seconds, LATENCY_LIMIT)
-    size = table.number("activation", table.get("activation"), parse_bytes, MESSAGE_LIMIT)
-    return PipelineLink(latency_s, 1.0 / rate, max(1, round(size / VALUE_BYTES)))
 
 
 PIPELINE_ANSWER_SCHEMA = "perfsim/pipeline-answer/1"

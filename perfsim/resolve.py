@@ -31,7 +31,6 @@ from perfsim.scenario import (
     DEFAULT_INTRA_NET,
     Scenario,
     fields_read_by,
-    own_values,
     parse_types,
 )
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds

@@ -680,16 +680,16 @@ def table_columns() -> tuple[str, ...]:
     return tuple(columns)
 
 
-def gpu_words(scenario: Mapping[str, Any]) -> str:
-    """Return how many GPUs of which types a prediction's scenario has.
+def gpu_words(gpus: int, gpu: str) -> str:
+    """Say how many GPUs of which types there are.
 
     Examples
     --------
-    >>> gpu_words({"gpus": 8, "gpu": "v100"}), gpu_words({"gpus": 8, "gpu": "v100:4,p100:4"})
+    >>> gpu_words(8, "v100"), gpu_words(8, "v100:4,p100:4")
     ('8 x v100', '4 x v100 + 4 x p100')
     """
-    types = parse_types(str(scenario["gpu"])) or ((scenario["gpu"], scenario["gpus"]),)
-    return " + ".join(f"{count} x {name}" for name, count in types)
+    types = parse_types(gpu)
+    return " + ".join(f"{count} x {name}" for name, count in types) or f"{gpus} x {gpu}"
 
 
 # The fields together: the checked model.
@@ -759,7 +759,7 @@ def _check_library(scenario: ScenarioFields) -> None:
 
     used = library(scenario.library or DEFAULT_LIBRARY)
     if scenario.protocol != AUTO:
-        from perfsim.libraries.protocols import check_protocol
+        from perfsim.libraries.nccl import check_protocol
 
         check_protocol(scenario.protocol, used.name, used.protocols)
     if scenario.algorithm != AUTO:

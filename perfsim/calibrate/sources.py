@@ -14,7 +14,7 @@ from pathlib import Path
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, shown
 from perfsim.network.measured import CURVE_LIBRARIES
-from perfsim.quantity import COUNT
+from perfsim.quantity import COUNT_LIMIT
 
 __all__ = ["Source", "SourceCluster", "read_clusters", "read_sources"]
 
@@ -136,7 +136,7 @@ def read_clusters(path: Path) -> dict[str, SourceCluster]:
         for column in ("gpus_per_node", "nics_per_node"):
             if cells[column] or column == "gpus_per_node":
                 value = cell_number(
-                    cells[column], column, path, row, positive=True, whole=True, within=COUNT
+                    cells[column], column, path, row, positive=True, whole=True, within=COUNT_LIMIT
                 )
                 counts[column] = int(value)
         if bool(cells["nics_source"]) != bool(cells["nics_per_node"]):

@@ -219,7 +219,7 @@ def _import_one_trace(
     print_answer(made.to_dict(), None, json, lambda: _print_trace(made))
 
 
-def _print_trace(made: Imported) -> None:
+def _print_trace(made: ImportedTrace) -> None:
     _print_step(made)
     _print_calls(made)
     if made.profile or made.collectives:

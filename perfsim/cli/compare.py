@@ -129,8 +129,8 @@ def _write(outputs: Outputs, comparison: Comparison, session: Session) -> None:
         from perfsim.report.html.prediction_figures import ranking_figure
 
         scenario = comparison.rows[0].scenario
-        words = f"{scenario['model']}, {scenario['gpus']} GPUs, {scenario['net']}"
-        return png_of(ranked(comparison), plain(words))
+        words = f"{scenario.model}, {scenario.gpus} GPUs, {scenario.net}"
+        return png_of(ranking_figure(comparison), figure_label(words))
 
     def traces() -> str:
         from perfsim.report.chrome_trace import trace_of_all, trace_text
@@ -140,7 +140,7 @@ def _write(outputs: Outputs, comparison: Comparison, session: Session) -> None:
     def rows() -> str:
         from perfsim.data.tables import to_csv
 
-        return csv_text(comparison.records())
+        return to_csv(comparison.records())
 
     def out() -> str:
         from perfsim.report.terminal import json_text

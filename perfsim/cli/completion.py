@@ -40,7 +40,7 @@ def _methods(incomplete: str) -> list[str]:
 def _fusions(incomplete: str) -> list[str]:
     from perfsim import fusion
 
-    return _starting(fusion.policies(), incomplete)
+    return _starting(list(fusion.policy_names()), incomplete)
 
 
 def _scenarios(incomplete: str) -> list[str]:

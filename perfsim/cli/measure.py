@@ -9,7 +9,7 @@ import typer
 
 from perfsim.cli.flags import JsonFlag, ProfilesFlag
 from perfsim.cli.output import print_answer, print_network, written
-from perfsim.cli.progress import ShowProgress, progress
+from perfsim.cli.progress import progress
 
 if TYPE_CHECKING:
     from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
@@ -90,27 +90,10 @@ def measure_network(
         force=force,
     )
     with progress("points", every=_POINTS_A_LINE) as show:
-        made = network_sweep.measure_network(
-            request, lambda points: _each(show, len(points)), profiles=profiles
-        )
+        made = network_sweep.measure_network(request, show, profiles=profiles)
     if made is None:
         return
     print_network(made, json)
-
-
-def _each(show: ShowProgress, total: int) -> Callable[[SweepRequest, NetworkPoint | None], None]:
-    """Return a function that shows each point: before it is measured, and with its median."""
-    from perfsim.units import format_bytes, format_seconds
-
-    done = 0
-
-    def show_point(asked: SweepRequest, point: NetworkPoint | None) -> None:
-        nonlocal done
-        done += point is not None
-        what = f"{asked.collective}, {asked.group.name}, {format_bytes(asked.size_bytes)}"
-        show(done, total, f"{what}: {format_seconds(point.median_s)}" if point else what)
-
-    return show_point
 
 
 def measure_compute(

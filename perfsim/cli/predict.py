@@ -178,5 +178,5 @@ def _page(
         names = list(ranking.predictions)[:_MAX_METHODS_ON_PAGE]
         notes = [ranking.verdict()]
     with progress() as show_progress:
-        near = around(scenario, prediction, catalog, names, show_progress)
+        near = report_context(scenario, prediction, catalog, names, show_progress)
     return prediction_page(prediction, near, notes)

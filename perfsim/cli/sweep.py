@@ -140,7 +140,9 @@ def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Swe
     except KeyboardInterrupt:
         if out is None:
             raise PerfsimError("stopped; with --out, the rows so far would be kept.") from None
-        kept = f"the rows so far are in {out}{SUFFIX}, and the same command goes on from there"
+        kept = (
+            f"the rows so far are in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
+        )
         raise PerfsimError(f"stopped; {kept}.") from None
     if table.refusal():
         if out is not None:
@@ -158,7 +160,7 @@ def _write(table: SweepTable, out: Path) -> None:
     try:
         write_sweep(table, out)
     except RequestError as error:
-        kept = f"all rows are in {out}{SUFFIX}, and the same command goes on from there"
+        kept = f"all rows are in {out}{JOURNAL_SUFFIX}, and the same command goes on from there"
         why = f"{error.why.rstrip('.')}; {kept}."
         raise RequestError(error.field, why, value=error.value) from None
     finished(out)
@@ -184,7 +186,7 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     """Return the grid that file and flags describe."""
     from perfsim.data.catalog import Catalog
     from perfsim.errors import RequestError
-    from perfsim.planning.grid import SweepGrid, axes_of, given
+    from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
     from perfsim.scenario import read_scenario
 
     fields, notes = asked.fields()

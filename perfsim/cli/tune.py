@@ -105,8 +105,10 @@ def _write(outputs: Outputs, tuning: Tuning, scenario: Scenario, session: Sessio
         from perfsim.report.html.planning_figures import tuned_figure
 
         asked = tuning.scenario
-        words = f"{asked['model']}, {asked['method']}, {asked['gpus']} GPUs, {asked['net']}"
-        return png_of(tuned_figure(tuning.best), plain(f"{words}: {tuning.best.knob.name}"))
+        words = f"{asked.model}, {asked.method}, {asked.gpus} GPUs, {asked.net}"
+        return png_of(
+            tuned_figure(tuning.best), figure_label(f"{words}: {tuning.best.tunable.name}")
+        )
 
     def out() -> str:
         from perfsim.report.terminal import json_text

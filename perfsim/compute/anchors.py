@@ -130,7 +130,7 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
         if cells[column] or column == "batch":
             text = cells[column]
             whole[column] = int(
-                cell_number(text, column, path, row, positive=True, whole=True, within=COUNT)
+                cell_number(text, column, path, row, positive=True, whole=True, within=COUNT_LIMIT)
             )
     time = cells["iteration_ms"]
     spread = cells["spread_percent"]
@@ -139,8 +139,9 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
         cells["precision"],
         whole["batch"] or 0,
         whole["sequence"],
-        cell_number(time, "iteration_ms", path, row, positive=True, within=TIME, unit=1e-3) / 1e3,
-        cell_number(spread, "spread_percent", path, row, within=SPREAD, unit=0.01) / 100
+        cell_number(time, "iteration_ms", path, row, positive=True, within=TIME_LIMIT, unit=1e-3)
+        / 1e3,
+        cell_number(spread, "spread_percent", path, row, within=SPREAD_LIMIT, unit=0.01) / 100
         if spread
         else None,
         cells["framework"],

@@ -206,13 +206,19 @@ def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
             if not cells[column]:
                 raise DataError("is empty", path=path, row=row, column=column)
         size = cell_number(
-            cells["elements"], "elements", path, row, positive=True, whole=True, within=ELEMENTS
+            cells["elements"],
+            "elements",
+            path,
+            row,
+            positive=True,
+            whole=True,
+            within=ELEMENTS_LIMIT,
         )
         width = int(
-            cell_number(cells["width"] or "0", "width", path, row, whole=True, within=COUNT)
+            cell_number(cells["width"] or "0", "width", path, row, whole=True, within=COUNT_LIMIT)
         )
         time_s = 1e-6 * cell_number(
-            cells["time_us"], "time_us", path, row, positive=True, within=TIME, unit=1e-6
+            cells["time_us"], "time_us", path, row, positive=True, within=TIME_LIMIT, unit=1e-6
         )
         kind = check_kind(cells["kind"], path, row)
         widths = grouped.setdefault(cells["kernel"], {})
@@ -305,7 +311,9 @@ def read_device_file(path: Path) -> DeviceFile:
         aliases=tuple(alias.lower() for alias in table.texts("aliases")),
         memory_bytes=table.number("memory", table.get("memory"), parse_bytes, MEMORY_LIMIT),
         memory_bandwidth=_quantity(
-            bandwidth, bandwidth.number("value", bandwidth.get("value"), parse_rate, RATE_LIMIT), "B/s"
+            bandwidth,
+            bandwidth.number("value", bandwidth.get("value"), parse_rate, RATE_LIMIT),
+            "B/s",
         ),
         launch_s=_quantity(
             launch, launch.number("value", launch.get("value"), parse_seconds, LAUNCH_LIMIT), "s"
@@ -335,7 +343,7 @@ def _rate(table: TomlTable) -> Quantity:
     if match is None:
         raise table.wrong("peak", f"found {shown(peak)}, allowed is such as '15.7 TFLOP/s'")
     number, unit = match.groups()
-    flops = table.limited("peak", peak, float(number) * _FLOPS[unit], MATRIX_RATE)
+    flops = table.limited("peak", peak, float(number) * _FLOPS[unit], MATRIX_RATE_LIMIT)
     if "achieved" not in table.values and "achieved_source" not in table.values:
         return _quantity(table, flops, "FLOP/s", "published")
     achieved = table.get("achieved")
@@ -364,11 +372,13 @@ def _power_w(table: TomlTable) -> float | None:
         return None
     value = table.values["power_w"]
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise table.wrong("power_w", f"found {shown(value)}, allowed is a number, {POWER_LIMIT.words}")
+        raise table.wrong(
+            "power_w", f"found {shown(value)}, allowed is a number, {POWER_LIMIT.words}"
+        )
     return table.limited("power_w", value, value, POWER_LIMIT)
 
 
-_KERNELS_SUFFIX = ".kernels.csv"
+KERNELS_SUFFIX = ".kernels.csv"
 """What follows a GPU's name in the file of its measured points."""
 
 
@@ -528,7 +538,7 @@ def load_device(name: str, catalog: Catalog) -> Device:
     """
     files = catalog.files("devices")
     name = _stem(name, files)
-    shared = catalog.beside("devices", ANY_GPU, _KERNELS_SUFFIX)
+    shared = catalog.beside("devices", ANY_GPU, KERNELS_SUFFIX)
     device = _with_points(name, files, catalog, _points(shared, catalog))
     for other in device.reference_names:
         if other not in files:
@@ -559,7 +569,7 @@ def _with_points(
     catalog: Catalog,
     common: Mapping[str, tuple[KernelCurve, ...]],
 ) -> Device:
-    points = {**common, **_points(catalog.beside("devices", name, _KERNELS_SUFFIX), catalog)}
+    points = {**common, **_points(catalog.beside("devices", name, KERNELS_SUFFIX), catalog)}
     return Device(**read_device_file(files[name]), points=points)
 
 
@@ -578,6 +588,6 @@ def read_device(path: Path) -> Device:
     DataError
         If a file cannot be read or breaks the format.
     """
-    beside = path.with_name(path.name.removesuffix(".toml") + _KERNELS_SUFFIX)
+    beside = path.with_name(path.name.removesuffix(".toml") + KERNELS_SUFFIX)
     points = read_kernels(beside) if beside.is_file() else {}
     return Device(**read_device_file(path), points=points)

@@ -82,7 +82,13 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
             raise DataError(f"layer {shown(name)} {wrong}", path=path, row=row, column="layer")
         found[name] = int(
             cell_number(
-                cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT
+                cells["positions"],
+                "positions",
+                path,
+                row,
+                positive=True,
+                whole=True,
+                within=COUNT_LIMIT,
             )
         )
     lacking = [name for name in needed if name not in found]
@@ -279,7 +285,7 @@ def read_profile(path: Path) -> Profile:
 
     def count(key: str) -> int:
         text, row = header[key], places[key]
-        return int(cell_number(text, key, path, row, positive=True, whole=True, within=COUNT))
+        return int(cell_number(text, key, path, row, positive=True, whole=True, within=COUNT_LIMIT))
 
     if "sequence" in header:
         count("sequence")
@@ -303,7 +309,9 @@ def read_profile(path: Path) -> Profile:
 
 
 def _seconds(text: str, column: str, path: Path, row: int, *, positive: bool = False) -> float:
-    return cell_number(text, column, path, row, positive=positive, within=TIME, unit=1e-3) / 1e3
+    return (
+        cell_number(text, column, path, row, positive=positive, within=TIME_LIMIT, unit=1e-3) / 1e3
+    )
 
 
 def _read_header(lines: list[str], path: Path) -> tuple[dict[str, str], dict[str, int]]:
@@ -409,7 +417,9 @@ def _read_axes(shape: str, elements: str, path: Path, row: int) -> tuple[int, ..
             f"{shown(shape)} is not a shape such as 64x3x7x7", path=path, row=row, column="shape"
         )
     axes = tuple(int(part) for part in parts)
-    count = cell_number(elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS)
+    count = cell_number(
+        elements, "elements", path, row, positive=True, whole=True, within=ELEMENTS_LIMIT
+    )
     if math.prod(axes) != count:
         raise DataError(
             f"{elements} is not the product of shape {shown(shape)[1:-1]}",

@@ -37,16 +37,16 @@ from pydantic import (
 )
 
 from perfsim.data.files import escaped, forbidden, read_text
-from perfsim.errors import LONGEST, DataError, RequestError, nearest, newer, rule, shown
+from perfsim.errors import MAX_QUOTED, DataError, RequestError, nearest, newer, rule, shown
 from perfsim.quantity import (
-    COUNT,
+    COUNT_LIMIT,
     KINDS,
-    LATENCY,
-    MESSAGE,
-    RATE,
-    REDUCTION,
-    SPREAD,
-    TIME,
+    LATENCY_LIMIT,
+    MESSAGE_LIMIT,
+    RATE_LIMIT,
+    REDUCTION_LIMIT,
+    SPREAD_LIMIT,
+    TIME_LIMIT,
     Kind,
     NumberLimit,
 )
@@ -123,12 +123,12 @@ def in_unit(parse: Callable[[object, str], float], limit: NumberLimit) -> PlainV
 
     Examples
     --------
-    >>> in_unit(parse_rate, RATE).func("10Gbit/s")
+    >>> in_unit(parse_rate, RATE_LIMIT).func("10Gbit/s")
     1250000000.0
     """
 
     def check(value: object) -> float:
-        if isinstance(value, str) and len(value) > LONGEST:
+        if isinstance(value, str) and len(value) > MAX_QUOTED:
             raise WrongValue(f"found {shown(value)}, allowed is {limit.words}")
         try:
             number = parse(value, "")
@@ -166,7 +166,7 @@ def one_of(allowed: Sequence[str]) -> AfterValidator:
 
     def check(value: str) -> str:
         if value not in allowed:
-            match = nearest(value[:LONGEST], allowed)
+            match = nearest(value[:MAX_QUOTED], allowed)
             hint = f"; did you mean {match!r}? Allowed" if match else ", allowed"
             raise WrongValue(f"found {shown(value)}{hint}: {', '.join(allowed)}")
         return value
@@ -182,8 +182,8 @@ def _text(value: object) -> str:
 
 def whole_number(value: object) -> int:
     """Return a value that must be a whole number, 1 or more."""
-    if not isinstance(value, int) or isinstance(value, bool) or not COUNT.holds(value):
-        raise WrongValue(f"found {shown(value)}, allowed is a whole number, {COUNT.words}")
+    if not isinstance(value, int) or isinstance(value, bool) or not COUNT_LIMIT.holds(value):
+        raise WrongValue(f"found {shown(value)}, allowed is a whole number, {COUNT_LIMIT.words}")
     return value
 
 
@@ -240,12 +240,12 @@ KindOfNumber = Annotated[Kind, PlainValidator(_text), one_of(KINDS)]
 WholeNumber = Annotated[int, PlainValidator(whole_number)]
 """1 or more."""
 YesOrNo = Annotated[bool, PlainValidator(_yes_or_no)]
-Seconds = Annotated[float, in_unit(parse_seconds, TIME)]
-HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY)]
-MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE)]
-BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE)]
-SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION)]
-Spread = Annotated[float, in_unit(parse_fraction, SPREAD)]
+Seconds = Annotated[float, in_unit(parse_seconds, TIME_LIMIT)]
+HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY_LIMIT)]
+MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE_LIMIT)]
+BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE_LIMIT)]
+SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION_LIMIT)]
+Spread = Annotated[float, in_unit(parse_fraction, SPREAD_LIMIT)]
 
 _Row = TypeVar("_Row")
 Tables = Annotated[list[_Row], Field(min_length=1)]
@@ -274,7 +274,7 @@ class TomlModel(BaseModel):
         allowed = cls.keys()
         if not values.keys() <= allowed.keys():
             key = next(key for key in values if key not in allowed)
-            match = nearest(key[:LONGEST], allowed)
+            match = nearest(key[:MAX_QUOTED], allowed)
             hint = f"; did you mean {match!r}?" if match else "."
             raise WrongValue(f"unknown key{hint} Allowed: {', '.join(allowed)}", key)
         return values

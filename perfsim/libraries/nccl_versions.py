@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from perfsim.data.catalog import shipped
-from perfsim.errors import LONGEST, RequestError, shown
+from perfsim.errors import MAX_QUOTED, RequestError, shown
 
 __all__ = [
     "ARCHITECTURES",
@@ -177,7 +177,7 @@ def parse_version(text: str) -> tuple[int, int]:
     ((2, 18), (2, 4))
     """
     parts = text.strip().removeprefix("v").split(".")
-    numbers = [part for part in parts[:2] if part.isdecimal() and len(part) <= LONGEST]
+    numbers = [part for part in parts[:2] if part.isdecimal() and len(part) <= MAX_QUOTED]
     if len(numbers) < 2:
         raise RequestError(
             "version", f"{shown(text)} is not a version of NCCL such as 2.18.3.", value=text

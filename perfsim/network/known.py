@@ -57,7 +57,7 @@ def _errors() -> tuple[tuple[float, float], ...]:
     return tuple(
         (
             cell_number(cells["ratio_up_to"], "ratio_up_to", path, row),
-            cell_number(cells["p90"], "p90", path, row, within=SPREAD),
+            cell_number(cells["p90"], "p90", path, row, within=SPREAD_LIMIT),
         )
         for row, cells in read_table(path, GROWTH_ERRORS_SCHEMA, GROWTH_ERRORS_COLUMNS)
     )

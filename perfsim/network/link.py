@@ -11,7 +11,7 @@ from typing import NamedTuple
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.libraries.nccl import DEFAULT_VERSION, protocol_factors
-from perfsim.quantity import LATENCY, RATE, Kind, Quantity
+from perfsim.quantity import LATENCY_LIMIT, RATE_LIMIT, Kind, Quantity
 from perfsim.units import parse_rate, parse_seconds
 
 __all__ = [
@@ -214,8 +214,8 @@ def custom_link(text: str, field: str) -> Link:
             " as '10Gbit/s,50us'.",
         )
     alpha_s = parse_seconds(parts[1], field)
-    if not LATENCY.holds(alpha_s):
-        raise RequestError(field, f"the latency in {text!r} is not within {LATENCY.words}.")
+    if not LATENCY_LIMIT.holds(alpha_s):
+        raise RequestError(field, f"the latency in {text!r} is not within {LATENCY_LIMIT.words}.")
     alpha = Quantity(alpha_s, "s/hop", "derived", GIVEN_BY_USER)
     speed = Quantity(rate, "B/s", "derived", GIVEN_BY_USER)
     gamma = Quantity(0.0, "s/B", "derived", "a link given by the user has no reduction cost")

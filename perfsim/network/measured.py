@@ -424,8 +424,8 @@ def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
         )
         return found * unit
 
-    ranks, nodes, gpus = (int(value(column, COUNT)) for column in _COUNT_COLUMNS)
-    spread = value("spread", SPREAD, least=False) if cells["spread"] else None
+    ranks, nodes, gpus = (int(value(column, COUNT_LIMIT)) for column in _COUNT_COLUMNS)
+    spread = value("spread", SPREAD_LIMIT, least=False) if cells["spread"] else None
     return _Point(
         row=row,
         shape=(

@@ -45,7 +45,7 @@ from perfsim.libraries.nccl_versions import ARCHITECTURES, PROTOCOLS, parse_vers
 from perfsim.network.link import Latency, Link, ProtocolFigures, custom_link
 from perfsim.network.measured import CURVE_KINDS, CURVE_LIBRARIES, CollectiveCurve
 from perfsim.network.tuner_fit import Communicator, TunedChoice
-from perfsim.quantity import COUNT, MESSAGE, SPREAD, Kind, NumberLimit, Quantity
+from perfsim.quantity import COUNT_LIMIT, MESSAGE_LIMIT, SPREAD_LIMIT, Kind, NumberLimit, Quantity
 from perfsim.units import parse_bytes, parse_rate, parse_seconds, parse_seconds_per_byte
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _two(value: object) -> tuple[object, object]:
 
 
 def _size_range(value: object) -> tuple[float, float]:
-    low, high = (in_unit(parse_bytes, MESSAGE).func(end) for end in _two(value))  # type: ignore[call-arg]
+    low, high = (in_unit(parse_bytes, MESSAGE_LIMIT).func(end) for end in _two(value))  # type: ignore[call-arg]
     if low > high:
         raise WrongValue("the lowest size is above the highest")
     return low, high
@@ -95,8 +95,8 @@ def _size_range(value: object) -> tuple[float, float]:
 def _rank_range(value: object) -> tuple[int, int]:
     fewest, most = _two(value)
     for end in (fewest, most):
-        if not isinstance(end, int) or isinstance(end, bool) or not COUNT.holds(end):
-            raise WrongValue(f"found {shown(end)}, allowed is a whole number, {COUNT.words}")
+        if not isinstance(end, int) or isinstance(end, bool) or not COUNT_LIMIT.holds(end):
+            raise WrongValue(f"found {shown(end)}, allowed is a whole number, {COUNT_LIMIT.words}")
     assert isinstance(fewest, int) and isinstance(most, int)
     if fewest > most:
         raise WrongValue(f"found {value!r}, allowed are whole numbers, low to high")
@@ -123,9 +123,9 @@ class _Sourced(TomlModel):
     def _error_is_small(self) -> Self:
         if self.error is not None and self.number:
             share = self.error / self.number
-            if not SPREAD.holds(share):
+            if not SPREAD_LIMIT.holds(share):
                 told = f"found an error of {share:.0%} of the value"
-                raise WrongValue(f"{told}, allowed is {SPREAD.words}", "error")
+                raise WrongValue(f"{told}, allowed is {SPREAD_LIMIT.words}", "error")
         return self
 
     @property

@@ -16,7 +16,7 @@ from perfsim.methods.describe import for_method
 from perfsim.planning.neighbours import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportProgress, rank_methods
-from perfsim.scenario import Scenario, parse_types, table_columns
+from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 
 if TYPE_CHECKING:

@@ -189,10 +189,10 @@ def _until(
 def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> list[Decimal]:
     """Return so many values from end to end, evenly apart or by equal factors."""
     even, count = step[:3], step[3:]
-    if not count.isdecimal() or len(count) > LONGEST or not 2 <= int(count) <= _MAX_SPREAD:
+    if not count.isdecimal() or len(count) > MAX_QUOTED or not 2 <= int(count) <= _MAX_SPREAD:
         raise RequestError(
             f"vary.{field}",
-            f"{shown(text)} asks for {count[:LONGEST] or 'no'} values; write how"
+            f"{shown(text)} asks for {count[:MAX_QUOTED] or 'no'} values; write how"
             f" many, from 2 to {_MAX_SPREAD:,}, such as {even}5.",
         )
     if even == "log" and first <= 0:

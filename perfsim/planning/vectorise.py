@@ -22,7 +22,7 @@ from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import _LINK_CLASSES, Network
 from perfsim.planning.grid import Axis, GridValue, SweepGrid
 from perfsim.planning.rows import row_figures
-from perfsim.quantity import TIME
+from perfsim.quantity import TIME_LIMIT
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.plans import plans_of

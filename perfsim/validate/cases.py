@@ -10,7 +10,7 @@ from typing import Any
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, csv_rows, read_lines
 from perfsim.errors import DataError, RequestError, newer, shown
-from perfsim.scenario import read_file
+from perfsim.scenario import read_scenario
 
 __all__ = [
     "CASES_SCHEMA",
@@ -230,7 +230,7 @@ def scenario_fields(fields: Mapping[str, Any], catalog: Catalog) -> dict[str, An
     told = dict(fields)
     made: dict[str, Any] = {}
     if "scenario" in told:
-        made = dict(read_file(catalog.scenario(str(told.pop("scenario"))))["scenario"])
+        made = dict(read_scenario(catalog.scenario(str(told.pop("scenario"))))["scenario"])
     for name, value in told.items():
         outer, _, inner = name.partition(".")
         if inner:

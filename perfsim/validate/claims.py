@@ -76,7 +76,7 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
     """
     path = catalog.scenario(name)
     found = []
-    data = read_file(path)
+    data = read_scenario(path)
     listed = data.get("claim", [])
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
         raise DataError("claim is not a list of tables ([[claim]])", path=path)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import LONGEST, DataError, RequestError, nearest, shown
+from perfsim.errors import MAX_QUOTED, DataError, RequestError, nearest, shown
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
-from perfsim.scenario import FIELDS, Scenario, is_field, make_scenario
+from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, parse_fields, scenario_fields
 from perfsim.validate.metrics import METRICS, predicted_metric
 
@@ -112,7 +112,7 @@ def _rule_fields(table: TomlTable, key: str) -> Mapping[str, Any]:
     found = _values(table, key)
     for name, value in found.items():
         if name != "scenario" and not is_field(name):
-            match = nearest(name[:LONGEST], FIELDS)
+            match = nearest(name[:MAX_QUOTED], SCENARIO_FIELDS)
             hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
             raise table.wrong(key, f"a scenario has no field {shown(name)}; {hint}")
         parts = value if isinstance(value, list) else [value]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perfsim.cli.show import DESCRIPTIONS, LISTED_KINDS, ROWS
 from perfsim.cli.show import KINDS as SHOWN
 from perfsim.data.catalog import shipped
 from perfsim.fusion import policy_names
+from perfsim.inventory import DESCRIBED_KINDS, LISTED_KINDS
 from perfsim.methods import method_names
 from support.commands import MAIN, answer, run
 
@@ -78,8 +78,8 @@ def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture
 
 
 def test_list_and_show_offer_what_there_is() -> None:
-    assert tuple(ROWS) == LISTED_KINDS
-    assert tuple(DESCRIPTIONS) == SHOWN
+    assert tuple(LISTED_KINDS) == LISTED_KINDS
+    assert tuple(DESCRIBED_KINDS) == SHOWN
 
 
 @pytest.mark.parametrize("kind", LISTED_KINDS)

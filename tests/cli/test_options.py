@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from perfsim.cli.options import progress
 from typer.testing import CliRunner
 
 from perfsim import fusion
 from perfsim.cli import options as complete
 from perfsim.cli.main import app, code
-from perfsim.cli.options import progress
 from perfsim.data.catalog import Catalog
 from perfsim.methods import method_names
 

@@ -8,9 +8,10 @@ from typing import Any
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from perfsim.cli.compare import WORDS, compare_command
+from perfsim.cli.compare import COMPARE_HELP, compare_command
 from perfsim.cli.main import COMMANDS, OVERVIEW, application
-from perfsim.cli.predict import NOT_SHARED, SHARED, ScenarioFlags, predict_command, scenario_command
+from perfsim.cli.predict import NOT_SHARED, ScenarioFlags, predict_command, scenario_command
+from perfsim.cli.scenario_flags import SHARED_FLAGS
 from perfsim.scenario import Scenario
 
 
@@ -18,7 +19,7 @@ def test_every_flag_of_predict_is_there_and_those_of_the_scenario_are_its_fields
     base = set(inspect.signature(predict_command).parameters) - {*NOT_SHARED}
     found = inspect.signature(compare_command).parameters
     assert set(found) == base | {"methods", "sort", "csv", "html", "trace", "png"}
-    assert base - {*SHARED} <= set(Scenario.model_fields)
+    assert base - {*SHARED_FLAGS} <= set(Scenario.model_fields)
 
 
 def test_a_flag_means_here_what_its_own_words_say_and_predict_keeps_its_own() -> None:
@@ -26,11 +27,13 @@ def test_a_flag_means_here_what_its_own_words_say_and_predict_keeps_its_own() ->
     found = inspect.signature(compare_command).parameters
     for name, parameter in found.items():
         [option] = parameter.annotation.__metadata__
-        if name in WORDS:
-            assert option.help == WORDS[name]
+        if name in COMPARE_HELP:
+            assert option.help == COMPARE_HELP[name]
         elif name in base and name not in NOT_SHARED:
             assert option.help == base[name].annotation.__metadata__[0].help
-    assert all(base[name].annotation.__metadata__[0].help != WORDS[name] for name in WORDS)
+    assert all(
+        base[name].annotation.__metadata__[0].help != COMPARE_HELP[name] for name in COMPARE_HELP
+    )
 
 
 def test_flags_that_are_not_given_say_nothing() -> None:

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from accuracy_record import RECORD_SCHEMA as STORED
 from perfsim.calibrate.sources import read_clusters
 from perfsim.cli.main import code
-from perfsim.inventory import list_rows
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
+from perfsim.inventory import list_rows
 from perfsim.network import known as growth_errors
 from perfsim.prediction import predict
 from perfsim.report.validation import claim_rows

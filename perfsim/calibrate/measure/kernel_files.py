@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 from perfsim.calibrate.measure.journals import KernelJournal, KernelPoint
 from perfsim.calibrate.measure.kernel_benches import MATRIX_BENCHES, STREAM_PASSES, Bench, Size
 from perfsim.compute.device import (
-    ANY,
+    ANY_GPU,
     DEVICE_SCHEMA,
     KERNELS_COLUMNS,
     KERNELS_SCHEMA,
-    POINTS,
+    KERNELS_SUFFIX,
     Device,
     read_kernels,
 )
 from perfsim.compute.kernel import FLOAT
-from perfsim.data.tables import read_table, scatter
-from perfsim.quantity import SPREAD
+from perfsim.data.tables import read_table, repeat_spread
+from perfsim.quantity import SPREAD_LIMIT
 from perfsim.units import format_count, format_seconds
 
 __all__ = [
@@ -89,7 +89,7 @@ def device_figures(journal: KernelJournal) -> dict[str, DeviceFigure]:
         ]
         least = min(point.elements for point in large)
         what = f"add, copy and scale of {least:,} to {most:,} fp32 values"
-        figures["memory_bandwidth"] = DeviceFigure(median(rates), scatter(rates), what)
+        figures["memory_bandwidth"] = DeviceFigure(median(rates), repeat_spread(rates), what)
     launches = [point for point in journal.points if point.kernel == "launch_queued"]
     if launches:
         what = "a chain of kernels on 1024 values"
@@ -147,7 +147,7 @@ def device_text(
     table["memory_bandwidth"] = {"value": f"{bandwidth.value / 1e9:.4g} GB/s"}
     table["launch"] = {"value": f"{launch.value * 1e6:.3g} us"}
     if bandwidth.spread is not None:
-        table["memory_bandwidth"]["spread"] = round(min(bandwidth.spread, SPREAD.most), 3)
+        table["memory_bandwidth"]["spread"] = round(min(bandwidth.spread, SPREAD_LIMIT.most), 3)
     for key in ("memory_bandwidth", "launch"):
         origin = f"{measured[key].measured_on}, {source}"
         table[key] |= {"kind": "measured", "source": origin}
@@ -217,7 +217,7 @@ def other_rows(path: Path | None, measured: Collection[str]) -> str:
         return ""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    names = path.name.removesuffix(POINTS), ANY
+    names = path.name.removesuffix(KERNELS_SUFFIX), ANY_GPU
     for _, cells in read_table(path, KERNELS_SCHEMA, KERNELS_COLUMNS, names):
         if cells["kernel"] not in measured:
             table.writerow([cells[column] for column in KERNELS_COLUMNS])

@@ -27,7 +27,7 @@ from perfsim.calibrate.measure.kernel_files import (
     points_text,
 )
 from perfsim.calibrate.measure.repeats import MIN_REPEATS, ReportProgress, settled
-from perfsim.compute.device import POINTS, Device, read_device
+from perfsim.compute.device import KERNELS_SUFFIX, Device, read_device
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import write_text
 from perfsim.errors import PerfsimError, RequestError
@@ -198,7 +198,7 @@ def _open_journal(request: KernelRequest, name: str, device: KernelDevice) -> Ke
     """Return the journal of this run, or of the interrupted run that it resumes."""
     folder = request.out / "devices"
     path = folder / f"{name}.kernels.jsonl"
-    points = folder / f"{name}{POINTS}"
+    points = folder / f"{name}{KERNELS_SUFFIX}"
     if points.exists() and not (request.force or path.exists()):
         raise RequestError(
             "out",
@@ -372,7 +372,7 @@ def _write(
     cut: Sequence[str],
 ) -> MeasuredKernels:
     """Write the files, each whole and only if it reads back."""
-    path = request.out / "devices" / f"{name}{POINTS}"
+    path = request.out / "devices" / f"{name}{KERNELS_SUFFIX}"
     stopped = tuple(map(str, journal.stops))
     today = date.today().isoformat()
     source = f"perfsim calibrate kernels on {device.driver_name}, {today}"
@@ -384,7 +384,7 @@ def _write(
         "date": today,
         "left out": "; ".join([*stopped, *(f"{kernel}: no time left" for kernel in cut)]),
     }
-    before = path if path.is_file() else catalog.beside("devices", name, POINTS)
+    before = path if path.is_file() else catalog.beside("devices", name, KERNELS_SUFFIX)
     kept = other_rows(before, {point.kernel for point in journal.points})
     text = points_text(benches, journal, about) + kept
     check_points(text, name)

@@ -9,7 +9,7 @@ import pytest
 from perfsim.calibrate.traces import read_trace
 from perfsim.calibrate.traces.to_profile import with_known_names
 from perfsim.calibrate.traces.training_trace import TracedCollective, TracedLayer, TracedStep
-from perfsim.models import build
+from perfsim.models import build_model
 from support.training_traces import BACK, HOROVOD, MAIN, OWN, US, host, imported, saved, step
 
 

@@ -77,7 +77,9 @@ def acpsgd_or_powersgd(asked: Any) -> str:
     assert min(gains) > 1.2
     [paper] = [
         claim["paper"]
-        for claim in read_scenario(Catalog().scenario("Zhang2023_acpsgd_bert-large_10gbe_32"))["claim"]
+        for claim in read_scenario(Catalog().scenario("Zhang2023_acpsgd_bert-large_10gbe_32"))[
+            "claim"
+        ]
         if "Power-SGD" in claim["name"]
     ]
     growth = [of[name, ranks[-1]] / of[name, ranks[0]] for name in ("acpsgd", "powersgd")]
