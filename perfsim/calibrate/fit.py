@@ -272,9 +272,7 @@ class _Minimum:
     rounds: int
 
 
-def _minimise(
-    residual: Callable[[Array], Array], free: Sequence[Parameter], loss: str
-) -> _Minimum:
+def _minimise(residual: Callable[[Array], Array], free: Sequence[Parameter], loss: str) -> _Minimum:
     """Return the minimum of a robust loss over the free parameters, within their limits.
 
     Each round is a weighted least-squares fit; the weights are those of its residuals.

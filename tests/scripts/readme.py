@@ -17,8 +17,9 @@ from typing import Any
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "profiles" / "build"))
 
-from perfsim.calibrate.sources import read_clusters
+from build_networks import read_clusters
 from perfsim.cli.main import code
 from perfsim.cli.show import rows
 from perfsim.data.catalog import shipped

@@ -24,7 +24,7 @@ from perfsim.calibrate.measure.repeats import (
     half_width,
     settled,
 )
-from perfsim.calibrate.network_fit import order
+from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
 from perfsim.errors import DataError, unknown
 from perfsim.network.measured import CollectiveCurve
@@ -411,7 +411,7 @@ def _made(
     told = wire.ranks
     try:
         return make_network(
-            sorted(curves_of(journal.points, wire, told[0]), key=order),
+            sorted(curves_of(journal.points, wire, told[0]), key=curve_order),
             wanted.out.stem,
             folder=wanted.out.parent,
             title=wanted.title,

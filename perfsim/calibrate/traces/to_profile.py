@@ -14,7 +14,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from perfsim.calibrate.formats.own_csv import CURVES_CSV_SCHEMA
+from perfsim.calibrate.formats.csv_tables import CURVES_CSV_SCHEMA
 from perfsim.calibrate.measure.launch import device_name
 from perfsim.calibrate.traces import read_trace
 from perfsim.calibrate.traces.traced import Seen, TensorShape, Traced, TracedLayer, TracedStep

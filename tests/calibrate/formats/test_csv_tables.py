@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.formats import read_file
-from perfsim.calibrate.write_network import as_csv, write_csv
+from perfsim.calibrate.formats import read_log
+from perfsim.calibrate.formats.csv_tables import own_csv_text, write_own_csv
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError, RequestError
 from perfsim.network.measured import CollectiveCurve, merge
@@ -115,19 +115,19 @@ def test_what_is_written_is_read_back(
 ) -> None:
     some = merge(some)
     path = tmp_path_factory.getbasetemp() / "own.csv"
-    write_csv(some, path)
-    found = read_file(path)
+    write_own_csv(some, path)
+    found = read_log(path)
     assert list(found.curves) == some and found.format == "own_csv" and found.skipped == ()
 
 
 def test_a_text_with_a_line_break_and_an_empty_list_are_not_written(tmp_path: Path) -> None:
     curve = CollectiveCurve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "two\nlines")
     with pytest.raises(DataError, match="a text with a line break has no cell"):
-        as_csv([curve])
+        own_csv_text([curve])
     with pytest.raises(DataError, match="no curve to write"):
-        as_csv([])
+        own_csv_text([])
     with pytest.raises(RequestError, match="cannot be written"):
-        write_csv(
+        write_own_csv(
             [CollectiveCurve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "x")], tmp_path / "a/b"
         )
     assert list(tmp_path.iterdir()) == []
