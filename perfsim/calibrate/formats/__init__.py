@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perfsim.calibrate.formats import csv_tables, nccl_tests
 from perfsim.calibrate.formats.rows import (
-    REGISTERED,
+    LOG_FORMATS,
     DamagedLines,
     GivenFacts,
     LogFormat,
@@ -56,7 +56,7 @@ def log_formats() -> dict[str, LogFormat]:
     >>> list(log_formats())
     ['nccl_csv', 'nccl_json', 'nccl_text', 'own_csv', 'param_text', 'pytorch_csv']
     """
-    return dict(sorted(REGISTERED.items()))
+    return dict(sorted(LOG_FORMATS.items()))
 
 
 def read_log(
@@ -146,7 +146,7 @@ def _format_of(text: str) -> str | None:
 
 
 def _read(name: str, text: str, path: Path, given: GivenFacts, skip_bad: bool) -> Reading:
-    log_format = REGISTERED[name]
+    log_format = LOG_FORMATS[name]
     curves, skipped = log_format.read(text, path, given=given, skip_bad=skip_bad)
     if not curves:
         raise DataError(f"{log_format.title}: no row is left", path=path)

@@ -23,9 +23,9 @@ from perfsim.network.measured import CollectiveCurve
 from perfsim.quantity import MESSAGE, TIME
 
 __all__ = [
+    "LOG_FORMATS",
     "MAX_DIGITS",
     "MAX_RANKS",
-    "REGISTERED",
     "DamagedLines",
     "GivenFacts",
     "LogFormat",
@@ -139,7 +139,7 @@ class LogFormat(ABC):
         """Read the curves, one for each measurement and repeat, and the damaged lines left out."""
 
 
-REGISTERED: dict[str, LogFormat] = {}
+LOG_FORMATS: dict[str, LogFormat] = {}
 """Formats by name; `perfsim.calibrate.formats.formats` gives them in the order of trial."""
 
 _AnyFormat = TypeVar("_AnyFormat", bound=type[LogFormat])
@@ -150,7 +150,7 @@ def log_format(name: str, title: str) -> Callable[[_AnyFormat], _AnyFormat]:
 
     def register(kind: _AnyFormat) -> _AnyFormat:
         kind.title = title
-        REGISTERED[name] = kind()
+        LOG_FORMATS[name] = kind()
         return kind
 
     return register
