@@ -1,1 +1,1 @@
-"""Calibration: from what was measured to the numbers that predictions rest on."""
+"""Fit what was measured (collectives, kernels, training steps) and write files for predictions."""

@@ -1,4 +1,4 @@
-"""From files of measured collectives to a network file and its curves, whole or not at all."""
+"""Read files of measured collectives and make a network of them (``perfsim calibrate import``)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perfsim.calibrate.formats import read_file
+from perfsim.calibrate.formats import read_log
 from perfsim.calibrate.formats.rows import collective_name
-from perfsim.calibrate.network_fit import order
+from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import RequestError, shown, unknown
@@ -16,8 +16,8 @@ from perfsim.network.measured import CollectiveCurve, merge
 
 __all__ = ["import_files"]
 
-ONCE = {"library": "libraries", "version": "versions", "gpu": "GPUs", "fabric": "fabrics"}
-"""What the file of a network's curves says once for all of them."""
+_ONE_OF_EACH = {"library": "libraries", "version": "versions", "gpu": "GPUs", "fabric": "fabrics"}
+"""What the file of a network's curves states once for all of them, and its plural."""
 
 
 def import_files(
@@ -44,18 +44,21 @@ def import_files(
     files : of any format that `perfsim.calibrate.formats` knows
     name : of the network
     folder : to write to; None is profiles/networks below the working folder
+    title : one line on the cluster; None names the files
+    transport : what carries the bytes (tcp, ib, efa, nvlink, ...)
     collective, ranks, nodes, gpus_per_node : what the files do not say themselves
     nics_per_node : NICs that the GPUs of a node share
     skip_bad : leave damaged lines out and list them
     full : let the report hold that of each fit behind it
     force : replace a network of that name
+    profiles : folder of the user's own files, for the preset of the links inside a node
 
     Raises
     ------
     RequestError
         If the name or folder is not allowed.
     DataError
-        If a file is damaged, or the data cannot tell any link; nothing is written then.
+        If a file is damaged, or the data determine no link; nothing is written then.
     """
     check_name(name, transport, nics_per_node)
     if collective is not None and not collective_name(collective):
@@ -63,7 +66,7 @@ def import_files(
     curves: list[CollectiveCurve] = []
     skipped: list[str] = []
     for file in files:
-        reading = read_file(
+        reading = read_log(
             file,
             collective=collective,
             ranks=ranks,
@@ -74,7 +77,7 @@ def import_files(
         curves += [replace(curve, series=name) for curve in reading.curves]
         skipped += reading.skipped
     return make_network(
-        merge(_one_cluster(sorted(curves, key=order))),
+        merge(_of_one_cluster(sorted(curves, key=curve_order))),
         name,
         folder=folder,
         title=title,
@@ -88,16 +91,18 @@ def import_files(
     )
 
 
-def _one_cluster(curves: Sequence[CollectiveCurve]) -> list[CollectiveCurve]:
-    """Return curves that agree in what one network's file says once, stated or not."""
-    said: dict[str, str] = {}
-    for field, word in ONCE.items():
-        stated = list(dict.fromkeys(filter(None, (getattr(one, field) for one in curves))))
-        if len(stated) > 1:
-            named = " and ".join(shown(one) for one in stated[:2])
+def _of_one_cluster(curves: Sequence[CollectiveCurve]) -> list[CollectiveCurve]:
+    """Return the curves with the one library, version, GPU and fabric that any of them states."""
+    stated: dict[str, str] = {}
+    for field, plural in _ONE_OF_EACH.items():
+        values = list(dict.fromkeys(filter(None, (getattr(curve, field) for curve in curves))))
+        if len(values) > 1:
+            some = " and ".join(shown(value) for value in values[:2])
             raise RequestError(
-                f"FILE: the measurements name several {word}, such as {named}; a network has one,"
-                " so import each under a `name` of its own."
+                "",
+                f"FILE: the measurements name several {plural}, such as {some}; a network has one,"
+                " so import each under a `name` of its own.",
+                value=values,
             )
-        said[field] = stated[0] if stated else ""
-    return [replace(curve, **said) for curve in curves]  # type: ignore[arg-type]
+        stated[field] = values[0] if values else ""
+    return [replace(curve, **stated) for curve in curves]  # type: ignore[arg-type]

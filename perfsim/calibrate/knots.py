@@ -1,4 +1,8 @@
-"""The fewest knots of a curve, straight in log size and log time, that stay near its points."""
+"""Reduce a measured curve to the fewest knots, straight in log size and log time, near its points.
+
+A curve of a collective has no formula: protocols and algorithms change along it. The knots are
+exact (dynamic programming), not a search; no library offers the smallest worst distance.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,28 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["KNOTS", "TOLERANCE", "CurveFit", "Segments", "fit_curve", "segments"]
+__all__ = ["CurveFit", "Segments", "fit_curve", "segments"]
 
-FAR = 3.0
-"""A point this many times further off than its neighbourhood is left out."""
-NEAR = 4
-"""Points on each side that make up a neighbourhood."""
-MOST_LEFT_OUT = 0.1
-"""Share of the points that may be left out."""
+_TOLERANCE = 0.05
+"""Knots are added until every point is this near: a few times what repeats differ by (1.1 %)."""
+
+_MAX_KNOTS = 10
+"""Knots of a curve, at most: nine segments. No source: chosen so that a file stays readable."""
+
+_DIGITS = 4
+"""Digits of a knot's time: more would be noise."""
+
+_OUTLIER = 3.0
+"""A point this many times further off than its neighbourhood is left out.
+
+No source: chosen so that a single wild point is found and a step of a curve is not.
+"""
+
+_NEIGHBOURS = 4
+"""Points on each side that make up a neighbourhood. No source: chosen as about an octave or two."""
+
+_MAX_LEFT_OUT = 0.1
+"""Share of the points that may be left out. No source: more would be another curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,48 @@ class Segments:
     seconds: tuple[float, ...]
     worst: float
     left_out: tuple[tuple[float, float, float], ...] = ()
+
+
+class CurveFit(NamedTuple):
+    """The fitted curve, and points left out because they contradict their neighbours.
+
+    ``left_out`` holds size [B], time [s] and how far off [fraction].
+    """
+
+    curve: CollectiveCurve
+    left_out: tuple[tuple[float, float, float], ...]
+
+
+def fit_curve(
+    curve: CollectiveCurve, tolerance: float = _TOLERANCE, most: int = _MAX_KNOTS
+) -> CurveFit:
+    """Return the fewest knots of a curve that keep its points within a tolerance.
+
+    The fitted curve's kind is "fitted", its ``spread`` the 90th percentile of the relative
+    residuals of all points, those left out included.
+
+    Examples
+    --------
+    >>> times = (1e-5, 1e-5, 1e-5, 2e-5, 4e-5)
+    >>> curve = CollectiveCurve("reduce", 2, 2, 1, (1, 2, 4, 8, 16), times, "measured", "x")
+    >>> fit_curve(curve).curve.seconds
+    (1e-05, 1e-05, 4e-05)
+    """
+    if len(curve.size_bytes) < 3:
+        return CurveFit(replace(curve, kind="fitted"), ())
+    knots = segments(curve.size_bytes, curve.seconds, tolerance, most)
+    fitted = replace(
+        curve,
+        size_bytes=knots.size_bytes,
+        seconds=tuple(float(f"{time_s:.{_DIGITS}g}") for time_s in knots.seconds),
+        kind="fitted",
+    )
+    off = sorted(
+        abs(fitted.at(size) / time_s - 1.0)
+        for size, time_s in zip(curve.size_bytes, curve.seconds, strict=True)
+        if fitted.inside(size)
+    )
+    return CurveFit(replace(fitted, spread=off[int(0.9 * (len(off) - 1))]), knots.left_out)
 
 
 def segments(
@@ -62,8 +122,8 @@ def segments(
 
     Examples
     --------
-    >>> found = segments([1, 2, 4, 8, 16], [1.0, 1.0, 1.0, 2.0, 4.0], 0.01, 8)
-    >>> found.size_bytes, found.seconds
+    >>> knots = segments([1, 2, 4, 8, 16], [1.0, 1.0, 1.0, 2.0, 4.0], 0.01, 8)
+    >>> knots.size_bytes, knots.seconds
     ((1.0, 4.0, 16.0), (1.0, 1.0, 4.0))
     """
     import numpy as np
@@ -73,46 +133,54 @@ def segments(
         raise ValueError(f"{sizes.size} sizes, {times.size} times, {most} knots; at least 2 each")
     if np.any(np.diff(sizes) <= 0) or sizes[0] <= 0 or np.any(times <= 0):
         raise ValueError("sizes rise, and sizes and times are positive")
-    kept, left_out = _single(np.log(sizes), np.log(times), tolerance)
+    kept, left_out = _without_outliers(np.log(sizes), np.log(times), tolerance)
     x, y = np.log(sizes[kept]), np.log(times[kept])
-    knots, worst = _fewest(_distances(x, y), float(np.log1p(tolerance)), most)
-    places = np.asarray(kept)[knots]
+    knots, worst = _fewest_knots(_distances(x, y), float(np.log1p(tolerance)), most)
+    indices = np.asarray(kept)[knots]
     return Segments(
-        tuple(sizes[places].tolist()),
-        tuple(times[places].tolist()),
+        tuple(sizes[indices].tolist()),
+        tuple(times[indices].tolist()),
         float(np.expm1(worst)),
-        tuple((float(sizes[i]), float(times[i]), far) for i, far in left_out),
+        tuple((float(sizes[index]), float(times[index]), far) for index, far in left_out),
     )
 
 
-def _single(x: Array, y: Array, tolerance: float) -> tuple[list[int], list[tuple[int, float]]]:
-    """Return the places kept, and those of single points that contradict their neighbours."""
+def _without_outliers(
+    x: Array, y: Array, tolerance: float
+) -> tuple[list[int], list[tuple[int, float]]]:
+    """Return the indices kept, and those of single points that contradict their neighbours.
+
+    The furthest outlier goes first; then all points are looked at again without it.
+    """
     import numpy as np
 
     kept = list(range(x.size))
-    left: list[tuple[int, float]] = []
-    while len(left) < int(MOST_LEFT_OUT * x.size):
-        found: tuple[float, int] | None = None
-        for place in range(1, len(kept) - 1):
-            far = abs(_off(x, y, kept, place))
-            rest = kept[:place] + kept[place + 1 :]
-            near = range(max(1, place - NEAR), min(len(rest) - 1, place + NEAR))
-            around = [abs(_off(x, y, rest, other)) for other in near]
-            beside = [abs(_off(x, y, rest, other)) for other in near if other in (place - 1, place)]
+    left_out: list[tuple[int, float]] = []
+    while len(left_out) < int(_MAX_LEFT_OUT * x.size):
+        furthest: tuple[float, int] | None = None
+        for index in range(1, len(kept) - 1):
+            far = abs(_from_neighbours(x, y, kept, index))
+            rest = kept[:index] + kept[index + 1 :]
+            near = range(max(1, index - _NEIGHBOURS), min(len(rest) - 1, index + _NEIGHBOURS))
+            around = [abs(_from_neighbours(x, y, rest, other)) for other in near]
+            beside = [
+                abs(_from_neighbours(x, y, rest, other))
+                for other in near
+                if other in (index - 1, index)
+            ]
             local = max(float(np.median(around)), *beside) if beside else float("inf")
-            if far > max(FAR * local, float(np.log1p(tolerance))) and (
-                found is None or far > found[0]
-            ):
-                found = (far, place)
-        if found is None:
+            is_outlier = far > max(_OUTLIER * local, float(np.log1p(tolerance)))
+            if is_outlier and (furthest is None or far > furthest[0]):
+                furthest = (far, index)
+        if furthest is None:
             break
-        left.append((kept.pop(found[1]), float(np.expm1(found[0]))))
-    return kept, sorted(left)
+        left_out.append((kept.pop(furthest[1]), float(np.expm1(furthest[0]))))
+    return kept, sorted(left_out)
 
 
-def _off(x: Array, y: Array, kept: Sequence[int], place: int) -> float:
+def _from_neighbours(x: Array, y: Array, kept: Sequence[int], index: int) -> float:
     """Return how far a point lies from the line between its neighbours, in log time."""
-    before, at, after = kept[place - 1], kept[place], kept[place + 1]
+    before, at, after = kept[index - 1], kept[index], kept[index + 1]
     share = (x[at] - x[before]) / (x[after] - x[before])
     return float(y[at] - y[before] - share * (y[after] - y[before]))
 
@@ -132,7 +200,7 @@ def _distances(x: Array, y: Array) -> Array:
     return far
 
 
-def _fewest(far: Array, tolerance: float, most: int) -> tuple[list[int], float]:
+def _fewest_knots(far: Array, tolerance: float, most: int) -> tuple[list[int], float]:
     """Return the knots of the shortest chain within the tolerance, else the best of ``most``."""
     import numpy as np
 
@@ -151,52 +219,3 @@ def _fewest(far: Array, tolerance: float, most: int) -> tuple[list[int], float]:
     for step in reversed(back):
         path.append(int(step[path[-1]]))
     return sorted(set(path)), float(worst[-1])
-
-
-TOLERANCE = 0.05
-"""Knots are added until every point is this near: a few times what repeats differ by (1.1 %)."""
-
-KNOTS = 10
-"""Knots at most: nine segments."""
-
-PRECISION = 4
-"""Digits of a knot: more would be noise."""
-
-
-class CurveFit(NamedTuple):
-    """The fitted curve, and points left out because they contradict their neighbours.
-
-    ``left_out`` holds size [B], time [s] and how far off [fraction].
-    """
-
-    curve: CollectiveCurve
-    left_out: tuple[tuple[float, float, float], ...]
-
-
-def fit_curve(curve: CollectiveCurve, tolerance: float = TOLERANCE, most: int = KNOTS) -> CurveFit:
-    """Return the fewest knots of a curve that keep its points within a tolerance.
-
-    The fitted curve's kind is "fitted", its ``spread`` the 90th percentile of the relative
-    residuals of all points, those left out included.
-
-    Examples
-    --------
-    >>> times = (1e-5, 1e-5, 1e-5, 2e-5, 4e-5)
-    >>> fit_curve(CollectiveCurve("reduce", 2, 2, 1, (1, 2, 4, 8, 16), times, "measured", "x")).curve.seconds
-    (1e-05, 1e-05, 4e-05)
-    """
-    if len(curve.size_bytes) < 3:
-        return CurveFit(replace(curve, kind="fitted"), ())
-    found = segments(curve.size_bytes, curve.seconds, tolerance, most)
-    fitted = replace(
-        curve,
-        size_bytes=found.size_bytes,
-        seconds=tuple(float(f"{time_s:.{PRECISION}g}") for time_s in found.seconds),
-        kind="fitted",
-    )
-    off = sorted(
-        abs(fitted.at(size) / time_s - 1.0)
-        for size, time_s in zip(curve.size_bytes, curve.seconds, strict=True)
-        if fitted.inside(size)
-    )
-    return CurveFit(replace(fitted, spread=off[int(0.9 * (len(off) - 1))]), found.left_out)

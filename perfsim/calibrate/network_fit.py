@@ -1,4 +1,4 @@
-"""From measured curves to a network: its links, the knots of every curve, NCCL's tuner there."""
+"""Fit a network to measured curves: its links, the knots of every curve, and NCCL's tuner."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from perfsim.network.measured import CollectiveCurve
 from perfsim.network.tuner_fit import TunedChoice, communicator, fit_tuner
 from perfsim.units import format_bytes, format_seconds
 
-__all__ = ["NetworkFit", "fit_network", "inside_preset", "order"]
+__all__ = ["NetworkFit", "curve_order", "fit_network", "inside_preset"]
 
-CLASSES = ("intra", "inter")
-
-DIFFERENT = 0.2
-"""Repeats further apart than this, +-, are hardly of one thing: those of our data reach 18 %."""
+_MAX_REPEAT_SPREAD = 0.2
+"""Repeats further apart than this, +-, are hardly of one setting: those of our data reach 18 %."""
 
 
 @dataclass(frozen=True)
 class NetworkFit:
     """A fitted network.
 
-    ``curves`` are the measured curves, ``fits`` their knots, ``inside`` the preset that stands for
-    the GPUs of a node where the curves tell no intra-node link, ``refused`` a sentence a link or
-    number that the data cannot tell.
+    ``curves`` are the measured curves, ``fits`` their knots, ``links`` the fits by class (inter,
+    intra), ``inside`` the preset taken for the GPUs of a node where the curves determine no
+    intra-node link, ``undetermined`` a sentence a link or number that they leave open.
     """
 
     curves: tuple[CollectiveCurve, ...]
@@ -36,49 +34,32 @@ class NetworkFit:
     links: dict[str, LinkFit]
     tuner: TunedChoice | None
     inside: str
-    refused: tuple[str, ...]
+    undetermined: tuple[str, ...]
 
     def warnings(self) -> list[str]:
         """Return a sentence a curve that falls as size grows, and a point that was left out."""
-        found = []
+        sentences = []
         for curve in self.curves:
-            if curve.spread is not None and curve.spread > DIFFERENT:
-                found.append(
+            if curve.spread is not None and curve.spread > _MAX_REPEAT_SPREAD:
+                sentences.append(
                     f"{curve.name}: repeats differ by +-{curve.spread:.0%}, and their middle is"
                     " taken; are all files of one cluster and one setting?"
                 )
             falls = curve.falls()
             if falls:
-                worst = max(falls, key=lambda fall: fall[2])
+                before, after, lost = max(falls, key=lambda fall: fall[2])
                 more = f" and {len(falls) - 1} more" if len(falls) > 1 else ""
-                found.append(
-                    f"{curve.name}: time falls by {worst[2]:.0%} from {format_bytes(worst[0])} to"
-                    f" {format_bytes(worst[1])}{more}; kept as measured"
+                sentences.append(
+                    f"{curve.name}: time falls by {lost:.0%} from {format_bytes(before)} to"
+                    f" {format_bytes(after)}{more}; kept as measured"
                 )
         for fit in self.fits:
             for size, seconds, off in fit.left_out:
-                found.append(
+                sentences.append(
                     f"{fit.curve.name}: {format_seconds(seconds)} at {format_bytes(size)} is"
                     f" {abs(off):.0%} off its neighbours; left out of the fit"
                 )
-        return found
-
-
-def inside_preset(curve: CollectiveCurve) -> str:
-    """Return the preset of a node's own links, by GPU generation and slot.
-
-    Examples
-    --------
-    >>> inside_preset(CollectiveCurve("reduce", 8, 2, 4, (8.0,), (1e-5,), "measured", "x", gpu="A100-SXM4"))
-    'nvlink-a100'
-    """
-    of = communicator(curve)
-    if of.intra == "nvlink":
-        family = {"volta": "v100", "pascal": "v100", "ampere": "a100"}.get(of.architecture, "h100")
-        return f"nvlink-{family}"
-    stated = re.search(r"PCIe ?([345])", f"{curve.gpu} {curve.fabric}", re.IGNORECASE)
-    usual = {"blackwell": "5", "hopper": "5", "ada": "4", "ampere_rtx": "4"}
-    return f"pcie{stated[1] if stated else usual.get(of.architecture, '3')}"
+        return sentences
 
 
 def fit_network(
@@ -97,51 +78,70 @@ def fit_network(
     Raises
     ------
     Unidentified
-        If the curves tell neither link; says which measurement would.
+        If the curves determine neither link; says which measurement would.
     """
-    curves = sorted(curves, key=order)
+    curves = sorted(curves, key=curve_order)
     across = [curve for curve in curves if curve.nodes > 1]
     within = [curve for curve in curves if curve.nodes == 1 and curve.ranks > 1]
     tuner = _tuner(across)
     links: dict[str, LinkFit] = {}
-    refused: list[str] = []
-    inside_name = ""
+    undetermined: list[str] = []
+    preset = ""
     inside: Link | None = None
     if within:
         try:
             links["intra"] = fit_link("intra", within, None, 1, None)
             inside = links["intra"].link
         except Unidentified as error:
-            refused.append(f"link between the GPUs of a node: {error}")
+            undetermined.append(f"link between the GPUs of a node: {error}")
     if across and inside is None and max(curve.gpus_per_node for curve in across) > 1:
-        inside_name = inside_preset(across[-1])
-        inside = load_inside(inside_name)
+        preset = inside_preset(across[-1])
+        inside = load_inside(preset)
     if across:
         try:
             links["inter"] = fit_link("inter", across, inside, nics_per_node, tuner)
         except Unidentified as error:
-            refused.append(f"link between nodes: {error}")
+            undetermined.append(f"link between nodes: {error}")
     if not links:
-        raise Unidentified("; ".join(refused) or "no curve of several ranks", ("rate",))
-    refused += [f"{of}, {sentence}" for of, link in links.items() for sentence in link.untold]
+        raise Unidentified("; ".join(undetermined) or "no curve of several ranks", ("rate",))
+    for link_class, link in links.items():
+        undetermined += [f"{link_class}, {sentence}" for sentence in link.undetermined]
     fits = tuple(fit_curve(curve) for curve in curves)
-    return NetworkFit(tuple(curves), fits, links, tuner, inside_name, tuple(refused))
+    return NetworkFit(tuple(curves), fits, links, tuner, preset, tuple(undetermined))
 
 
-def order(curve: CollectiveCurve) -> tuple[object, ...]:
+def curve_order(curve: CollectiveCurve) -> tuple[object, ...]:
     """Return a key that no two curves share, so that the order of files changes nothing."""
     held = (curve.algorithm, curve.protocol)
-    shape = (curve.collective, curve.nodes, curve.ranks, curve.gpus_per_node)
+    ranks = (curve.collective, curve.nodes, curve.ranks, curve.gpus_per_node)
     about = (curve.library, curve.version, curve.gpu, curve.fabric, curve.series, curve.source)
-    return (*shape, *held, *about, curve.size_bytes, curve.seconds)
+    return (*ranks, *held, *about, curve.size_bytes, curve.seconds)
+
+
+def inside_preset(curve: CollectiveCurve) -> str:
+    """Return the preset of a node's own links, by GPU generation and slot.
+
+    Examples
+    --------
+    >>> about = {"kind": "measured", "source": "a log", "gpu": "A100-SXM4"}
+    >>> inside_preset(CollectiveCurve("reduce", 8, 2, 4, (8.0,), (1e-5,), **about))
+    'nvlink-a100'
+    """
+    stated = communicator(curve)
+    if stated.intra == "nvlink":
+        families = {"volta": "v100", "pascal": "v100", "ampere": "a100"}
+        return f"nvlink-{families.get(stated.architecture, 'h100')}"
+    slot = re.search(r"PCIe ?([345])", f"{curve.gpu} {curve.fabric}", re.IGNORECASE)
+    generations = {"blackwell": "5", "hopper": "5", "ada": "4", "ampere_rtx": "4"}
+    return f"pcie{slot[1] if slot else generations.get(stated.architecture, '3')}"
 
 
 def _tuner(across: Sequence[CollectiveCurve]) -> TunedChoice | None:
     """Return NCCL's tuner as the largest group of its own all-reduces between nodes shows it."""
     groups: dict[int, list[CollectiveCurve]] = {}
     for curve in across:
-        own = not curve.algorithm and not curve.protocol
-        if curve.collective == "all_reduce" and curve.library == "nccl" and own:
+        own_choice = not curve.algorithm and not curve.protocol
+        if curve.collective == "all_reduce" and curve.library == "nccl" and own_choice:
             groups.setdefault(curve.gpus_per_node, []).append(curve)
     if not groups:
         return None

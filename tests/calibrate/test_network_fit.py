@@ -1,4 +1,4 @@
-"""Networks fitted to curves: formulas with known numbers come back, what is not told is refused."""
+"""Networks fitted to curves: known numbers come back, what the curves leave open is refused."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_without_both_halves_the_sum_is_part_of_the_rate() -> None:
     fit = found(flat(8, link(5e9, 2e-5, gamma=4e-11)), RING).links["inter"]
     assert fit.link.gamma.value == 0.0 and fit.link.gamma.kind == "derived"
     assert fit.link.rate.value == pytest.approx(1 / (1 / 5e9 + 2e-11), rel=0.01)
-    assert any("measure reduce_scatter and all_gather" in sentence for sentence in fit.untold)
+    assert any("measure reduce_scatter and all_gather" in sentence for sentence in fit.undetermined)
 
 
 def test_halves_that_contradict_the_all_reduce_leave_no_negative_rate() -> None:
@@ -172,7 +172,7 @@ def test_the_order_of_curves_changes_nothing() -> None:
     assert len(files) == 1
 
 
-# What the data cannot tell
+# What the data do not determine
 
 
 @pytest.mark.parametrize(
@@ -181,17 +181,17 @@ def test_the_order_of_curves_changes_nothing() -> None:
         (
             SIZES[:10],
             "link between nodes: all_reduce on 8 GPUs (8 x 1), ring: the largest message is still"
-            " more latency than bytes, so the rate is not told; measure at least 3 sizes, the"
-            " largest 64 MiB or more",
+            " more latency than bytes, which does not determine a rate; measure at least 3"
+            " sizes, the largest 64 MiB or more",
         ),
         (
             SIZES[-1:],
-            "link between nodes: all_reduce on 8 GPUs (8 x 1), ring: 1 size cannot tell a rate;"
-            " measure at least 3 sizes, the largest 64 MiB or more",
+            "link between nodes: all_reduce on 8 GPUs (8 x 1), ring: 1 size does not determine a"
+            " rate; measure at least 3 sizes, the largest 64 MiB or more",
         ),
     ],
 )
-def test_what_is_not_told_is_refused_with_what_to_measure(
+def test_what_is_not_determined_is_refused_with_what_to_measure(
     sizes: tuple[float, ...], sentence: str
 ) -> None:
     curve = measure(flat(8, link(5e9, 2e-5)), RING, sizes)
@@ -214,4 +214,4 @@ def test_one_link_that_is_told_is_kept_and_the_other_named() -> None:
     across = measure(Cluster(8, (4, 4), link(5e9, 2e-5), link(2e10, 3e-6)), RING, SIZES[:6])
     fit = fit_network([within, across], 1, no_preset)
     assert set(fit.links) == {"intra"}
-    assert any(one.startswith("link between nodes: ") for one in fit.refused)
+    assert any(one.startswith("link between nodes: ") for one in fit.undetermined)

@@ -126,4 +126,4 @@ def test_held_protocols_leave_the_tuner_alone() -> None:
     only = fit_network([slow, held("simple", 5e9, 3e-5)], 1, no_preset)
     assert only.tuner is None
     assert only.links["inter"].link.rate.value == pytest.approx(5e9, rel=0.01)
-    assert any("measure without NCCL_PROTO; taken as simple" in one for one in only.refused)
+    assert any("measure without NCCL_PROTO; taken as simple" in one for one in only.undetermined)

@@ -11,13 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.assemble import assemble
-from perfsim.calibrate.condense import cluster_curves, write_condensed
+from build_networks import (
+    cluster_curves,
+    read_clusters,
+    read_sources,
+    write_condensed,
+    write_networks,
+)
 from perfsim.calibrate.knots import fit_curve
 from perfsim.calibrate.link_fit import cluster_of, errors_of
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report, network_toml
-from perfsim.calibrate.sources import read_clusters, read_sources
 from perfsim.data.catalog import shipped
 from perfsim.errors import DataError
 from perfsim.network.cluster import Cluster, read_network
@@ -51,17 +55,17 @@ def test_outliers_and_falls_are_named_and_do_not_pull() -> None:
 
 def test_report_has_its_sections_and_every_value() -> None:
     text = network_report(damaged(), "made-up")
-    heads = [line for line in text.splitlines() if line.startswith("[[")]
+    heads = [line for line in text.splitlines() if line[0] != " "][1:]
     assert heads == [
-        "[[Data]]",
-        "[[Link between nodes]]",
-        "[[Shape]] (up to 4 MiB: line c + b m, or hinge max(a, c + b m), by AICc)",
-        "[[NCCL's tuner]]",
-        "[[Not told by these data]]",
-        "[[Warnings]]",
+        "Measured curves",
+        "Link between nodes",
+        "Shape up to 4 MiB (line c + b m, or hinge max(a, c + b m), by AICc)",
+        "NCCL's tuner",
+        "Not determined by these curves",
+        "Warnings",
     ]
     assert text.startswith("network made-up\n")
-    link_part = text[text.index("[[Link") : text.index("[[NCCL")]
+    link_part = text[text.index("\nLink") : text.index("\nNCCL")]
     for word in ("points", "rate ", "tree rate", "gamma", "alpha, ring", "alpha, tree", "+/-"):
         assert word in link_part
     assert "5 GB/s" in link_part and "8 B to 268.4 MB" in link_part
@@ -79,11 +83,11 @@ def test_the_report_says_line_or_hinge_and_full_has_each_fit() -> None:
     curves = [line, replace(line, collective="broadcast", algorithm="", seconds=bent)]
     fit = fit_network(curves, 1, no_preset)
     short, full = network_report(fit, "x"), network_report(fit, "x", full=True)
-    shapes = short[short.index("[[Shape]]") : short.index("[[Not told")].splitlines()[1:]
+    shapes = short[short.index("\nShape") + 1 : short.index("\nNot determined")].splitlines()[1:]
     assert [one.split(": ")[1].split()[0].strip(",") for one in shapes] == ["line", "hinge"]
     (hinge,) = [one for one in shapes if ": hinge" in one]
     assert "broadcast" in hinge and "a = 200 +/-" in hinge and "b = 1000 +/-" in hinge
-    assert full.startswith(short) and full.count("[[Fit Statistics]]") == 3
+    assert full.startswith(short) and full.count("\n  Fit\n") == 3
     assert "rate of the link between nodes" in full and "hinge, broadcast on 8" in full
 
 
@@ -218,7 +222,7 @@ def test_shipped_networks_are_what_the_collected_curves_give(tmp_path: Path) -> 
     for name in ("sources.csv", "clusters.csv"):
         (out / name).write_bytes((ship / name).read_bytes())
     curves = write_condensed(COLLECTED, out)
-    written, refused = assemble(COLLECTED, out)
+    written, refused = write_networks(COLLECTED, out)
     for path in (*written, *curves.values()):
         assert path.read_text() == (ship / path.name).read_text(), path.name
     for network, why in refused.items():

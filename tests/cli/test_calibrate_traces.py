@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsim.calibrate.formats import read_file
+from perfsim.calibrate.formats import read_log
 from perfsim.calibrate.traces.chrome_json import is_trace
 from perfsim.cli.main import code
 from perfsim.errors import RequestError
@@ -28,7 +28,7 @@ def test_the_command_tells_traces_from_logs(
     assert code(["calibrate", "import", *trace, "--force"]) == 0
     assert "with --nodes N the collectives are written too" in capsys.readouterr().out
 
-    curves = read_file(Path(said["collectives_file"])).curves
+    curves = read_log(Path(said["collectives_file"])).curves
     assert {(one.collective, one.ranks, one.library) for one in curves} == {
         ("all_reduce", 2, "gloo"),
         ("broadcast", 2, "gloo"),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import perfsim
-from perfsim.calibrate.formats import read_file
+from perfsim.calibrate.formats import read_log
 from perfsim.errors import DataError
 
 MOST_LOG_S = 10.0
@@ -100,6 +100,6 @@ def test_a_log_with_one_very_long_line_is_read_at_once(unit: str, tmp_path: Path
 
     def read() -> None:
         with pytest.raises(DataError):
-            read_file(log, collective="all_reduce", ranks=2)
+            read_log(log, collective="all_reduce", ranks=2)
 
     assert seconds(read) < MOST_LOG_S

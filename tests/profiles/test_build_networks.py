@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.condense import condense, thin, write_condensed
-from perfsim.calibrate.sources import read_clusters, read_sources
+from build_networks import condense, read_clusters, read_sources, thin, write_condensed
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
 from perfsim.errors import DataError

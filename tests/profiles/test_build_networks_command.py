@@ -1,17 +1,15 @@
-"""The maintainers' commands that make networks of collected curves: what they refuse and remove."""
+"""profiles/build/build_networks.py as a command: what it refuses and removes."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from perfsim.calibrate import assemble, condense
+from build_networks import main
 from perfsim.data.catalog import shipped
 
-COMMANDS = [condense, assemble]
+COMMANDS = [["--curves-only"], []]
 
 
 @pytest.fixture
@@ -27,23 +25,20 @@ def out(tmp_path: Path) -> Path:
     return folder
 
 
-def ask(monkeypatch: pytest.MonkeyPatch, command: ModuleType, out: Path) -> None:
-    """Run ``python -m COMMAND --data ... --out ...``."""
-    monkeypatch.setattr(sys, "argv", ["command", "--data", str(out / "data"), "--out", str(out)])
-    command._main()
+def build(out: Path, more: list[str]) -> None:
+    """Run ``python profiles/build/build_networks.py --data ... --out ...``."""
+    main(["--data", str(out / "data"), "--out", str(out), *more])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_curves_of_networks_that_ship_no_more_are_removed(
-    monkeypatch: pytest.MonkeyPatch, out: Path, command: ModuleType
-) -> None:
-    ask(monkeypatch, command, out)
+@pytest.mark.parametrize("more", COMMANDS)
+def test_curves_of_networks_that_ship_no_more_are_removed(out: Path, more: list[str]) -> None:
+    build(out, more)
     assert {path.name for path in out.iterdir()} == {"sources.csv", "clusters.csv"}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("more", COMMANDS)
 def test_a_cluster_of_no_source_is_one_sentence_and_removes_nothing(
-    monkeypatch: pytest.MonkeyPatch, out: Path, command: ModuleType
+    out: Path, more: list[str]
 ) -> None:
     row = next(
         line
@@ -53,9 +48,8 @@ def test_a_cluster_of_no_source_is_one_sentence_and_removes_nothing(
     path = out / "clusters.csv"
     path.write_text(path.read_text() + row.replace("perlmutter-ouyang", "nobody") + "\n")
     with pytest.raises(SystemExit) as caught:
-        ask(monkeypatch, command, out)
-    name = command.__name__.rpartition(".")[2]
+        build(out, more)
     said = str(caught.value)
-    assert said.startswith(f"{name}: ") and "\n" not in said
+    assert said.startswith("build_networks: ") and "\n" not in said
     assert "a100-nvlink3-4: source 'nobody' is not in sources.csv" in said
     assert (out / "gone.curves.csv").exists()

@@ -17,9 +17,10 @@ from typing import Any
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "profiles" / "build"))
 
 from accuracy_record import RECORD_SCHEMA as STORED
-from perfsim.calibrate.sources import read_clusters
+from build_networks import read_clusters
 from perfsim.cli.main import code
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table

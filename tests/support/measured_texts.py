@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perfsim.calibrate.formats import Reading, read_file
+from perfsim.calibrate.formats import Reading, read_log
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = [
@@ -167,7 +167,7 @@ def read(tmp_path: Path, text: str, name: str = "job.log", **given: Any) -> Read
     """Return what is read of a file with this text."""
     path = tmp_path / name
     path.write_text(text)
-    return read_file(path, **given)
+    return read_log(path, **given)
 
 
 def check(

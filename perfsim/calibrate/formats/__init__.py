@@ -1,32 +1,42 @@
-"""Reading what people have measured: one format a file, found by its file name.
+"""Read what people have measured: logs and tables of collectives, whatever tool wrote them.
 
-A new file in this folder is a new format; nothing else lists it. It holds
-``matches(text, path) -> bool`` and
-``read(text, path, *, given, skip_bad) -> (curves, damaged lines left out)``, and a docstring
-whose first line names the format.
+A format is a class with `log_format` above it, in `nccl_tests` (text and JSON of nccl-tests and
+PARAM) or `csv_tables` (CSV); nothing else lists it.
 """
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
-from perfsim.calibrate.formats.rows import GivenFacts, LogRows, known
+from perfsim.calibrate.formats import csv_tables, nccl_tests
+from perfsim.calibrate.formats.rows import (
+    LOG_FORMATS,
+    DamagedLines,
+    GivenFacts,
+    LogFormat,
+    known_collective,
+)
 from perfsim.data.files import printable
 from perfsim.errors import DataError
 from perfsim.network.measured import CollectiveCurve, merge
 
-__all__ = ["SUFFIXES", "Reading", "formats", "read_file", "read_folder"]
+__all__ = [
+    "LOG_SUFFIXES",
+    "Reading",
+    "csv_tables",
+    "log_formats",
+    "nccl_tests",
+    "read_folder",
+    "read_log",
+]
 
-LARGEST = 128 * 2**20
-"""Bytes of a file that is read at all: logs of a day are smaller, and it fits in 1 GB of memory."""
-SUFFIXES = (".txt", ".log", ".out", ".csv", ".json", ".dat")
+LOG_SUFFIXES = (".txt", ".log", ".out", ".csv", ".json", ".dat")
 """Files of a folder that may hold measurements."""
+
+_MAX_FILE_BYTES = 128 * 2**20
+"""Bytes of a file that is read at all: logs of a day are smaller, and it fits in 1 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +48,18 @@ class Reading:
     format: str = ""
 
 
-@cache
-def formats() -> dict[str, ModuleType]:
-    """Return name -> module of every format.
+def log_formats() -> dict[str, LogFormat]:
+    """Return name -> format, in the order of trial, which is that of the names.
 
     Examples
     --------
-    >>> "nccl_text" in formats()
-    True
+    >>> list(log_formats())
+    ['nccl_csv', 'nccl_json', 'nccl_text', 'own_csv', 'param_text', 'pytorch_csv']
     """
-    names = [
-        module.name
-        for module in pkgutil.iter_modules(__path__)
-        if module.name not in ("rows", "csv_tables")
-    ]
-    return {name: import_module(f"{__name__}.{name}") for name in sorted(names)}
+    return dict(sorted(LOG_FORMATS.items()))
 
 
-def read_file(
+def read_log(
     path: Path | str,
     *,
     collective: str | None = None,
@@ -80,25 +84,13 @@ def read_file(
     """
     path = Path(path)
     text = _text(path)
-    name = _form(text, path)
+    name = _format_of(text)
     if name is None:
-        told = "; ".join(_title(module) for module in formats().values())
-        raise DataError(f"holds no measurements in a form that is known: {told}", path=path)
+        titles = "; ".join(one.title for one in log_formats().values())
+        raise DataError(f"holds no measurements in a form that is known: {titles}", path=path)
     if collective is not None:
-        collective = known(collective, LogRows(Path("collective")))
+        collective = known_collective(collective, DamagedLines(Path("collective")))
     return _read(name, text, path, GivenFacts(collective, ranks, nodes, gpus_per_node), skip_bad)
-
-
-def _form(text: str, path: Path) -> str | None:
-    return next((name for name, one in formats().items() if one.matches(text, path)), None)
-
-
-def _read(name: str, text: str, path: Path, given: GivenFacts, skip_bad: bool) -> Reading:
-    module = formats()[name]
-    curves, skipped = module.read(text, path, given=given, skip_bad=skip_bad)
-    if not curves:
-        raise DataError(f"{_title(module)}: no row is left", path=path)
-    return Reading(tuple(merge(curves)), tuple(skipped), name)
 
 
 def read_folder(
@@ -118,28 +110,27 @@ def read_folder(
     if not path.is_dir():
         raise DataError("is not a folder", path=path)
     wanted = set(names)
-    found: dict[Path, Reading] = {}
-    for file in sorted(one for one in path.rglob("*") if one.is_file()):
-        if wanted and file.name not in wanted:
-            continue
-        if not wanted and file.suffix.lower() not in SUFFIXES:
-            continue
+    readings: dict[Path, Reading] = {}
+    for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
         if wanted:
-            found[file] = read_file(file, skip_bad=skip_bad)
+            if file.name in wanted:
+                readings[file] = read_log(file, skip_bad=skip_bad)
             continue
-        text = _text(file)
-        name = _form(text, file)
-        if name is not None:
-            found[file] = _read(name, text, file, GivenFacts(), skip_bad)
-    if not found:
+        if file.suffix.lower() in LOG_SUFFIXES:
+            text = _text(file)
+            name = _format_of(text)
+            if name is not None:
+                readings[file] = _read(name, text, file, GivenFacts(), skip_bad)
+    if not readings:
         raise DataError("holds no file with measurements of collectives", path=path)
-    return found
+    return readings
 
 
 def _text(path: Path) -> str:
+    """Return a file's text, '' for a binary file; characters that print nothing are replaced."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"is larger than {LARGEST >> 20} MiB", path=path)
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise DataError(f"is larger than {_MAX_FILE_BYTES >> 20} MiB", path=path)
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
@@ -149,5 +140,14 @@ def _text(path: Path) -> str:
     return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _title(module: ModuleType) -> str:
-    return (module.__doc__ or "").partition("\n")[0].rstrip(".")
+def _format_of(text: str) -> str | None:
+    """Return the name of the first format that recognises a text, None where none does."""
+    return next((name for name, one in log_formats().items() if one.matches(text)), None)
+
+
+def _read(name: str, text: str, path: Path, given: GivenFacts, skip_bad: bool) -> Reading:
+    log_format = LOG_FORMATS[name]
+    curves, skipped = log_format.read(text, path, given=given, skip_bad=skip_bad)
+    if not curves:
+        raise DataError(f"{log_format.title}: no row is left", path=path)
+    return Reading(tuple(merge(curves)), tuple(skipped), name)

@@ -21,7 +21,7 @@ from perfsim.calibrate.measure.launch import Launch, find_launch
 from perfsim.calibrate.measure.rendezvous import check_same_request, open_journal
 from perfsim.calibrate.measure.repeats import ReportProgress, half_width, settled
 from perfsim.calibrate.measure.watch import guard_sweep
-from perfsim.calibrate.network_fit import order
+from perfsim.calibrate.network_fit import curve_order
 from perfsim.calibrate.write_network import MadeNetwork, check_name, make_network
 from perfsim.errors import DataError, unknown
 from perfsim.network.measured import CollectiveCurve
@@ -443,7 +443,7 @@ def _fit_and_write(
     curves = measured_curves(journal.points, wire, str(wire.ranks[0]["interface"]))
     try:
         return make_network(
-            sorted(curves, key=order),
+            sorted(curves, key=curve_order),
             request.out.stem,
             folder=request.out.parent,
             title=request.title,

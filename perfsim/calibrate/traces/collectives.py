@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from perfsim.calibrate.formats.own_csv import CURVES_CSV_SCHEMA
+from perfsim.calibrate.formats.csv_tables import CURVES_CSV_SCHEMA
 from perfsim.calibrate.traces.training_trace import TracedCollective, TrainingTrace
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import RequestError

@@ -1,19 +1,20 @@
-"""Our own table of curves: read, refused row by row, and written as it is read back."""
+"""CSV tables: our own (read, refused row by row, written), nccl-tests' and PyTorch-style ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.formats import read_file
-from perfsim.calibrate.write_network import as_csv, write_csv
+from perfsim.calibrate.formats import read_log
+from perfsim.calibrate.formats.csv_tables import own_csv_text, write_own_csv
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import DataError, RequestError
 from perfsim.network.measured import CollectiveCurve, merge
-from support.measured_texts import OWN, read
+from support.measured_texts import NCCL_CSV, OWN, POINTS, check, read
 
 
 def test_our_own_table_with_a_composite_gpu(tmp_path: Path) -> None:
@@ -115,19 +116,73 @@ def test_what_is_written_is_read_back(
 ) -> None:
     some = merge(some)
     path = tmp_path_factory.getbasetemp() / "own.csv"
-    write_csv(some, path)
-    found = read_file(path)
+    write_own_csv(some, path)
+    found = read_log(path)
     assert list(found.curves) == some and found.format == "own_csv" and found.skipped == ()
 
 
 def test_a_text_with_a_line_break_and_an_empty_list_are_not_written(tmp_path: Path) -> None:
     curve = CollectiveCurve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "two\nlines")
     with pytest.raises(DataError, match="a text with a line break has no cell"):
-        as_csv([curve])
+        own_csv_text([curve])
     with pytest.raises(DataError, match="no curve to write"):
-        as_csv([])
+        own_csv_text([])
     with pytest.raises(RequestError, match="cannot be written"):
-        write_csv(
+        write_own_csv(
             [CollectiveCurve("reduce", 2, 2, 1, (8.0,), (1e-5,), "measured", "x")], tmp_path / "a/b"
         )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", NCCL_CSV)
+def test_tables_of_nccl_tests_as_csv(tmp_path: Path, form: str) -> None:
+    place = {} if form == "rccl" else {"ranks": 8, "nodes": 2}
+    name = {} if form in ("rccl", "test") else {"collective": "all_reduce"}
+    found = read(tmp_path, NCCL_CSV[form], "table.csv", **place, **name)
+    assert found.format == "nccl_csv"
+    check(found.curves[0])
+
+
+PYTORCH = {
+    "size_bytes,latency_us,busbw_gbps\n": "{size},{us},0.0\n",
+    "op,msg_bytes,lat_ms,algBW_GBps,busBW_GBps\n": "allreduce,{size},{ms},0.0,{busbw}\n",
+    "kind,size_bytes,world,sec_per_iter,algbw_GBps,busbw_GBps,extra\n": (
+        "all_reduce,{size},8,{s},0.0,{busbw},\n"
+    ),
+    "benchmark,num_gcds,run,size_bytes,latency_us\n": "allreduce,8,1,{size},{us}\n",
+    "world_size,bytes,latency_min_us,latency_mean_us,latency_p50_us\n": "8,{size},1.0,9.0,{us}\n",
+}
+
+
+@pytest.mark.parametrize("head", PYTORCH)
+def test_csv_of_pytorch_benchmarks(tmp_path: Path, head: str) -> None:
+    text = head
+    for size, time, _ in POINTS:
+        busbw = size / time / 1e3 * 1.75
+        told = {"us": time, "ms": time / 1e3, "s": time / 1e6, "busbw": busbw}
+        text += PYTORCH[head].format(size=size, **told)
+    given: dict[str, Any] = {} if "8" in PYTORCH[head] else {"ranks": 8}
+    given |= {} if "reduce" in PYTORCH[head] else {"collective": "all_reduce"}
+    found = read(tmp_path, text, "bench.csv", gpus_per_node=4, **given)
+    assert found.format == "pytorch_csv"
+    (curve,) = found.curves
+    assert curve.seconds == pytest.approx([time / 1e6 for _, time, _ in POINTS])
+    assert (curve.collective, curve.ranks, curve.nodes) == ("all_reduce", 8, 2)
+
+
+def test_of_the_ranks_of_a_row_the_last_one_counts(tmp_path: Path) -> None:
+    text = "collective,world_size,rank,message_bytes,latency_us,effective_gbps\n"
+    text += "".join(
+        f"all_reduce,2,{rank},{size},{time},0\n"
+        for size, *times in POINTS
+        for rank, time in enumerate(times)
+    )
+    (curve,) = read(tmp_path, text, "ranks.csv", nodes=1).curves
+    assert curve.seconds == pytest.approx([time / 1e6 for *_, time in POINTS])
+    assert curve.spread is None
+
+
+def test_a_time_without_unit_and_a_size_in_mb_are_no_known_form(tmp_path: Path) -> None:
+    for head in ("collective,size_bytes,latency\n", "backend,world_size,tensor_size_mb,time_ms\n"):
+        with pytest.raises(DataError, match="no measurements in a form that is known"):
+            read(tmp_path, head + "all_reduce,8,1\n", "bench.csv")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.formats import read_file, read_folder
+from perfsim.calibrate.formats import read_folder, read_log
 from perfsim.errors import DataError
 from support.measured_texts import FOOT, NCCL_CSV, OWN, STARTING, devices, read, report, table
 from support.paths import ROOT
@@ -28,7 +28,7 @@ def test_what_is_no_measurement_is_refused_with_what_is_known(tmp_path: Path, te
 
 def test_a_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
-        read_file(tmp_path / "none.log")
+        read_log(tmp_path / "none.log")
     with pytest.raises(DataError, match="is not a folder"):
         read_folder(tmp_path / "none")
     with pytest.raises(DataError, match="holds no file with measurements"):
@@ -88,7 +88,7 @@ def test_no_damage_ends_in_a_traceback(
     path.write_text(text, encoding="utf-8", errors="replace")
     for skip_bad in (False, True):
         try:
-            read_file(path, ranks=8, nodes=2, collective="all_reduce", skip_bad=skip_bad)
+            read_log(path, ranks=8, nodes=2, collective="all_reduce", skip_bad=skip_bad)
         except DataError as error:
             assert str(path) in str(error)
 

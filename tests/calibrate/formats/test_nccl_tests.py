@@ -1,7 +1,8 @@
-"""The text that nccl-tests prints: runs of every version, logs between its lines, damaged lines."""
+"""nccl-tests' text of every version with logs between its lines, its JSON, and PARAM's text."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from support.measured_texts import (
     check,
     devices,
     read,
+    report,
     row,
     table,
 )
@@ -196,3 +198,44 @@ def test_a_repeat_ten_times_off_contradicts(tmp_path: Path) -> None:
     first = next(i for i, line in enumerate(text.splitlines(), 1) if "  1024  " in line)
     with pytest.raises(DataError, match=f"1024 B in 1000 us, but line {first} says 20 us"):
         read(tmp_path, text)
+
+
+def test_the_json_of_nccl_tests(tmp_path: Path) -> None:
+    found = read(tmp_path, json.dumps(report()), "out.json")
+    (curve,) = found.curves
+    check(curve, place=(4, 2, 2))
+    assert (curve.version, curve.algorithm, curve.protocol) == ("2.27.3", "nvls_tree", "")
+    assert found.format == "nccl_json"
+
+
+def test_damaged_json(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no whole JSON object"):
+        read(tmp_path, json.dumps(report())[:-100], "out.json")
+    with pytest.raises(DataError, match="the run ended before its table"):
+        read(tmp_path, json.dumps(report(results=None)), "out.json")
+    wrong = report()
+    wrong["results"][1]["in_place"]["time"] = "nan"
+    with pytest.raises(DataError, match="result 2, in_place: time 'nan' cannot be"):
+        read(tmp_path, json.dumps(wrong), "out.json")
+    found = read(tmp_path, json.dumps(wrong), "out.json", skip_bad=True)
+    assert found.curves[0].seconds[1] == pytest.approx(4e-4) and len(found.skipped) == 1
+    launch = report()
+    launch["results"][0]["out_of_place"] = {"cpu_time": 3.0}
+    with pytest.raises(DataError, match=r"cpu_time \(-C 1\) is the time to launch"):
+        read(tmp_path, json.dumps(launch), "out.json")
+
+
+def test_the_text_of_param(tmp_path: Path) -> None:
+    text = "[Rank   0] allSizes: [1024] element_size: 4 local_rank: 0, num_pg 1, groupSize 8\n"
+    text += "\n\tCOMMS-RES  total-size (B)  nElementsPerRank  Latency(us):p50\n"
+    for size, time, _ in POINTS:
+        rate = size / time / 1e3
+        text += (
+            f"\tCOMMS-RES-all_reduce-float32{size:>18}{size // 4:>18}{time:>12.1f}{time + 1:>12}"
+        )
+        text += f"{time + 2:>12.1f}{time - 1:>12.1f}{time + 3:>12.1f}{rate:>15.3f}"
+        text += f"{rate * 1.75:>12.3f}\n"
+    found = read(tmp_path, text, "param.txt", nodes=2)
+    assert found.format == "param_text"
+    assert found.curves[0].seconds == pytest.approx([time / 1e6 for _, time, _ in POINTS])
+    assert found.curves[0].ranks == 8

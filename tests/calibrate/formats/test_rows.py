@@ -16,19 +16,21 @@ from support.measured_texts import FOOT, POINTS, STARTING, check, devices, read,
 
 def test_what_the_file_leaves_open_must_be_said(tmp_path: Path) -> None:
     gather = table(factor=0.875, lead="  none      -1")
-    with pytest.raises(DataError, match="does not say which collective it measured: --collective"):
+    with pytest.raises(
+        DataError, match="does not say which collective it measured; give collective"
+    ):
         read(tmp_path, devices(2, 4) + gather)
     check(read(tmp_path, devices(2, 4) + gather, collective="all_gather").curves[0], "all_gather")
     check(read(tmp_path, devices(2, 4) + gather, "allgather-8.txt").curves[0], "all_gather")
-    with pytest.raises(DataError, match="number of ranks and nodes: --ranks and --nodes"):
+    with pytest.raises(DataError, match="number of ranks and nodes; give ranks and nodes"):
         read(tmp_path, STARTING + table())
-    with pytest.raises(DataError, match="number of nodes: --nodes"):
+    with pytest.raises(DataError, match="number of nodes; give nodes"):
         read(tmp_path, STARTING + table(), ranks=8)
     check(read(tmp_path, STARTING + table(), ranks=8, gpus_per_node=4).curves[0])
     check(read(tmp_path, STARTING + table(), nodes=2, gpus_per_node=4).curves[0])
-    with pytest.raises(DataError, match="says ranks 8, --ranks says 16"):
+    with pytest.raises(DataError, match="says ranks 8, but ranks is 16"):
         read(tmp_path, STARTING + devices(2, 4) + table(), ranks=16)
-    with pytest.raises(DataError, match="says collective all_reduce, --collective says reduce"):
+    with pytest.raises(DataError, match="says collective all_reduce, but collective is reduce"):
         read(tmp_path, STARTING + devices(2, 4) + table(), collective="reduce")
     with pytest.raises(DataError, match="did you mean 'all_reduce'"):
         read(tmp_path, STARTING + table(), collective="all_redoos")
@@ -36,7 +38,7 @@ def test_what_the_file_leaves_open_must_be_said(tmp_path: Path) -> None:
 
 def test_counts_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for name in ("ranks", "nodes", "gpus_per_node"):
-        with pytest.raises(RequestError, match=f"--{name.replace('_', '-')}: 0 is not a count"):
+        with pytest.raises(RequestError, match=f"{name}: 0 is not a count"):
             read(tmp_path, STARTING + table(), **{name: 0})
 
 

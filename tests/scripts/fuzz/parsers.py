@@ -14,9 +14,9 @@ from typing import Any
 
 import tomli_w
 
-from perfsim.calibrate.formats import read_file as read_measured
+from perfsim.calibrate.formats import read_log as read_measured
+from perfsim.calibrate.formats.csv_tables import write_own_csv
 from perfsim.calibrate.traces.import_trace import import_trace
-from perfsim.calibrate.write_network import write_csv
 from perfsim.cli.scenario_flags import split_settings
 from perfsim.compute.anchors import read_anchors
 from perfsim.compute.device import read_device, read_kernels
@@ -188,7 +188,7 @@ def _measured(path: Path) -> None:
     found = read_measured(path, skip_bad=skip_bad, **GIVEN.get(path.name, {}))
     sound(found)
     back = path.parent / "back.csv"
-    write_csv(found.curves, back)
+    write_own_csv(found.curves, back)
     _same(found.curves, tuple(merge(read_measured(back).curves)), "a curve")
 
 
