@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from build_networks import (
     cluster_curves,
@@ -18,14 +16,13 @@ from build_networks import (
     write_condensed,
     write_networks,
 )
-from perfsim.calibrate.knots import fit_curve
 from perfsim.calibrate.link_fit import cluster_of, errors_of
 from perfsim.calibrate.network_fit import NetworkFit, fit_network
 from perfsim.calibrate.network_report import network_report, network_toml
 from perfsim.data.catalog import shipped
 from perfsim.errors import DataError
 from perfsim.network.cluster import Cluster, read_network
-from perfsim.network.measured import CollectiveCurve, merge
+from perfsim.network.measured import merge
 from support.made_networks import GATHER, RING, SCATTER, TREE, flat, link, measure, no_preset
 from support.paths import ROOT
 
@@ -173,21 +170,6 @@ def test_standard_errors_are_written_and_cover_the_truth(tmp_path: Path) -> None
     report = network_report(fit, "made-up")
     assert sum(" +/- " in line for line in report.splitlines() if "[fitted]" in line) == 3
     assert sum("a hop of a small message" in line for line in report.splitlines()) == 2
-
-
-@given(st.lists(st.floats(0.98, 1.02), min_size=12, max_size=12), st.floats(1e-6, 1e-3))
-def test_knots_are_near_their_points(noise: list[float], floor_s: float) -> None:
-    """By law: 2 % of noise stays within the tolerance, and the spread says how near it is."""
-    sizes = tuple(8.0 * 4**place for place in range(len(noise)))
-    points = zip(sizes, noise, strict=True)
-    seconds = tuple((floor_s + size * 1e-9) * factor for size, factor in points)
-    curve = CollectiveCurve("all_reduce", 2, 2, 1, sizes, seconds, "measured", "drawn")
-    fit = fit_curve(curve)
-    off = [abs(fit.curve.at(size) / one - 1) for size, one in zip(sizes, seconds, strict=True)]
-    assert sorted(off)[-1 - len(fit.left_out)] <= 0.05 + 1e-3
-    assert fit.curve.spread is not None and fit.curve.spread <= 0.05 + 1e-3
-    assert fit.curve.kind == "fitted"
-    assert set(fit.curve.size_bytes) <= set(sizes)
 
 
 # The networks that ship
