@@ -264,7 +264,7 @@ def print_method(found: Mapping[str, Any]) -> None:
         if name == "bytes_a_rank":
             print_lines([f"by default {found['wire_by_default']}"], "  ", "    ", COLUMNS)
             print_lines([f"with {found['wire_symbols']}"], "  ", "    ", COLUMNS)
-    print("\noptions (`options` NAME=VALUE)" + ("" if found["options"] else ": none"))
+    print(f"\noptions ({spelled('`options`')} NAME=VALUE)" + ("" if found["options"] else ": none"))
     for option in found["options"]:
         value = "none" if option["default"] in ("", None) else option["default"]
         first = f"{option['option']} = {value}   ({option['allowed']})"

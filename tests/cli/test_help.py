@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 import typer
 
-from perfsim.cli.main import EXAMPLES, PAGE, application, code
+from perfsim.cli.help import EXAMPLES, HELP_REFERENCE
+from perfsim.cli.main import application, code
 from support.workplace import furnish
 
 COMMAND = typer.main.get_command(application())
 OVERVIEW_EXAMPLES = [
-    line.strip() for line in PAGE.splitlines() if line.startswith("  perfsim ") and " --" in line
+    line.strip()
+    for line in HELP_REFERENCE.splitlines()
+    if line.startswith("  perfsim ") and " --" in line
 ]
 NOT_RUN = ("calibrate network", "calibrate compute", "calibrate kernels", "validate claims")
-"""They measure this machine, or run in `test_claims.py`: their examples are parsed only."""
+"""They measure this machine, or run in `test_claims.py`: their examples are only parsed."""
 
 
 def commands(of: Any = COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:
