@@ -41,7 +41,7 @@ def import_measurements(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help=(
                 "nccl-tests output (text, JSON, CSV), PyTorch-style CSV, perfsim's own CSV; or a"
                 " trace of training: PyTorch profiler (JSON, .gz), Horovod timeline."

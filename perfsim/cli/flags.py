@@ -90,8 +90,8 @@ def flags_of(application: typer.Typer) -> dict[str, str]:
 
 def _written(name: str, option: object) -> dict[str, str]:
     """Return how a parameter is written on the command line, by the field that it gives."""
-    if isinstance(option, ArgumentInfo) and (option.metavar or "").endswith("..."):
-        return {name: (option.metavar or "").removesuffix("...")}
+    if isinstance(option, ArgumentInfo):
+        return {name: option.metavar or name.upper()}
     if not isinstance(option, OptionInfo):
         return {}
     given = (option.default, *(option.param_decls or ()))  # in Annotated, the first is `default`

@@ -37,7 +37,7 @@ def sweep_command(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SCENARIO]",
+            metavar="SCENARIO",
             help="Scenario file (TOML) or shipped scenario, with a table [sweep] of what varies"
             " if it has one; flags override it.",
             autocompletion=COMPLETIONS["scenarios"],

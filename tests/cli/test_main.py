@@ -79,7 +79,7 @@ def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture
 def test_list_and_show_offer_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     for command, kinds in (("list", LISTED_KINDS), ("show", DESCRIBED_KINDS)):
         _, out, _ = run(f"{command} --help", capsys)
-        assert "{" + "|".join(kinds) + "}" in "".join(out.split())
+        assert f": {', '.join(kinds)}." in " ".join(out.split())
 
 
 @pytest.mark.parametrize("kind", LISTED_KINDS)
