@@ -295,7 +295,11 @@ class ScenarioFields:
     fusion_options: Annotated[
         dict[str, str],
         ScenarioField(
-            "Options of the fusion policy.", read_by=("fusion",), flag=False, column=False
+            "Options of the fusion policy.",
+            read_by=("fusion",),
+            metavar="NAME=VALUE",
+            flag=False,
+            column=False,
         ),
     ] = {}  # noqa: RUF012
     bucket: Annotated[
@@ -425,6 +429,7 @@ class ScenarioFields:
         ScenarioField(
             "How many times slower the backward pass computes while communication runs beside it.",
             read_by=("schedule",),
+            metavar="FACTOR",
             flag=False,
             min=1,
             max=10,

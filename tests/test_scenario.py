@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from perfsim.errors import DataError, RequestError
-from perfsim.scenario import make_scenario, read_scenario
+from perfsim.scenario import (
+    OPTION_GROUPS,
+    SCENARIO_FIELDS,
+    Scenario,
+    fields_read_by,
+    is_field,
+    make_scenario,
+    read_scenario,
+    table_columns,
+)
+from support.paths import PACKAGE
 
 HEAD = 'schema = "perfsim/scenario/1"\n'
 
@@ -17,6 +27,41 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (scenario.gpus, scenario.gpu, scenario.method) == (64, "v100", "ssgd")
     assert scenario.overlap and scenario.fusion is None and scenario.bucket is None
     assert scenario.batch is None and scenario.precision is None
+
+
+def test_the_model_has_the_fields_of_the_list_in_order() -> None:
+    assert list(Scenario.model_fields) == list(SCENARIO_FIELDS)
+    for name, field in Scenario.model_fields.items():
+        if not field.is_required():
+            assert field.default == SCENARIO_FIELDS[name].value
+
+
+@pytest.mark.parametrize("name", SCENARIO_FIELDS)
+def test_an_entry_says_what_a_field_is_and_which_rooms_read_it(name: str) -> None:
+    field = SCENARIO_FIELDS[name]
+    assert field.help.endswith(".") and field.read_by
+    assert is_field(name) == (name not in OPTION_GROUPS)
+    for room in field.read_by:
+        assert (PACKAGE / room).is_dir() or (PACKAGE / f"{room}.py").is_file()
+        assert name in fields_read_by(room)
+    assert bool(field.metavar) != field.switch, "every flag but a switch says how it is written"
+
+
+def test_tables_begin_with_what_was_asked() -> None:
+    assert table_columns()[:4] == ("model", "gpus", "gpus_per_node", "nodes")
+    assert "bucket_bytes" in table_columns() and "seed" not in table_columns()
+
+
+def test_a_scenario_is_one_class_that_can_be_sent_to_other_processes() -> None:
+    import pickle
+
+    import perfsim.scenario
+
+    asked = make_scenario({"model": "m", "gpus": 8, "placement": "3,5"})
+    assert type(asked) is Scenario is perfsim.scenario.Scenario
+    assert pickle.loads(pickle.dumps(asked)) == asked
+    with pytest.raises(AttributeError, match="has no attribute 'Scenery'"):
+        perfsim.scenario.Scenery  # noqa: B018
 
 
 @pytest.mark.parametrize("given", ["3,5", [3, 5], (3, 5)])
