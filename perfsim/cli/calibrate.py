@@ -9,7 +9,7 @@ import typer
 
 from perfsim.cli.flags import JsonFlag, ProfilesFlag
 from perfsim.cli.help import OVERVIEW, examples
-from perfsim.cli.measure import measure_compute, measure_kernels, measure_network
+from perfsim.cli.measure import compute_command, kernels_command, network_command
 from perfsim.cli.output import print_answer, print_network, written
 from perfsim.errors import RequestError, unknown
 
@@ -170,9 +170,9 @@ def _named(name: str | None, report: str) -> str:
 
 
 for _name, _command in (
-    ("network", measure_network),
-    ("compute", measure_compute),
-    ("kernels", measure_kernels),
+    ("network", network_command),
+    ("compute", compute_command),
+    ("kernels", kernels_command),
 ):
     calibrate_commands.command(
         _name,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perfsim.calibrate.measure.profile import Profiled
     from perfsim.calibrate.measure.repeats import NetworkPoint
 
-__all__ = ["measure_compute", "measure_kernels", "measure_network"]
+__all__ = ["compute_command", "kernels_command", "network_command"]
 
 _POINTS_A_LINE = 20
 _KERNEL_POINTS_A_LINE = 50
@@ -29,7 +29,7 @@ _MAX_NOISY_NAMED = 5
 """Kernels with noisy times that the report names."""
 
 
-def measure_network(
+def network_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The network file, NAME.toml.")
     ],
@@ -123,7 +123,7 @@ def _each(show: ShowProgress, total: int) -> Callable[[SweepRequest, NetworkPoin
     return show_point
 
 
-def measure_compute(
+def compute_command(
     model: Annotated[
         str,
         typer.Option(
@@ -198,7 +198,7 @@ def _print(made: Profiled, batch: int) -> None:
     typer.echo(written(made.profile, made.positions))
 
 
-def measure_kernels(
+def kernels_command(
     out: Annotated[
         Path,
         typer.Option("--out", metavar="DIR", help="Folder of profiles; files go to its devices/."),
