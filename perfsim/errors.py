@@ -1,6 +1,7 @@
 """The errors that perfsim raises on purpose: each is one sentence for the person who asked.
 
-The command line prints the sentence on standard error and leaves with ``exit_code``.
+The command line prints the sentence on standard error and leaves with ``exit_code``. A message
+names fields as Python does; only the command line writes them as flags (see `spelling`).
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ __all__ = [
 MAX_QUOTED = 60
 """Characters of a wrong value that a message repeats."""
 
+_MAX_LISTED = 40
+"""So many allowed names a message lists; of more it counts all and shows some."""
+
+_SOME_LISTED = 3
+
 
 def shown(value: object) -> str:
-    """Return a wrong value as a message repeats it: quoted, on one line, cut where it is long.
+    """Return a wrong value as a message repeats it: quoted, on one line, cut if long.
 
     Examples
     --------
@@ -49,7 +55,7 @@ def shown(value: object) -> str:
 
 
 class PerfsimError(Exception):
-    """Anything that perfsim refuses; ``exit_code`` is what the command line returns."""
+    """An error that perfsim raises on purpose; ``exit_code`` is what the command line returns."""
 
     exit_code = 1
 
@@ -61,17 +67,19 @@ class RequestError(PerfsimError):
     ----------
     field : the field as Python and scenario files name it, such as ``gpus_per_node`` or
         ``options.density``; "" where it is no single field
-    why : the sentence that follows the field's name; other fields stand in backticks, such as
-        ``needs `overlap` ``
+    why : the sentence that follows the field's name, after a colon unless it begins with "is";
+        other fields stand in backticks, such as ``needs `overlap` ``
     value : what was given
-    nearest : the allowed name that is most like it
-    source : the file or job in which it was found
+    nearest : the allowed name that is most like it, or ""
+    source : the file or job that holds the field
 
     Examples
     --------
     >>> error = RequestError("gpus_per_node", "3 does not divide `gpus`.", value=3)
     >>> print(error)
     gpus_per_node: 3 does not divide gpus.
+    >>> print(RequestError("gpus", "is needed."))
+    gpus is needed.
     >>> with spelling(lambda field: "--" + field.replace("_", "-")):
     ...     print(error)
     --gpus-per-node: 3 does not divide --gpus.
@@ -88,19 +96,22 @@ class RequestError(PerfsimError):
         nearest: str = "",
         source: str = "",
     ) -> None:
-        if why is None:
+        if why is None:  # a sentence alone, about no field: kept until the last such call is gone
             field, why = "", field
         self.field, self.why, self.value = field, why, value
         self.nearest, self.source = nearest, source
         super().__init__(field, why)
 
     def __str__(self) -> str:
-        """Return the whole sentence, fields written as the reader knows them (see `spelling`)."""
-        parts = [self.source, f"`{self.field}`" if self.field else "", self.why]
-        return spelled(": ".join(part for part in parts if part))
+        """Return the whole sentence, with fields as the reader knows them (see `spelling`)."""
+        sentence = spelled(self.why)
+        if self.field:
+            joint = " " if sentence.startswith("is ") else ": "
+            sentence = f"{_SPELL.get()(self.field)}{joint}{sentence}"
+        return f"{spelled(self.source)}: {sentence}" if self.source else sentence
 
     def within(self, source: str) -> RequestError:
-        """Return the same error, found in a file or job of this name."""
+        """Return the same error with the name of the file or job that holds the field."""
         where = ": ".join(part for part in (source, self.source) if part)
         return RequestError(
             self.field, self.why, value=self.value, nearest=self.nearest, source=where
@@ -113,7 +124,14 @@ _SPELL: ContextVar[Callable[[str], str]] = ContextVar("_SPELL", default=str)
 
 @contextmanager
 def spelling(spell: Callable[[str], str]) -> Iterator[None]:
-    """Write fields as ``spell`` has them meanwhile: the command line sets its flags."""
+    """Write fields in messages as ``spell`` returns them, within the block.
+
+    Examples
+    --------
+    >>> with spelling(lambda field: f"--{field}"):
+    ...     spelled("give `net`")
+    'give --net'
+    """
     token = _SPELL.set(spell)
     try:
         yield
@@ -122,18 +140,29 @@ def spelling(spell: Callable[[str], str]) -> Iterator[None]:
 
 
 def spelled(text: str) -> str:
-    """Return a text for a person, with the fields that stand in backticks as the reader knows them.
+    """Write the fields that stand in backticks in a text as the reader knows them.
 
     Examples
     --------
     >>> spelled("give `single_gpu` or `net`")
     'give single_gpu or net'
     """
-    return _FIELD.sub(lambda found: _SPELL.get()(found[1]), text)
+    return _FIELD.sub(lambda match: _SPELL.get()(match[1]), text)
 
 
 class DataError(PerfsimError):
-    """A file is missing or damaged: which file, which row and column, what was found."""
+    """A file is missing or damaged: which file, which row and column, what is wrong.
+
+    Parameters
+    ----------
+    message : what is wrong
+    path, row, column : where; the row counts from 1
+
+    Examples
+    --------
+    >>> print(DataError("is not a number", path="a.csv", row=7, column="ready_ms"))
+    a.csv, line 7, column 'ready_ms': is not a number
+    """
 
     exit_code = 3
 
@@ -145,22 +174,16 @@ class DataError(PerfsimError):
         row: int | None = None,
         column: str | None = None,
     ) -> None:
-        place = [str(path)] if path is not None else []
+        where = [str(path)] if path is not None else []
         if row is not None:
-            place.append(f"line {row}")
+            where.append(f"line {row}")
         if column is not None:
-            place.append(f"column {column!r}")
-        self.why = message
-        super().__init__(f"{', '.join(place)}: {message}" if place else message)
-
-
-_MAX_LISTED = 40
-"""So many names a message lists; of more it shows some, those that hold what was written first."""
-_SOME_LISTED = 3
+            where.append(f"column {column!r}")
+        super().__init__(f"{', '.join(where)}: {message}" if where else message)
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return the choice most like ``name``, or '' when none is close.
+    """Return the choice most like ``name``, or "" when none is close.
 
     Examples
     --------
@@ -172,63 +195,61 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     import difflib
 
     plain = {choice.lower().replace("_", "-"): choice for choice in choices}
-    found = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.5)
-    return plain[found[0]] if found else ""
-
-
-def newer(found: object, schema: str) -> str:
-    """Return what a message adds where a file is of a later version than ``schema``, else ''.
-
-    Examples
-    --------
-    >>> newer("perfsim/profile/2", "perfsim/profile/1"), newer("profile", "perfsim/profile/1")
-    ('; a newer perfsim may read it', '')
-    """
-    kind, _, number = schema.rpartition("/")
-    of, _, version = str(found)[:MAX_QUOTED].rpartition("/")
-    later = of == kind and version.isdecimal() and int(version) > int(number)
-    return "; a newer perfsim may read it" if later else ""
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.5)
+    return plain[close[0]] if close else ""
 
 
 def unknown(field: str, name: str, choices: Iterable[str], listing: str = "") -> RequestError:
-    """Build the error for a name that does not exist: nearest match and what is allowed."""
-    allowed = sorted(choices)
+    """Build the error for a name that does not exist, with the nearest match and what is allowed.
+
+    Parameters
+    ----------
+    listing : the kind of ``perfsim list`` that shows all names, or ""
+    """
     where = f" (`perfsim list {listing}` shows them)" if listing else ""
-    return RequestError(
-        field,
-        f"no {_short(name)}{_allowed(name, allowed)}{where}.",
-        value=name,
-        nearest=nearest(name[:MAX_QUOTED], allowed),
-    )
+    return _unknown(field, f"no {_quoted(name)}", name, choices, where)
 
 
 def unknown_option(
     owner: str, name: str, choices: Iterable[str], *, field: str = "", source: str = ""
 ) -> RequestError:
     """Build the error for an option or field that ``owner`` does not have."""
-    allowed = sorted(choices)
-    return RequestError(
-        field,
-        f"{owner} has no {_short(name)}{_allowed(name, allowed)}.",
-        value=name,
-        nearest=nearest(name[:MAX_QUOTED], allowed),
-        source=source,
-    )
+    return _unknown(field, f"{owner} has no {_quoted(name)}", name, choices, source=source)
 
 
-def _allowed(name: str, choices: Iterable[str]) -> str:
+def _unknown(
+    field: str, refusal: str, name: str, choices: Iterable[str], where: str = "", source: str = ""
+) -> RequestError:
+    """Return the error: the refusal, the nearest match, the allowed names and where to see them."""
     allowed = sorted(choices)
     match = nearest(name[:MAX_QUOTED], allowed)
     hint = f"; did you mean {match!r}?" if match else "."
+    listed = f"{hint} Allowed: {', '.join(allowed) or 'none'}"
     if len(allowed) > _MAX_LISTED:
-        near = [one for one in allowed if name and (name.lower() in one.lower())]
-        named = ", ".join((near or allowed)[:_SOME_LISTED])
-        return f"{hint} Allowed are {len(allowed)} names, such as {named}"
-    return f"{hint} Allowed: {', '.join(allowed) or 'none'}"
+        alike = [one for one in allowed if name and name.lower() in one.lower()]
+        some = ", ".join((alike or allowed)[:_SOME_LISTED])
+        listed = f"{hint} Allowed are {len(allowed)} names, such as {some}"
+    return RequestError(
+        field, f"{refusal}{listed}{where}.", value=name, nearest=match, source=source
+    )
 
 
-def _short(name: str) -> str:
+def _quoted(name: str) -> str:
     return repr(name if len(name) <= MAX_QUOTED else name[:MAX_QUOTED] + "...")
+
+
+def newer(schema: object, known: str) -> str:
+    """Return what a message adds where a file's schema is a later version of ``known``, else "".
+
+    Examples
+    --------
+    >>> newer("perfsim/profile/2", "perfsim/profile/1"), newer("profile", "perfsim/profile/1")
+    ('; a newer perfsim may read it', '')
+    """
+    kind, _, number = known.rpartition("/")
+    own_kind, _, version = str(schema)[:MAX_QUOTED].rpartition("/")
+    later = own_kind == kind and version.isdecimal() and int(version) > int(number)
+    return "; a newer perfsim may read it" if later else ""
 
 
 _RULES = {
@@ -253,7 +274,7 @@ _RULES = {
 
 
 def rule(error: Mapping[str, Any]) -> str:
-    """Return in words what one of pydantic's errors asks for.
+    """Return in words what is needed, for one of pydantic's errors.
 
     Examples
     --------

@@ -233,7 +233,14 @@ def describe_thing(kind: str, name: str, catalog: Catalog) -> dict[str, Any]:
     """
     if kind not in DESCRIBED_KINDS:
         raise unknown("show", kind, DESCRIBED_KINDS)
-    return DESCRIBED_KINDS[kind](name, catalog)
+    try:
+        return DESCRIBED_KINDS[kind](name, catalog)
+    except RequestError as error:
+        if error.field != kind:
+            raise
+        # The name itself is wrong, which is no field of a scenario here.
+        refusal = RequestError("", error.why, value=error.value, nearest=error.nearest)
+        raise refusal.within(kind) from None
 
 
 def _model(name: str, catalog: Catalog) -> dict[str, Any]:

@@ -1,19 +1,18 @@
 """Pipelines of stages over links of very different speed, with compression on each link.
 
-A model of its own beside the data-parallel scenarios, reached as a library or by
-``perfsim pipeline FILE`` (see `perfsim.pipeline` for the file). A pipeline is no method:
-``perfsim list methods`` does not show it.
+This model stands beside the data-parallel scenarios: ``perfsim pipeline FILE`` asks it, or Python.
+A pipeline is no method, so ``perfsim list methods`` does not show it.
 
-What it covers: the GPipe schedule (all micro-batches forward, then all backward), one GPU a stage,
-links that carry one message at a time beside the computation, Top-k messages whose ratio each
-link gets in proportion to its own time (AdaTopK), and activations thresholded sample by sample
-whose gradients cross in the same places (DCT-MP).
+It covers the GPipe schedule (all micro-batches forward, then all backward), one GPU a stage. Links
+carry one message at a time, beside the computation. Messages are dense; or Top-k, with a ratio
+of each link in proportion to its time (AdaTopK); or activations thresholded sample by sample, whose
+gradients cross at the same positions (DCT-MP).
 
-What it leaves out: the choice of stages (FusionLLM's OP-Fence) and of GPUs; stages of several
-GPUs and their all-reduce (DCT's data-parallel part is the method `dct`); models that are no chain
-of stages, such as embedding tables apart from the layers; selection and restoring on the GPU
-where the caller gives no times for them; stragglers, lost connections, and links that share a
-wire; what compression does to training.
+It leaves out the choice of stages (FusionLLM's OP-Fence) and of GPUs; stages of several GPUs and
+their all-reduce (DCT's data-parallel part is the method `dct`); models that are no chain of stages,
+such as embedding tables apart from the layers; selection and restoring on the GPU where the caller
+gives no times for them; stragglers, lost connections, and links that share a wire; the effect of
+compression on training.
 
 References
 ----------
@@ -42,8 +41,6 @@ Two sites, two GPUs each; between the sites 100 Mbit/s and 20 ms, inside them 10
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -78,7 +75,6 @@ __all__ = [
     "PipelineStage",
     "adaptive_ratios",
     "iteration_s",
-    "main",
     "masked_bytes",
     "masked_iteration_s",
     "pass_s",
@@ -96,14 +92,14 @@ INDEX_BYTES = 8
 
 
 def top_k_bytes(elements: int, ratio: float) -> float:
-    """Return the bytes of the largest 1 / ratio of the values with their places [B].
+    """Count the bytes of the largest 1 / ratio of the values, with their indices [B].
 
-    (value + index) ceil(n / ratio); the dense n x value where that is no more.
+    (value + index) ceil(n / ratio), or n x value (dense) where that is less.
 
     Parameters
     ----------
     elements : n
-    ratio : values over values kept, at least 1; 1 is dense
+    ratio : all values over those kept, at least 1; 1 is dense
 
     Examples
     --------
@@ -117,22 +113,22 @@ def top_k_bytes(elements: int, ratio: float) -> float:
 
 
 def masked_bytes(elements: int, share: float) -> tuple[float, float]:
-    """Return the bytes of thresholded activations forward, and of their gradients backward [B].
+    """Count the bytes of thresholded activations forward and of their gradients backward [B].
 
-    Forward ceil(share n) values and the mask, a bit an activation; backward the values in the
-    same places, whose mask both sides have. Dense n x value both ways where values and mask are
-    no less than that.
+    Forward: ceil(share n) values and a mask of one bit for each activation. Backward: the values of
+    the same positions; both sides have the mask already. Both are dense, n x value, where values
+    and mask are no smaller.
 
     Parameters
     ----------
     elements : n
-    share : of the activations that is kept, over 0 and at most 1
+    share : share of the activations that is kept, above 0 and at most 1
 
     Notes
     -----
-    Sending values and mask forward, values alone backward is the paper's; it gives no format, and
-    counts 1 / share as the compression. A bit an activation is the mask as it stands. Its
-    thresholds are of each sample's row, so that each row's count is rounded up; here the sum is.
+    The paper sends values and mask forward and values alone backward. It gives no format and counts
+    1 / share as the compression; here the mask is not compressed. The paper's threshold is one of
+    each sample's row, so that each row's count is rounded up; here the sum is.
 
     Examples
     --------
@@ -144,28 +140,28 @@ def masked_bytes(elements: int, share: float) -> tuple[float, float]:
     Gupta et al. 2021, KDD; arXiv 2010.08899, Algorithm 2 (DCT-MP), section 2.2.
     """
     if not 0 < share <= 1:
-        raise ValueError(f"share is {share}, must be over 0 and at most 1")
+        raise ValueError(f"share is {share}, must be above 0 and at most 1")
     values, mask = VALUE_BYTES * ceil(elements * share), ceil(elements / 8)
     dense = float(VALUE_BYTES * elements)
     return (float(values + mask), float(values)) if values + mask < dense else (dense, dense)
 
 
 def adaptive_ratios(dense_s: Sequence[float], reduction: float) -> list[float]:
-    """Return the Top-k ratio of each link, in proportion to its time.
+    """Choose the Top-k ratio of each link in proportion to its time.
 
-    max(1, (value + index) / value x reduction x t / max t): the slowest link sends ``reduction``
-    times fewer bytes, indices counted (3 times as many values are dropped as bytes are saved with
-    fp32 values and int64 indices); a link far from the slowest sends dense messages.
+    max(1, (value + index) / value x reduction x t / max t). The slowest link sends ``reduction``
+    times fewer bytes, indices included: with fp32 values and int64 indices its ratio is 3 times
+    that. A link much faster than the slowest sends dense messages.
 
     Parameters
     ----------
-    dense_s : t, what each link takes for a message that is not compressed [s]
-    reduction : bytes before over after on the slowest link, at least 1
+    dense_s : t, the time of a dense message on each link [s]
+    reduction : bytes before over bytes after on the slowest link, at least 1
 
     Notes
     -----
-    That the slowest links are compressed most is from the paper's abstract. The proportion and
-    the factor for indices are our reading of it: its equation could not be checked.
+    The paper's abstract says that the slowest links are compressed most. The proportion and the
+    factor for indices are our reading of it: its equation could not be checked.
 
     Examples
     --------
@@ -181,13 +177,13 @@ def adaptive_ratios(dense_s: Sequence[float], reduction: float) -> list[float]:
     slowest_s = max(dense_s, default=0.0)
     if slowest_s <= 0 or reduction == 1:
         return [1.0] * len(dense_s)
-    most = (VALUE_BYTES + INDEX_BYTES) / VALUE_BYTES * reduction
-    return [max(1.0, most * link_s / slowest_s) for link_s in dense_s]
+    largest = (VALUE_BYTES + INDEX_BYTES) / VALUE_BYTES * reduction
+    return [max(1.0, largest * link_s / slowest_s) for link_s in dense_s]
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineLink:
-    """A link from one stage to the next, and what one micro-batch sends over it.
+    """A link from one stage to the next, and the size of what one micro-batch sends over it.
 
     Parameters
     ----------
@@ -202,11 +198,11 @@ class PipelineLink:
 
     @property
     def dense_s(self) -> float:
-        """Time of a message that is not compressed [s]."""
+        """Time of a dense message [s]."""
         return self.message_s(1.0)
 
     def message_s(self, ratio: float) -> float:
-        """Return alpha + bytes x beta of one micro-batch in one direction [s].
+        """Price one micro-batch in one direction: alpha + bytes x beta [s].
 
         Examples
         --------
@@ -217,16 +213,19 @@ class PipelineLink:
         return self.latency_s + self.s_per_byte * top_k_bytes(self.elements, ratio)
 
     def masked_s(self, share: float) -> tuple[float, float]:
-        """Return alpha + bytes x beta of one thresholded micro-batch, forward and backward [s].
+        """Price one thresholded micro-batch, forward and backward: alpha + bytes x beta [s].
 
         Examples
         --------
-        >>> there_s, back_s = PipelineLink(0.01, 1e-6, 1000).masked_s(0.05)
-        >>> round(there_s * 1e3, 3), round(back_s * 1e3, 3)
+        >>> forward_s, backward_s = PipelineLink(0.01, 1e-6, 1000).masked_s(0.05)
+        >>> round(forward_s * 1e3, 3), round(backward_s * 1e3, 3)
         (10.325, 10.2)
         """
-        there, back = masked_bytes(self.elements, share)
-        return self.latency_s + self.s_per_byte * there, self.latency_s + self.s_per_byte * back
+        forward, backward = masked_bytes(self.elements, share)
+        return (
+            self.latency_s + self.s_per_byte * forward,
+            self.latency_s + self.s_per_byte * backward,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +234,8 @@ class PipelineStage:
 
     Parameters
     ----------
-    forward_s, backward_s : computation of one micro-batch [s], with selecting and restoring Top-k
-        messages on this GPU if that is to count
+    forward_s, backward_s : computation of one micro-batch [s], including the selection and
+        restoring of Top-k messages on this GPU where these are to count
     """
 
     forward_s: float
@@ -244,15 +243,15 @@ class PipelineStage:
 
 
 def pass_s(times_s: Sequence[float], micro_batches: int) -> float:
-    """Return the time of M equal micro-batches through stages and links in line [s].
+    """Return the time of M equal micro-batches through a chain of stages and links [s].
 
-    sum p + (M-1) max p: the first micro-batch passes all of them, the others follow it out at the
-    pace of the slowest. Exact where each stage or link takes one micro-batch at a time, in order,
-    and may leave results waiting before the next.
+    sum p + (M-1) max p: the first micro-batch passes all of them, the others follow at the pace of
+    the slowest. This is exact where each stage or link takes one micro-batch at a time, in order,
+    and results may wait before the next.
 
     Parameters
     ----------
-    times_s : p, of each stage and link, for one micro-batch [s]
+    times_s : p, the time of one micro-batch on each stage and link [s]
     micro_batches : M
 
     Examples
@@ -262,8 +261,8 @@ def pass_s(times_s: Sequence[float], micro_batches: int) -> float:
 
     References
     ----------
-    Huang et al. 2019, GPipe, section 2.3: with S equal stages and free links M + S - 1 steps, a
-    bubble of (S-1) / (M + S - 1).
+    Huang et al. 2019, GPipe, section 2.3: S equal stages and free links take M + S - 1 steps, of
+    which (S-1) / (M + S - 1) are idle.
     """
     return sum(times_s) + (micro_batches - 1) * max(times_s)
 
@@ -276,8 +275,8 @@ def iteration_s(
 ) -> float:
     """Return the time of one iteration, without the update [s].
 
-    A forward pass of all micro-batches, then a backward pass of all (GPipe): the last stage starts
-    backward after its last forward, and every other stage is through with its own by then.
+    All micro-batches go forward, then all backward (GPipe). The last stage starts backward after
+    its last forward; every other stage has finished its own forward by then.
 
     Parameters
     ----------
@@ -304,20 +303,22 @@ def masked_iteration_s(
 ) -> float:
     """Return the time of one iteration whose links carry thresholded activations [s].
 
-    As ``iteration_s``, with ``PipelineLink.masked_s``: values and mask forward, values alone backward.
+    As ``iteration_s``, with values and mask forward and values alone backward
+    (``PipelineLink.masked_s``).
 
     Parameters
     ----------
     stages : S, in the model's order
     links : S - 1, from each stage to the next
     micro_batches : M
-    share : of each micro-batch's activations, and of their gradients, that crosses every link
+    share : share of each micro-batch's activations, and of their gradients, that crosses a link
 
     Examples
     --------
     Forward 1 + 0.325 + 1, backward 2 + 0.2 + 2:
 
-    >>> round(masked_iteration_s([PipelineStage(1.0, 2.0)] * 2, [PipelineLink(0.0, 1e-3, 1000)], 1, 0.05), 3)
+    >>> stages, links = [PipelineStage(1.0, 2.0)] * 2, [PipelineLink(0.0, 1e-3, 1000)]
+    >>> round(masked_iteration_s(stages, links, 1, 0.05), 3)
     6.525
 
     References
@@ -326,26 +327,30 @@ def masked_iteration_s(
     pipelines such as GPipe.
     """
     sent_s = [link.masked_s(share) for link in links]
-    there_s, back_s = [there for there, _ in sent_s], [back for _, back in sent_s]
-    return _both_passes_s(stages, there_s, back_s, micro_batches)
+    forward_s, backward_s = zip(*sent_s, strict=True) if sent_s else ((), ())
+    return _both_passes_s(stages, forward_s, backward_s, micro_batches)
 
 
 def _both_passes_s(
     stages: Sequence[PipelineStage],
-    there_s: Sequence[float],
-    back_s: Sequence[float],
+    sent_forward_s: Sequence[float],
+    sent_backward_s: Sequence[float],
     micro_batches: int,
 ) -> float:
-    """Return a forward pass and the backward pass after it, each message's time given [s]."""
-    if len(there_s) != len(stages) - 1:
-        raise ValueError(f"{len(stages)} stages need {len(stages) - 1} links, got {len(there_s)}")
+    """Return the time of a forward pass and of the backward pass after it [s]."""
+    if len(sent_forward_s) != len(stages) - 1:
+        needed = len(stages) - 1
+        raise ValueError(f"{len(stages)} stages need {needed} links, got {len(sent_forward_s)}")
     if micro_batches < 1:
         raise ValueError(f"micro_batches is {micro_batches}, must be at least 1")
-    forward_s = pass_s([*(stage.forward_s for stage in stages), *there_s], micro_batches)
-    return forward_s + pass_s([*(stage.backward_s for stage in stages), *back_s], micro_batches)
+    computed_forward_s = [stage.forward_s for stage in stages]
+    computed_backward_s = [stage.backward_s for stage in stages]
+    forward_s = pass_s([*computed_forward_s, *sent_forward_s], micro_batches)
+    return forward_s + pass_s([*computed_backward_s, *sent_backward_s], micro_batches)
 
 
 PIPELINE_SCHEMA = "perfsim/pipeline/1"
+"""The version of pipeline files that is read."""
 
 _REDUCTION_LIMIT = NumberLimit(1.0, 1e6, "1 to 1e6")
 
@@ -354,7 +359,13 @@ _KEPT_LIMIT = NumberLimit(1e-6, 1.0, "1e-6 to 1")
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What a pipeline file says."""
+    """A pipeline as its file describes it.
+
+    Parameters
+    ----------
+    reduction : bytes before over bytes after on the slowest link (Top-k)
+    kept : share of the activations that thresholding keeps; None where it is not asked for
+    """
 
     stages: tuple[PipelineStage, ...]
     links: tuple[PipelineLink, ...]
@@ -420,6 +431,7 @@ def read_pipeline(path: Path) -> Pipeline:
 
 
 PIPELINE_ANSWER_SCHEMA = "perfsim/pipeline-answer/1"
+
 _LEFT_OUT = "selecting values on the GPU, stragglers, the update, convergence"
 
 
@@ -450,31 +462,15 @@ def pipeline_figures(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def pipeline_text(pipeline: Pipeline) -> str:
-    """Return the links and the iterations as a person reads them."""
-    found = pipeline_figures(pipeline)
-    lines = [f"{found['stages']} stages, {found['micro_batches']} micro-batches (GPipe)"]
-    for number, link in enumerate(found["links"], 1):
+    """Return the links and the iterations as lines of text."""
+    answer = pipeline_figures(pipeline)
+    lines = [f"{answer['stages']} stages, {answer['micro_batches']} micro-batches (GPipe)"]
+    for number, link in enumerate(answer["links"], 1):
         lines.append(
             f"link {number}: dense {format_seconds(link['dense_s'])},"
             f" 1 of {link['ratio']:.4g} values kept,"
             f" then {format_seconds(link['message_s'])} a message"
         )
-    for name, seconds in found["iteration_s"].items():
+    for name, seconds in answer["iteration_s"].items():
         lines.append(f"iteration, {name}: {format_seconds(seconds)}")
     return "\n".join([*lines, f"left out: {_LEFT_OUT}"])
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print one pipeline's iteration; return the exit code."""
-    parser = argparse.ArgumentParser(prog="perfsim.pipeline", description=__doc__)
-    parser.add_argument("file", type=Path, help="pipeline file (see perfsim.pipeline)")
-    try:
-        print(pipeline_text(read_pipeline(parser.parse_args(arguments).file)))
-    except PerfsimError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

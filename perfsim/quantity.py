@@ -1,4 +1,4 @@
-"""A number that knows where it came from, and the cost of one operation built from such numbers."""
+"""A number that knows where it came from, the cost of one operation, and limits of numbers."""
 
 from __future__ import annotations
 
@@ -30,18 +30,25 @@ __all__ = [
 ]
 
 Kind = Literal["measured", "published", "fitted", "derived"]
-Grade = Literal["given", "measured", "carried", "modelled"]
+"""How a number came about: measured here, published by others, fitted to either, or derived."""
 
 KINDS: tuple[Kind, ...] = ("measured", "published", "fitted", "derived")
-"""From the strongest to the weakest ground for a number."""
+"""The kinds of number, from the strongest evidence to the weakest."""
+
+Grade = Literal["given", "measured", "carried", "modelled"]
+"""What a cost comes from: the user, a measurement of this case, a measurement of another case
+carried to this one, or a model of its parts."""
 
 
 class Quantity(NamedTuple):
-    """One value with its origin.
+    """One value with its unit and its origin.
 
-    ``spread`` is the relative half-width of the 90 % interval that its repeats or its fit's
-    residuals show (0.03 means +-3 %), or None where nothing measured tells. ``low`` and ``high``
-    bound the range in which it holds, in ``range_unit`` (for a link: message bytes).
+    Parameters
+    ----------
+    spread : relative half-width of the 90 % interval, from its repeats or its fit's residuals (0.03
+        means +-3 %); None where no measurement shows it
+    low, high : bounds of the range in which it holds, in ``range_unit``; for a link the bytes of a
+        message
     """
 
     value: float
@@ -54,7 +61,7 @@ class Quantity(NamedTuple):
     range_unit: str = "B"
 
     def __str__(self) -> str:
-        """Return the value with a unit that suits it, and its spread where known.
+        """Write the value with a unit that suits it, and its spread where known.
 
         Examples
         --------
@@ -81,12 +88,16 @@ class Term(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one kernel or collective costs: seconds, the part of them that is latency, and why.
+    """The cost of one kernel or collective, and the quantities that it was worked out from.
 
-    ``latency_s`` is the part that does not shrink when bandwidth grows; ``sent_bytes`` is what
-    one GPU sends. ``terms`` names the quantities used; ``spread`` is the relative 90 %
-    half-width of ``seconds``, None where unknown; ``grade`` says whether such a cost was measured
-    here, carried from where it was, or made of the parts of a model.
+    Parameters
+    ----------
+    seconds : its time [s]
+    latency_s : the part of it that does not shrink when bandwidth grows [s]
+    sent_bytes : the bytes that one GPU sends [B]
+    spread : relative half-width of the 90 % interval of ``seconds``; None where unknown
+    terms : the quantities used
+    grade : whether such a cost was measured here, carried from a measurement elsewhere, or modelled
     """
 
     seconds: float
@@ -122,41 +133,21 @@ class NumberLimit(NamedTuple):
     words: str
 
     def holds(self, value: float) -> bool:
-        """Say whether a value lies inside; what is no number does not."""
+        """Tell whether a value lies inside; NaN does not."""
         return self.least <= value <= self.most
 
 
+# Limits of what files and requests may state, far beyond any hardware.
+
 RATE_LIMIT = NumberLimit(1.0, 1e18, "1 B/s to 1e18 B/s")
-
-
 MATRIX_RATE_LIMIT = NumberLimit(1e6, 1e21, "1e6 FLOP/s to 1e21 FLOP/s")
-
-
 TIME_LIMIT = NumberLimit(1e-15, 1e9, "1e-15 s to 1e9 s")
-
-
 LAUNCH_LIMIT = NumberLimit(1e-9, 1.0, "1 ns to 1 s")
-
-
 LATENCY_LIMIT = NumberLimit(0.0, 10.0, "0 s to 10 s")
-
-
 REDUCTION_LIMIT = NumberLimit(0.0, 1.0, "0 s/B to 1 s/B")
-
-
 MEMORY_LIMIT = NumberLimit(1e6, 1e15, "1 MB to 1e15 B")
-
-
 MESSAGE_LIMIT = NumberLimit(1.0, 1e18, "1 B to 1e18 B")
-
-
 SPREAD_LIMIT = NumberLimit(0.0, 3.0, "0 % to 300 %")
-
-
 POWER_LIMIT = NumberLimit(1.0, 1e5, "1 W to 100000 W")
-
-
 ELEMENTS_LIMIT = NumberLimit(1.0, 1e15, "1 to 1e15")
-
-
 COUNT_LIMIT = NumberLimit(1.0, 1e9, "1 to 1e9")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -124,19 +124,24 @@ class ScenarioField(NamedTuple):
         import pydantic
         from pydantic_core import core_schema
 
-        read, check = self.read, self.check
         limits = pydantic.Field(ge=self.min, le=self.max, min_length=1 if self.nonempty else None)
         schema = handler.generate_schema(Annotated[kind, limits])
-        if read is not None:
-            schema = core_schema.with_info_before_validator_function(
-                lambda value, info: read(value, str(info.field_name)), schema
-            )
-        if check is not None:
-            schema = core_schema.with_info_after_validator_function(
-                lambda value, info: None if value is None else check(value, str(info.field_name)),
-                schema,
-            )
+        field = handler.field_name
+        if self.read is not None:
+            read = partial(_with_field, self.read, field)
+            schema = core_schema.no_info_before_validator_function(read, schema)
+        if self.check is not None:
+            check = partial(_unless_none, self.check, field)
+            schema = core_schema.no_info_after_validator_function(check, schema)
         return schema
+
+
+def _with_field(read: Callable[[Any, str], Any], field: str, value: Any) -> Any:
+    return read(value, field)
+
+
+def _unless_none(check: Callable[[Any, str], Any], field: str, value: Any) -> Any:
+    return None if value is None else check(value, field)
 
 
 @dataclass_transform(kw_only_default=True)
@@ -161,6 +166,8 @@ class ScenarioFields:
     >>> Scenario(model="resnet50", gpu="v100:16,p100:16", net="1gbe").gpus
     32
     """
+
+    __slots__ = ()  # so that reading a field of the model is as fast as of any other
 
     model: Annotated[
         str,
@@ -295,7 +302,11 @@ class ScenarioFields:
     fusion_options: Annotated[
         dict[str, str],
         ScenarioField(
-            "Options of the fusion policy.", read_by=("fusion",), flag=False, column=False
+            "Options of the fusion policy.",
+            read_by=("fusion",),
+            metavar="NAME=VALUE",
+            flag=False,
+            column=False,
         ),
     ] = {}  # noqa: RUF012
     bucket: Annotated[
@@ -425,6 +436,7 @@ class ScenarioFields:
         ScenarioField(
             "How many times slower the backward pass computes while communication runs beside it.",
             read_by=("schedule",),
+            metavar="FACTOR",
             flag=False,
             min=1,
             max=10,
@@ -781,8 +793,10 @@ def _check_overlap(scenario: ScenarioFields) -> None:
 def _check_types(scenario: ScenarioFields) -> None:
     """Refuse types of GPU that do not add up, and fields that hold for one type only."""
     types = parse_types(scenario.gpu)
+    if not types:
+        return
     total = sum(count for _, count in types)
-    if types and total != scenario.gpus:
+    if total != scenario.gpus:
         raise RequestError(
             "gpu",
             f"{scenario.gpu!r} is {total} GPUs, `gpus` says {scenario.gpus}; the two must agree.",
@@ -800,11 +814,16 @@ def _check_types(scenario: ScenarioFields) -> None:
 
 def _check_conditions(scenario: ScenarioFields) -> None:
     """Refuse more slow GPUs than there are, and more GPUs than jitter can be drawn for."""
-    from perfsim.conditions.spec import parse_straggler
+    if scenario.straggler:
+        from perfsim.conditions.spec import parse_straggler
 
-    slow = sum(parse_straggler(one)[0] for one in scenario.straggler)
-    if slow > scenario.gpus:
-        raise RequestError("straggler", f"{slow} slow GPUs of {scenario.gpus} are too many.")
+        slow = sum(parse_straggler(text)[0] for text in scenario.straggler)
+        if slow > scenario.gpus:
+            raise RequestError(
+                "straggler",
+                f"{slow} slow GPUs of {scenario.gpus} are too many.",
+                value=scenario.straggler,
+            )
     if scenario.jitter and scenario.gpus > MAX_JITTERED_GPUS:
         raise RequestError(
             "jitter",

@@ -1,4 +1,4 @@
-"""Text with a unit to SI floats, and back. Inside perfsim: seconds, bytes and ratios only.
+"""Texts with a unit to SI floats, and back: inside perfsim there are only seconds, bytes, ratios.
 
 GB is 1e9 bytes, GiB is 2**30 bytes, Gbit/s is 1e9 bits a second. A bare number is refused
 wherever a unit is needed.
@@ -53,30 +53,35 @@ _NUMBER = re.compile(r"\s*+([+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)\s
 
 
 def _parse(text: object, units: dict[str, float], field: str, what: str, example: str) -> float:
+    """Return a text's number in SI units; refuse another unit, no unit, and negative numbers."""
     match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[2] not in units:
         given = text if isinstance(text, str) else repr(text)
-        found = "" if match is None or not match[2] else f" (unit {shown(match[2])} is not one)"
-        if match is not None and not match[2]:
-            found = " (a bare number has no unit)"
+        reason = ""
+        if match is not None:
+            wrong = f"unit {shown(match[2])} is not one"
+            reason = f" ({wrong if match[2] else 'a bare number has no unit'})"
         allowed = ", ".join(unit or "none" for unit in units if unit != "µs")
         raise RequestError(
             field,
-            f"{shown(given)} is not {what}{found}; give a number and a unit such as"
+            f"{shown(given)} is not {what}{reason}; give a number and a unit such as"
             f" {example!r}. Units: {allowed}.",
+            value=text,
         )
     value = float(match[1])
     if value and math.isfinite(value):  # in decimal, so that "50us" is 5e-05 to the last digit
         value = float(Decimal(match[1]) * Decimal(repr(units[match[2]])))
     if not math.isfinite(value) or value < 0:
         raise RequestError(
-            field, f"{shown(text)} is not {what}: it must be finite and not negative."
+            field,
+            f"{shown(text)} is not {what}: it must be finite and not negative.",
+            value=text,
         )
     return value
 
 
 def parse_seconds(text: object, field: str = "time") -> float:
-    """Return the seconds that ``text`` says.
+    """Parse a time such as "50us" [s].
 
     Examples
     --------
@@ -87,7 +92,7 @@ def parse_seconds(text: object, field: str = "time") -> float:
 
 
 def parse_iteration(text: object, samples: int, field: str = "iteration") -> float:
-    """Return the seconds of an iteration of so many samples: a time, or a rate in samples.
+    """Parse the time of an iteration of so many samples: a time, or a rate in samples [s].
 
     Examples
     --------
@@ -102,7 +107,7 @@ def parse_iteration(text: object, samples: int, field: str = "iteration") -> flo
 
 
 def parse_seconds_per_byte(text: object, field: str = "cost") -> float:
-    """Return the seconds a byte that ``text`` says: a time over a size unit.
+    """Parse a time a byte such as "0.5ns/B" [s/B].
 
     Examples
     --------
@@ -113,7 +118,7 @@ def parse_seconds_per_byte(text: object, field: str = "cost") -> float:
 
 
 def parse_bytes(text: object, field: str = "size") -> float:
-    """Return the bytes that ``text`` says (GB is 1e9, GiB is 2**30).
+    """Parse a size such as "25MiB" [B].
 
     Examples
     --------
@@ -124,7 +129,7 @@ def parse_bytes(text: object, field: str = "size") -> float:
 
 
 def parse_rate(text: object, field: str = "rate") -> float:
-    """Return the bytes per second that ``text`` says.
+    """Parse a rate such as "10Gbit/s" [B/s].
 
     Examples
     --------
@@ -135,7 +140,7 @@ def parse_rate(text: object, field: str = "rate") -> float:
 
 
 def parse_fraction(text: object, field: str = "fraction") -> float:
-    """Return a ratio given as a plain number or in per cent.
+    """Parse a fraction: a plain number, or per cent.
 
     Examples
     --------
@@ -148,6 +153,7 @@ def parse_fraction(text: object, field: str = "fraction") -> float:
 
 
 def _scaled(value: float, steps: list[tuple[float, str]], digits: int) -> str:
+    """Write a value in the largest of some units (factor, name) that it reaches."""
     if value == 0:
         return f"0 {steps[-1][1]}"
     factor, unit = next(
@@ -158,7 +164,7 @@ def _scaled(value: float, steps: list[tuple[float, str]], digits: int) -> str:
 
 
 def format_seconds(seconds: float, digits: int = 4) -> str:
-    """Return a time with the unit that suits it.
+    """Write a time [s] with the unit that suits it.
 
     Examples
     --------
@@ -169,7 +175,7 @@ def format_seconds(seconds: float, digits: int = 4) -> str:
 
 
 def format_bytes(size: float, digits: int = 4) -> str:
-    """Return a size in decimal units.
+    """Write a size [B] in decimal units.
 
     Examples
     --------
@@ -180,7 +186,7 @@ def format_bytes(size: float, digits: int = 4) -> str:
 
 
 def format_rate(bytes_per_s: float, digits: int = 4) -> str:
-    """Return a rate in bytes a second, decimal units.
+    """Write a rate [B/s] in decimal units.
 
     Examples
     --------
@@ -191,7 +197,7 @@ def format_rate(bytes_per_s: float, digits: int = 4) -> str:
 
 
 def format_count(value: float) -> str:
-    """Return a count with thousands apart.
+    """Write a count with commas between thousands.
 
     Examples
     --------

@@ -52,22 +52,22 @@ def test_nearest_of_nothing_is_nothing() -> None:
 
 
 def test_unknown_names_field_value_match_and_choices() -> None:
-    error = unknown("--model", "resnet5O", MODELS, "models")
+    error = unknown("model", "resnet5O", MODELS, "models")
     assert isinstance(error, RequestError)
     assert str(error) == (
-        "--model: no 'resnet5O'; did you mean 'resnet50'? Allowed: bert-large, resnet152,"
+        "model: no 'resnet5O'; did you mean 'resnet50'? Allowed: bert-large, resnet152,"
         " resnet50, vgg16 (`perfsim list models` shows them)."
     )
 
 
 def test_unknown_without_a_match_still_lists_the_choices() -> None:
-    assert str(unknown("--gpu", "zzzz", ["v100"])) == "--gpu: no 'zzzz'. Allowed: v100."
+    assert str(unknown("gpu", "zzzz", ["v100"])) == "gpu: no 'zzzz'. Allowed: v100."
 
 
 def test_unknown_among_no_choices_says_so() -> None:
-    assert str(unknown("--net", "1gbe", [])) == "--net: no '1gbe'. Allowed: none."
+    assert str(unknown("net", "1gbe", [])) == "net: no '1gbe'. Allowed: none."
 
 
 @given(st.text(max_size=30))
 def test_any_name_makes_a_message(name: str) -> None:
-    assert str(unknown("--model", name, MODELS)).startswith("--model: no ")
+    assert str(unknown("model", name, MODELS)).startswith("model: no ")

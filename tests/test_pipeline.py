@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.cli.main import code
 from perfsim.errors import DataError
 from perfsim.methods import method_names
 from perfsim.pipeline import (
@@ -15,7 +16,6 @@ from perfsim.pipeline import (
     PipelineStage,
     adaptive_ratios,
     iteration_s,
-    main,
     masked_bytes,
     masked_iteration_s,
     pass_s,
@@ -204,7 +204,7 @@ def test_a_file_is_read_and_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     pipeline = read_pipeline(path)
     assert pipeline.stages == (PipelineStage(1.0, 2.0), PipelineStage(2.0, 4.0))
     assert pipeline.links == (PipelineLink(0.1, 0.001, 3000),)
-    assert main([str(path)]) == 0
+    assert code(["pipeline", str(path)]) == 0
     told = capsys.readouterr().out
     # 0.1 + 12 s dense; 100 of 3000 values are 1200 B: 0.1 + 1.2 s.
     assert "link 1: dense 12.1 s, 1 of 30 values kept, then 1.3 s a message" in told
@@ -219,7 +219,7 @@ def test_a_file_may_ask_for_thresholded_activations(
 ) -> None:
     path = tmp_path / "two.toml"
     path.write_text(FILE.replace("reduction = 10", "reduction = 10\nkept = 0.1"))
-    assert main([str(path)]) == 0
+    assert code(["pipeline", str(path)]) == 0
     # 300 of 3000 values and 375 bytes of mask: 0.1 + 1.575 and 0.1 + 1.2 s.
     # Forward 3 + 1.675 + 2 x 2, backward 6 + 1.3 + 2 x 4: 23.975 s.
     assert "iteration, 0.1 kept (DCT-MP): 23.98 s" in capsys.readouterr().out
@@ -247,7 +247,7 @@ def test_a_wrong_file_is_refused(
     path.write_text(FILE.replace(old, new))
     with pytest.raises(DataError, match=message):
         read_pipeline(path)
-    assert main([str(path)]) == DataError.exit_code
+    assert code(["pipeline", str(path)]) == DataError.exit_code
     assert message in capsys.readouterr().err
 
 

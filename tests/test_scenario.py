@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from perfsim.errors import DataError, RequestError
-from perfsim.scenario import make_scenario, read_scenario
+from perfsim.scenario import (
+    OPTION_GROUPS,
+    SCENARIO_FIELDS,
+    Scenario,
+    fields_read_by,
+    is_field,
+    make_scenario,
+    read_scenario,
+    table_columns,
+)
+from support.paths import PACKAGE
 
 HEAD = 'schema = "perfsim/scenario/1"\n'
 
@@ -19,6 +29,41 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert scenario.batch is None and scenario.precision is None
 
 
+def test_the_model_has_the_fields_of_the_list_in_order() -> None:
+    assert list(Scenario.model_fields) == list(SCENARIO_FIELDS)
+    for name, field in Scenario.model_fields.items():
+        if not field.is_required():
+            assert field.default == SCENARIO_FIELDS[name].value
+
+
+@pytest.mark.parametrize("name", SCENARIO_FIELDS)
+def test_an_entry_says_what_a_field_is_and_which_rooms_read_it(name: str) -> None:
+    field = SCENARIO_FIELDS[name]
+    assert field.help.endswith(".") and field.read_by
+    assert is_field(name) == (name not in OPTION_GROUPS)
+    for room in field.read_by:
+        assert (PACKAGE / room).is_dir() or (PACKAGE / f"{room}.py").is_file()
+        assert name in fields_read_by(room)
+    assert bool(field.metavar) != field.switch, "every flag but a switch says how it is written"
+
+
+def test_tables_begin_with_what_was_asked() -> None:
+    assert table_columns()[:4] == ("model", "gpus", "gpus_per_node", "nodes")
+    assert "bucket_bytes" in table_columns() and "seed" not in table_columns()
+
+
+def test_a_scenario_is_one_class_that_can_be_sent_to_other_processes() -> None:
+    import pickle
+
+    import perfsim.scenario
+
+    asked = make_scenario({"model": "m", "gpus": 8, "placement": "3,5"})
+    assert type(asked) is Scenario is perfsim.scenario.Scenario
+    assert pickle.loads(pickle.dumps(asked)) == asked
+    with pytest.raises(AttributeError, match="has no attribute 'Scenery'"):
+        perfsim.scenario.Scenery  # noqa: B018
+
+
 @pytest.mark.parametrize("given", ["3,5", [3, 5], (3, 5)])
 def test_placement_as_text_or_list(given: object) -> None:
     assert make_scenario({"model": "m", "gpus": 8, "placement": given}).placement == (3, 5)
@@ -27,33 +72,33 @@ def test_placement_as_text_or_list(given: object) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"gpus": 8}, ["--model is needed"]),
-        ({"model": "m"}, ["--gpus is needed"]),
+        ({"gpus": 8}, ["model is needed"]),
+        ({"model": "m"}, ["gpus is needed"]),
         ({"model": "m", "gpus": 8, "modle": 1}, ["'modle'", "did you mean 'model'"]),
-        ({"model": "m", "gpus": "x"}, ["--gpus", "'x'"]),
-        ({"model": "m", "gpus": -1}, ["--gpus", "-1"]),
-        ({"model": "m", "gpus": 8, "placement": "3,-5"}, ["--placement", "3,5"]),
-        ({"model": "m", "gpus": True}, ["--gpus: true", "a number is needed"]),
-        ({"model": "m", "gpus": 8, "oversubscription": True}, ["--oversubscription: true"]),
-        ({"model": "m", "gpus": 8, "placement": [True, 7]}, ["--placement", "whole numbers"]),
-        ({"model": "m", "gpus": 8, "placement": 8}, ["--placement", "a list is needed"]),
-        ({"model": "m", "gpus": 8, "options": 3}, ["--set", "a table of names and values"]),
-        ({"model": "m", "gpus": 8, "options": {"rank": [1]}}, ["--set rank: [1]"]),
-        ({"model": "m", "gpus": 8, "fusion_options": {"a": 1}}, ["--set fusion.a: 1"]),
-        ({"model": "m", "gpus": 8, "single_gpu": "253"}, ["--single-gpu", "a bare number"]),
-        ({"model": "m", "gpus": 8, "single_gpu": "5GB/s"}, ["--single-gpu", "samples/s"]),
-        ({"model": "m", "gpus": 8, "single_gpu": "0samples/s"}, ["--single-gpu", "outside"]),
-        ({"model": "m", "gpus": 8, "single_gpu_kernels": "10"}, ["--single-gpu-kernels", "bare"]),
+        ({"model": "m", "gpus": "x"}, ["gpus", "'x'"]),
+        ({"model": "m", "gpus": -1}, ["gpus", "-1"]),
+        ({"model": "m", "gpus": 8, "placement": "3,-5"}, ["placement", "3,5"]),
+        ({"model": "m", "gpus": True}, ["gpus: true", "a number is needed"]),
+        ({"model": "m", "gpus": 8, "oversubscription": True}, ["oversubscription: true"]),
+        ({"model": "m", "gpus": 8, "placement": [True, 7]}, ["placement", "whole numbers"]),
+        ({"model": "m", "gpus": 8, "placement": 8}, ["placement", "a list is needed"]),
+        ({"model": "m", "gpus": 8, "options": 3}, ["options", "a table of names and values"]),
+        ({"model": "m", "gpus": 8, "options": {"rank": [1]}}, ["options.rank: [1]"]),
+        ({"model": "m", "gpus": 8, "fusion_options": {"a": 1}}, ["fusion_options.a: 1"]),
+        ({"model": "m", "gpus": 8, "single_gpu": "253"}, ["single_gpu", "a bare number"]),
+        ({"model": "m", "gpus": 8, "single_gpu": "5GB/s"}, ["single_gpu", "samples/s"]),
+        ({"model": "m", "gpus": 8, "single_gpu": "0samples/s"}, ["single_gpu", "outside"]),
+        ({"model": "m", "gpus": 8, "single_gpu_kernels": "10"}, ["single_gpu_kernels", "bare"]),
         (
             {"model": "m", "gpus": 8, "single_gpu_kernels": "0s"},
-            ["--single-gpu-kernels", "outside"],
+            ["single_gpu_kernels", "outside"],
         ),
-        ({"model": "m", "gpus": 8, "bucket": 25}, ["--bucket", "25"]),
-        ({"model": "m", "gpus": 8, "overlap": "perhaps"}, ["--overlap", "'perhaps'"]),
+        ({"model": "m", "gpus": 8, "bucket": 25}, ["bucket", "25"]),
+        ({"model": "m", "gpus": 8, "overlap": "perhaps"}, ["overlap", "'perhaps'"]),
         ({"model": "m", "gpus": 8, "overlap_slowdown": 0.5}, ["overlap_slowdown", "0.5"]),
         (
             {"model": "m", "gpus": 8, "overlap": False, "overlap_slowdown": 1.5},
-            ["overlap_slowdown", "--no-overlap"],
+            ["overlap_slowdown: 1.5 needs overlap to be true"],
         ),
     ],
 )

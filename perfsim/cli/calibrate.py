@@ -9,7 +9,7 @@ import typer
 
 from perfsim.cli.flags import JsonFlag, ProfilesFlag
 from perfsim.cli.help import OVERVIEW, examples
-from perfsim.cli.measure import measure_compute, measure_kernels, measure_network
+from perfsim.cli.measure import compute_command, kernels_command, network_command
 from perfsim.cli.output import print_answer, print_network, written
 from perfsim.errors import RequestError, unknown
 
@@ -41,7 +41,7 @@ def import_measurements(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help=(
                 "nccl-tests output (text, JSON, CSV), PyTorch-style CSV, perfsim's own CSV; or a"
                 " trace of training: PyTorch profiler (JSON, .gz), Horovod timeline."
@@ -50,7 +50,9 @@ def import_measurements(
     ],
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="The network's name; needed but for a trace."),
+        typer.Option(
+            "--name", metavar="NAME", help="The network's name; needed except for a trace."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -71,17 +73,17 @@ def import_measurements(
     ] = "unknown",
     collective: Annotated[
         str | None,
-        typer.Option("--collective", help="The collective, where a file does not say it."),
+        typer.Option("--collective", help="The collective, where a file does not name it."),
     ] = None,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", help="GPUs, where a file does not say it.")
+        int | None, typer.Option("--ranks", help="GPUs, where a file does not state them.")
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", help="Nodes, where a file does not say it.")
+        int | None, typer.Option("--nodes", help="Nodes, where a file does not state them.")
     ] = None,
     gpus_per_node: Annotated[
         int | None,
-        typer.Option("--gpus-per-node", help="GPUs a node, where a file does not say it."),
+        typer.Option("--gpus-per-node", help="GPUs a node, where a file does not state them."),
     ] = None,
     nics_per_node: Annotated[
         int, typer.Option("--nics-per-node", help="NICs that the GPUs of a node share.")
@@ -91,7 +93,7 @@ def import_measurements(
     ] = False,
     report: Annotated[
         str,
-        typer.Option("--report", metavar="WORD", help="short, or full: with each fit behind it."),
+        typer.Option("--report", metavar="WORD", help="short, or full: with every fit."),
     ] = "short",
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Of a trace: the model's name.")
@@ -105,7 +107,9 @@ def import_measurements(
     ] = "fp32",
     gpu: Annotated[
         str | None,
-        typer.Option("--gpu", metavar="NAME", help="Of a trace: the GPU; default: as it says."),
+        typer.Option(
+            "--gpu", metavar="NAME", help="Of a trace: the GPU; default: the one it names."
+        ),
     ] = None,
     sequence: Annotated[
         int | None, typer.Option("--sequence", help="Of a trace: tokens a sample.")
@@ -166,9 +170,9 @@ def _named(name: str | None, report: str) -> str:
 
 
 for _name, _command in (
-    ("network", measure_network),
-    ("compute", measure_compute),
-    ("kernels", measure_kernels),
+    ("network", network_command),
+    ("compute", compute_command),
+    ("kernels", kernels_command),
 ):
     calibrate_commands.command(
         _name,
@@ -240,8 +244,8 @@ def _print_step(made: ImportedTrace) -> None:
     typer.echo(
         f"{step.count} steps, {len(step.layers)} layers, {len(step.ready_s)} gradients: forward"
         f" {format_seconds(step.forward_s)}, backward {format_seconds(step.backward_s)}, optimizer"
-        f" {format_seconds(step.update_s)}, whole step {format_seconds(step.whole_s)}, of it only"
-        f" collectives {format_seconds(step.waiting_s)}; device busy in {step.busy:.0%} of the"
+        f" {format_seconds(step.update_s)}, whole step {format_seconds(step.whole_s)}, collectives"
+        f" alone {format_seconds(step.waiting_s)}; device busy in {step.busy:.0%} of the"
         " passes"
     )
 
@@ -250,11 +254,11 @@ def _print_calls(made: ImportedTrace) -> None:
     from perfsim.units import format_bytes, format_seconds
 
     for row in made.by_size:
-        size = "size not said" if row["size_bytes"] is None else format_bytes(row["size_bytes"])
-        ranks = "ranks not said" if row["ranks"] is None else f"{row['ranks']} ranks"
+        size = "size not stated" if row["size_bytes"] is None else format_bytes(row["size_bytes"])
+        ranks = "ranks not stated" if row["ranks"] is None else f"{row['ranks']} ranks"
         typer.echo(
             f"{row['collective']}, {ranks}, {size}: {row['calls']} calls, median"
-            f" {format_seconds(row['median_s'])}, least {format_seconds(row['least_s'])}"
+            f" {format_seconds(row['median_s'])}, shortest {format_seconds(row['least_s'])}"
         )
     if made.by_size and made.collectives is None:
         typer.echo(

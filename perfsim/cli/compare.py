@@ -116,6 +116,8 @@ def compare_command(
 
 
 def _write(outputs: Outputs, comparison: Comparison, session: Session) -> None:
+    """Write the files that were asked for."""
+
     def page() -> str:
         from perfsim.planning.compare import scaling_of
         from perfsim.report.html.pages import comparison_page

@@ -10,6 +10,8 @@ from typing import Annotated, TypeAlias
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from perfsim.scenario import SCENARIO_FIELDS
+
 __all__ = [
     "ChakraFlag",
     "HtmlFlag",
@@ -68,12 +70,8 @@ TimelineFlag: TypeAlias = Annotated[
     typer.Option("--timeline", help="Also print the timeline as text: one line for each stream."),
 ]
 
-_GROUPS = {
-    "options": ("set", "--set "),
-    "fusion_options": ("set", "--set fusion."),
-    "vary": ("vary", "--vary "),
-}
-"""Fields that hold others: the flag that sets one of them, and how it is written there."""
+_GROUPS = {"options": "--set ", "fusion_options": "--set fusion.", "vary": "--vary "}
+"""Fields that hold others, and how the flag begins that sets one of them."""
 
 
 def flags_of(application: typer.Typer) -> dict[str, str]:
@@ -92,26 +90,33 @@ def flags_of(application: typer.Typer) -> dict[str, str]:
 
 def _written(name: str, option: object) -> dict[str, str]:
     """Return how a parameter is written on the command line, by the field that it gives."""
-    if isinstance(option, ArgumentInfo) and (option.metavar or "").endswith("..."):
-        return {name: (option.metavar or "").removesuffix("...")}
+    if isinstance(option, ArgumentInfo):
+        return {name: option.metavar or name.upper()}
     if not isinstance(option, OptionInfo):
         return {}
-    flags = option.param_decls or ["--" + name.rstrip("_").replace("_", "-")]
+    given = (option.default, *(option.param_decls or ()))  # in Annotated, the first is `default`
+    flags = [flag for flag in given if isinstance(flag, str) and flag.startswith("-")]
+    flags = flags or ["--" + name.rstrip("_").replace("_", "-")]
     each = [part for flag in flags for part in flag.split("/")]
     return {flag.lstrip("-").replace("-", "_"): flag for flag in each}
 
 
 def flag_of(field: str, flags: Mapping[str, str]) -> str:
-    """Return how a command with such flags writes a field; what it has no flag for stays as it is.
+    """Return how a command line writes a field; what has no flag (a key of a file) stays as it is.
+
+    Parameters
+    ----------
+    flags : the command's own; fields of a scenario are written as flags in any command
 
     Examples
     --------
-    >>> flags = {"gpus_per_node": "--gpus-per-node", "set": "--set", "vary": "--vary"}
-    >>> [flag_of(one, flags) for one in ("gpus_per_node", "options.density", "vary.gpus", "alpha")]
-    ['--gpus-per-node', '--set density', '--vary gpus', 'alpha']
+    >>> fields = ("gpus_per_node", "options.density", "vary.gpus", "workers", "alpha")
+    >>> [flag_of(field, {"workers": "--workers"}) for field in fields]
+    ['--gpus-per-node', '--set density', '--vary gpus', '--workers', 'alpha']
     """
     name, _, option = field.partition(".")
     if name in _GROUPS:
-        flag, written = _GROUPS[name]
-        return f"{written}{option}".strip() if flag in flags else field
-    return field if option else flags.get(name, field)
+        return f"{_GROUPS[name]}{option}".strip()
+    if field in SCENARIO_FIELDS and SCENARIO_FIELDS[field].flag:
+        return "--" + field.replace("_", "-")
+    return flags.get(field, field)

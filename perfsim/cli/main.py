@@ -165,8 +165,8 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         return " ".join(error.format_message().split()), int(getattr(error, "exit_code", 2))
     if os.environ.get("PERFSIM_DEBUG"):
         raise error
-    told = f"{type(error).__name__}: {error}"
-    return f"internal error ({told}); set PERFSIM_DEBUG=1 to see where.", 1
+    name = type(error).__name__
+    return f"internal error ({name}: {error}); set PERFSIM_DEBUG=1 to see where.", 1
 
 
 def _file_verdict(error: OSError | UnicodeEncodeError) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""``perfsim calibrate network`` and ``compute``: measuring, on the machines themselves."""
+"""``perfsim calibrate network``, ``compute`` and ``kernels``: measure on the machine itself."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
     from perfsim.calibrate.measure.profile import MeasuredProfile
 
-__all__ = ["measure_compute", "measure_kernels", "measure_network"]
+__all__ = ["compute_command", "kernels_command", "network_command"]
 
 _POINTS_A_LINE = 20
-"""Points between two lines, where standard error is no terminal."""
+_KERNEL_POINTS_A_LINE = 50
+"""Points between two lines of progress, where standard error is no terminal."""
+
+_MAX_NOISY_NAMED = 5
+"""Kernels with noisy times that the report names."""
 
 
-def measure_network(
+def network_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The network file, NAME.toml.")
     ],
@@ -44,7 +48,9 @@ def measure_network(
     ] = None,
     tolerance: Annotated[
         str,
-        typer.Option("--tolerance", metavar="SHARE", help="Half a median's 90 % interval."),
+        typer.Option(
+            "--tolerance", metavar="SHARE", help="Half-width of a median's 90 % interval to reach."
+        ),
     ] = "2%",
     patience: Annotated[
         str,
@@ -167,16 +173,11 @@ def _print(made: MeasuredProfile, batch: int) -> None:
         f" {format_seconds(moments.backward_s)}, optimizer {format_seconds(moments.update_s)}"
     )
     if measured.unused:
-        typer.echo(f"left out, no gradient: {', '.join(measured.unused)}")
+        typer.echo(f"left out, as they have no gradient: {', '.join(measured.unused)}")
     typer.echo(written(made.profile, made.positions))
 
 
-_MAX_NOISY_NAMED = 5
-_KERNEL_POINTS_A_LINE = 50
-"""Points between two lines, where standard error is no terminal."""
-
-
-def measure_kernels(
+def kernels_command(
     out: Annotated[
         Path,
         typer.Option("--out", metavar="DIR", help="Folder of profiles; files go to its devices/."),
@@ -198,14 +199,17 @@ def measure_kernels(
         ),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="TIME", help="Time of it all, such as 10min.")
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="Time of all kernels, such as 10min."),
     ] = None,
     kernel_budget: Annotated[
         str, typer.Option("--kernel-budget", metavar="TIME", help="Time of one kernel.")
     ] = "20s",
     tolerance: Annotated[
         str,
-        typer.Option("--tolerance", metavar="SHARE", help="Half a median's 90 % interval."),
+        typer.Option(
+            "--tolerance", metavar="SHARE", help="Half-width of a median's 90 % interval to reach."
+        ),
     ] = "2%",
     title: Annotated[
         str | None, typer.Option("--title", help="One line on what the device is.")
@@ -228,7 +232,6 @@ def measure_kernels(
 ) -> None:
     """Time the kernels that methods use on this machine, over sizes, into a device's files."""
     from perfsim.calibrate.measure.kernel_runs import KernelRequest, TimingRule, calibrate_kernels
-    from perfsim.errors import RequestError
     from perfsim.units import parse_fraction, parse_seconds
 
     if beside:
@@ -256,8 +259,8 @@ def _print_kernels(made: MeasuredKernels) -> None:
     typer.echo(kernel_report(made.table))
     typer.echo("counted: by bytes, operations and launches, as where no point is known")
     for name, (value, _, what) in made.figures.items():
-        told = {"memory_bandwidth": format_rate, "launch": format_seconds}.get(name, _flops)
-        typer.echo(f"{name}: {told(value)} ({what})")
+        write = {"memory_bandwidth": format_rate, "launch": format_seconds}.get(name, _flops)
+        typer.echo(f"{name}: {write(value)} ({what})")
     if made.noisy:
         more = (
             f" and {len(made.noisy) - _MAX_NOISY_NAMED} more"
@@ -283,7 +286,7 @@ def _beside(device: str | None, json: bool) -> None:
     found = measure_overlap(device)
     if found is None:
         return
-    print_answer(found.to_dict(), None, json, lambda: typer.echo(found.report()))
+    print_answer(measured.to_dict(), None, json, lambda: typer.echo(measured.report()))
 
 
 def _flops(rate: float) -> str:

@@ -10,6 +10,7 @@ import typer
 from perfsim.cli.output import print_answer
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
+from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
     from perfsim.planning.capacity import Target
@@ -26,13 +27,12 @@ _DEFAULT_COUNTS = "8..256"
 _VARIED_BY = (("counts", "gpus"), ("gpu_types", "gpu"), ("nets", "net"), ("methods", "method"))
 """Each flag, and the field that it varies."""
 
-_Counts = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A..B|A,B,...", show_default=f"{_DEFAULT_COUNTS} where --gpus is not given"
-    ),
-]
-_Names = Annotated[str | None, typer.Option(metavar="NAME,NAME,...", show_default="the one given")]
+
+def _names(what: str) -> Any:
+    """Return the option that lists the names of what is planned with."""
+    return typer.Option(
+        metavar="NAME,NAME,...", help=f"{what} to plan with.", show_default="the one given"
+    )
 
 
 @scenario_command(_PLAN_HELP)
@@ -50,15 +50,23 @@ def plan_command(
         typer.Option(metavar="METHOD=N", help="Epochs of one method. May be repeated."),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Done within: 24h, 90min.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time that the training may take: 24h, 90min."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="At most: 500usd; needs prices.")
+        str | None, typer.Option(metavar="AMOUNT", help="What it may cost: 500usd; needs prices.")
     ] = None,
-    counts: _Counts = None,
-    gpu_types: _Names = None,
-    nets: _Names = None,
-    methods: _Names = None,
+    counts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A..B|A,B,...",
+            help="GPUs in all to plan with; A..B doubles.",
+            show_default=f"{_DEFAULT_COUNTS} where --gpus is not given",
+        ),
+    ] = None,
+    gpu_types: Annotated[str | None, _names("GPUs")] = None,
+    nets: Annotated[str | None, _names("Networks between nodes")] = None,
+    methods: Annotated[str | None, _names("Methods")] = None,
     gpu_power: Annotated[
         str | None,
         typer.Option(metavar="POWER", help="Power of one GPU in training: 250W, for the energy."),
@@ -97,6 +105,7 @@ def _target(
     budget: str | None,
     gpu_power: str | None,
 ) -> Target:
+    """Return what the plan has to reach, in SI units."""
     from perfsim.planning.capacity import (
         Target,
         parse_budget,
@@ -121,11 +130,14 @@ def _scenarios(asked: ScenarioFlags, given: dict[str, str | None]) -> list[Any]:
     from perfsim.planning.grid import values_of
     from perfsim.scenario import make_scenario
 
-    varied = {
-        field: values_of(field, str(given[flag]), whole=field == "gpus" or None)
-        for flag, field in _VARIED_BY
-        if given[flag] is not None
-    }
+    varied = {}
+    for flag, field in _VARIED_BY:
+        if given[flag] is None:
+            continue
+        try:
+            varied[field] = values_of(field, str(given[flag]), whole=field == "gpus" or None)
+        except RequestError as error:  # named after the flag of a sweep
+            raise RequestError(flag, error.why, value=given[flag]) from None
     first = {field: values[0] for field, values in varied.items()}
     fields, _ = asked.fields()
     for gpu in (fields.get("gpu", ""), *varied.get("gpu", [])):

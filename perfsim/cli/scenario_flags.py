@@ -110,8 +110,7 @@ def _flagged() -> tuple[str, ...]:
 @cache
 def _field_parameters() -> dict[str, inspect.Parameter]:
     """Return a command's parameter for each field that has a flag, in the order of the list."""
-    flags = {name: "--" + name.replace("_", "-") for name in _flagged()}
-    with spelling(lambda field: flag_of(field, flags)):
+    with spelling(lambda field: flag_of(field, {})):
         made = [_parameter(name, field) for name, field in SCENARIO_FIELDS.items() if field.flag]
     return {one.name: one for one in made}
 
@@ -239,7 +238,7 @@ def naming(scenario: str | None) -> Iterator[None]:
     >>> with naming("mine.toml"):
     ...     raise RequestError("gpus", "is needed.")
     Traceback (most recent call last):
-    perfsim.errors.RequestError: mine.toml: gpus: is needed.
+    perfsim.errors.RequestError: mine.toml: gpus is needed.
     """
     try:
         yield

@@ -26,8 +26,8 @@ def list_command(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="{" + "|".join(LISTED_KINDS) + "}",
-            help="What to list.",
+            metavar="KIND",
+            help=f"What to list: {', '.join(LISTED_KINDS)}.",
             autocompletion=lambda incomplete: [k for k in LISTED_KINDS if k.startswith(incomplete)],
         ),
     ],
@@ -56,8 +56,8 @@ def show_command(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="{" + "|".join(DESCRIBED_KINDS) + "}",
-            help="Kind of thing.",
+            metavar="KIND",
+            help=f"What to show: {', '.join(DESCRIBED_KINDS)}.",
             autocompletion=lambda incomplete: [
                 k for k in DESCRIBED_KINDS if k.startswith(incomplete)
             ],
@@ -66,7 +66,9 @@ def show_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="Its name (`perfsim list` shows them).", autocompletion=complete_shown_name
+            metavar="NAME",
+            help="Its name (`perfsim list` shows them).",
+            autocompletion=complete_shown_name,
         ),
     ],
     profiles: ProfilesFlag = None,

@@ -13,6 +13,7 @@ from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.output import Outputs
 from perfsim.cli.progress import progress
 from perfsim.cli.scenario_flags import ScenarioFlags, scenario_command
+from perfsim.errors import PerfsimError, RequestError
 
 if TYPE_CHECKING:
     from perfsim.planning.grid import SweepGrid
@@ -22,10 +23,10 @@ __all__ = ["sweep_command"]
 
 _SWEEP_HELP = {
     "method": "Training method (`perfsim list methods`); --vary method=all takes every one.",
-    "out": "Write the rows here, as the name says: .csv, .jsonl or .parquet. An interrupted run"
+    "out": "Write the rows here; the name says how: .csv, .jsonl or .parquet. An interrupted run"
     " goes on from FILE.journal.",
     "json": "Print one JSON object. Its rows, as those of .jsonl, are the objects of `predict"
-    " --json`: without interval, bottleneck and notes, which take more runs (--full has them).",
+    " --json`, without interval, bottleneck and notes, which take more runs (--full has them).",
 }
 
 
@@ -37,7 +38,7 @@ def sweep_command(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SCENARIO]",
+            metavar="SCENARIO",
             help="Scenario file (TOML) or shipped scenario, with a table [sweep] of what varies"
             " if it has one; flags override it.",
             autocompletion=COMPLETIONS["scenarios"],
@@ -96,7 +97,6 @@ def sweep_command(
     ] = None,
 ) -> None:
     """Predict every combination of what varies: GPUs, networks, methods, options, ..."""
-    from perfsim.errors import RequestError
     from perfsim.planning.sweep import Sweep
 
     if trace is not None:
@@ -112,7 +112,7 @@ def sweep_command(
     asked = replace(asked, scenario=file or asked.scenario)
     lines = out is not None and out.suffix.lower() == ".jsonl"
     objects = json or lines or html is not None or (out is None and format_ == "jsonl")
-    what = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
+    sweep = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)
     if out is not None:
         from perfsim.report.sweep_files import check_format
 
@@ -120,23 +120,28 @@ def sweep_command(
     if html is not None or png is not None:
         from perfsim.report.html.pages import check_rows
 
-        check_rows(len(what.grid), "html" if html else "png")
-    table = _table(what, _engine(workers, dask), out, fresh=fresh)
-    outputs.write(html=lambda: _page(table), png=lambda: _picture(table))
+        check_rows(len(sweep.grid), "html" if html else "png")
+    table = _table(sweep, _engine(workers, dask), out, fresh=fresh)
+
+    def page() -> str:
+        from perfsim.report.html.pages import sweep_page
+
+        return sweep_page(table)
+
+    outputs.write(html=page, png=lambda: _picture(table))
     if out is not None:
         _write(table, out)
     _show(table, format_, json=json, written=out is not None)
 
 
-def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> SweepTable:
-    """Return the rows; an interrupted run says how to go on."""
-    from perfsim.errors import PerfsimError, RequestError
-    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished, resumed
+def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> SweepTable:
+    """Predict the rows; an interrupted run says how to go on."""
+    from perfsim.planning.sweep import SUFFIX, finished, resumed
 
-    count = len(what.grid)
+    count = len(sweep.grid)
     try:
         with progress("rows") as show:
-            table = resumed(what, engine, out, lambda done: show(done, count), fresh=fresh)
+            table = resumed(sweep, engine, out, lambda done: show(done, count), fresh=fresh)
     except KeyboardInterrupt:
         if out is None:
             raise PerfsimError("stopped; with --out, the rows so far would be kept.") from None
@@ -152,10 +157,9 @@ def _table(what: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Swe
 
 
 def _write(table: SweepTable, out: Path) -> None:
-    """Write the rows, then drop the journal."""
-    from perfsim.errors import RequestError
-    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished
-    from perfsim.report.sweep_files import write_sweep
+    """Write the rows, then remove the journal."""
+    from perfsim.planning.sweep import SUFFIX, finished
+    from perfsim.report.planning import write_sweep
 
     try:
         write_sweep(table, out)
@@ -166,14 +170,9 @@ def _write(table: SweepTable, out: Path) -> None:
     finished(out)
 
 
-def _page(table: SweepTable) -> str:
-    from perfsim.report.html.pages import sweep_page
-
-    return sweep_page(table)
-
-
 def _picture(table: SweepTable) -> bytes:
-    from perfsim.report.html.figure import figure_label, png_of
+    """Draw the first figure of the sweep's page as a PNG."""
+    from perfsim.report.html.page import plain, png_of
     from perfsim.report.html.pages import sweep_figures
 
     first = sweep_figures(table)[0]
@@ -183,10 +182,9 @@ def _picture(table: SweepTable) -> bytes:
 
 
 def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
-    """Return the grid that file and flags describe."""
+    """Return the grid that file and flags describe: fields that are fixed, fields that vary."""
     from perfsim.data.catalog import Catalog
-    from perfsim.errors import RequestError
-    from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
+    from perfsim.planning.grid import SweepGrid, axes_of, given
     from perfsim.scenario import read_scenario
 
     fields, notes = asked.fields()
@@ -204,15 +202,15 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
             )
     for note in notes:
         typer.echo(f"perfsim: {note}", err=True)
-    axes = {axis.field: axis for axis in axes_of(table, f"{scenario}: [sweep] ")}
-    axes |= {axis.field: axis for axis in axes_of(parse_vary(vary))}
+    axes = {axis.field: axis for axis in axes_of(table, f"{scenario}: [sweep]")}
+    axes |= {axis.field: axis for axis in axes_of(given(vary))}
     if not axes:
         raise RequestError("vary", "nothing varies; give a field and values such as gpus=8..64.")
     return SweepGrid(fields, tuple(axes.values()), own)
 
 
 def _engine(workers: int | None, dask: str | None) -> Engine:
-    from perfsim.errors import RequestError
+    """Return what predicts the rows: this process, processes here, or a Dask cluster."""
     from perfsim.planning.sweep import serial
 
     if workers is not None and dask is not None:
@@ -225,8 +223,8 @@ def _engine(workers: int | None, dask: str | None) -> Engine:
 
 
 def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) -> None:
-    from perfsim.report.planning import print_sweep
-    from perfsim.report.sweep_files import csv_text, jsonl_text
+    """Print the rows as asked; of rows that are in a file only the summary."""
+    from perfsim.report import planning as report
     from perfsim.report.terminal import json_text
 
     if json:

@@ -10,6 +10,7 @@ import typer
 from perfsim.cli.output import Outputs, print_answer
 from perfsim.cli.predict import trace as trace_of
 from perfsim.cli.scenario_flags import ScenarioFlags, naming, scenario_command
+from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
     from perfsim.planning.tune import Tuning
@@ -57,7 +58,6 @@ def tune_command(
     ] = None,
 ) -> None:
     """Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."""
-    from perfsim.errors import RequestError
     from perfsim.methods import AUTO
     from perfsim.planning.tune import tune
     from perfsim.scenario import make_scenario
@@ -90,6 +90,8 @@ def tune_command(
 
 
 def _write(outputs: Outputs, tuning: Tuning, scenario: Scenario, session: Session) -> None:
+    """Write the files that were asked for."""
+
     def page() -> str:
         from perfsim.report.html.pages import tuning_page
 

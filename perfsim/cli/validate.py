@@ -147,5 +147,5 @@ def validate_headlines(
 
         print_claims(results)
 
-    found = [result.to_dict() for result in results]
-    print_answer({"schema": "perfsim/claims/1", "claims": found}, out, json, show)
+    claims = [result.to_dict() for result in results]
+    print_answer({"schema": "perfsim/claims/1", "claims": claims}, out, json, show)

@@ -47,8 +47,8 @@ def test_the_command_tells_traces_from_logs(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ((), "--model: is needed"),
-        (("--model", "a"), "--batch: is needed"),
+        ((), "--model is needed"),
+        (("--model", "a"), "--batch is needed"),
         (("--model", "a.b", "--batch", "1"), "--model: 'a.b' is no name"),
         (("--model", "a", "--batch", "0"), "--batch: must be at least 1"),
         (("--model", "a", "--batch", "1", "--precision", "fp8"), "--precision: no 'fp8'"),
@@ -77,7 +77,7 @@ def test_a_log_without_a_name_is_refused_as_before(
 
 def test_a_gpu_that_the_trace_does_not_name_is_asked_for(tmp_path: Path) -> None:
     file = saved(tmp_path, step())
-    with pytest.raises(RequestError, match="--gpu: the trace does not name its GPU"):
+    with pytest.raises(RequestError, match="gpu: the trace does not name its GPU"):
         imported(tmp_path, file, gpu=None)
     told = [{"id": 0, "name": "Tesla V100-SXM2-32GB"}]
     assert (

@@ -21,7 +21,7 @@ OVERVIEW_EXAMPLES = [
     if line.startswith("  perfsim ") and " --" in line
 ]
 NOT_RUN = ("calibrate network", "calibrate compute", "calibrate kernels", "validate claims")
-"""They measure this machine, or run in `test_claims.py`: their examples are parsed only."""
+"""They measure this machine, or run in `test_claims.py`: their examples are only parsed."""
 
 
 def commands(of: Any = COMMAND, path: str = "") -> Iterator[tuple[str, Any]]:

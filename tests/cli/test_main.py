@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from perfsim.cli.show import KINDS as SHOWN
 from perfsim.data.catalog import shipped
-from perfsim.fusion import policy_names
+from perfsim.fusion import policies
 from perfsim.inventory import DESCRIBED_KINDS, LISTED_KINDS
 from perfsim.methods import method_names
 from support.commands import MAIN, answer, run
@@ -77,9 +76,10 @@ def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture
     assert found["scenario"]["fusion"] == policy
 
 
-def test_list_and_show_offer_what_there_is() -> None:
-    assert tuple(LISTED_KINDS) == LISTED_KINDS
-    assert tuple(DESCRIBED_KINDS) == SHOWN
+def test_list_and_show_offer_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, kinds in (("list", LISTED_KINDS), ("show", DESCRIBED_KINDS)):
+        _, out, _ = run(f"{command} --help", capsys)
+        assert f": {', '.join(kinds)}." in " ".join(out.split())
 
 
 @pytest.mark.parametrize("kind", LISTED_KINDS)
@@ -228,9 +228,10 @@ def test_ctrl_c_is_one_word(
     def pressed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("perfsim.cli.show.rows", pressed)
+    monkeypatch.setattr("perfsim.cli.show.list_rows", pressed)
     assert run("list models", capsys) == (1, "", "perfsim: stopped.\n")
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--version", capsys)[:2] == (0, "perfsim 0.1.0\n")
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(flag, capsys)[:2] == (0, "perfsim 0.1.0\n")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,7 @@ SAYS = {
     "network": ("mynet: My network (template)", "mynet between nodes"),
     "measurement": ("1 measured values predicted",),
     "scenario": ("topk (density 0.01",),
+    "field of a scenario": ("--contention FACTOR", "resnet50, ssgd", "\ncontention,"),
 }
 """What each prints on standard output, in this order."""
 
@@ -55,18 +59,73 @@ def test_every_template_is_in_a_recipe() -> None:
 
 @pytest.mark.parametrize("thing", SAYS)
 def test_a_recipe_runs_as_it_is_written(thing: str, checkout: Path) -> None:
+    done = shell(RECIPES[thing], checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    places = [done.stdout.find(words) for words in SAYS[thing]]
+    assert -1 not in places and places == sorted(places), done.stdout
+
+
+ASKED = "perfsim predict --model resnet50 --gpus 16 --net 10gbe"
+
+
+def test_a_new_field_needs_its_entry_and_its_physics_only(checkout: Path) -> None:
+    """The flag, the TOML key, JSON, the CSV column and the refusals follow from the entry."""
+    assert shell("python tests/templates/myfield.py", checkout).returncode == 0
+    listed, physics = sorted(changed(checkout), key=lambda file: file.name != "scenario.py")
+    assert listed == Path("perfsim/scenario.py")
+    assert physics.parent == Path("perfsim/schedule")
+
+    plain, slow = (answer(f"{ASKED} {more}", checkout) for more in ("", "--contention 2"))
+    assert (plain["scenario"]["contention"], slow["scenario"]["contention"]) == (1.0, 2.0)
+    assert slow["iteration_s"] > plain["iteration_s"]
+
+    table = 'schema = "perfsim/scenario/1"\n[scenario]\nmodel = "resnet50"\ngpus = 16\n'
+    (checkout / "slow.toml").write_text(f'{table}net = "10gbe"\ncontention = 2\n')
+    assert answer("perfsim predict --scenario slow.toml", checkout) == slow
+
+    swept = shell(f"{ASKED.replace('predict', 'sweep')} --vary contention=1,2", checkout)
+    rows = list(csv.DictReader(swept.stdout.splitlines()))
+    assert [row["contention"] for row in rows] == ["1", "2"]
+    assert float(rows[1]["iteration_s"]) == pytest.approx(slow["iteration_s"])
+
+    compared = "perfsim compare --scenario slow.toml --methods ssgd,topk --csv rows.csv"
+    assert shell(compared, checkout).returncode == 0
+    columns = (checkout / "rows.csv").read_text().splitlines()[0].split(",")
+    assert "contention" in columns
+
+    refused = shell(f"{ASKED} --contention 11", checkout)
+    assert refused.returncode == 2
+    assert (
+        refused.stderr == "perfsim: --contention: '11' is not allowed: at most 10.0 is allowed.\n"
+    )
+
+
+def shell(commands: str, checkout: Path) -> subprocess.CompletedProcess[str]:
+    """Run commands in the copy of the checkout."""
     where = {
         "PATH": f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(checkout),
     }
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", RECIPES[thing]],
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
         cwd=checkout,
         env=os.environ | where,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    places = [done.stdout.find(words) for words in SAYS[thing]]
-    assert -1 not in places and places == sorted(places), done.stdout
+
+
+def answer(command: str, checkout: Path) -> dict[str, Any]:
+    """Return what a command answers as JSON, without its notes."""
+    done = shell(f"{command} --json", checkout)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    del found["notes"]
+    return found
+
+
+def changed(checkout: Path) -> set[Path]:
+    """Return the files of the package that differ from those of the checkout itself."""
+    files = {path.relative_to(ROOT) for path in (ROOT / "perfsim").rglob("*.py")}
+    return {file for file in files if (ROOT / file).read_bytes() != (checkout / file).read_bytes()}

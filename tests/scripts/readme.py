@@ -28,7 +28,7 @@ from perfsim.inventory import list_rows
 from perfsim.network import known as growth_errors
 from perfsim.prediction import predict
 from perfsim.report.validation import claim_rows
-from perfsim.scenario import make_scenario
+from perfsim.scenario import SCENARIO_FIELDS, make_scenario
 from perfsim.session import Session
 from perfsim.validate.claims import validate_claims
 from scripts import leave_one_out, published
@@ -152,6 +152,20 @@ def held_out() -> str:
     return "\n".join(lines)
 
 
+def fields() -> str:
+    """Return the fields of a scenario: how each is written, its default and its limits."""
+    lines = ["| field | value | default | limits | what it is |", "|---|---|---|---|---|"]
+    for name, field in SCENARIO_FIELDS.items():
+        value = "true or false" if field.switch else field.metavar.replace("|", " or ")
+        default = field.default or ("" if field.value in (None, (), {}) else str(field.value))
+        default = "needed" if name == "model" else default
+        limits = "" if field.min is None else f"from {field.min:,}"
+        limits += "" if field.max is None else f" to {field.max:,}"
+        cells = (f"`{name}`", value, default.replace("True", "true"), limits, field.help)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def table_of(found: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
     """Return some columns of rows as a table."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
@@ -255,6 +269,7 @@ DOCUMENTS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "profiles/networks/README.md": {"collectives": collectives, "networks": presets},
     "profiles/devices/README.md": {"carried": carried},
+    "scenarios/README.md": {"fields": fields},
 }
 """The generated parts of each document."""
 
