@@ -61,7 +61,6 @@ from perfsim.data.toml import (
     plain_number,
     read_toml,
 )
-from perfsim.errors import PerfsimError
 from perfsim.quantity import NumberLimit
 from perfsim.units import format_seconds
 

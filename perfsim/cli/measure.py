@@ -10,6 +10,7 @@ import typer
 from perfsim.cli.flags import JsonFlag, ProfilesFlag
 from perfsim.cli.output import print_answer, print_network, written
 from perfsim.cli.progress import progress
+from perfsim.errors import RequestError
 
 if TYPE_CHECKING:
     from perfsim.calibrate.measure.kernel_runs import MeasuredKernels
@@ -102,7 +103,7 @@ def network_command(
     print_network(made, json)
 
 
-def measure_compute(
+def compute_command(
     model: Annotated[
         str,
         typer.Option(
@@ -283,8 +284,8 @@ def _print_kernels(made: MeasuredKernels) -> None:
 def _beside(device: str | None, json: bool) -> None:
     from perfsim.calibrate.measure.overlap import measure_overlap
 
-    found = measure_overlap(device)
-    if found is None:
+    measured = measure_overlap(device)
+    if measured is None:
         return
     print_answer(measured.to_dict(), None, json, lambda: typer.echo(measured.report()))
 

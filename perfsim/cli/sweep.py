@@ -136,7 +136,7 @@ def sweep_command(
 
 def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> SweepTable:
     """Predict the rows; an interrupted run says how to go on."""
-    from perfsim.planning.sweep import SUFFIX, finished, resumed
+    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished, resumed
 
     count = len(sweep.grid)
     try:
@@ -158,8 +158,8 @@ def _table(sweep: Sweep, engine: Engine, out: Path | None, *, fresh: bool) -> Sw
 
 def _write(table: SweepTable, out: Path) -> None:
     """Write the rows, then remove the journal."""
-    from perfsim.planning.sweep import SUFFIX, finished
-    from perfsim.report.planning import write_sweep
+    from perfsim.planning.sweep import JOURNAL_SUFFIX, finished
+    from perfsim.report.sweep_files import write_sweep
 
     try:
         write_sweep(table, out)
@@ -172,7 +172,7 @@ def _write(table: SweepTable, out: Path) -> None:
 
 def _picture(table: SweepTable) -> bytes:
     """Draw the first figure of the sweep's page as a PNG."""
-    from perfsim.report.html.page import plain, png_of
+    from perfsim.report.html.figure import figure_label, png_of
     from perfsim.report.html.pages import sweep_figures
 
     first = sweep_figures(table)[0]
@@ -184,7 +184,7 @@ def _picture(table: SweepTable) -> bytes:
 def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     """Return the grid that file and flags describe: fields that are fixed, fields that vary."""
     from perfsim.data.catalog import Catalog
-    from perfsim.planning.grid import SweepGrid, axes_of, given
+    from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
     from perfsim.scenario import read_scenario
 
     fields, notes = asked.fields()
@@ -203,7 +203,7 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     for note in notes:
         typer.echo(f"perfsim: {note}", err=True)
     axes = {axis.field: axis for axis in axes_of(table, f"{scenario}: [sweep]")}
-    axes |= {axis.field: axis for axis in axes_of(given(vary))}
+    axes |= {axis.field: axis for axis in axes_of(parse_vary(vary))}
     if not axes:
         raise RequestError("vary", "nothing varies; give a field and values such as gpus=8..64.")
     return SweepGrid(fields, tuple(axes.values()), own)
@@ -224,7 +224,6 @@ def _engine(workers: int | None, dask: str | None) -> Engine:
 
 def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) -> None:
     """Print the rows as asked; of rows that are in a file only the summary."""
-    from perfsim.report import planning as report
     from perfsim.report.terminal import json_text
 
     if json:

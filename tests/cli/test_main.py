@@ -70,7 +70,7 @@ def test_every_method_predicts_and_shows(method: str, capsys: pytest.CaptureFixt
     assert run(f"show method {method}", capsys)[0] == 0
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", policies())
 def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(f"predict --model resnet50 --gpus 8 --net 10gbe --fusion {policy}", capsys)
     assert found["scenario"]["fusion"] == policy

@@ -195,7 +195,7 @@ def test_every_flag_taken_over_from_predict_is_a_field_of_a_scenario() -> None:
     import inspect
 
     from perfsim.cli.explain import explain_command
-    from perfsim.cli.predict import NOT_SHARED, predict_command
+    from perfsim.cli.predict import predict_command
     from perfsim.cli.scenario_flags import SHARED_FLAGS
 
     taken = inspect.signature(explain_command).parameters
@@ -204,4 +204,3 @@ def test_every_flag_taken_over_from_predict_is_a_field_of_a_scenario() -> None:
     asked_there = inspect.signature(predict_command).parameters
     assert {name for name in asked_there if name in Scenario.model_fields} <= set(taken)
     assert files <= set(asked_there)
-
