@@ -120,7 +120,7 @@ def test_a_pass_holds_where_comparisons_agree(first: list[float], second: list[f
         return max(a, b) * 2.0 - min(a, 3.0) / 7.0 + sum(sorted({a, b, 0.0})[:2])
 
     trace = BranchTrace(len(first), len(first) // 2)
-    found = made(trace.lane(np.array(first)), trace.lane(np.array(second[: len(first)])))
+    found = made(trace.number(np.array(first)), trace.number(np.array(second[: len(first)])))
     agreed = trace.agreed()
     assert agreed[len(first) // 2]
     values = np.broadcast_to(getattr(found, "values", found), agreed.shape)
