@@ -88,7 +88,7 @@ class BreakEven:
 
     @property
     def wins(self) -> bool | None:
-        """Whether the method is faster wherever the two differ; None if it depends or never differs."""
+        """Whether the method is faster wherever the two differ; None if that depends."""
         winners = {_wins(times) for _, times in self.curve} - {None}
         return winners.pop() if len(winners) == 1 else None
 

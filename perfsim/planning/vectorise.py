@@ -35,7 +35,7 @@ from perfsim.units import parse_seconds
 
 __all__ = ["BatchedFloat", "BranchTrace", "NotVectorisableError", "VectorisedRows"]
 
-_LINK_FIELDS = {"net": "net", "intra_net": "intra_net"}
+_LINK_FIELDS = ("net", "intra_net")
 
 _MIN_BLOCK_ROWS = 8
 """With fewer rows, arrays cost more than they save."""
@@ -280,10 +280,10 @@ class VectorisedRows:
         if "overlap_slowdown" in tables and not scenario.overlap:
             raise NotVectorisableError("a slowdown needs overlap")
         networks: dict[tuple[Hashable, ...], Network] = {}
-        for name, flag in _LINK_FIELDS.items():
+        for name in _LINK_FIELDS:
             if name in tables:
                 text = fields[name]
-                networks["network", flag, text] = _network(text, *tables[name])
+                networks["network", name, text] = _network(text, *tables[name])
         setup = resolve(scenario, _Overlay(self.session, networks))
         return _evaluated(_with(setup, tables))
 
