@@ -136,15 +136,16 @@ class Ranking:
         return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
     def kept_words(self) -> list[str]:
-        """Return a sentence for each flag of fusion that does not apply to all methods."""
-        found = []
-        for flag, names in self.kept.items():
-            others = [name for name in self.predictions if name not in names]
+        """Say, for each setting of fusion, which methods it does not apply to."""
+        sentences = []
+        for setting, names in self.kept.items():
+            field = setting.split()[0].strip("`")
+            others = sorted(name for name in self.predictions if name not in names)
             which = f"these keep their own: {', '.join(names)}"
             if len(others) < len(names):
-                which = f"it goes to {', '.join(sorted(others)) or 'none'}; the others keep theirs"
-            found.append(f"{flag} {WHY_KEPT[flag.split()[0]]}: {which}.")
-        return found
+                which = f"it goes to {', '.join(others) or 'none'}; the others keep theirs"
+            sentences.append(f"{setting} {WHY_KEPT[field]}: {which}.")
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ranking with the winner's prediction, by the contract perfsim/ranking/1."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.ranks import shown
-from perfsim.errors import PerfsimError
+from perfsim.errors import PerfsimError, spelling
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, make_scenario
@@ -97,7 +97,7 @@ def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
     --------
     >>> from perfsim.session import Session
     >>> timing_only_row({"model": "resnet50", "gpus": 0}, Session())
-    [None, None, None, None, 'gpus: 0 is not allowed: at least 1 is needed.']
+    [None, None, None, None, '`gpus`: 0 is not allowed: at least 1 is needed.']
     """
     try:
         scenario = make_scenario(fields)
@@ -105,7 +105,7 @@ def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
         plans = plans_of(setup, catalog.jobs)
         iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
     except PerfsimError as error:
-        return [*[None] * (len(SWEEP_COLUMNS) - 1), str(error)]
+        return [*[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)]
     return [*row_figures(setup, plans, iteration_s, setup.alone_s), ""]
 
 
@@ -130,7 +130,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
     >>> [name for name in row if name not in ("schema", "scenario")]  # doctest: +ELLIPSIS
     ['iteration_s', 'samples_per_s', 'scaling_efficiency', 'baseline', 'breakdown_s', ...]
     >>> timing_only_object({"model": "resnet50", "gpus": 0}, Session())["error"]
-    'gpus: 0 is not allowed: at least 1 is needed.'
+    '`gpus`: 0 is not allowed: at least 1 is needed.'
     """
     try:
         setup = resolve(make_scenario(fields), session)
@@ -203,10 +203,16 @@ def _baseline_s(setup: Setup, iteration_s: float, session: Session) -> float:
 
 
 def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:
-    return {"scenario": dict(fields), "error": str(error)}
+    return {"scenario": dict(fields), "error": _reason(error)}
 
 
 def _beside(asked: ResolvedScenario, met: ContentionResult) -> PredictionObject:
     from perfsim.conditions.words import meeting_block
 
     return meeting_block(asked, met)
+
+
+def _reason(error: PerfsimError) -> str:
+    """Return a refusal whose fields stand in backticks, as a worker does not know the reader."""
+    with spelling("`{}`".format):
+        return str(error)

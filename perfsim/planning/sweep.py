@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim import __version__
 from perfsim.data.catalog import SUFFIXES, Catalog
 from perfsim.data.journal import Journal
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, spelled
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.rows import (
     FULL_SWEEP_COLUMNS,
@@ -141,7 +141,7 @@ class SweepRows:
     --------
     >>> grid = SweepGrid({"model": "resnet50", "gpus": 16}, axes_of({"net": "10gbe,1gbe,10Tbe"}))
     >>> [row[-1][:20] for row in SweepRows(Sweep(grid)).chunk(0, 3)]
-    ['', '', "net: no '10Tbe'; did "]
+    ['', '', "`net`: no '10Tbe'; d"]
     """
 
     def __init__(self, sweep: Sweep) -> None:
@@ -215,8 +215,8 @@ class SweepTable:
         """Yield each row: the values that vary, then its predicted columns."""
         names = FULL_SWEEP_COLUMNS if self.sweep.full else SWEEP_COLUMNS
         for index, row in enumerate(self.rows):
-            columns = flat_row(row, names) if self.sweep.objects else row
-            yield [*self.sweep.grid.values(index), *columns]
+            *columns, reason = flat_row(row, names) if self.sweep.objects else row
+            yield [*self.sweep.grid.values(index), *columns, spelled(reason)]
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each row by column."""
@@ -228,9 +228,11 @@ class SweepTable:
 
         Rows that were kept as columns are predicted again, one by one.
         """
-        if self.sweep.objects:
-            return iter(self.rows)
-        return SweepRows(self.sweep).objects(range(len(self.rows)))
+        rows: Iterable[PredictionObject] = self.rows
+        if not self.sweep.objects:
+            rows = SweepRows(self.sweep).objects(range(len(self.rows)))
+        for row in rows:
+            yield {**row, "error": spelled(row["error"])} if "error" in row else row
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain data, by the contract perfsim/sweep/1.
