@@ -168,5 +168,5 @@ def test_options_of_one_method_are_refused() -> None:
 
 
 def test_what_no_method_can_do_is_said_once() -> None:
-    with pytest.raises(RequestError, match="^model: no"):
+    with pytest.raises(RequestError, match=r"^model: no"):
         rank(make_scenario(FIELDS | {"model": "resnet5O"}))

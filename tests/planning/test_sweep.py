@@ -143,7 +143,7 @@ def test_a_row_without_a_prediction_has_its_reason() -> None:
     assert not reasons[0]
     assert "precision: no 'fp7'" in reasons[1]
     assert "method: no 'nope'" in reasons[2]
-    with pytest.raises(RequestError, match="^model: no"):
+    with pytest.raises(RequestError, match=r"^model: no"):
         sweep({"model": "resnet5"}, {"gpus": "8,16"})
 
 

@@ -47,7 +47,7 @@ def compared(asked: Any) -> str:
         [_predicted(rows[at], asked) for _, at in run]
         for _, run in groupby(enumerate(kept), lambda pair: pair[1] - pair[0])
     ]
-    notes = [LEGEND, "~ cannot be told apart from the first"]
+    notes = [LEGEND, "~ too close to the first to call"]
     return chart(_head("method", asked), groups, notes)
 
 
@@ -138,7 +138,11 @@ def explained(asked: Any) -> str:
     whole_s = found["iteration_s"]
     rows = [Row(("as it is", format_seconds(whole_s), ""), [("#", whole_s)])]
     for one in found["sensitivity"]:
-        cells = (IMPROVEMENT_WORDS[one["what"]], format_seconds(one["iteration_s"]), f"{-one['saved']:+.1%}")
+        cells = (
+            IMPROVEMENT_WORDS[one["what"]],
+            format_seconds(one["iteration_s"]),
+            f"{-one['saved']:+.1%}",
+        )
         rows.append(Row(cells, [("#", one["iteration_s"])]))
     return chart(["twice as good", "iteration", "change"], [rows])
 

@@ -530,7 +530,7 @@ def tuned_figure(one: TunedValue) -> Figure:
         [
             *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
             *(
-                (f"`fusion` {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "beside it")
+                (f"fusion {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "beside it")
                 for policy, time_s in one.other_fusion.items()
             ),
         ],
