@@ -1,4 +1,4 @@
-"""Predictions as a Chrome trace, which Perfetto and chrome://tracing open.
+"""Write predictions as a Chrome trace, which Perfetto and chrome://tracing open.
 
 The format: "Trace Event Format" of the Chromium project, JSON object form. A round of the method's
 period is a process, a stream a thread, a task a complete event ("X"); the thread "runs" has one
@@ -105,7 +105,7 @@ def _other_data(prediction: Prediction, rounds: list[dict[str, Any]]) -> dict[st
 def _processes(
     prediction: Prediction, first: int, before: str = ""
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return metadata events, events, and what is told of each round; ``first`` is its pid."""
+    """Return metadata events, events, and a record of each round; ``first`` is the first pid."""
     names: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     told: list[dict[str, Any]] = []

@@ -271,7 +271,7 @@ def print_method(method: Mapping[str, Any]) -> None:
         if name == "bytes_a_rank":
             print_lines([f"by default {method['wire_by_default']}"], "  ", "    ", PAGE)
             print_lines([f"with {method['wire_symbols']}"], "  ", "    ", PAGE)
-    print("\noptions (`options` NAME=VALUE)" + ("" if method["options"] else ": none"))
+    print(spelled("\noptions (`options` NAME=VALUE)") + ("" if method["options"] else ": none"))
     for option in method["options"]:
         value = "none" if option["default"] in ("", None) else option["default"]
         first = f"{option['option']} = {value}   ({option['allowed']})"

@@ -1,4 +1,4 @@
-"""The timeline of a prediction as text: a line a stream, a letter by kind, a scale in ms."""
+"""The steady timeline of a prediction: its tasks as spans, and as text with a line a stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TimelineSpan:
-    """One task as it ran: seconds from the start of its round's window, clipped to it."""
+    """One task as it ran: seconds from the start of its round's window, clipped to that."""
 
     name: str
     stream: str
@@ -42,7 +42,7 @@ class SteadyRound:
     ----------
     count : how many times the round is run in the method's period
     iterations : training iterations in one run of it
-    closes_s : end of each run in the window, which starts at 0 [s]
+    closes_s : end of each run in the window, which begins at 0 [s]
     streams : names, in order of first use
     spans : by start
     """
@@ -64,7 +64,7 @@ class SteadyRound:
         return self.window_s / len(self.closes_s)
 
     def words(self, number: int, rounds: int) -> str:
-        """Return what the round is, such as "round 2 of 2: 7 times 1 iteration"."""
+        """Describe the round, such as "round 2 of 2: 7 times 1 iteration"."""
         many = f"{self.iterations} iteration{'s' if self.iterations > 1 else ''}"
         if rounds == 1:
             return many
@@ -133,21 +133,21 @@ KIND_LETTERS = {
     "other": "o",
 }
 _PARTLY_IDLE = {"=": "-", "o": ","}
-"""Where a small letter is not the letter in lower case."""
+"""Small letters that are not the letter in lower case."""
 
 _IDLE_LETTER = "."
 _TIMELINE_COLUMNS = 80
 _MAX_STREAM_NAME = 16
 _TICKS = 5
-"""About as many numbers stand on the scale."""
+"""Numbers on the scale, about."""
 
 
 def text_timeline(prediction: Prediction, width: int = _TIMELINE_COLUMNS) -> list[str]:
     """Return the lines of the steady iteration, or of every round of the method's period.
 
-    A cell has the letter of what its stream does longest in it, a small one ("-" for "=") where it
-    is idle for longer than that, and "." where it is idle throughout. Lines of the streams and
-    their scales have ``width`` columns; the first line, which is the key, may have more.
+    A cell has the letter of what its stream does longest in it, a small letter ("-" for "=") if it
+    is idle for longer, and "." if it is idle throughout. Streams and scales have ``width``
+    columns; the first line, the key, may have more.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The report of ``sweep`` as one HTML page: its rows drawn over what varies, and all as a table."""
+"""The HTML reports of predict, compare, explain, tune and sweep: which figures, in which order."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def title_of(prediction: Prediction) -> str:
 
 
 def answer_of(prediction: Prediction) -> dict[str, str]:
-    """Return the answer in a few lines, as the terminal has it."""
+    """Return the answer in a few lines, as in the terminal."""
     low, high = prediction.iteration_s_interval
     sent = prediction.communication
     cause = prediction.bottleneck
@@ -165,7 +165,7 @@ def answer_of(prediction: Prediction) -> dict[str, str]:
 
 
 def explanation_figures(found: Explanation) -> list[Figure]:
-    """Return the figures of the report, in the page's order; those that there is something for."""
+    """Return the figures of the report, in the page's order; empty ones are left out."""
     scenario = found.prediction.scenario
     figures = [
         path_figure(path, number, len(found.paths))
@@ -207,13 +207,13 @@ def explanation_page(found: Explanation) -> str:
 
 
 MAX_PAGE_ROWS = 5000
-"""Rows of a page: each is an element of its table, which a browser has to lay out."""
+"""Rows of a page: a browser has to lay out all of them."""
 
 _MAX_REASONS = 12
 
 
 def check_rows(count: int, flag: str = "html") -> None:
-    """Refuse a sweep that no page can hold, before any work.
+    """Check, before any work, that a page can hold the rows of a sweep.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def sweep_page(table: sweep.SweepTable) -> str:
             sweep_figures(table),
             [
                 *(f"{n:,} without: {text}" for text, n in reasons.most_common(_MAX_REASONS)),
-                "Of predicted time alone; lossy methods may need more iterations.",
+                "Predicted time only; lossy methods may need more iterations.",
             ],
             "sweep",
             table.to_dict(),
@@ -315,7 +315,9 @@ def tuning_page(found: Tuning) -> str:
             f"Tuning {named}",
             question_of(scenario),
             {"as asked": f"{format_seconds(found.iteration_s)} an iteration"}
-            | {TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one)) for one in found.tuned},
+            | {
+                TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one)) for one in found.tuned
+            },
             tuning_figures(found),
             found.notes,
             "tuning",

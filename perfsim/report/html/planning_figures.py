@@ -1,4 +1,4 @@
-"""A sweep's rows: one figure predicted, over a field that varies, a line for each other value."""
+"""Figures of explain, tune and sweep."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _CROSSING_TITLES = {
 
 
 def crossing_figure(found: BreakEven, method: str, here: float) -> Figure:
-    """Return the figure; ``here`` is the place asked for, as a factor of the rate or GPUs."""
+    """Draw a break-even; ``here`` is the scenario's own rate, as a factor, or its GPUs."""
     title, unit = _CROSSING_TITLES[found.over]
     scale = (found.rate or _GBIT_PER_S) / _GBIT_PER_S if found.over == "bandwidth" else 1.0
     places = [place * scale for place, _ in found.curve]
@@ -139,14 +139,14 @@ def _label(text: str, at: float, height: float) -> dict[str, Any]:
 
 
 _MAX_EXPOSED_BARS = 40
-"""Buckets that are drawn, those that show most."""
+"""Buckets that are drawn, those with the most exposed time."""
 
 _BAR_PIXELS = 22
 """Pixels of a bar."""
 
 
 def exposed_figure(rows: Sequence[Exposed]) -> Figure:
-    """Return the figure, in the order of sending; a table row is a bucket."""
+    """Draw the exposed time of buckets in the order of sending; a table row is a bucket."""
     several = len({row.round for row in rows}) > 1
     buckets = [f"round {row.round + 1}: {row.bucket}" if several else row.bucket for row in rows]
     total_s = sum(row.exposed_s for row in rows)
@@ -160,7 +160,7 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
         "Exposed communication by bucket",
         f"Of {len(rows):,} bucket{'s' if len(rows) > 1 else ''},"
         f" {sum(row.exposed_s > 0 for row in rows):,} not wholly hidden by computation,"
-        f" {format_seconds(total_s)} an iteration in all; {buckets[most]} shows most,"
+        f" {format_seconds(total_s)} an iteration in all; most is exposed of {buckets[most]},"
         f" {format_seconds(rows[most].exposed_s)}.",
         [
             _exposed_bars(
@@ -179,7 +179,7 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
         },
         ("bucket", "messages", "exposed [ms]", "on the wire [ms]", "kernels [ms]"),
         [_row(name, row) for name, row in zip(buckets, rows, strict=True)],
-        [f"{left:,} buckets more show {format_seconds(rest_s)} in all; the table has them."]
+        [f"{left:,} more buckets with {format_seconds(rest_s)} in all are in the table only."]
         if left
         else [],
     )
@@ -207,11 +207,11 @@ _MAX_PATH_STEPS = 2000
 """Steps that are drawn, the longest ones."""
 
 _NOTHING_RUNS = "nothing runs"
-"""Where the path waits and no task of this worker runs."""
+"""Stream of a step in which no task of this worker runs."""
 
 
 def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
-    """Return the figure of one round's path; a table row is a step."""
+    """Draw the critical path of one round; a table row is a step."""
     kept = sorted(path.steps, key=lambda step: step.start_s - step.end_s)[:_MAX_PATH_STEPS]
     kept.sort(key=lambda step: step.start_s)
     left = len(path.steps) - len(kept)
@@ -226,8 +226,8 @@ def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
     return Figure(
         f"path{number}",
         f"Critical path{round_}",
-        f"The {len(path.steps):,} steps that {many} of {format_seconds(path.length_s)} cannot do"
-        f" without, each on its stream: {shares}.",
+        f"The {len(path.steps):,} steps that determine {many} of {format_seconds(path.length_s)},"
+        f" each on its stream: {shares}.",
         span_bars([(0.0, _span(step)) for step in kept]),
         {
             "barmode": "overlay",
@@ -259,7 +259,7 @@ def _span(step: PathStep) -> TimelineSpan:
 
 
 MAX_SERIES = 12
-"""Lines that are drawn, those with the best value."""
+"""Lines that are drawn, those with the best values."""
 
 _LINE_STYLES = tuple(
     (PALETTE[name], dash)
@@ -269,19 +269,19 @@ _LINE_STYLES = tuple(
 """Colour and dash of each line."""
 
 _NAME_FIELDS = ("net", "intra_net")
-"""Fields whose values are names, even where one reads as a number."""
+"""Fields whose values are names, even if one looks like a number."""
 
 _MIN_WHOLE = 1e4
-"""Numbers from here on are told whole."""
+"""Numbers from here on are written without decimals."""
 
 FlatRecord = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class DrawnColumn:
-    """One thing of a row that is drawn: its column, heading, unit, factor to that, and its sense.
+    """A column of a sweep that is drawn.
 
-    ``sense`` is 1 where less is better, -1 where more is.
+    ``factor`` converts it to ``unit``; ``sense`` is 1 if less is better, -1 if more is.
     """
 
     column: str
@@ -300,16 +300,16 @@ DRAWN_COLUMNS = (
     DrawnColumn("samples_per_s", "Throughput", "samples/s", 1.0, -1),
     DrawnColumn("speedup", "Speed-up", "over S-SGD", 1.0, -1),
 )
-"""What is drawn of rows that have it."""
+"""The columns that are drawn, of rows that have them."""
 
 
 def rows_figure(
     what: DrawnColumn, fields: Mapping[str, Sequence[Any]], rows: Sequence[FlatRecord]
 ) -> Figure:
-    """Return the figure of one column; a table row is a row of the sweep that is drawn.
+    """Draw one column of a sweep; a table row is a row of the sweep that is drawn.
 
-    ``fields`` has the values of each that varies, in order. The one with most numbers is across;
-    where none is a number, the one with most values, and bars instead of lines.
+    ``fields`` has the values of each field that varies. The numeric field with most values runs
+    along the horizontal axis; if none is numeric, that with most values, with bars for lines.
     """
     numbers = {
         name: found for name, values in fields.items() if (found := _row_numbers(name, values))
@@ -355,13 +355,13 @@ def _left(series: int) -> list[str]:
     if series <= MAX_SERIES:
         return []
     return [
-        f"{MAX_SERIES} of {series} lines are drawn, those with the best value; the table of rows"
+        f"{MAX_SERIES} of {series} lines are drawn, those with the best values; the table of rows"
         " has all."
     ]
 
 
 def _words(what: DrawnColumn, order: list[str], best: Mapping[str, FlatRecord], across: str) -> str:
-    """Return the best row in words."""
+    """Say which row is the best."""
     first = best[order[0]]
     series = f" with {order[0]}" if len(best) > 1 else ""
     value = first[what.column] * what.factor
@@ -374,7 +374,7 @@ def _short(field: str) -> str:
 
 
 def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
-    """Return values as numbers if each is one, in the same unit."""
+    """Return values as numbers, if all are numbers of one unit."""
     if name in _NAME_FIELDS or any(isinstance(value, bool) for value in values):
         return None
     for parse in (float, parse_seconds, parse_bytes, parse_rate, parse_fraction):
@@ -398,8 +398,8 @@ def _across(name: str, values: Sequence[Any], places: list[float] | None) -> dic
 
 def _hover(what: DrawnColumn, across: str, name: str) -> str:
     return (
-        f"{figure_label(name)}<br>{figure_label(_short(across))} %{{text}}<br>%{{y:.4f}} {what.unit}"
-        "<extra></extra>"
+        f"{figure_label(name)}<br>{figure_label(_short(across))} %{{text}}"
+        f"<br>%{{y:.4f}} {what.unit}<extra></extra>"
     )
 
 
@@ -455,7 +455,7 @@ def _cells(row: FlatRecord, names: Sequence[str], what: DrawnColumn) -> tuple[Ce
 
 
 def sensitivity_figure(found: Explanation) -> Figure:
-    """Return the figure: share of the iteration saved, what pays most on top."""
+    """Draw the share of the iteration that each improvement saves, the largest on top."""
     rows = found.improvements
     names = [f"twice {IMPROVEMENT_WORDS[row.what]}".replace("twice half", "half") for row in rows]
     saved = [row.saved * 100 for row in rows]
@@ -512,12 +512,12 @@ _ROUNDING = 1e-6
 
 
 def tuned_figure(one: TunedValue) -> Figure:
-    """Return the figure: a line over numbers, bars of names; a table row is a value tried."""
+    """Draw one tuned thing: a line over numbers or bars of names; a table row is a value tried."""
     name = TUNABLE_NAMES[one.tunable.name]
     unit = {"bytes": " [B]"}.get(one.tunable.unit, "")
     draw = _names if one.low is None else _numbers
     data, layout = draw(one)
-    refused = [f"{word} is not for here, as {why}." for word, why in one.refused.items()]
+    refused = [f"{word} cannot be used: {why}." for word, why in one.refused.items()]
     needs = [f"{word} needs {why}." for word, why in one.needs.items() if _tried(one, word)]
     notes = [" ".join(some) for some in (needs, refused) if some]
     return Figure(
@@ -530,7 +530,7 @@ def tuned_figure(one: TunedValue) -> Figure:
         [
             *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
             *(
-                (f"fusion {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "beside it")
+                (f"fusion {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "for comparison")
                 for policy, time_s in one.other_fusion.items()
             ),
         ],
@@ -549,7 +549,7 @@ def _mark(one: TunedValue, value: TunableValue) -> str:
 
 
 def _numbers(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a line over the values, and the three that matter."""
+    """Return a line over the values, with marks at the three that matter."""
     places = [float(value) for value, _ in one.curve]
     every = [time_s * 1e3 for _, time_s in one.curve]
     line = {
@@ -579,7 +579,7 @@ def _numbers(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def _marks(one: TunedValue) -> list[dict[str, Any]]:
-    """Return the values that matter: the one asked for, the fastest, the one to take."""
+    """Return marks at the value asked for, the fastest, and the one to take."""
     marks = (
         ("asked", one.asked, one.asked_s, "grey", "square"),
         ("fastest", one.fastest, one.fastest_s, "vermilion", "star"),
@@ -601,7 +601,7 @@ def _marks(one: TunedValue) -> list[dict[str, Any]]:
 
 
 def _grid(one: TunedValue) -> list[float]:
-    """Return values for ticks: those of the coarse grid."""
+    """Return the values of the coarse grid, for ticks."""
     found = []
     for value, _ in one.curve:
         steps = log(float(value) / one.tunable.low) / log(one.tunable.factor)
@@ -627,7 +627,7 @@ def _within(one: TunedValue) -> dict[str, Any]:
 
 
 def _names(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a bar a name, fastest on top, its mark beside it."""
+    """Return a bar for each name, the fastest on top, with its mark."""
     words = [figure_label(value) for value, _ in one.curve]
     marks = [_mark(one, value) for value, _ in one.curve]
     times_ms = [time_s * 1e3 for _, time_s in one.curve]

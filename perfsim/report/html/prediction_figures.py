@@ -1,4 +1,4 @@
-"""Throughput over GPU counts, with intervals, and what was measured."""
+"""Figures of predict and compare: timeline, breakdown, scaling, break-even map, ranking."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _ROUNDING = 1e-12
-"""Shares below this are what adding up the others leaves over."""
+"""Shares below this are rounding errors of a sum."""
 
 _TOTAL_HOVER = (
     "%{y}<br>iteration %{x:.4f} ms<br>"
@@ -47,7 +47,7 @@ _TOTAL_HOVER = (
 
 
 _MAX_METHODS_TOLD = 8
-"""Methods whose times are told in words."""
+"""Methods whose times stand in the caption."""
 
 
 _BREAKDOWN_HEAD = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
@@ -56,10 +56,10 @@ _BREAKDOWN_HEAD = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as
 def breakdown_figure(
     methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
 ) -> Figure:
-    """Return the figure of some methods on one scenario, the fastest on top.
+    """Draw what the iterations of some methods consist of, the fastest on top.
 
-    With ``shares`` bars are parts of each method's own iteration, so that those of methods that
-    take far longer than others can be read beside them.
+    With ``shares`` the bars are shares of each method's own iteration, which stay readable where
+    some methods take far longer than others.
     """
     every = list(methods)
     used = [
@@ -92,7 +92,7 @@ def breakdown_figure(
         ("method", *(f"{PART_NAMES[part]} [ms]" for part in used), *_BREAKDOWN_HEAD),
         [_breakdown_row(name, one, used) for name, one in methods.items()],
         [
-            f"{fastest} is fastest of these by time an iteration; lossy methods may need more"
+            f"{fastest} is the fastest of these by time per iteration; lossy methods may need more"
             " iterations.",
             *(f"Left out: {name}: {reason}" for name, reason in refused.items()),
         ],
@@ -125,7 +125,7 @@ def _trace(part: str, methods: Mapping[str, Prediction], shares: bool) -> dict[s
 
 
 def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
-    """Return the ends of the intervals, around the iteration times."""
+    """Return the iteration times with their intervals."""
     every = list(methods.values())
     total_ms = [one.iteration_s * 1e3 for one in every]
     ends_ms = [[end * 1e3 for end in one.iteration_s_interval] for one in every]
@@ -151,7 +151,7 @@ _MAP_INK = "#000000"
 
 
 def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str]) -> Figure:
-    """Return the map: a cell has its fastest method's colour, name and speed-up over ssgd."""
+    """Draw the break-even map: each cell shows its fastest method and the speed-up over ssgd."""
     rates = sorted({cell.rate_bytes_per_s for cell in cells})
     counts = sorted({cell.gpus for cell in cells})
     place = {(cell.rate_bytes_per_s, cell.gpus): cell.ranking for cell in cells}
@@ -259,7 +259,7 @@ _STANDING_STYLES = {
     "slower than S-SGD": ("vermilion", "triangle-down"),
     "S-SGD": ("blue", "diamond"),
 }
-"""Colour and symbol of a method by what is sure of it; the first that holds."""
+"""Colour and symbol of a method by what is sure; the first that applies."""
 
 _RANKED_HEAD = (
     "rank",
@@ -287,7 +287,7 @@ _RANKED_HOVER = (
 
 
 def ranking_figure(comparison: Comparison) -> Figure:
-    """Return the figure, the fastest on top; a table row is a method."""
+    """Draw the methods of a comparison by time, the fastest on top; a table row is a method."""
     ones = comparison.ranking.predictions
     standings = {one.method: one for one in comparison.standings()}
     groups = {name: _group(standing) for name, standing in standings.items()}
@@ -381,9 +381,9 @@ def scaling_figure(
     measured: Sequence[PublishedValue] | None,
     asked: str,
 ) -> Figure:
-    """Return the figure of some methods' curves; ``measured`` belongs to the method ``asked``.
+    """Draw throughput over GPUs; ``measured`` belongs to the method ``asked``.
 
-    None of ``measured`` where nobody looked for it.
+    ``measured`` is None if published values were not searched.
     """
     data: list[dict[str, Any]] = []
     for (name, curve), line in zip(curves.items(), _CURVE_STYLES, strict=False):
@@ -472,14 +472,14 @@ def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[d
         "y": [rate for rate, *_ in rates],
         "customdata": [[low, high] for _, low, high in rates],
         "line": {"color": colour, "dash": dash},
-        "hovertemplate": f"{figure_label(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s<br>90 % interval"
-        " %{customdata[0]:,.1f} to %{customdata[1]:,.1f}<extra></extra>",
+        "hovertemplate": f"{figure_label(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s"
+        "<br>90 % interval %{customdata[0]:,.1f} to %{customdata[1]:,.1f}<extra></extra>",
     }
     return [band, line]
 
 
 def _linear(every: Sequence[Prediction]) -> dict[str, Any]:
-    """Return what scales without loss: one GPU's rate times the GPUs."""
+    """Return the line of scaling without loss: one GPU's rate times the GPUs."""
     one = every[0]
     rate = one.samples_per_s / one.scaling_efficiency / one.scenario.gpus
     gpus = sorted({each.scenario.gpus for each in every})
@@ -523,7 +523,7 @@ _KIND_STYLES = {
     "other": (PALETTE["grey"], ""),
 }
 _MAX_SPANS = 2000
-"""Spans that are drawn, the longest ones."""
+"""Spans that are drawn: the longest."""
 
 _TEXT_PIXELS = 18
 """Pixels of a line of text."""
@@ -538,7 +538,7 @@ _SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<b
 
 
 def timeline_figure(prediction: Prediction) -> Figure:
-    """Return the figure; a table row is a task."""
+    """Draw the steady iteration by stream; a table row is a task."""
     rounds = steady_rounds(prediction)
     gap_ms = _ROUND_GAP * max(one.window_s for one in rounds) * 1e3
     spans: list[tuple[float, str, TimelineSpan]] = []
@@ -563,8 +563,8 @@ def timeline_figure(prediction: Prediction) -> Figure:
         "Timeline by stream",
         f"What each stream does in {'; '.join(one['text'] for one in names)}: the mean iteration is"
         f" {format_seconds(prediction.iteration_s)}; communication is busy for"
-        f" {format_seconds(busy['busy_s'])} of it, of which computation hides"
-        f" {format_seconds(busy['hidden_s'])}.",
+        f" {format_seconds(busy['busy_s'])} of it, and computation hides"
+        f" {format_seconds(busy['hidden_s'])} of that.",
         span_bars([(offset_ms, span) for offset_ms, _, span in kept]),
         {
             "barmode": "overlay",
@@ -592,7 +592,7 @@ def _length_ms(span: TimelineSpan) -> float:
 
 
 def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
-    """Return a bar a span, that much later [ms], in a trace a kind."""
+    """Return a bar for each span, shifted by its offset [ms], in a trace for each kind."""
     found = []
     for kind, (colour, hatch) in _KIND_STYLES.items():
         own = [(offset_ms, span) for offset_ms, span in spans if span.kind == kind]
@@ -644,7 +644,7 @@ _CAUSE_NAMES = {
 
 
 def savings_figure(prediction: Prediction) -> Figure:
-    """Return the figure: share of the iteration saved, cause by cause, the largest on top."""
+    """Draw the share of the iteration saved by each cause twice as fast, the largest on top."""
     ordered = sorted(prediction.worth.items(), key=lambda item: -item[1])
     names = [_CAUSE_NAMES.get(cause, cause) for cause, _ in ordered]
     shares = [share * 100 for _, share in ordered]
