@@ -231,8 +231,8 @@ class ClusterPlan:
             notes += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
         return notes
 
-    def _price(self, one: ParetoChoice) -> tuple[str, str, str]:
-        price = self.prices.of(one.scenario.gpu, one.scenario.net)
+    def _price(self, choice: ParetoChoice) -> tuple[str, str, str]:
+        price = self.prices.of(choice.scenario.gpu, choice.scenario.net)
         assert price is not None
         return price.gpu, price.source, price.date
 

@@ -251,12 +251,15 @@ class Comparison:
             )
         return result
 
-    def _side(self, one: Prediction) -> Side | None:
+    def _side(self, prediction: Prediction) -> Side | None:
         """Compare one method with S-SGD; None for S-SGD itself."""
-        if one.scenario.method == _BASELINE and one.iteration_s == self.baseline.iteration_s:
+        if (
+            prediction.scenario.method == _BASELINE
+            and prediction.iteration_s == self.baseline.iteration_s
+        ):
             return None
-        ahead = one.iteration_s < self.baseline.iteration_s
-        pair = (one, self.baseline) if ahead else (self.baseline, one)
+        ahead = prediction.iteration_s < self.baseline.iteration_s
+        pair = (prediction, self.baseline) if ahead else (self.baseline, prediction)
         if not self.ranking.apart(*pair):
             return "not told apart"
         return "faster" if ahead else "slower"

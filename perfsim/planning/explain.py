@@ -229,18 +229,18 @@ def _break_even(search: BreakEven) -> dict[str, Any]:
     return result
 
 
-def _crossing(one: BreakEvenPoint, over: str, rate: float | None) -> dict[str, Any]:
+def _crossing(crossing: BreakEvenPoint, over: str, rate: float | None) -> dict[str, Any]:
     row: dict[str, Any] = {
-        over: one.at,
-        "iteration_s": one.times[0],
-        "ssgd_s": one.times[1],
-        "method_faster": "above" if one.wins_above else "below",
-        f"{over}_before": one.before,
-        "iteration_before_s": one.times_before[0],
-        "ssgd_before_s": one.times_before[1],
+        over: crossing.at,
+        "iteration_s": crossing.times[0],
+        "ssgd_s": crossing.times[1],
+        "method_faster": "above" if crossing.wins_above else "below",
+        f"{over}_before": crossing.before,
+        "iteration_before_s": crossing.times_before[0],
+        "ssgd_before_s": crossing.times_before[1],
     }
     if rate is not None:
-        row["rate_bytes_per_s"] = one.at * rate
+        row["rate_bytes_per_s"] = crossing.at * rate
     return row
 
 

@@ -243,10 +243,10 @@ class VectorisedRows:
             at = np.flatnonzero(left)
             if len(at) < _MIN_BLOCK_ROWS:
                 return
-            agreed, found = self._pass(rows[at], indices[:, at], active)
-            if found is None:
+            agreed, columns = self._pass(rows[at], indices[:, at], active)
+            if columns is None:
                 return
-            yield rows[at[agreed]], [_picked(column, agreed) for column in found]
+            yield rows[at[agreed]], [_picked(column, agreed) for column in columns]
             left[at[agreed]] = False
 
     def _pass(self, rows: Any, indices: Any, active: list[int]) -> tuple[Any, list[Any] | None]:
@@ -261,7 +261,7 @@ class VectorisedRows:
             tables[numbers.axis.field] = [trace.number(column) for column in taken.T]
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
-                found = self._figures(self.grid.fields(int(rows[shown])), tables)
+                columns = self._figures(self.grid.fields(int(rows[shown])), tables)
                 agreed = trace.agreed()
         except (
             NotVectorisableError,
@@ -271,7 +271,7 @@ class VectorisedRows:
             PerfsimError,
         ):
             return None, None
-        return agreed, found
+        return agreed, columns
 
     def _figures(self, fields: dict[str, Any], tables: dict[str, Any]) -> list[Any]:
         if "single_gpu" in tables:
@@ -374,8 +374,8 @@ def _iteration(value: Any) -> tuple[float, ...]:
 
 
 def _factor(value: Any) -> tuple[float, ...]:
-    found = float(value)
-    return (found,) if 1.0 <= found <= 10.0 and not isinstance(value, bool) else ()
+    factor = float(value)
+    return (factor,) if 1.0 <= factor <= 10.0 and not isinstance(value, bool) else ()
 
 
 _READERS: dict[str, Callable[[Any], tuple[float, ...]]] = {

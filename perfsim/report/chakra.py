@@ -147,7 +147,7 @@ class _Round:
         firsts = [sum(placed[:node]) for node in range(len(placed))]
         if isinstance(group, tuple):
             count, stride = group
-            return f"{count} ranks {stride} apart", [place * stride for place in range(count)]
+            return f"{count} ranks {stride} apart", [index * stride for index in range(count)]
         if isinstance(group, int):
             return f"{group} ranks together", list(range(group))
         return group, {
@@ -165,19 +165,19 @@ class _Round:
         tasks = self.timeline.graph.tasks
         low = start_s - min(self.starts)
         order = sorted(range(len(tasks)), key=lambda at: (self.starts[at], self.ends[at], at))
-        place = {index: first + number for number, index in enumerate(order)}
+        ids = {index: first + number for number, index in enumerate(order)}
         streams = {name: number for number, name in enumerate(self.timeline.graph.streams)}
         for index in order:
             task = tasks[index]
             begin, end = (round((low + row[index]) * 1e6) for row in (self.starts, self.ends))
             before = last.get(task.stream)
             node = {
-                "id": str(place[index]),
+                "id": str(ids[index]),
                 "name": task.name,
                 "type": "COMM_COLL_NODE" if index in self.collectives else "COMP_NODE",
                 "ctrlDeps": [] if before is None else [str(before)],
                 "dataDeps": sorted(
-                    {str(place[other]) for other, back in task.after if back == 0}, key=int
+                    {str(ids[other]) for other, back in task.after if back == 0}, key=int
                 ),
                 "startTimeMicros": str(begin),
                 "durationMicros": str(end - begin),
@@ -186,7 +186,7 @@ class _Round:
                     _integer_attribute("stream", streams[task.stream]),
                 ],
             }
-            last[task.stream] = place[index]
+            last[task.stream] = ids[index]
             yield node
 
     def _attributes(self, index: int, task: Task) -> Iterator[dict[str, Any]]:

@@ -386,15 +386,15 @@ def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
 
 def _shared(table: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the long texts of the columns in which many rows share a few texts."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     if len(next(iter(table.values()))) > _MAX_ROWS_WITH_NOTES:
-        return found
+        return result
     for name, texts in table.items():
         long = [text for text in texts if len(text) > _LONG_TEXT]
         each = list(dict.fromkeys(long))
         if 0 < len(each) <= min(_MAX_TABLE_NOTES, len(long) // 2):
-            found[name] = each
-    return found
+            result[name] = each
+    return result
 
 
 def _widths(table: Mapping[str, Sequence[str]]) -> dict[str, int]:

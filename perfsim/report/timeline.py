@@ -178,19 +178,19 @@ def _key(rounds: Sequence[SteadyRound]) -> str:
     return ", ".join([*words, f"{_IDLE_LETTER} idle, small where mostly idle"])
 
 
-def _drawn(one: SteadyRound, width: int) -> list[str]:
+def _drawn(steady: SteadyRound, width: int) -> list[str]:
     """Return a line a stream and the scale below them."""
-    names = {stream: _short(stream) for stream in one.streams}
+    names = {stream: _short(stream) for stream in steady.streams}
     margin = max(len(name) for name in names.values()) + 1
     cells = width - margin
-    by_stream: dict[str, list[TimelineSpan]] = {stream: [] for stream in one.streams}
-    for span in one.spans:
+    by_stream: dict[str, list[TimelineSpan]] = {stream: [] for stream in steady.streams}
+    for span in steady.spans:
         by_stream[span.stream].append(span)
     lines = [
-        f"{names[stream]:{margin}}{row(spans, one.window_s, cells)}"
+        f"{names[stream]:{margin}}{row(spans, steady.window_s, cells)}"
         for stream, spans in by_stream.items()
     ]
-    marks, numbers = _scale(one.window_s, cells)
+    marks, numbers = _scale(steady.window_s, cells)
     return [*lines, f"{'':{margin}}{marks}".rstrip(), f"{'ms':{margin}}{numbers}".rstrip()]
 
 

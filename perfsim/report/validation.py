@@ -316,19 +316,19 @@ def _two(score: Score) -> str:
 
 
 def _choice(report: NcclReport) -> None:
-    found = report.to_dict()["questions"]["choice"]
-    count = found["count"]
+    choice = report.to_dict()["questions"]["choice"]
+    count = choice["count"]
     if not count:
         print("\nchoice: not tested, as no curves have ring and tree each fixed")
         return
     smallest = min(row.size_bytes for row in report.of("choice"))
     print(
-        f"\nchoice: the faster of ring and tree named in {found['right']} of {count} sizes"
-        f" ({found['right'] / count:.0%}; target 90%), regret median {found['regret_median']:.1%};"
-        f" always ring: {found['always_ring_right']} of {count}; NCCL's own tuner:"
-        f" {found['tuner_right']} of {count}"
+        f"\nchoice: the faster of ring and tree named in {choice['right']} of {count} sizes"
+        f" ({choice['right'] / count:.0%}; target 90%), regret median"
+        f" {choice['regret_median']:.1%}; always ring: {choice['always_ring_right']} of {count};"
+        f" NCCL's own tuner: {choice['tuner_right']} of {count}"
     )
-    if found["always_ring_right"] >= 0.9 * count:
+    if choice["always_ring_right"] >= 0.9 * count:
         print(
             f"  these curves start at {format_bytes(smallest)}, where ring nearly always wins, so"
             " they do not test the choice. The tuner itself is tested against worked values of"

@@ -68,11 +68,11 @@ def breakdown_figure(
         if any(one.breakdown_s[part] > _ROUNDING * one.iteration_s for one in methods.values())
     ]
     fastest = every[0]
-    told = [
+    times = [
         f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:_MAX_METHODS_TOLD]
     ]
-    left = len(every) - len(told)
-    words = ", ".join(told) + (f", and {left} more" if left else "")
+    left = len(every) - len(times)
+    words = ", ".join(times) + (f", and {left} more" if left else "")
     bars = [_trace(part, methods, shares) for part in used]
     return Figure(
         "breakdown",
@@ -99,13 +99,15 @@ def breakdown_figure(
     )
 
 
-def _breakdown_row(name: str, one: Prediction, used: Sequence[str]) -> tuple[str | float, ...]:
+def _breakdown_row(
+    name: str, prediction: Prediction, used: Sequence[str]
+) -> tuple[str | float, ...]:
     return (
         name,
-        *(one.breakdown_s[part] * 1e3 for part in used),
-        one.iteration_s * 1e3,
-        *(end * 1e3 for end in one.iteration_s_interval),
-        one.speedup,
+        *(prediction.breakdown_s[part] * 1e3 for part in used),
+        prediction.iteration_s * 1e3,
+        *(end * 1e3 for end in prediction.iteration_s_interval),
+        prediction.speedup,
     )
 
 
@@ -154,16 +156,16 @@ def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence
     """Draw the break-even map: each cell shows its fastest method and the speed-up over ssgd."""
     rates = sorted({cell.rate_bytes_per_s for cell in cells})
     counts = sorted({cell.gpus for cell in cells})
-    place = {(cell.rate_bytes_per_s, cell.gpus): cell.ranking for cell in cells}
-    found = [[place.get((rate, gpus)) for gpus in counts] for rate in rates]
+    rankings = {(cell.rate_bytes_per_s, cell.gpus): cell.ranking for cell in cells}
+    grid = [[rankings.get((rate, gpus)) for gpus in counts] for rate in rates]
     won = {name: sum(cell.ranking.winner == name for cell in cells) for name in mapped}
-    told = ", ".join(f"{name} in {count}" for name, count in won.items() if count)
+    wins = ", ".join(f"{name} in {count}" for name, count in won.items() if count)
     return Figure(
         "breakeven",
         "Break-even map",
         "The fastest method by bandwidth between nodes and number of GPUs: of"
-        f" {len(cells)} cells, {told}.",
-        [_heatmap(found, rates, counts, mapped)],
+        f" {len(cells)} cells, {wins}.",
+        [_heatmap(grid, rates, counts, mapped)],
         {
             "xaxis": axis("GPUs", type="category"),
             "yaxis": axis("bandwidth between nodes", type="category"),
@@ -202,7 +204,7 @@ def _time_ms(ranking: Ranking, name: str) -> float | str:
 
 
 def _heatmap(
-    found: Sequence[Sequence[Ranking | None]],
+    grid: Sequence[Sequence[Ranking | None]],
     rates: Sequence[float],
     counts: Sequence[int],
     mapped: Sequence[str],
@@ -217,17 +219,17 @@ def _heatmap(
         "type": "heatmap",
         "x": [str(count) for count in counts],
         "y": [f"{rate * 8 / 1e9:g} Gbit/s" for rate in rates],
-        "z": [[mapped.index(one.winner) if one else None for one in row] for row in found],
+        "z": [[mapped.index(one.winner) if one else None for one in row] for row in grid],
         "zmin": -0.5 if steps > 1 else 0.0,
         "zmax": last + 0.5 if steps > 1 else 1.0,
         "colorscale": scale,
         "showscale": False,
         "xgap": 2,
         "ygap": 2,
-        "text": [[_mark(one) if one else "" for one in row] for row in found],
+        "text": [[_mark(one) if one else "" for one in row] for row in grid],
         "texttemplate": "%{text}",
         "textfont": {"color": _MAP_INK},
-        "customdata": [[_words(one) if one else "" for one in row] for row in found],
+        "customdata": [[_words(one) if one else "" for one in row] for row in grid],
         "hovertemplate": "%{y}, %{x} GPUs<br>%{customdata}<extra></extra>",
     }
 
@@ -351,19 +353,19 @@ def _ranked_points(
     }
 
 
-def _ranked_row(one: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
+def _ranked_row(prediction: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
     return (
         standing.rank,
         standing.method,
-        one.iteration_s * 1e3,
-        *(end * 1e3 for end in one.iteration_s_interval),
-        one.speedup,
+        prediction.iteration_s * 1e3,
+        *(end * 1e3 for end in prediction.iteration_s_interval),
+        prediction.speedup,
         standing.behind_first_ratio * 100,
         "yes" if standing.may_be_fastest else "no",
         standing.against_ssgd or "itself",
         "yes" if standing.learns_as_ssgd else "no",
-        one.communication["bytes_per_gpu"],
-        sum(one.memory_bytes.values()),
+        prediction.communication["bytes_per_gpu"],
+        sum(prediction.memory_bytes.values()),
     )
 
 
@@ -397,12 +399,12 @@ def scaling_figure(
         for name, curve in curves.items()
         if curve
     )
-    found = f" {len(measured)} measured values are drawn beside it." if measured else ""
+    beside = f" {len(measured)} measured values are drawn beside it." if measured else ""
     none = "No measured value of this model, GPU, batch, network and method is stored."
     return Figure(
         "scaling",
         "Scaling",
-        f"Throughput over the number of GPUs with 90 % intervals: {ends}.{found}",
+        f"Throughput over the number of GPUs with 90 % intervals: {ends}.{beside}",
         data,
         {
             "xaxis": axis("GPUs", type="log", **_ticks(alone)),
@@ -442,11 +444,11 @@ def _origin(one: PublishedValue) -> str:
     return f"measured, {one.gpus_per_node} GPUs a node{options}: {one.id}, {one.source}"
 
 
-def _rates(one: Prediction) -> tuple[float, float, float]:
+def _rates(prediction: Prediction) -> tuple[float, float, float]:
     """Return throughput and the ends of its interval [samples/s]."""
-    samples = one.samples_per_s * one.iteration_s
-    low_s, high_s = one.iteration_s_interval
-    return one.samples_per_s, samples / high_s, samples / low_s
+    samples = prediction.samples_per_s * prediction.iteration_s
+    low_s, high_s = prediction.iteration_s_interval
+    return prediction.samples_per_s, samples / high_s, samples / low_s
 
 
 def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[dict[str, Any]]:
@@ -593,12 +595,12 @@ def _length_ms(span: TimelineSpan) -> float:
 
 def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
     """Return a bar for each span, shifted by its offset [ms], in a trace for each kind."""
-    found = []
+    traces = []
     for kind, (colour, hatch) in _KIND_STYLES.items():
         own = [(offset_ms, span) for offset_ms, span in spans if span.kind == kind]
         if not own:
             continue
-        found.append(
+        traces.append(
             {
                 "type": "bar",
                 "orientation": "h",
@@ -613,7 +615,7 @@ def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any
                 "hovertemplate": _SPAN_HOVER,
             }
         )
-    return found
+    return traces
 
 
 def _message(span: TimelineSpan) -> str:
@@ -648,11 +650,11 @@ def savings_figure(prediction: Prediction) -> Figure:
     ordered = sorted(prediction.worth.items(), key=lambda item: -item[1])
     names = [_CAUSE_NAMES.get(cause, cause) for cause, _ in ordered]
     shares = [share * 100 for _, share in ordered]
-    told = ", ".join(f"{name} {share:.1f} %" for name, share in zip(names, shares, strict=True))
+    words = ", ".join(f"{name} {share:.1f} %" for name, share in zip(names, shares, strict=True))
     return Figure(
         "worth",
         "What would help",
-        f"Share of the iteration saved if one cause were twice as fast: {told}.",
+        f"Share of the iteration saved if one cause were twice as fast: {words}.",
         [
             {
                 "type": "bar",
