@@ -40,6 +40,9 @@ _ROW_HEIGHT = 110
 _MARGIN = 20
 """Of the page: boxes in a row, and sizes [px]."""
 
+_Point = tuple[float, float]
+"""Across and down [px]."""
+
 
 @dataclass(frozen=True, slots=True)
 class DrawnLink:
@@ -221,10 +224,6 @@ def _inside(picture: Picture) -> list[str]:
         return [*lines, "GPUs: not stated"]
     named = " ".join(map(str, range(gpus)))
     return [*lines, f"GPU {named}" if gpus <= _MAX_GPUS_NAMED else f"GPU 0 to {gpus - 1}"]
-
-
-_Point = tuple[float, float]
-"""Across and down [px]."""
 
 
 class _Wire(NamedTuple):

@@ -21,6 +21,29 @@ __all__ = [
     "text_timeline",
 ]
 
+KIND_LETTERS = {
+    "forward": "F",
+    "backward": "B",
+    "compress": "C",
+    "decompress": "D",
+    "communicate": "=",
+    "update": "U",
+    "second_order": "S",
+    "other": "o",
+}
+
+_PARTLY_IDLE = {"=": "-", "o": ","}
+"""Small letters that are not the letter in lower case."""
+
+_IDLE_LETTER = "."
+
+_TIMELINE_COLUMNS = 80
+
+_MAX_STREAM_NAME = 16
+
+_TICKS = 5
+"""Numbers on the scale, about."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimelineSpan:
@@ -120,26 +143,6 @@ def _round(count: float, timeline: Timeline) -> SteadyRound:
 def streams_of(rounds: Sequence[SteadyRound]) -> list[str]:
     """Return the streams of all rounds, in order of first use."""
     return list(dict.fromkeys(stream for one in rounds for stream in one.streams))
-
-
-KIND_LETTERS = {
-    "forward": "F",
-    "backward": "B",
-    "compress": "C",
-    "decompress": "D",
-    "communicate": "=",
-    "update": "U",
-    "second_order": "S",
-    "other": "o",
-}
-_PARTLY_IDLE = {"=": "-", "o": ","}
-"""Small letters that are not the letter in lower case."""
-
-_IDLE_LETTER = "."
-_TIMELINE_COLUMNS = 80
-_MAX_STREAM_NAME = 16
-_TICKS = 5
-"""Numbers on the scale, about."""
 
 
 def text_timeline(prediction: Prediction, width: int = _TIMELINE_COLUMNS) -> list[str]:

@@ -63,6 +63,11 @@ __all__ = [
 
 Curves = Mapping[str, Mapping[int, "Prediction"]]
 
+MAX_PAGE_ROWS = 5000
+"""Rows of a page: a browser has to lay out all of them."""
+
+_MAX_REASONS = 12
+
 
 def comparison_figures(comparison: Comparison, curves: Curves) -> list[Figure]:
     """Return the figures of the report, in the page's order."""
@@ -208,12 +213,6 @@ def explanation_page(explanation: Explanation) -> str:
             sources_of(prediction),
         )
     )
-
-
-MAX_PAGE_ROWS = 5000
-"""Rows of a page: a browser has to lay out all of them."""
-
-_MAX_REASONS = 12
 
 
 def check_rows(count: int, flag: str = "html") -> None:

@@ -57,6 +57,41 @@ _CROSSING_TITLES = {
     "gpus": ("Break-even over GPUs", "GPUs"),
 }
 
+_MAX_EXPOSED_BARS = 40
+"""Buckets that are drawn, those with the most exposed time."""
+
+_BAR_PIXELS = 22
+"""Pixels of a bar."""
+
+_MAX_PATH_STEPS = 2000
+"""Steps that are drawn, the longest ones."""
+
+_NOTHING_RUNS = "nothing runs"
+"""Stream of a step in which no task of this worker runs."""
+
+MAX_SERIES = 12
+"""Lines that are drawn, those with the best values."""
+
+_LINE_STYLES = tuple(
+    (PALETTE[name], dash)
+    for dash in ("solid", "dash")
+    for name in ("blue", "vermilion", "green", "orange", "purple", "sky")
+)
+"""Colour and dash of each line."""
+
+_NAME_FIELDS = ("net", "intra_net")
+"""Fields whose values are names, even if one looks like a number."""
+
+_MIN_WHOLE = 1e4
+"""Numbers from here on are written without decimals."""
+
+FlatRecord = Mapping[str, Any]
+
+_MAX_TICKS = 12
+
+_ROUNDING = 1e-6
+"""A number nearer to a whole one than this is one."""
+
 
 def crossing_figure(search: BreakEven, method: str, here: float) -> Figure:
     """Draw a break-even; ``here`` is the scenario's own rate, as a factor, or its GPUs."""
@@ -138,13 +173,6 @@ def _label(text: str, at: float, height: float) -> dict[str, Any]:
     }
 
 
-_MAX_EXPOSED_BARS = 40
-"""Buckets that are drawn, those with the most exposed time."""
-
-_BAR_PIXELS = 22
-"""Pixels of a bar."""
-
-
 def exposed_figure(rows: Sequence[Exposed]) -> Figure:
     """Draw the exposed time of buckets in the order of sending; a table row is a bucket."""
     several = len({row.round for row in rows}) > 1
@@ -203,13 +231,6 @@ def _exposed_bars(
     }
 
 
-_MAX_PATH_STEPS = 2000
-"""Steps that are drawn, the longest ones."""
-
-_NOTHING_RUNS = "nothing runs"
-"""Stream of a step in which no task of this worker runs."""
-
-
 def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
     """Draw the critical path of one round; a table row is a step."""
     kept = sorted(path.steps, key=lambda step: step.start_s - step.end_s)[:_MAX_PATH_STEPS]
@@ -256,25 +277,6 @@ def _span(step: PathStep) -> TimelineSpan:
     return TimelineSpan(
         step.task, step.stream or _NOTHING_RUNS, kind, step.start_s, step.end_s, 0.0
     )
-
-
-MAX_SERIES = 12
-"""Lines that are drawn, those with the best values."""
-
-_LINE_STYLES = tuple(
-    (PALETTE[name], dash)
-    for dash in ("solid", "dash")
-    for name in ("blue", "vermilion", "green", "orange", "purple", "sky")
-)
-"""Colour and dash of each line."""
-
-_NAME_FIELDS = ("net", "intra_net")
-"""Fields whose values are names, even if one looks like a number."""
-
-_MIN_WHOLE = 1e4
-"""Numbers from here on are written without decimals."""
-
-FlatRecord = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -505,12 +507,6 @@ def _sensitivity_bars(labels: list[str], rows: Sequence[Improvement]) -> dict[st
         "hovertemplate": "%{y}<br>saves %{x:.3f} % of the iteration<br>"
         "then %{customdata[0]:.4f} ms, elasticity %{customdata[1]}<extra></extra>",
     }
-
-
-_MAX_TICKS = 12
-
-_ROUNDING = 1e-6
-"""A number nearer to a whole one than this is one."""
 
 
 def tuned_figure(one: TunedValue) -> Figure:

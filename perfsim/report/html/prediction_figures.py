@@ -52,6 +52,95 @@ _MAX_METHODS_TOLD = 8
 
 _BREAKDOWN_HEAD = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
 
+_MAP_COLOURS = tuple(
+    PALETTE[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey")
+)
+"""Light enough for black text."""
+
+_MAP_INK = "#000000"
+
+_AGAINST_WORDS = {
+    "faster": "faster than S-SGD",
+    "slower": "slower than S-SGD",
+    "not told apart": "too close to S-SGD to call",
+    None: "S-SGD",
+}
+
+_STANDING_STYLES = {
+    "may be fastest": ("green", "star"),
+    "faster than S-SGD": ("sky", "circle"),
+    "too close to S-SGD to call": ("grey", "square"),
+    "slower than S-SGD": ("vermilion", "triangle-down"),
+    "S-SGD": ("blue", "diamond"),
+}
+"""Colour and symbol of a method by what is sure; the first that applies."""
+
+_RANKED_HEAD = (
+    "rank",
+    "method",
+    "iteration [ms]",
+    "90 % from [ms]",
+    "90 % to [ms]",
+    "times as fast as S-SGD",
+    "behind the first [%]",
+    "may be fastest",
+    "against S-SGD",
+    "learns as S-SGD",
+    "sent by a GPU [B]",
+    "memory [B]",
+)
+
+_RANKED_PIXELS = 24
+"""Pixels of a method."""
+
+_RANKED_HOVER = (
+    "%{y}, rank %{customdata[0]}<br>iteration %{x:.4f} ms<br>"
+    "90 % interval %{customdata[1]:.4f} to %{customdata[2]:.4f} ms<br>"
+    "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
+)
+
+_CURVE_STYLES = (
+    (PALETTE["blue"], "solid"),
+    (PALETTE["vermilion"], "dash"),
+    (PALETTE["green"], "dot"),
+)
+
+_BAND_OPACITY = 0.15
+"""Opacity of an interval."""
+
+_KIND_STYLES = {
+    "forward": (PALETTE["sky"], ""),
+    "backward": (PALETTE["blue"], ""),
+    "compress": (PALETTE["purple"], ""),
+    "decompress": (PALETTE["purple"], "x"),
+    "communicate": (PALETTE["vermilion"], "/"),
+    "update": (PALETTE["green"], ""),
+    "second_order": (PALETTE["yellow"], "."),
+    "other": (PALETTE["grey"], ""),
+}
+
+_MAX_SPANS = 2000
+"""Spans that are drawn: the longest."""
+
+_TEXT_PIXELS = 18
+"""Pixels of a line of text."""
+
+_ITERATION_END = {"width": 1, "dash": "dot", "color": PALETTE["grey"]}
+"""Where an iteration ends."""
+
+_ROUND_GAP = 0.03
+"""Between two rounds, as a part of the longest."""
+
+_SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
+
+_CAUSE_NAMES = {
+    "compute": "GPU twice as fast",
+    "bandwidth": "bandwidth doubled",
+    "latency": "latency halved",
+    "compression": "compression kernels twice as fast",
+    "second_order": "second-order kernels twice as fast",
+}
+
 
 def breakdown_figure(
     methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
@@ -142,14 +231,6 @@ def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
         "error_x": error_bars(total_ms, ends_ms),
         "hovertemplate": _TOTAL_HOVER,
     }
-
-
-_MAP_COLOURS = tuple(
-    PALETTE[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey")
-)
-"""Light enough for black text."""
-
-_MAP_INK = "#000000"
 
 
 def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str]) -> Figure:
@@ -247,47 +328,6 @@ def _words(ranking: Ranking) -> str:
     )
 
 
-_AGAINST_WORDS = {
-    "faster": "faster than S-SGD",
-    "slower": "slower than S-SGD",
-    "not told apart": "too close to S-SGD to call",
-    None: "S-SGD",
-}
-
-_STANDING_STYLES = {
-    "may be fastest": ("green", "star"),
-    "faster than S-SGD": ("sky", "circle"),
-    "too close to S-SGD to call": ("grey", "square"),
-    "slower than S-SGD": ("vermilion", "triangle-down"),
-    "S-SGD": ("blue", "diamond"),
-}
-"""Colour and symbol of a method by what is sure; the first that applies."""
-
-_RANKED_HEAD = (
-    "rank",
-    "method",
-    "iteration [ms]",
-    "90 % from [ms]",
-    "90 % to [ms]",
-    "times as fast as S-SGD",
-    "behind the first [%]",
-    "may be fastest",
-    "against S-SGD",
-    "learns as S-SGD",
-    "sent by a GPU [B]",
-    "memory [B]",
-)
-
-_RANKED_PIXELS = 24
-"""Pixels of a method."""
-
-_RANKED_HOVER = (
-    "%{y}, rank %{customdata[0]}<br>iteration %{x:.4f} ms<br>"
-    "90 % interval %{customdata[1]:.4f} to %{customdata[2]:.4f} ms<br>"
-    "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
-)
-
-
 def ranking_figure(comparison: Comparison) -> Figure:
     """Draw the methods of a comparison by time, the fastest on top; a table row is a method."""
     ones = comparison.ranking.predictions
@@ -367,15 +407,6 @@ def _ranked_row(prediction: Prediction, standing: Standing) -> tuple[str | int |
         prediction.communication["bytes_per_gpu"],
         sum(prediction.memory_bytes.values()),
     )
-
-
-_CURVE_STYLES = (
-    (PALETTE["blue"], "solid"),
-    (PALETTE["vermilion"], "dash"),
-    (PALETTE["green"], "dot"),
-)
-_BAND_OPACITY = 0.15
-"""Opacity of an interval."""
 
 
 def scaling_figure(
@@ -514,31 +545,6 @@ def _ticks(every: Sequence[Prediction]) -> dict[str, Any]:
     return {"tickvals": gpus, "ticktext": [str(count) for count in gpus]}
 
 
-_KIND_STYLES = {
-    "forward": (PALETTE["sky"], ""),
-    "backward": (PALETTE["blue"], ""),
-    "compress": (PALETTE["purple"], ""),
-    "decompress": (PALETTE["purple"], "x"),
-    "communicate": (PALETTE["vermilion"], "/"),
-    "update": (PALETTE["green"], ""),
-    "second_order": (PALETTE["yellow"], "."),
-    "other": (PALETTE["grey"], ""),
-}
-_MAX_SPANS = 2000
-"""Spans that are drawn: the longest."""
-
-_TEXT_PIXELS = 18
-"""Pixels of a line of text."""
-
-_ITERATION_END = {"width": 1, "dash": "dot", "color": PALETTE["grey"]}
-"""Where an iteration ends."""
-
-_ROUND_GAP = 0.03
-"""Between two rounds, as a part of the longest."""
-
-_SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
-
-
 def timeline_figure(prediction: Prediction) -> Figure:
     """Draw the steady iteration by stream; a table row is a task."""
     rounds = steady_rounds(prediction)
@@ -634,15 +640,6 @@ def _label(words: str, at_ms: float, number: int) -> dict[str, Any]:
         "yanchor": "bottom",
         "showarrow": False,
     }
-
-
-_CAUSE_NAMES = {
-    "compute": "GPU twice as fast",
-    "bandwidth": "bandwidth doubled",
-    "latency": "latency halved",
-    "compression": "compression kernels twice as fast",
-    "second_order": "second-order kernels twice as fast",
-}
 
 
 def savings_figure(prediction: Prediction) -> Figure:
