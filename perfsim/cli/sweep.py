@@ -218,7 +218,7 @@ def _engine(workers: int | None, dask: str | None) -> Engine:
 
 def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) -> None:
     from perfsim.report.planning import print_sweep
-    from perfsim.report.sweep_files import csv_text, jsonl_text
+    from perfsim.report.sweep_files import sweep_csv, sweep_jsonl
     from perfsim.report.terminal import json_text
 
     if json:
@@ -228,4 +228,4 @@ def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) 
     if chosen == "table" or (written and format_ is None):
         print_sweep(table, rows=not written or format_ is not None)
     else:
-        sys.stdout.write(csv_text(table) if chosen == "csv" else jsonl_text(table))
+        sys.stdout.write(sweep_csv(table) if chosen == "csv" else sweep_jsonl(table))

@@ -20,7 +20,7 @@ from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.terminal import (
-    PAGE,
+    PAGE_COLUMNS,
     cluster_words,
     interval_words,
     print_lines,
@@ -121,7 +121,7 @@ def print_plan(plan: ClusterPlan) -> None:
             "",
             "Pareto front: nothing else is both faster and cheaper",
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
     energy = "" if target.gpu_power_w is None else f"{'kWh':>8}"
     head = f"{'method':13}{'gpus':>5} {'gpu':10}{'network':11}{'hours':>7}"
@@ -141,11 +141,11 @@ def print_plan(plan: ClusterPlan) -> None:
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
         reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
-        print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE)
+        print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE_COLUMNS)
         if len(reasons) > _MAX_LEFT_OUT:
             print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
     print("\nNotes")
-    print_lines(plan.notes, "  - ", "    ", PAGE)
+    print_lines(plan.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
 def _choice_words(choice: ParetoChoice, unit: str) -> str:
@@ -170,7 +170,7 @@ def print_comparison(comparison: Comparison) -> None:
             CAVEAT,
             "",
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
     print(_COMPARISON_HEAD)
     standings = {one.method: one for one in comparison.standings()}
@@ -185,11 +185,11 @@ def print_comparison(comparison: Comparison) -> None:
             " in exposed communication.",
             comparison.rule,
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
-    _print_left_out(comparison.ranking, PAGE)
+    _print_left_out(comparison.ranking, PAGE_COLUMNS)
     print("\nNotes")
-    print_lines(comparison.notes, "  - ", "    ", PAGE)
+    print_lines(comparison.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
 def _comparison_line(prediction: Prediction, standing: Standing) -> str:
@@ -224,7 +224,7 @@ def _print_left_out(ranking: Ranking, most: int | None = None) -> None:
 def print_explanation(explanation: Explanation) -> None:
     """Print the critical path, exposed buckets, what pays, and break-even."""
     prediction = explanation.prediction
-    print_lines([*question(prediction), ""], most=PAGE)
+    print_lines([*question(prediction), ""], most=PAGE_COLUMNS)
     print_lines(
         [
             f"iteration {format_seconds(prediction.iteration_s)}, S-SGD"
@@ -232,7 +232,7 @@ def print_explanation(explanation: Explanation) -> None:
             f" {prediction.bottleneck}",
             explanation_verdict(explanation),
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
     for path in explanation.paths:
         print()
@@ -246,11 +246,11 @@ def print_explanation(explanation: Explanation) -> None:
     for line in _improvements(explanation.improvements, prediction.iteration_s):
         print(line)
     method = prediction.scenario.method
-    print_lines(["", "Break-even with S-SGD"], most=PAGE)
+    print_lines(["", "Break-even with S-SGD"], most=PAGE_COLUMNS)
     for one in (explanation.bandwidth, explanation.gpus):
-        print_lines(break_even_words(one, method), "  - ", "    ", PAGE)
-    print_lines(["", "Notes"], most=PAGE)
-    print_lines([*explanation.notes, *prediction.notes], "  - ", "    ", PAGE)
+        print_lines(break_even_words(one, method), "  - ", "    ", PAGE_COLUMNS)
+    print_lines(["", "Notes"], most=PAGE_COLUMNS)
+    print_lines([*explanation.notes, *prediction.notes], "  - ", "    ", PAGE_COLUMNS)
 
 
 def explanation_verdict(explanation: Explanation) -> str:
@@ -279,7 +279,7 @@ def _path(path: CriticalPath, several: bool) -> Iterator[str]:
         return
     shares = path.by_kind().items()
     line = ", ".join(f"{kind} {spent_s / path.length_s:.0%}" for kind, spent_s in shares)
-    yield from wrap(line, PAGE, initial_indent="  ", subsequent_indent="  ")
+    yield from wrap(line, PAGE_COLUMNS, initial_indent="  ", subsequent_indent="  ")
     yield f"  {'start':>11}{'end':>12}{'time':>12}  {'stream':14}what"
     runs = [list(group) for _, group in groupby(path.steps, lambda step: (step.stream, step.kind))]
     left = (
@@ -310,7 +310,7 @@ def _middle(runs: list[list[PathStep]]) -> str:
 
 def _cells(start_s: float, end_s: float, stream: str, what: str) -> str:
     times = f"{_ms(start_s):>11}{_ms(end_s):>12}{_ms(end_s - start_s):>12}"
-    return f"  {times}  {stream:14}{what}"[:PAGE].rstrip()
+    return f"  {times}  {stream:14}{what}"[:PAGE_COLUMNS].rstrip()
 
 
 def _ms(seconds: float) -> str:
@@ -333,7 +333,7 @@ def _exposed(buckets: list[Exposed], several: bool) -> Iterator[str]:
         one = shown[index]
         times = f"{_ms(one.exposed_s):>12}{_ms(one.busy_s):>13}{_ms(one.kernels_s):>12}"
         name = names[index][:_MAX_BUCKET_NAME]
-        yield f"  {name:{width}}{times}  {one.collectives}"[:PAGE]
+        yield f"  {name:{width}}{times}  {one.collectives}"[:PAGE_COLUMNS]
     if rest:
         rest_s = sum(shown[index].exposed_s for index in rest)
         yield f"  {len(rest)} more, {format_seconds(rest_s)} in all"
@@ -496,15 +496,15 @@ def print_tuning(tuning: Tuning) -> None:
             f" {format_seconds(tuning.iteration_s)} as asked"
             + (f", {named(scenario)}" if named(scenario) else "")
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
     for one in tuning.tuned:
-        print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE)
-        print_lines(tuned_verdict(one), "  ", "  ", PAGE)
+        print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE_COLUMNS)
+        print_lines(tuned_verdict(one), "  ", "  ", PAGE_COLUMNS)
         for line in _curve(one):
             print(line)
-    print_lines(["", "Notes"], most=PAGE)
-    print_lines(tuning.notes, "  - ", "    ", PAGE)
+    print_lines(["", "Notes"], most=PAGE_COLUMNS)
+    print_lines(tuning.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
 def tuned_verdict(tuned: TunedValue) -> list[str]:
@@ -577,13 +577,13 @@ def _curve(tuned: TunedValue) -> Iterator[str]:
         if needs:
             yield from wrap(
                 f"needs {needs}",
-                PAGE,
+                PAGE_COLUMNS,
                 initial_indent=" " * (width + 18),
                 subsequent_indent=" " * (width + 20),
             )
     for name, why in tuned.refused.items():
         lead = f"  {name:>{width}}{'-':>13}   "
-        yield from wrap(why, PAGE, initial_indent=lead, subsequent_indent=" " * len(lead))
+        yield from wrap(why, PAGE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
 def _thinned(tuned: TunedValue) -> list[tuple[TunableValue, float]]:
