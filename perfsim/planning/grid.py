@@ -325,7 +325,7 @@ def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     if field in _RANGE_EXAMPLES and not unit:
         raise RequestError(
             f"vary.{field}",
-            f"{shown(text)} has no unit where it begins; write, say, {_RANGE_EXAMPLES[field]}.",
+            f"{shown(text)} has no unit where it begins; write it like {_RANGE_EXAMPLES[field]}.",
         )
     last *= _ratio(field, text, other or unit, unit)
     if last < first:
