@@ -237,7 +237,7 @@ class ClusterPlan:
         return price.gpu, price.source, price.date
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as ``--json`` prints it."""
+        """Return the plan as plain data, by the contract perfsim/plan/1."""
         target = self.target
         return {
             "schema": PLAN_SCHEMA,

@@ -15,7 +15,7 @@ from perfsim.methods.base import FAMILIES
 from perfsim.methods.describe import for_method
 from perfsim.planning.neighbours import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
-from perfsim.ranking import CAVEAT, Ranking, ReportProgress, rank_methods
+from perfsim.ranking import CAVEAT, Ranking, ReportMethod, rank_methods
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 
@@ -425,7 +425,7 @@ def compare(
     options: Mapping[str, Any] | None = None,
     sort: str = "time",
     catalog: Catalog | None = None,
-    tell: ReportProgress | None = None,
+    tell: ReportMethod | None = None,
 ) -> Comparison:
     """Predict methods side by side on one scenario.
 
@@ -502,7 +502,7 @@ def _baseline(ranking: Ranking, plain: Scenario, catalog: Catalog) -> Prediction
 
 
 def scaling_of(
-    comparison: Comparison, catalog: Catalog | None = None, tell: ReportProgress | None = None
+    comparison: Comparison, catalog: Catalog | None = None, tell: ReportMethod | None = None
 ) -> dict[str, dict[int, Prediction]]:
     """Return predictions by GPUs of S-SGD, the fastest method, and the scenario's own or the next.
 

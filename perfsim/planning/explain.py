@@ -161,7 +161,7 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why one prediction is as it is; `to_dict` is what ``explain --json`` prints.
+    """Why one prediction is as it is; `to_dict` has it as plain data.
 
     ``paths`` has one for each round of the method's period; ``improvements`` are by saving, the
     largest first.

@@ -1,6 +1,6 @@
 """The grid of a sweep: fields of a scenario that vary, and every combination of their values.
 
-Values are written as ``--vary`` takes them: lists such as ``8,16`` and ranges such as ``8..64``.
+Values are written as texts: lists such as ``8,16`` and ranges such as ``8..64``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A row of a sweep: a prediction object, or flat columns with units in their names.
 
-The object is what ``predict --json`` prints, without provenance. By default a row has timing only:
-it leaves out what takes several predictions more a row (``iteration_s_interval``, ``bottleneck``)
-and the notes. All other figures come from the row's own run and, once for all methods, from that
-of S-SGD.
+The object follows the contract perfsim/prediction/1, without provenance. By default a row has
+timing only: it leaves out what takes several predictions more (``iteration_s_interval``,
+``bottleneck``) and the notes. All other figures come from the row's own run and, once for all
+methods, from that of S-SGD.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _METHOD_FIELDS = (
     "overlap",
     "single_gpu_kernels",
 )
-"""Fields of a scenario that S-SGD beside it does not depend on."""
+"""Fields of a scenario on which its S-SGD baseline does not depend."""
 
 _BASELINE_FIELDS = tuple(name for name in Scenario.model_fields if name not in _METHOD_FIELDS)
 """The fields on which the S-SGD baseline of a row depends."""
@@ -162,7 +162,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
 
 
 def whole_object(fields: Mapping[str, Any], session: Session) -> PredictionObject:
-    """Predict one scenario as ``predict --json`` does, without provenance."""
+    """Predict one scenario whole, without provenance."""
     try:
         return predict(make_scenario(fields), session).to_dict(provenance=False)
     except PerfsimError as error:

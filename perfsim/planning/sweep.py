@@ -294,7 +294,7 @@ def sweep(
     Parameters
     ----------
     base : the scenario's fields that stay
-    vary : field to values: a text as ``--vary`` takes it, or a list
+    vary : field to values: a text such as ``8..64`` or ``1gbe,10gbe``, or a list
     full : rows as whole predictions, with interval, breakdown and bottleneck (slower)
     objects : keep rows as prediction objects, for ``to_dict`` (slower where only numbers vary)
     engine : what predicts the chunks, such as ``perfsim.planning.dask.DaskEngine``

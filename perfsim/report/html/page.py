@@ -41,7 +41,7 @@ class Page:
     answer : lines of the answer by their names; the first is the main one
     figures : in their order; their numbers stand in the page as JSON and as tables
     notes : sentences below the figures
-    kind, result : the result as ``--json`` prints it, and the id of the element that holds it
+    kind, result : the result as plain data, and the id of the element that holds it as JSON
     table : below the notes: the sources of the numbers, or all rows
     """
 

@@ -83,7 +83,7 @@ def comparison_figures(comparison: Comparison, curves: Curves) -> list[Figure]:
 def comparison_page(comparison: Comparison, curves: Curves) -> str:
     """Return the page as text; ``curves`` are predictions of some methods by GPUs.
 
-    It holds the comparison as ``--json`` prints it (the element "comparison").
+    It holds the comparison as JSON (the element "comparison").
     """
     scenario = comparison.rows[0].scenario
     verdict, *others = comparison.verdict()
@@ -129,7 +129,7 @@ def prediction_page(
     """Return the page as text; ``notes`` come before those of the prediction.
 
     It holds Plotly's script, the figures' numbers as JSON and as tables, and the prediction as
-    ``--json`` prints it (the element "prediction").
+    JSON (the element "prediction").
     """
     return page_text(
         Page(
@@ -192,7 +192,7 @@ def explanation_figures(explanation: Explanation) -> list[Figure]:
 
 
 def explanation_page(explanation: Explanation) -> str:
-    """Return the page as text, with the explanation as ``--json`` prints it ("explanation")."""
+    """Return the page as text, with the explanation as JSON (the element "explanation")."""
     prediction = explanation.prediction
     method = prediction.scenario.method
     even = " ".join(
@@ -243,7 +243,7 @@ def sweep_figures(table: sweep.SweepTable) -> list[Figure]:
 
 
 def sweep_page(table: sweep.SweepTable) -> str:
-    """Return the page as text, with the sweep as ``--json`` prints it (the element "sweep")."""
+    """Return the page as text, with the sweep as JSON (the element "sweep")."""
     grid = table.sweep.grid
     rows = list(table.records())
     done = [row for row in rows if not row["reason"]]
@@ -310,7 +310,7 @@ def tuning_figures(tuning: Tuning) -> list[Figure]:
 
 
 def tuning_page(tuning: Tuning) -> str:
-    """Return the page as text, with the tuning as ``--json`` prints it (the element "tuning")."""
+    """Return the page as text, with the tuning as JSON (the element "tuning")."""
     scenario = tuning.scenario
     named = f"{scenario.model}, {scenario.method}, {scenario.gpus} GPUs, {scenario.net}"
     return page_text(
