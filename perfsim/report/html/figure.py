@@ -175,7 +175,7 @@ def quantity_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     return axis(title, type="log", tickvals=kept, ticktext=[f"{mark:,.10g}" for mark in kept])
 
 
-def need_plotly(flag: str) -> None:
+def need_plotly(field: str) -> None:
     """Check that Plotly is installed.
 
     Raises
@@ -187,11 +187,11 @@ def need_plotly(flag: str) -> None:
         import plotly  # noqa: F401
     except ImportError:
         raise RequestError(
-            flag, "Plotly is not installed; pip install 'perfsim[report]'."
+            field, "Plotly is not installed; pip install 'perfsim[report]'."
         ) from None
 
 
-def need_kaleido(flag: str = "png") -> None:
+def need_kaleido(field: str = "png") -> None:
     """Check that Kaleido and Plotly are installed.
 
     Raises
@@ -199,18 +199,18 @@ def need_kaleido(flag: str = "png") -> None:
     RequestError
         If one is not, with the command that installs it.
     """
-    need_plotly(flag)
+    need_plotly(field)
     try:
         import kaleido  # noqa: F401
     except ImportError:
         raise RequestError(
-            flag,
+            field,
             "Kaleido is not installed; pip install 'perfsim[png]' (it draws with an"
             " installed Chrome or Chromium).",
         ) from None
 
 
-def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
+def png_of(figure: Figure, title: str, field: str = "png") -> bytes:
     """Return a figure as a PNG with a title.
 
     Raises
@@ -218,7 +218,7 @@ def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
     RequestError
         If Kaleido is missing, or finds no browser that it can draw with.
     """
-    need_kaleido(flag)
+    need_kaleido(field)
     import plotly.io
 
     axes = {
@@ -247,7 +247,7 @@ def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
         # Kaleido's errors share no class: no browser, one that fails, one that never answers.
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise RequestError(
-            flag, f"Kaleido could not draw with Chrome or Chromium ({why})."
+            field, f"Kaleido could not draw with Chrome or Chromium ({why})."
         ) from None
 
 

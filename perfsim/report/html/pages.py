@@ -215,7 +215,7 @@ def explanation_page(explanation: Explanation) -> str:
     )
 
 
-def check_rows(count: int, flag: str = "html") -> None:
+def check_rows(count: int, field: str = "html") -> None:
     """Check, before any work, that a page can hold the rows of a sweep.
 
     Raises
@@ -225,7 +225,7 @@ def check_rows(count: int, flag: str = "html") -> None:
     """
     if count > MAX_PAGE_ROWS:
         raise RequestError(
-            flag,
+            field,
             f"{count:,} rows, and it holds at most {MAX_PAGE_ROWS:,}. Give fewer values, or"
             " `out` FILE.csv.",
         )
