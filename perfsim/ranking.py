@@ -1,4 +1,4 @@
-"""Every applicable method on one scenario, by time per iteration: ``--method auto``."""
+"""Rank every applicable method on one scenario by time per iteration (method "auto")."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "CAVEAT",
     "RANKING_SCHEMA",
     "Ranking",
-    "ReportProgress",
+    "ReportMethod",
     "method_of",
     "rank",
     "rank_methods",
@@ -29,7 +29,7 @@ __all__ = [
 
 RANKING_SCHEMA = "perfsim/ranking/1"
 
-ALIKE = 1e-6
+_SAME_TIME = 1e-6
 """Iterations within this part of each other are the same."""
 
 CAVEAT = (
@@ -37,17 +37,21 @@ CAVEAT = (
     " iterations."
 )
 
-ReportProgress = Callable[[int, int, str], None]
-"""What is told of each method before it is predicted: how many are done, of how many, its name."""
+ReportMethod = Callable[[int, int, str], None]
+"""Called before each prediction with how many are done, of how many, and the method's name."""
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Predictions of all methods that apply, fastest first, and why the others do not.
 
-    ``errors`` is the recorded median error of each method, as a fraction; ``kept`` has, by flag of
-    fusion, the methods to which it does not apply, which keep their own; ``known`` the record of
-    what predictions rest on.
+    Parameters
+    ----------
+    predictions : by method, fastest first
+    refused : methods that do not apply, and why
+    errors : the recorded median error of each method, as a fraction
+    kept : by setting of fusion, the methods that keep their own instead
+    known : the recorded errors of the parts of predictions; None without a record
     """
 
     predictions: dict[str, Prediction]
@@ -63,22 +67,21 @@ class Ranking:
 
     @property
     def margin(self) -> float | None:
-        """How much longer the next method's iteration is, as a fraction; None where it is alone."""
+        """How much longer the next method's iteration is, as a fraction; None if there is none."""
         times = [prediction.iteration_s for prediction in self.predictions.values()]
         return times[1] / times[0] - 1.0 if len(times) > 1 else None
 
     def undecided(self) -> list[str]:
-        """Return the methods that may be as fast as the winner (see ``apart``)."""
+        """Return the methods that are too close to the winner to call (see ``apart``)."""
         first, *others = self.predictions.values()
         return [method_of(one) for one in others if not self.apart(first, one)]
 
     def apart(self, faster: Prediction, slower: Prediction) -> bool:
-        """Say whether one prediction is surely behind another of the same scenario.
+        """Say whether one prediction is surely slower than another of the same scenario.
 
-        It may be as fast if it is behind by no more than what both rest on may be off (see
-        ``reach``; without a record, their 90 % intervals overlap), or by no more than such
-        predictions have been wrong: the median error of the record of either method, that of all
-        methods where one has none.
+        The difference must exceed two errors: the 90 % interval of their ratio (see ``reach``;
+        without a record, their 90 % intervals must not overlap), and the recorded median error of
+        either method, or of all methods if one has no record.
         """
         behind = slower.iteration_s / faster.iteration_s - 1.0
         if behind <= max(self.known_error(method_of(one)) for one in (faster, slower)):
@@ -88,14 +91,14 @@ class Ranking:
         return behind > self.known.reach(faster.moves, slower.moves)
 
     def known_error(self, method: str) -> float:
-        """Return the recorded median error of a method; that of all where it has no record."""
+        """Return the recorded median error of a method; that of all if it has no record."""
         if method in self.errors:
             return self.errors[method]
         return median(self.errors.values()) if self.errors else 0.0
 
     @property
     def same_learning(self) -> str | None:
-        """The fastest method that changes nothing in what is learnt, None where none applies."""
+        """The fastest method that changes nothing in training; None if none applies."""
         return next((name for name in self.predictions if not method_class(name).lossy), None)
 
     def verdict(self) -> str:
@@ -116,7 +119,7 @@ class Ranking:
         if self.margin is None:
             return f"{self.winner} is the only method that applies."
         close = self.undecided()
-        if self.margin <= ALIKE and len(close) == len(names) - 1:
+        if self.margin <= _SAME_TIME and len(close) == len(names) - 1:
             return f"No difference: {self.winner} and {len(close)} others take the same time."
         text = f"{self.winner} is fastest, {self.margin:.1%} ahead of {names[1]}."
         left = f" {len(self.refused)} methods are left out." if self.refused else ""
@@ -129,22 +132,23 @@ class Ranking:
         return f"{text} The lead exceeds the error of such predictions ({error:.0%} median).{left}"
 
     def left_out(self) -> dict[str, list[str]]:
-        """Return why methods are left out, and which, the most frequent reason first."""
+        """Return the methods that are left out by reason, the most frequent reason first."""
         found: dict[str, list[str]] = {}
         for name, reason in self.refused.items():
             found.setdefault(reason, []).append(name)
         return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
     def kept_words(self) -> list[str]:
-        """Return a sentence for each flag of fusion that does not apply to all methods."""
-        found = []
-        for flag, names in self.kept.items():
-            others = [name for name in self.predictions if name not in names]
+        """Say, for each setting of fusion, which methods it does not apply to."""
+        sentences = []
+        for setting, names in self.kept.items():
+            field = setting.split()[0].strip("`")
+            others = sorted(name for name in self.predictions if name not in names)
             which = f"these keep their own: {', '.join(names)}"
             if len(others) < len(names):
-                which = f"it goes to {', '.join(sorted(others)) or 'none'}; the others keep theirs"
-            found.append(f"{flag} {WHY_KEPT[flag.split()[0]]}: {which}.")
-        return found
+                which = f"it goes to {', '.join(others) or 'none'}; the others keep theirs"
+            sentences.append(f"{setting} {WHY_KEPT[field]}: {which}.")
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ranking with the winner's prediction, by the contract perfsim/ranking/1."""
@@ -177,12 +181,12 @@ class Ranking:
 
 
 def rank(
-    scenario: Scenario, catalog: Catalog | None = None, tell: ReportProgress | None = None
+    scenario: Scenario, catalog: Catalog | None = None, tell: ReportMethod | None = None
 ) -> Ranking:
     """Predict every method with its own defaults on ``scenario``, fastest first.
 
-    Flags of fusion go to the methods to which they apply (see ``for_method``); ``tell`` is called
-    before each prediction.
+    Settings of fusion go to the methods to which they apply (see ``for_method``); ``tell`` is
+    called before each prediction.
 
     Raises
     ------
@@ -192,7 +196,8 @@ def rank(
     if scenario.options:
         names = ", ".join(scenario.options)
         raise RequestError(
-            "options", f"{names} is for one method; `method` auto takes their defaults."
+            "options",
+            f"{names} is for one method; `method` auto compares methods with their defaults.",
         )
     return rank_methods(scenario, dict.fromkeys(method_names(), scenario), catalog, tell)
 
@@ -201,7 +206,7 @@ def rank_methods(
     scenario: Scenario,
     asked: Mapping[str, Scenario],
     catalog: Catalog | None = None,
-    tell: ReportProgress | None = None,
+    tell: ReportMethod | None = None,
 ) -> Ranking:
     """Predict some methods on ``scenario``, fastest first.
 
@@ -217,7 +222,7 @@ def rank_methods(
     check_fusion_options(scenario)
     plain = for_method(scenario, "ssgd")[0].model_copy(update={"bucket": scenario.bucket})
     predict(plain, catalog)  # raises for all of them
-    found: dict[str, Prediction] = {}
+    predictions: dict[str, Prediction] = {}
     refused: dict[str, str] = {}
     kept: dict[str, list[str]] = {}
     for done, (name, own) in enumerate(asked.items()):
@@ -225,7 +230,7 @@ def rank_methods(
             tell(done, len(asked), name)
         try:
             its, flags = for_method(own, name)
-            found[name] = predict(its, catalog)
+            predictions[name] = predict(its, catalog)
         except RequestError as error:
             if error.field.startswith("fusion."):  # a wrong value, whatever the method
                 raise
@@ -234,15 +239,15 @@ def rank_methods(
         for flag in flags:
             kept.setdefault(flag, []).append(name)
 
-    def place(name: str) -> tuple[float, bool, bool, str]:
-        rounded = float(f"{found[name].iteration_s:.9g}")
+    def order(name: str) -> tuple[float, bool, bool, str]:
+        rounded = float(f"{predictions[name].iteration_s:.9g}")
         return rounded, method_class(name).lossy, name != "ssgd", name
 
     from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
-    path = catalog.beside("methods", "", ACCURACY_FILE)
-    errors = {line.method: line.median_error for line in read_accuracy(path)} if path else {}
-    ranked = {name: found[name] for name in sorted(found, key=place)}
+    path = catalog.beside("methods", "", RECORD)
+    errors = {line.method: line.median_error for line in read_record(path)} if path else {}
+    ranked = {name: predictions[name] for name in sorted(predictions, key=order)}
     return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NO_METHOD))
 
 

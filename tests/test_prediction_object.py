@@ -141,6 +141,6 @@ def test_more_objects_than_memory_is_meant_for_are_refused_before_any_work() -> 
     with pytest.raises(RequestError) as refused:
         Sweep(grid, objects=True)
     assert str(refused.value) == (
-        "--vary: 100,001 rows; at most 100,000 as JSON objects, and 2,000,000 as CSV or Parquet."
-        " Give fewer values, or --out FILE.csv."
+        "vary: 100,001 rows; at most 100,000 as JSON objects, and 2,000,000 as CSV or Parquet."
+        " Give fewer values, or out FILE.csv."
     )

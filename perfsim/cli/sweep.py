@@ -233,4 +233,4 @@ def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) 
     if chosen == "table" or (written and format_ is None):
         print_sweep(table, rows=not written or format_ is not None)
     else:
-        sys.stdout.write(csv_text(table) if chosen == "csv" else jsonl_text(table))
+        sys.stdout.write(sweep_csv(table) if chosen == "csv" else sweep_jsonl(table))

@@ -1,4 +1,4 @@
-"""Break-even: the bandwidth and the number of GPUs at which a method and S-SGD take as long."""
+"""Break-even: the bandwidth, or the number of GPUs, at which a method and S-SGD take as long."""
 
 from __future__ import annotations
 
@@ -31,20 +31,215 @@ __all__ = [
 ]
 
 
+MAX_GPUS_SEARCHED = 4096
+"""Numbers of GPUs are searched up to here, or up to the scenario's own if that is more."""
+
+_RATE_FACTORS = tuple(2.0**power for power in range(-10, 11))
+"""The network's rate is searched from 1/1024 to 1024 times its own."""
+
+_SAME_TIME = 1e-9
+"""Times that differ by less than this share are equal."""
+
+_CROSSING_WIDTH = 1e-4
+"""Relative accuracy of a crossing's bandwidth."""
+
+_OTHER_JOBS = "other jobs are on the network, and each step would simulate them anew"
+
+TimePair = tuple[float, float]
+"""An iteration of the method and of S-SGD [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEvenPoint:
+    """A place at which the faster of the two changes.
+
+    It changes between the neighbours ``before`` and ``at``: nearly the same rate, or two numbers
+    of GPUs. If ``wins_above``, the method is the faster from ``at`` on, else up to ``before``.
+    """
+
+    before: float
+    at: float
+    times_before: TimePair
+    times: TimePair
+    wins_above: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """Where a method and S-SGD take as long, between ``low`` and ``high``.
+
+    Parameters
+    ----------
+    over : "bandwidth" (factors of the network's rate) or "gpus"
+    low, high : the ends of the range that was searched
+    curve : (factor or GPUs, times) on the grid
+    crossings : where the faster of the two changes, from low to high
+    rate : the network's rate that a factor multiplies [B/s]
+    why_not : why nothing was searched, else ""
+    """
+
+    over: str
+    low: float = 0.0
+    high: float = 0.0
+    curve: tuple[tuple[float, TimePair], ...] = ()
+    crossings: tuple[BreakEvenPoint, ...] = ()
+    rate: float | None = None
+    why_not: str = ""
+
+    @property
+    def wins(self) -> bool | None:
+        """Whether the method is faster wherever the two differ; None if that depends."""
+        winners = {_wins(times) for _, times in self.curve} - {None}
+        return winners.pop() if len(winners) == 1 else None
+
+
+def bandwidth_break_even(setup: Setup) -> BreakEven:
+    """Find the break-even over the rate of the network, with all else as asked.
+
+    The link between nodes is scaled for the method and S-SGD alike (see ``scaled_network``);
+    fusion and the library choose anew.
+    """
+    cluster = setup.cluster
+    if cluster.gpus == 1:
+        return BreakEven("bandwidth", why_not="one GPU uses no network")
+    if setup.beside:
+        return BreakEven("bandwidth", why_not=_OTHER_JOBS)
+
+    jobs = JobCache()
+
+    @cache
+    def times_at(factor: float) -> TimePair | None:
+        return _pair(replace(setup, cluster=scaled_network(cluster, factor)), jobs)
+
+    def between(low: float, high: float) -> float | None:
+        return (low * high) ** 0.5 if high > low * (1.0 + _CROSSING_WIDTH) else None
+
+    result = _along(_RATE_FACTORS, times_at, between)
+    return replace(result, over="bandwidth", rate=scaled_rate(cluster))
+
+
+def gpu_break_even(setup: Setup, catalog: Catalog) -> BreakEven:
+    """Find the break-even over the number of GPUs: powers of two, then between two of them.
+
+    Nodes stay as full as they are; fewer GPUs than a node has are in one node.
+    """
+    scenario, each = setup.scenario, setup.cluster.gpus_per_node
+    if setup.beside:
+        return BreakEven("gpus", why_not=_OTHER_JOBS)
+    if setup.parts:
+        return BreakEven("gpus", why_not="the GPUs are of several types")
+    if setup.cluster.uneven:
+        return BreakEven("gpus", why_not="`placement` gives nodes different numbers of GPUs")
+    max_gpus = max(MAX_GPUS_SEARCHED, setup.cluster.gpus)
+    counts = {2**power for power in range(1, each.bit_length()) if 2**power < each}
+    counts |= {each * 2**power for power in range(20) if each * 2**power <= max_gpus}
+    counts.discard(1)
+
+    @cache
+    def times_at(count: float) -> TimePair | None:
+        update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
+        try:
+            return _pair(resolve(scenario.model_copy(update=update), catalog), jobs_of(catalog))
+        except RequestError:
+            return None
+
+    def between(low: float, high: float) -> float | None:
+        step = each if low >= each else 1
+        middle = low + step * ((high - low) // (2 * step))
+        tried = [middle + sign * step * away for away in range(4) for sign in (1, -1)]
+        return next((count for count in tried if low < count < high and times_at(count)), None)
+
+    return replace(_along(sorted(counts), times_at, between), over="gpus")
+
+
+def _along(
+    points: Iterable[float],
+    times_at: Callable[[float], TimePair | None],
+    between: Callable[[float, float], float | None],
+) -> BreakEven:
+    curve = [(point, times) for point in points if (times := times_at(point)) is not None]
+    if not curve:
+        return BreakEven("", why_not="the method runs nowhere in the range")
+    points_found = crossings(curve, times_at, between)
+    return BreakEven("", curve[0][0], curve[-1][0], tuple(curve), tuple(points_found))
+
+
+def _pair(setup: Setup, jobs: JobCache | None) -> TimePair | None:
+    """Return the iteration of the method and of S-SGD, None where one cannot run [s]."""
+    try:
+        method_s = steady_s(plans_of(setup, jobs))
+        return method_s, steady_s(baseline_of(setup, jobs))
+    except RequestError:
+        return None
+
+
+def crossings(
+    curve: Iterable[tuple[float, TimePair]],
+    times_at: Callable[[float], TimePair | None],
+    between: Callable[[float, float], float | None],
+) -> list[BreakEvenPoint]:
+    """Find where the faster of two changes along a curve, by bisection.
+
+    Parameters
+    ----------
+    curve : points (factor or GPUs) in rising order, with the times there
+    times_at : the times at a point, None where there are none
+    between : a point between two others, None where these are near enough
+
+    Examples
+    --------
+    The method takes 1 s everywhere, S-SGD 3 s divided by the point:
+
+    >>> points = [1.0, 2.0, 4.0]
+    >>> times = lambda x: (1.0, 3.0 / x)
+    >>> middle = lambda low, high: (low + high) / 2 if high - low > 1e-6 else None
+    >>> found, = crossings([(x, times(x)) for x in points], times, middle)
+    >>> round(found.at, 5), found.wins_above
+    (3.0, False)
+    """
+    result: list[BreakEvenPoint] = []
+    last: tuple[float, TimePair] | None = None
+    for point, times in curve:
+        wins = _wins(times)
+        if wins is None:  # equal here: the next point decides
+            continue
+        if last is not None and _wins(last[1]) is not wins:
+            low, high = last, (point, times)
+            while (middle := between(low[0], high[0])) is not None:
+                here = times_at(middle)
+                if here is None:
+                    break
+                if _wins(here) is wins:
+                    high = middle, here
+                else:
+                    low = middle, here
+            result.append(BreakEvenPoint(low[0], high[0], low[1], high[1], wins))
+        last = (point, times)
+    return result
+
+
+def _wins(times: TimePair) -> bool | None:
+    """Return whether the method is faster, None if both are equal."""
+    method_s, ssgd_s = times
+    if abs(method_s - ssgd_s) <= _SAME_TIME * ssgd_s:
+        return None
+    return method_s < ssgd_s
+
+
 @dataclass(frozen=True)
 class _Scaled(Cluster):
-    """``plain`` with another rate of its link between nodes (or, of one node, inside).
+    """The cluster ``plain`` with another rate of its network.
 
-    Links' formulas take the new rate. A measured curve keeps its latency, and the rest of it
-    changes as the links' formula of that collective does, so that a faster network is held up by
-    the links inside the nodes as it would be.
+    Formulas take the new rate. A measured curve keeps its latency; the rest of it changes in the
+    same ratio as the formula of that collective, so that links inside the nodes limit a faster
+    network as they would.
     """
 
     plain: Cluster | None = None
     factor: float = 1.0
 
     def served(self, servers: int) -> Cluster:
-        """Return the cluster with so many machines more that serve pushes and pulls."""
+        """Return the cluster with ``servers`` further machines for pushes and pulls."""
         assert self.plain is not None
         if servers == self.servers:
             return self
@@ -56,7 +251,7 @@ class _Scaled(Cluster):
         assert self.plain is not None
         if group not in self._parts:
             part = self.plain._part(group)
-            # Groups inside a node use its own links, which keep their rate.
+            # Groups inside a node use the node's links, which keep their rate.
             inside = part.nodes == 1 and self.nodes > 1
             self._parts[group] = part if inside else scaled_network(part, self.factor)
         return self._parts[group]
@@ -65,21 +260,21 @@ class _Scaled(Cluster):
         assert self.plain is not None
         if self.known is None:
             return super()._cost(collective, size_bytes, algorithm, protocol)
-        found = self.plain.cost(collective, size_bytes, algorithm, protocol)
+        cost = self.plain.cost(collective, size_bytes, algorithm, protocol)
         chosen = self.plain.choice(collective, size_bytes, protocol)
         name = chosen if algorithm == AUTO else algorithm
         usual = self.plain.route(collective, name, protocol).cost(size_bytes)
         scaled = self.route(collective, name, protocol).cost(size_bytes)
         usual_s = usual.seconds - usual.latency_s
         ratio = (scaled.seconds - scaled.latency_s) / usual_s if usual_s > 0 else 1.0
-        wire_s = (found.seconds - found.latency_s) * ratio
-        return found._replace(seconds=found.latency_s + wire_s)
+        wire_s = (cost.seconds - cost.latency_s) * ratio
+        return cost._replace(seconds=cost.latency_s + wire_s)
 
 
 def scaled_network(cluster: Cluster, factor: float) -> Cluster:
-    """Return the cluster with its network ``factor`` times as fast, in bytes a second.
+    """Return the cluster with the rate of its network multiplied by ``factor``.
 
-    The network is the link between nodes; where all GPUs stand on one node, the link inside it.
+    The network is the link between nodes; if all GPUs are in one node, the link inside it.
 
     Examples
     --------
@@ -103,7 +298,7 @@ def scaled_network(cluster: Cluster, factor: float) -> Cluster:
 
 
 def scaled_rate(cluster: Cluster) -> float | None:
-    """Return the rate that ``scaled_network`` multiplies [B/s]; None where there is no link."""
+    """Return the rate that ``scaled_network`` multiplies [B/s]; None if there is no link."""
     link = cluster.inter if cluster.nodes > 1 else cluster.intra
     return None if link is None else link.rate.value
 
@@ -124,198 +319,3 @@ def _faster(link: Link | None, factor: float) -> Link | None:
 
 def _times(rate: Quantity, factor: float) -> Quantity:
     return rate._replace(value=rate.value * factor)
-
-
-_RATE_FACTORS = tuple(2.0**power for power in range(-10, 11))
-"""The network's rate is looked at from 1/1024 to 1024 times what it is, in steps of 2."""
-
-MAX_GPUS_SEARCHED = 4096
-"""Numbers of GPUs are looked at up to here, or up to what was asked where that is more."""
-
-_SAME_TIME = 1e-9
-"""Times nearer than this share count as equal: neither is faster."""
-
-_CROSSING_WIDTH = 1e-4
-"""Share of the factor to which a crossing is found."""
-
-_OTHER_JOBS = "other jobs are on the network, which a search would follow anew at every step"
-
-TimePair = tuple[float, float]
-"""An iteration of the method and of S-SGD [s]."""
-
-
-@dataclass(frozen=True, slots=True)
-class BreakEvenPoint:
-    """Where the faster of the two changes: the method is, from ``at`` on or up to there.
-
-    ``before`` and ``at`` are the neighbours between which it changes (nearly the same for a rate;
-    the numbers of GPUs on either side), with the times at both.
-    """
-
-    before: float
-    at: float
-    times_before: TimePair
-    times: TimePair
-    wins_above: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BreakEven:
-    """What was found between ``low`` and ``high``.
-
-    Parameters
-    ----------
-    over : "bandwidth" (factors of the network's rate) or "gpus"
-    low, high : the ends of what was looked at
-    curve : (factor or GPUs, times) on the grid
-    crossings : where the faster of the two changes, from low to high
-    rate : the network's rate that a factor multiplies [B/s]
-    why_not : why nothing was looked for, else ""
-    """
-
-    over: str
-    low: float = 0.0
-    high: float = 0.0
-    curve: tuple[tuple[float, TimePair], ...] = ()
-    crossings: tuple[BreakEvenPoint, ...] = ()
-    rate: float | None = None
-    why_not: str = ""
-
-    @property
-    def wins(self) -> bool | None:
-        """Whether the method is faster wherever the two differ; None if that depends or never."""
-        found = {_wins(times) for _, times in self.curve} - {None}
-        return found.pop() if len(found) == 1 else None
-
-
-def _wins(times: TimePair) -> bool | None:
-    """Return whether the method is faster, None if both are equal."""
-    method_s, ssgd_s = times
-    if abs(method_s - ssgd_s) <= _SAME_TIME * ssgd_s:
-        return None
-    return method_s < ssgd_s
-
-
-def crossings(
-    curve: Iterable[tuple[float, TimePair]],
-    times_at: Callable[[float], TimePair | None],
-    between: Callable[[float, float], float | None],
-) -> list[BreakEvenPoint]:
-    """Return where the faster of two changes along a curve, each place found by bisection.
-
-    Parameters
-    ----------
-    curve : places, rising, with the times there
-    times_at : the times at a place, None where there are none
-    between : a place between two, None where they are near enough
-
-    Examples
-    --------
-    The method takes 1 s whatever the place, S-SGD 3 s divided by it:
-
-    >>> places = [1.0, 2.0, 4.0]
-    >>> times = lambda x: (1.0, 3.0 / x)
-    >>> middle = lambda low, high: (low + high) / 2 if high - low > 1e-6 else None
-    >>> found, = crossings([(x, times(x)) for x in places], times, middle)
-    >>> round(found.at, 5), found.wins_above
-    (3.0, False)
-    """
-    found: list[BreakEvenPoint] = []
-    last: tuple[float, TimePair] | None = None
-    for place, times in curve:
-        wins = _wins(times)
-        if wins is None:  # equal: who is faster beyond will tell
-            continue
-        if last is not None and _wins(last[1]) is not wins:
-            low, high = last, (place, times)
-            while (middle := between(low[0], high[0])) is not None:
-                here = times_at(middle)
-                if here is None:
-                    break
-                if _wins(here) is wins:
-                    high = middle, here
-                else:
-                    low = middle, here
-            found.append(BreakEvenPoint(low[0], high[0], low[1], high[1], wins))
-        last = (place, times)
-    return found
-
-
-def bandwidth_break_even(resolved: Setup) -> BreakEven:
-    """Return the break-even over the rate of the network, all else as it is.
-
-    The rate of the link between nodes is scaled, for the method and S-SGD alike (see
-    ``scaled_network``); fusion and the library choose anew.
-    """
-    cluster = resolved.cluster
-    if cluster.gpus == 1:
-        return BreakEven("bandwidth", why_not="one GPU uses no network")
-    if resolved.beside:
-        return BreakEven("bandwidth", why_not=_OTHER_JOBS)
-
-    kept = JobCache()
-
-    @cache
-    def times_at(factor: float) -> TimePair | None:
-        return _pair(replace(resolved, cluster=scaled_network(cluster, factor)), kept)
-
-    def between(low: float, high: float) -> float | None:
-        return (low * high) ** 0.5 if high > low * (1.0 + _CROSSING_WIDTH) else None
-
-    found = _along(_RATE_FACTORS, times_at, between)
-    return replace(found, over="bandwidth", rate=scaled_rate(cluster))
-
-
-def gpu_break_even(resolved: Setup, catalog: Catalog) -> BreakEven:
-    """Return the break-even over the number of GPUs: powers of two, then between two of them.
-
-    Nodes stay as full as they are; fewer GPUs than on one stand on one node.
-    """
-    scenario, each = resolved.scenario, resolved.cluster.gpus_per_node
-    if resolved.beside:
-        return BreakEven("gpus", why_not=_OTHER_JOBS)
-    if resolved.parts:
-        return BreakEven("gpus", why_not="GPUs are of several types, so many of each")
-    if resolved.cluster.uneven:
-        return BreakEven("gpus", why_not="GPUs stand unevenly on the nodes as `placement` says")
-    most = max(MAX_GPUS_SEARCHED, resolved.cluster.gpus)
-    counts = {2**power for power in range(1, each.bit_length()) if 2**power < each}
-    counts |= {each * 2**power for power in range(20) if each * 2**power <= most}
-    counts.discard(1)
-
-    @cache
-    def times_at(count: float) -> TimePair | None:
-        update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
-        try:
-            return _pair(resolve(scenario.model_copy(update=update), catalog), jobs_of(catalog))
-        except RequestError:
-            return None
-
-    def between(low: float, high: float) -> float | None:
-        step = each if low >= each else 1
-        middle = low + step * ((high - low) // (2 * step))
-        tried = [middle + sign * step * away for away in range(4) for sign in (1, -1)]
-        return next((one for one in tried if low < one < high and times_at(one)), None)
-
-    return replace(_along(sorted(counts), times_at, between), over="gpus")
-
-
-def _along(
-    places: Iterable[float],
-    times_at: Callable[[float], TimePair | None],
-    between: Callable[[float, float], float | None],
-) -> BreakEven:
-    curve = [(place, times) for place in places if (times := times_at(place)) is not None]
-    if not curve:
-        return BreakEven("", why_not="the method runs at none of the places looked at")
-    found = crossings(curve, times_at, between)
-    return BreakEven("", curve[0][0], curve[-1][0], tuple(curve), tuple(found))
-
-
-def _pair(resolved: Setup, kept: JobCache | None) -> TimePair | None:
-    """Return the iteration of the method and of S-SGD, None where one cannot run [s]."""
-    try:
-        method_s = steady_s(plans_of(resolved, kept))
-        return method_s, steady_s(baseline_of(resolved, kept))
-    except RequestError:
-        return None

@@ -1,4 +1,8 @@
-"""Which cluster and method train a model in time and within a budget."""
+"""plan(): which cluster and method train a model in time and within a budget.
+
+A run is an iteration's prediction times the iterations that the target's samples and epochs need;
+its cost is GPU hours times the prices of a file that the user keeps.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +48,21 @@ __all__ = [
     "read_prices",
 ]
 
+PLAN_SCHEMA = "perfsim/plan/1"
+PRICES_SCHEMA = "perfsim/prices/1"
+
+HOUR_S = 3600.0
+
 DATASETS = {
     "imagenet": (1_281_167, "ILSVRC2012 training set, Russakovsky et al. 2015, arXiv 1409.0575"),
     "cifar10": (50_000, "Krizhevsky 2009, Learning Multiple Layers of Features, section 3"),
     "cifar100": (50_000, "Krizhevsky 2009, Learning Multiple Layers of Features, section 3"),
     "squad": (87_599, "SQuAD 1.1 training questions, Rajpurkar et al. 2016, arXiv 1606.05250"),
 }
-"""Samples of a training set, and where the number stands."""
+"""Samples of a training set, and the source of the number."""
+
+_PRICE_FILE = "prices.toml"
+_PRICE_KEYS = ("gpu", "net", "per_gpu_hour", "source", "date")
 
 _SAMPLES = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*samples\s*")
 _POWER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(kW|W)\s*")
@@ -59,10 +71,14 @@ _MONEY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]{3})\s*")
 
 @dataclass(frozen=True)
 class Target:
-    """A run of so many epochs over so many samples, and its limits (None: none).
+    """A training run, and its limits (None: no limit).
 
-    ``epochs`` hold for every method that ``epochs_of`` does not name. ``gpu_power_w`` is what one
-    GPU takes while it trains [W].
+    Parameters
+    ----------
+    samples, epochs : the size of the training set, and the passes over it
+    epochs_of : epochs by method, where they differ from ``epochs``
+    deadline_s, budget, currency : limits on time and on cost
+    gpu_power_w : the power of one GPU while it trains [W]
     """
 
     samples: int
@@ -74,8 +90,324 @@ class Target:
     gpu_power_w: float | None = None
 
     def samples_of(self, method: str) -> float:
-        """Return how many samples a method trains on, over all epochs."""
+        """Return the samples that a method trains on, over all epochs."""
         return self.samples * self.epochs_of.get(method, self.epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One GPU for one hour, on one network between nodes or on any ("")."""
+
+    gpu: str
+    net: str
+    per_gpu_hour: float
+    source: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A price table: its currency, its prices and the file."""
+
+    currency: str
+    prices: tuple[Price, ...]
+    path: Path
+
+    def of(self, gpu: str, net: str) -> Price | None:
+        """Return the price of a GPU on a network, else its price on any network."""
+        matching = [one for one in self.prices if one.gpu == gpu and one.net in (net, "")]
+        return max(matching, key=lambda one: bool(one.net), default=None)
+
+
+@dataclass(frozen=True)
+class ParetoChoice:
+    """One cluster and method: how long the run takes, and its cost if there is a price."""
+
+    prediction: Prediction
+    seconds: float
+    interval_s: tuple[float, float]
+    cost: float | None
+    power_w: float | None = None
+
+    @property
+    def energy_kwh(self) -> float | None:
+        """The energy of all GPUs [kWh]; None if no power was given."""
+        return None if self.power_w is None else self.gpu_hours * self.power_w / 1000.0
+
+    @property
+    def scenario(self) -> ResolvedScenario:
+        """The cluster, method and options that were predicted."""
+        return self.prediction.scenario
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs times hours."""
+        return self.scenario.gpus * self.seconds / HOUR_S
+
+    @property
+    def spent(self) -> float:
+        """What is paid for the run: money if there is a price, else GPU hours."""
+        return self.gpu_hours if self.cost is None else self.cost
+
+    @property
+    def words(self) -> str:
+        """Return cluster and method in words."""
+        asked = self.scenario
+        where = "in one node" if asked.nodes == 1 else f"over {asked.net}"
+        return f"{asked.method} on {asked.gpus} {asked.gpu} {where}"
+
+    def excess(self, target: Target) -> float:
+        """Return the larger ratio of time or cost to its limit; up to 1 meets the target."""
+        late = self.seconds / target.deadline_s if target.deadline_s else 0.0
+        dear = self.cost / target.budget if target.budget and self.cost is not None else 0.0
+        return max(late, dear)
+
+    def row(self, target: Target) -> dict[str, Any]:
+        """Return it as a row of the plan, units in the names."""
+        low, high = self.interval_s
+        asked = self.scenario
+        return {
+            "gpu": asked.gpu,
+            "gpus": asked.gpus,
+            "net": asked.net,
+            "method": asked.method,
+            "hours": self.seconds / HOUR_S,
+            "hours_low": low / HOUR_S,
+            "hours_high": high / HOUR_S,
+            "gpu_hours": self.gpu_hours,
+            "cost": self.cost,
+            "energy_kwh": self.energy_kwh,
+            "epochs": target.epochs_of.get(asked.method, target.epochs),
+            "iteration_s": self.prediction.iteration_s,
+            "scaling_efficiency": self.prediction.scaling_efficiency,
+            "meets": self.excess(target) <= 1.0,
+            "surely_in_time": target.deadline_s is None or high <= target.deadline_s,
+        }
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """All clusters and methods that were predicted, and which cannot be used, with the reason."""
+
+    target: Target
+    choices: list[ParetoChoice]
+    left_out: dict[str, str]
+    prices: Prices
+
+    @property
+    def meeting(self) -> list[ParetoChoice]:
+        """Those that keep the deadline and the budget."""
+        return [one for one in self.choices if one.excess(self.target) <= 1.0]
+
+    @property
+    def fastest(self) -> ParetoChoice:
+        """The fastest of those that meet the target."""
+        return min(self.meeting, key=lambda one: (one.seconds, one.spent))
+
+    @property
+    def cheapest(self) -> ParetoChoice:
+        """The one that costs least of those that meet the target; without prices, GPU hours."""
+        return min(self.meeting, key=lambda one: (one.spent, one.seconds))
+
+    @property
+    def front(self) -> list[ParetoChoice]:
+        """The Pareto front: nothing else is both faster and cheaper; fastest first."""
+        front: list[ParetoChoice] = []
+        for one in sorted(self.choices, key=lambda one: (one.seconds, one.spent)):
+            if not front or one.spent < front[-1].spent:
+                front.append(one)
+        return front
+
+    @property
+    def notes(self) -> list[str]:
+        """What the plan assumes, in words."""
+        notes = [
+            "Time for the epochs, not convergence: every method is given the same epochs unless"
+            " `epochs_of` says otherwise, and a larger global batch may need more of them.",
+            "Memory is that of weights, gradients, the optimizer and the method; activations are"
+            " not counted.",
+        ]
+        if self.target.gpu_power_w is None:
+            notes.append("For the energy, give the power of a GPU (`gpu_power` 250W).")
+        else:
+            notes.append(
+                f"Energy is that of the GPUs at {self.target.gpu_power_w:g} W each, as given;"
+                " hosts, network and cooling are not counted."
+            )
+        if not any(one.cost is not None for one in self.choices):
+            notes.append("There are no prices, so the least GPU hours count as the cheapest.")
+        else:
+            used = {self._price(one) for one in self.choices if one.cost is not None}
+            notes += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
+        return notes
+
+    def _price(self, choice: ParetoChoice) -> tuple[str, str, str]:
+        price = self.prices.of(choice.scenario.gpu, choice.scenario.net)
+        assert price is not None
+        return price.gpu, price.source, price.date
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain data, by the contract perfsim/plan/1."""
+        target = self.target
+        return {
+            "schema": PLAN_SCHEMA,
+            "target": {
+                "samples": target.samples,
+                "epochs": target.epochs,
+                "epochs_of": dict(target.epochs_of),
+                "deadline_s": target.deadline_s,
+                "budget": target.budget,
+                "currency": self.prices.currency,
+                "gpu_power_w": target.gpu_power_w,
+            },
+            "fastest": self.fastest.row(target),
+            "cheapest": self.cheapest.row(target),
+            "front": [one.row(target) for one in self.front],
+            "rows": [one.row(target) for one in self.choices],
+            "left_out": self.left_out,
+            "notes": self.notes,
+        }
+
+
+def plan(
+    scenarios: Sequence[Scenario],
+    target: Target,
+    prices: Prices,
+    catalog: Catalog,
+    tell: Callable[[int, int], None] | None = None,
+) -> ClusterPlan:
+    """Predict every cluster and method, and compare them with a target.
+
+    Parameters
+    ----------
+    scenarios : what to choose from
+    target : samples, epochs, deadline and budget
+    prices : what a GPU costs for an hour
+    catalog : where profiles are; a session reads each file once
+    tell : called with how many are done, and of how many
+
+    Raises
+    ------
+    RequestError
+        If a budget is given without a price or in another currency, if nothing can be predicted,
+        or if nothing meets the target; the message says what comes nearest.
+    """
+    _check_budget(target, prices)
+    for scenario in scenarios:
+        check_one_type(scenario.gpu)
+    left: dict[str, str] = {}
+    choices = []
+    for done, prediction in enumerate(_predicted(scenarios, catalog, left), 1):
+        if tell is not None:
+            tell(done, len(scenarios))
+        if prediction is not None:
+            choices.append(_choice(prediction, target, prices))
+    if target.budget is not None:
+        for one in choices:
+            if one.cost is None:
+                left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"
+        choices = [one for one in choices if one.cost is not None]
+    if not choices:
+        reasons = "; ".join(sorted({why.removesuffix(".") for why in left.values()}))
+        raise RequestError("", f"no cluster can be used: {reasons}.")
+    result = ClusterPlan(target, choices, left, prices)
+    if not result.meeting:
+        raise RequestError("", _nothing_meets(result))
+    return result
+
+
+def check_one_type(gpu: str) -> None:
+    """Check that all GPUs of a cluster are of one type.
+
+    Raises
+    ------
+    RequestError
+        If they are of several types.
+    """
+    if len(parse_types(gpu)) > 1:
+        raise RequestError(
+            "gpu",
+            f"{gpu!r} mixes several types; a plan compares clusters of one type each. Name one, or"
+            " several clusters by `gpu_types`.",
+            value=gpu,
+        )
+
+
+def _check_budget(target: Target, prices: Prices) -> None:
+    if target.budget is None:
+        return
+    if not prices.prices:
+        raise RequestError(
+            "budget",
+            f"{prices.path} has no prices; write what you pay into a copy of it"
+            " (profiles/prices.toml, or `prices` FILE).",
+        )
+    if target.currency != prices.currency:
+        raise RequestError(
+            "budget",
+            f"is in {target.currency}, the prices of {prices.path} are in {prices.currency}.",
+        )
+
+
+def _predicted(
+    scenarios: Sequence[Scenario], catalog: Catalog, left: dict[str, str]
+) -> Iterator[Prediction | None]:
+    """Yield each scenario's prediction; None, with the reason in ``left``, if it cannot be used."""
+    for scenario in scenarios:
+        name = f"{scenario.method} on {scenario.gpus} {scenario.gpu} over {scenario.net}"
+        try:
+            prediction = predict(scenario, catalog)
+        except RequestError as error:
+            left[name] = str(error)
+            yield None
+            continue
+        needed = sum(prediction.memory_bytes.values())
+        memory = load_device(prediction.scenario.gpu, catalog).memory_bytes
+        if needed > memory:
+            left[name] = (
+                f"needs {format_bytes(needed)} of memory; the GPU has {format_bytes(memory)}"
+            )
+            yield None
+            continue
+        yield prediction
+
+
+def _choice(prediction: Prediction, target: Target, prices: Prices) -> ParetoChoice:
+    asked = prediction.scenario
+    iterations = target.samples_of(asked.method) / (
+        prediction.samples_per_s * prediction.iteration_s
+    )
+    seconds = iterations * prediction.iteration_s
+    low, high = (iterations * end for end in prediction.iteration_s_interval)
+    price = prices.of(asked.gpu, asked.net)
+    hours = asked.gpus * seconds / HOUR_S
+    return ParetoChoice(
+        prediction,
+        seconds,
+        (low, high),
+        price.per_gpu_hour * hours if price else None,
+        target.gpu_power_w,
+    )
+
+
+def _nothing_meets(plan: ClusterPlan) -> str:
+    target = plan.target
+    limits = []
+    if target.deadline_s is not None:
+        limits.append(_span(target.deadline_s))
+    if target.budget is not None:
+        limits.append(f"{target.budget:g} {target.currency}")
+    near = min(plan.choices, key=lambda one: (one.excess(target), one.seconds))
+    cost = "" if near.cost is None else f" and costs {near.cost:.4g} {plan.prices.currency}"
+    return (
+        f"nothing meets {' and '.join(limits)}; the nearest is {near.words}, which takes"
+        f" {_span(near.seconds)}{cost}."
+    )
+
+
+def _span(seconds: float) -> str:
+    """Write a time as a deadline is written."""
+    return f"{seconds / HOUR_S:.4g} h" if seconds >= HOUR_S else f"{seconds / 60.0:.4g} min"
 
 
 def parse_samples(text: str) -> int:
@@ -179,132 +511,6 @@ def parse_power(text: str) -> float:
     return float(match[1]) * (1000.0 if match[2] == "kW" else 1.0)
 
 
-HOUR_S = 3600.0
-
-
-@dataclass(frozen=True)
-class ParetoChoice:
-    """One cluster and method: how long the run takes, and what it costs where that is known."""
-
-    prediction: Prediction
-    seconds: float
-    interval_s: tuple[float, float]
-    cost: float | None
-    power_w: float | None = None
-
-    @property
-    def energy_kwh(self) -> float | None:
-        """What the GPUs take in all, None where no power was given [kWh]."""
-        return None if self.power_w is None else self.gpu_hours * self.power_w / 1000.0
-
-    @property
-    def scenario(self) -> ResolvedScenario:
-        """What was predicted."""
-        return self.prediction.scenario
-
-    @property
-    def gpu_hours(self) -> float:
-        """GPUs times hours."""
-        return int(self.scenario.gpus) * self.seconds / HOUR_S
-
-    @property
-    def spent(self) -> float:
-        """What is paid for it: money where prices are known, else GPU hours."""
-        return self.gpu_hours if self.cost is None else self.cost
-
-    @property
-    def words(self) -> str:
-        """Return cluster and method in words."""
-        told = self.scenario
-        where = "in one node" if told.nodes == 1 else f"over {told.net}"
-        return f"{told.method} on {told.gpus} {told.gpu} {where}"
-
-    def excess(self, target: Target) -> float:
-        """Return how many times over its limits it is, the worse of the two; up to 1 meets them."""
-        late = self.seconds / target.deadline_s if target.deadline_s else 0.0
-        dear = self.cost / target.budget if target.budget and self.cost is not None else 0.0
-        return max(late, dear)
-
-    def row(self, target: Target) -> dict[str, Any]:
-        """Return it as a row of the plan, units in the names."""
-        low, high = self.interval_s
-        told = self.scenario
-        return {
-            "gpu": told.gpu,
-            "gpus": told.gpus,
-            "net": told.net,
-            "method": told.method,
-            "hours": self.seconds / HOUR_S,
-            "hours_low": low / HOUR_S,
-            "hours_high": high / HOUR_S,
-            "gpu_hours": self.gpu_hours,
-            "cost": self.cost,
-            "energy_kwh": self.energy_kwh,
-            "epochs": target.epochs_of.get(str(told.method), target.epochs),
-            "iteration_s": self.prediction.iteration_s,
-            "scaling_efficiency": self.prediction.scaling_efficiency,
-            "meets": self.excess(target) <= 1.0,
-            "surely_in_time": target.deadline_s is None or high <= target.deadline_s,
-        }
-
-
-PRICES_SCHEMA = "perfsim/prices/1"
-_PRICE_FILE = "prices.toml"
-_PRICE_LIMIT = NumberLimit(math.ulp(0.0), math.nextafter(1e6, 0.0), "above zero, below 1e6")
-
-
-class PriceTable(TomlModel):
-    """A ``[[price]]``; ``net`` is empty where the price holds on any network."""
-
-    gpu: Text
-    net: Text = ""
-    per_gpu_hour: Annotated[float, plain_number(_PRICE_LIMIT)]
-    source: Text
-    date: Text
-
-
-class PriceFile(TomlModel):
-    """The keys of a file of prices."""
-
-    SCHEMA = PRICES_SCHEMA
-    currency: Text
-    price: list[PriceTable] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        named = [(row.gpu, row.net) for row in self.price]
-        for index, pair in enumerate(named):
-            if pair in named[:index]:
-                twice = f"{' on '.join(filter(None, pair))} stands twice"
-                raise WrongValue(twice, "price", index, "gpu")
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """One GPU for one hour, on one network between nodes or on any ("")."""
-
-    gpu: str
-    net: str
-    per_gpu_hour: float
-    source: str
-    date: str
-
-
-@dataclass(frozen=True)
-class Prices:
-    """A price table: its currency, its prices and the file."""
-
-    currency: str
-    prices: tuple[Price, ...]
-    path: Path
-
-    def of(self, gpu: str, net: str) -> Price | None:
-        """Return what a GPU costs on a network: its own price there, else that for any network."""
-        fitting = [one for one in self.prices if one.gpu == gpu and one.net in (net, "")]
-        return max(fitting, key=lambda one: bool(one.net), default=None)
-
-
 def find_prices(catalog: Catalog, path: Path | None) -> Prices:
     """Return the prices of a file, or of the first prices.toml in the folders of profiles.
 
@@ -326,230 +532,24 @@ def read_prices(path: Path) -> Prices:
     DataError
         If the file cannot be read, a key is unknown or lacks, or a price is not above zero.
     """
-    file = read_toml(path, PriceFile)
-    prices = tuple(
-        Price(row.gpu, row.net, row.per_gpu_hour, row.source, row.date) for row in file.price
-    )
-    return Prices(file.currency.lower(), prices, path)
+    table = read_toml(path)
+    table.only(("schema", "currency", "price"))
+    table.check_schema(PRICES_SCHEMA)
+    prices = tuple(_price(one) for one in table.tables("price")) if "price" in table.values else ()
+    keys = [(one.gpu, one.net) for one in prices]
+    for key in keys:
+        if keys.count(key) > 1:
+            name = " on ".join(filter(None, key))
+            raise DataError(f"price: {name} stands twice", path=path)
+    return Prices(table.text("currency").lower(), prices, path)
 
 
-PLAN_SCHEMA = "perfsim/plan/1"
-
-
-@dataclass(frozen=True)
-class ClusterPlan:
-    """All clusters and methods asked for, and what cannot be used with the reason."""
-
-    target: Target
-    choices: list[ParetoChoice]
-    left_out: dict[str, str]
-    prices: Prices
-
-    @property
-    def meeting(self) -> list[ParetoChoice]:
-        """Those that keep the deadline and the budget."""
-        return [one for one in self.choices if one.excess(self.target) <= 1.0]
-
-    @property
-    def fastest(self) -> ParetoChoice:
-        """The fastest of those that meet the target."""
-        return min(self.meeting, key=lambda one: (one.seconds, one.spent))
-
-    @property
-    def cheapest(self) -> ParetoChoice:
-        """The one that costs least of those that meet the target; without prices, GPU hours."""
-        return min(self.meeting, key=lambda one: (one.spent, one.seconds))
-
-    @property
-    def front(self) -> list[ParetoChoice]:
-        """The Pareto front: nothing else is both faster and cheaper; fastest first."""
-        found: list[ParetoChoice] = []
-        for one in sorted(self.choices, key=lambda one: (one.seconds, one.spent)):
-            if not found or one.spent < found[-1].spent:
-                found.append(one)
-        return found
-
-    @property
-    def notes(self) -> list[str]:
-        """What a plan rests on, in words."""
-        told = [
-            "Time an epoch, not convergence: every method is given the same epochs unless"
-            " `epochs_of` says otherwise, and a larger global batch may need more of them.",
-            "Of memory, weights, gradients, the optimizer's and the method's are counted, no"
-            " activations.",
-        ]
-        if self.target.gpu_power_w is None:
-            told.append("No GPU's power is known here: give it (`gpu_power` 250W) for the energy.")
-        else:
-            told.append(
-                f"Energy is that of the GPUs at {self.target.gpu_power_w:g} W each, as given;"
-                " hosts, network and cooling are not in it."
-            )
-        if not any(one.cost is not None for one in self.choices):
-            told.append("No price is known: least is counted in GPU hours.")
-        else:
-            used = {self._price(one) for one in self.choices if one.cost is not None}
-            told += sorted(f"Price of {gpu}: {source}, {date}." for gpu, source, date in used)
-        return told
-
-    def _price(self, one: ParetoChoice) -> tuple[str, str, str]:
-        price = self.prices.of(str(one.scenario.gpu), str(one.scenario.net))
-        assert price is not None
-        return price.gpu, price.source, price.date
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as ``--json`` prints it."""
-        target = self.target
-        return {
-            "schema": PLAN_SCHEMA,
-            "target": {
-                "samples": target.samples,
-                "epochs": target.epochs,
-                "epochs_of": dict(target.epochs_of),
-                "deadline_s": target.deadline_s,
-                "budget": target.budget,
-                "currency": self.prices.currency,
-                "gpu_power_w": target.gpu_power_w,
-            },
-            "fastest": self.fastest.row(target),
-            "cheapest": self.cheapest.row(target),
-            "front": [one.row(target) for one in self.front],
-            "rows": [one.row(target) for one in self.choices],
-            "left_out": self.left_out,
-            "notes": self.notes,
-        }
-
-
-def plan(
-    scenarios: Sequence[Scenario],
-    target: Target,
-    prices: Prices,
-    catalog: Catalog,
-    tell: Callable[[int, int], None] | None = None,
-) -> ClusterPlan:
-    """Predict every cluster and method, and weigh them against a target.
-
-    Parameters
-    ----------
-    scenarios : what to choose from
-    target : samples, epochs, deadline and budget
-    prices : what a GPU costs for an hour
-    catalog : where profiles are; a session reads each file once
-    tell : called with how many are done, of how many
-
-    Raises
-    ------
-    RequestError
-        If a budget is given and no price fits or the currency differs, if nothing can be
-        predicted, or if nothing meets the target: the message says what comes nearest.
-    """
-    _check_budget(target, prices)
-    for scenario in scenarios:
-        check_one_type(scenario.gpu)
-    left: dict[str, str] = {}
-    choices = []
-    for place, found in enumerate(_predicted(scenarios, catalog, left), 1):
-        if tell is not None:
-            tell(place, len(scenarios))
-        if found is not None:
-            choices.append(_choice(found, target, prices))
-    if target.budget is not None:
-        for one in choices:
-            if one.cost is None:
-                left[one.words] = f"no price of {one.scenario.gpu} in {prices.path}"
-        choices = [one for one in choices if one.cost is not None]
-    if not choices:
-        raise RequestError(f"plan: nothing can be chosen: {'; '.join(sorted(set(left.values())))}.")
-    made = ClusterPlan(target, choices, left, prices)
-    if not made.meeting:
-        raise RequestError(_nothing_meets(made))
-    return made
-
-
-def check_one_type(gpu: str) -> None:
-    """Check that a cluster's GPUs are of one type, whose price and memory are known.
-
-    Raises
-    ------
-    RequestError
-        If they are of several.
-    """
-    if len(parse_types(gpu)) > 1:
-        raise RequestError(
-            "gpu",
-            f"{gpu!r} is several types, and a plan weighs clusters of one, by its price and"
-            " its memory; name one (`gpu_types` for several clusters).",
+def _price(table: TomlTable) -> Price:
+    table.only(_PRICE_KEYS)
+    value = table.get("per_gpu_hour")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise table.wrong(
+            "per_gpu_hour", f"found {shown(value)}, allowed is a number above zero, below 1e6"
         )
-
-
-def _check_budget(target: Target, prices: Prices) -> None:
-    if target.budget is None:
-        return
-    if not prices.prices:
-        raise RequestError(
-            "budget",
-            f"{prices.path} holds no price; write those that you pay into a copy of it"
-            " (profiles/prices.toml, or `prices` FILE).",
-        )
-    if target.currency != prices.currency:
-        raise RequestError(
-            "budget",
-            f"is in {target.currency}, the prices of {prices.path} are in {prices.currency}.",
-        )
-
-
-def _predicted(
-    scenarios: Sequence[Scenario], catalog: Catalog, left: dict[str, str]
-) -> Iterator[Prediction | None]:
-    """Yield a prediction for each scenario, None for what cannot be used; ``left`` takes why."""
-    for scenario in scenarios:
-        name = f"{scenario.method} on {scenario.gpus} {scenario.gpu} over {scenario.net}"
-        try:
-            found = predict(scenario, catalog)
-        except RequestError as error:
-            left[name] = str(error)
-            yield None
-            continue
-        needed = sum(found.memory_bytes.values())
-        has = load_device(str(found.scenario.gpu), catalog).memory_bytes
-        if needed > has:
-            left[name] = f"needs {format_bytes(needed)} of memory, the GPU has {format_bytes(has)}"
-            yield None
-            continue
-        yield found
-
-
-def _choice(found: Prediction, target: Target, prices: Prices) -> ParetoChoice:
-    samples = target.samples_of(str(found.scenario.method))
-    iterations = samples / (found.samples_per_s * found.iteration_s)
-    seconds = iterations * found.iteration_s
-    low, high = (iterations * end for end in found.iteration_s_interval)
-    price = prices.of(str(found.scenario.gpu), str(found.scenario.net))
-    hours = int(found.scenario.gpus) * seconds / HOUR_S
-    return ParetoChoice(
-        found,
-        seconds,
-        (low, high),
-        price.per_gpu_hour * hours if price else None,
-        target.gpu_power_w,
-    )
-
-
-def _nothing_meets(made: ClusterPlan) -> str:
-    target = made.target
-    limits = []
-    if target.deadline_s is not None:
-        limits.append(_span(target.deadline_s))
-    if target.budget is not None:
-        limits.append(f"{target.budget:g} {target.currency}")
-    near = min(made.choices, key=lambda one: (one.excess(target), one.seconds))
-    cost = "" if near.cost is None else f" and costs {near.cost:.4g} {made.prices.currency}"
-    return (
-        f"plan: nothing meets {' and '.join(limits)}; nearest is {near.words}, which takes"
-        f" {_span(near.seconds)}{cost}."
-    )
-
-
-def _span(seconds: float) -> str:
-    """Return a time as a deadline is written."""
-    return f"{seconds / HOUR_S:.4g} h" if seconds >= HOUR_S else f"{seconds / 60.0:.4g} min"
+    net = table.text("net") if "net" in table.values else ""
+    return Price(table.text("gpu"), net, float(value), table.text("source"), table.text("date"))

@@ -15,7 +15,7 @@ from perfsim.methods.base import FAMILIES
 from perfsim.methods.describe import for_method
 from perfsim.planning.neighbours import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
-from perfsim.ranking import CAVEAT, Ranking, ReportProgress, rank_methods
+from perfsim.ranking import CAVEAT, Ranking, ReportMethod, rank_methods
 from perfsim.scenario import Scenario, parse_types
 from perfsim.session import default_session
 
@@ -251,12 +251,15 @@ class Comparison:
             )
         return result
 
-    def _side(self, one: Prediction) -> Side | None:
+    def _side(self, prediction: Prediction) -> Side | None:
         """Compare one method with S-SGD; None for S-SGD itself."""
-        if one.scenario.method == _BASELINE and one.iteration_s == self.baseline.iteration_s:
+        if (
+            prediction.scenario.method == _BASELINE
+            and prediction.iteration_s == self.baseline.iteration_s
+        ):
             return None
-        ahead = one.iteration_s < self.baseline.iteration_s
-        pair = (one, self.baseline) if ahead else (self.baseline, one)
+        ahead = prediction.iteration_s < self.baseline.iteration_s
+        pair = (prediction, self.baseline) if ahead else (self.baseline, prediction)
         if not self.ranking.apart(*pair):
             return "not told apart"
         return "faster" if ahead else "slower"
@@ -422,7 +425,7 @@ def compare(
     options: Mapping[str, Any] | None = None,
     sort: str = "time",
     catalog: Catalog | None = None,
-    tell: ReportProgress | None = None,
+    tell: ReportMethod | None = None,
 ) -> Comparison:
     """Predict methods side by side on one scenario.
 
@@ -499,7 +502,7 @@ def _baseline(ranking: Ranking, plain: Scenario, catalog: Catalog) -> Prediction
 
 
 def scaling_of(
-    comparison: Comparison, catalog: Catalog | None = None, tell: ReportProgress | None = None
+    comparison: Comparison, catalog: Catalog | None = None, tell: ReportMethod | None = None
 ) -> dict[str, dict[int, Prediction]]:
     """Return predictions by GPUs of S-SGD, the fastest method, and the scenario's own or the next.
 

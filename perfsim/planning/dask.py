@@ -1,7 +1,7 @@
-"""A sweep spread over a Dask cluster: ``dask.distributed`` schedules, moves and repeats the work.
+"""Run a sweep on a Dask cluster: ``dask.distributed`` schedules, moves and repeats the work.
 
-A chunk is a task. Results come back in the grid's order, and are those of one process to the last
-bit; the tasks of a worker that is lost run elsewhere.
+A chunk is a task. Results come back in the grid's order and are equal to those of one process to
+the last bit. The tasks of a lost worker run elsewhere.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from contextlib import contextmanager
 from typing import Any
 
 from perfsim import __version__
-from perfsim.errors import PerfsimError, RequestError
+from perfsim.errors import PerfsimError, RequestError, spelled
 from perfsim.planning.sweep import Chunk, Sweep, SweepRows
 
 __all__ = ["DaskEngine"]
 
 CHUNKS_A_THREAD = 4
-"""Chunks a thread has in hand: enough that none waits for the next."""
+"""Chunks that are submitted for each thread: enough that none waits for the next."""
 
 MIN_TASK_ROWS = 16
-"""Rows of a task: sending fewer costs more than predicting them."""
+"""Rows of a task: sending fewer takes longer than predicting them."""
 
 _ANSWER_S = 10
 """How long a scheduler and its first worker may take to answer [s]."""
 
 _PATIENCE_S = 60
-"""How long no worker at all may be there before the rest is given up [s]; one may come back."""
+"""How long a sweep waits while there is no worker at all, as one may come back [s]."""
 
 _KEPT = "with `out`, what is done is kept, and the same command goes on from there."
-_MISSING = "needs dask.distributed: pip install 'perfsim[dask]'."
 
-_kept: list[tuple[Sweep, SweepRows]] = []
+_worker_rows: list[tuple[Sweep, SweepRows]] = []
+"""In a worker: the sweep that it works on, and what its chunks share."""
 
 
 def predicted(sweep: Sweep, chunk: Chunk) -> list[Any]:
-    """Return the rows of a chunk, in a worker, which keeps what the sweep's chunks share."""
-    if not _kept or _kept[0][0] != sweep:
-        _kept[:] = [(sweep, SweepRows(sweep))]
-    return _kept[0][1].chunk(*chunk)
+    """Predict a chunk, in a worker; what the sweep's chunks share is computed once."""
+    if not _worker_rows or _worker_rows[0][0] != sweep:
+        _worker_rows[:] = [(sweep, SweepRows(sweep))]
+    return _worker_rows[0][1].chunk(*chunk)
 
 
 class DaskEngine:
@@ -50,24 +50,26 @@ class DaskEngine:
     Parameters
     ----------
     workers : processes to start here, one thread each
-    address : of a Dask scheduler that runs, such as ``tcp://10.0.0.1:8786``; its workers need
-        perfsim of the same version and the same profiles
+    address : of a running Dask scheduler, such as ``tcp://10.0.0.1:8786``; its workers need the
+        same version of perfsim and the same profiles
 
     Raises
     ------
     RequestError
         If Dask is not installed, or no scheduler answers there.
     PerfsimError
-        If the scheduler or all workers are lost meanwhile.
+        If the scheduler or all workers are lost during the sweep.
     """
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
         self.workers, self.address = workers, address
-        self.flag = "workers" if address is None else "dask"
+        self.field = "workers" if address is None else "dask"
         try:
             import distributed  # noqa: F401
         except ImportError:
-            raise RequestError(f"{self.flag}: {_MISSING}") from None
+            raise RequestError(
+                self.field, "needs dask.distributed: pip install 'perfsim[dask]'."
+            ) from None
 
     def __call__(self, sweep: Sweep, chunks: list[Chunk]) -> Iterator[list[Any]]:
         """Yield the rows of chunks, in order."""
@@ -104,13 +106,15 @@ class DaskEngine:
                 _check_versions(client)
                 yield client
         except (OSError, ValueError, TimeoutError) as error:
-            told = str(error).splitlines()[0] if str(error) else "it does not answer"
-            raise RequestError("dask", f"{self.address!r} cannot be used: {told}.") from None
+            why = str(error).splitlines()[0] if str(error) else "it does not answer"
+            raise RequestError(
+                "dask", f"{self.address!r} cannot be used: {why}.", value=self.address
+            ) from None
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask's log off standard error: what goes wrong is told in a sentence."""
+    """Keep Dask's log off standard error: an error is one sentence."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -124,16 +128,16 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Let threads and processes that start meanwhile not hear Ctrl-C: this one stops them.
+    """Start threads and processes that ignore Ctrl-C, as this process stops them.
 
-    What is pressed meanwhile counts afterwards.
+    Ctrl-C that is pressed meanwhile takes effect afterwards.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     from multiprocessing import resource_tracker
 
-    # Its own start would let the thread that starts it, and those after it, hear signals again.
+    # If it started later, it would unblock the signal in the thread that starts it.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -143,28 +147,29 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _result(client: Any, part: Chunk, future: Any) -> list[Any]:
-    """Return the rows of a part, however long they take; refuse to wait for nobody."""
+    """Return the rows of a chunk, however long they take; give up if there is no worker."""
     from distributed import CancelledError, KilledWorker, wait
 
-    alone_s = 0
+    without_worker_s = 0
     while True:
         try:
             wait([future], timeout=_ANSWER_S)
             rows: list[Any] = future.result()
             return rows
         except TimeoutError:
-            alone_s = 0 if client.nthreads() else alone_s + _ANSWER_S
-            if alone_s >= _PATIENCE_S:
-                raise PerfsimError(f"no worker is left since {_PATIENCE_S} s; {_KEPT}") from None
+            without_worker_s = 0 if client.nthreads() else without_worker_s + _ANSWER_S
+            if without_worker_s >= _PATIENCE_S:
+                why = f"there has been no worker for {_PATIENCE_S} s; {_KEPT}"
+                raise PerfsimError(spelled(why)) from None
         except KilledWorker:
-            rows_of = f"rows {part[0]} to {part[1] - 1}"
-            raise PerfsimError(f"{rows_of}: every worker that took them died; {_KEPT}") from None
+            why = f"rows {part[0]} to {part[1] - 1}: every worker that took them died; {_KEPT}"
+            raise PerfsimError(spelled(why)) from None
         except (CancelledError, OSError):
-            raise PerfsimError(f"the Dask scheduler is lost; {_KEPT}") from None
+            raise PerfsimError(spelled(f"the Dask scheduler is lost; {_KEPT}")) from None
 
 
 def _divided(chunks: list[Chunk], threads: int) -> list[Chunk]:
-    """Return chunks cut into enough parts that every thread has some."""
+    """Cut chunks into enough parts for all threads."""
     total = sum(stop - start for start, stop in chunks)
     most = max(MIN_TASK_ROWS, -(-total // (threads * CHUNKS_A_THREAD)))
     return [
@@ -179,14 +184,14 @@ def _version() -> str:
 
 
 def _check_versions(client: Any) -> None:
-    """Refuse workers whose perfsim is missing or another one.
+    """Check that every worker has this version of perfsim.
 
     Raises
     ------
     RequestError
-        If there are such; names the first.
+        If one does not; names the first.
     """
-    for worker, found in client.run(_version, on_error="return").items():
-        if found != __version__:
-            said = f"perfsim {found}" if isinstance(found, str) else "no perfsim"
-            raise RequestError("dask", f"worker {worker} has {said}; here is {__version__}.")
+    for worker, version in client.run(_version, on_error="return").items():
+        if version != __version__:
+            other = f"perfsim {version}" if isinstance(version, str) else "no perfsim"
+            raise RequestError("dask", f"worker {worker} has {other}; here is {__version__}.")

@@ -1,4 +1,9 @@
-"""explain(): why an iteration takes as long as it does, and what would change that."""
+"""explain(): why an iteration takes as long as it does, and what would change that.
+
+Three views of one prediction: the critical path of tasks, the time in which each bucket's messages
+are exposed, and what the iteration would be if one thing were twice as good. Break-even with S-SGD
+comes from break_even.py.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +49,37 @@ __all__ = [
     "with_bucket",
 ]
 
+EXPLANATION_SCHEMA = "perfsim/explain/1"
+
 WAITING = "waiting"
-"""Kind of a stretch in which no task of this worker runs on the path."""
+"""Kind of a step in which no task of this worker runs."""
+
+IMPROVEMENTS: dict[str, tuple[str, ...]] = {
+    "bandwidth": ("bandwidth",),
+    "latency": ("latency",),
+    "gpu": ("compute", "compression", "second_order"),
+    "compression": ("compression",),
+    "second_order": ("second_order",),
+}
+"""What can be twice as good, and the causes of cost that become twice as fast with it."""
+
+_ELASTICITY_STEP = 1e-3
+"""Relative change over which an elasticity is taken."""
+
+_METHOD_KERNELS = ("compress", "decompress", "second_order")
+"""Kinds of the tasks that a method adds to computation."""
 
 _ROUNDING = 1e-12
-"""Two moments nearer to each other than this share of the later one are the same."""
+"""Two moments that differ by less than this share of the later one are the same."""
+
+_Run = tuple[int, float, int, str]
+"""A task that runs: level (see ``_level``), start [s], index in the graph, job."""
+
+_Mark = tuple[float, int, _Run]
+"""When a run starts (1) or ends (0) [s]."""
+
+_TaskRun = tuple[int, int]
+"""Period and index of a task that ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +93,250 @@ class PathStep:
     end_s: float
 
 
-def critical_path(timeline: Timeline) -> list[PathStep]:
-    """Return what the last steady period waited for, in order; the steps leave no gap.
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """The critical path of one of the method's rounds.
 
-    From the end of the period back: each task began when the last of what it waits for ended,
-    which is a dependency or the task before it on its stream. A run that repeats every q periods
-    (or means over q) has the path of all q; one that does not settle that of its last period.
-    With ranks it is the path of the rank that ends last, and what no task of that rank explains
-    is a step of kind "waiting"; with draws it is that of the last period of one (see ``one_run``).
+    ``count`` is how often the round runs in the method's period, ``iterations`` how many
+    iterations the path covers.
+    """
+
+    count: float
+    iterations: int
+    steps: list[PathStep]
+
+    @property
+    def length_s(self) -> float:
+        """From the start of the first step to the end of the last [s]."""
+        return self.steps[-1].end_s if self.steps else 0.0
+
+    def by_kind(self) -> dict[str, float]:
+        """Return the seconds of each kind of task on the path, longest first; they sum to it."""
+        times: dict[str, float] = {}
+        for step in self.steps:
+            times[step.kind] = times.get(step.kind, 0.0) + step.end_s - step.start_s
+        return dict(sorted(times.items(), key=lambda one: -one[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """The time of one bucket, or other job of a method, in an iteration, on average.
+
+    Parameters
+    ----------
+    round : index of the method's round that it belongs to
+    bucket : "iteration.name", as a timeline shows it
+    collectives : its collectives, joined by " + "
+    busy_s : sum over its messages [s]
+    exposed_s : time in which nothing is computed; it belongs to the message that began first [s]
+    kernels_s : time of its kernels [s]
+    """
+
+    round: int
+    bucket: str
+    collectives: str
+    busy_s: float
+    exposed_s: float
+    kernels_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """The iteration with one thing twice as good.
+
+    Parameters
+    ----------
+    what : a name of ``IMPROVEMENTS``, bucket_doubled or bucket_halved
+    iteration_s : the iteration then [s]
+    saved : share of the iteration that is saved; below 0 where it is longer
+    elasticity : per cent of the iteration saved for one per cent faster, None for buckets, whose
+        number changes in steps
+    """
+
+    what: str
+    iteration_s: float
+    saved: float
+    elasticity: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why one prediction is as it is; `to_dict` has it as plain data.
+
+    ``paths`` has one for each round of the method's period; ``improvements`` are by saving, the
+    largest first.
+    """
+
+    prediction: Prediction
+    paths: list[CriticalPath]
+    exposed: list[Exposed]
+    improvements: list[Improvement]
+    bandwidth: BreakEven
+    gpus: BreakEven
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as plain data, by the contract perfsim/explain/1."""
+        prediction = self.prediction
+        return {
+            "schema": EXPLANATION_SCHEMA,
+            "scenario": prediction.scenario.to_dict(),
+            "iteration_s": prediction.iteration_s,
+            "iteration_s_interval": list(prediction.iteration_s_interval),
+            "baseline": {
+                "method": "ssgd",
+                "iteration_s": prediction.baseline_s,
+                "speedup": prediction.speedup,
+            },
+            "bottleneck": prediction.bottleneck,
+            "breakdown_s": prediction.breakdown_s,
+            "critical_path": [
+                {
+                    "count": path.count,
+                    "iterations": path.iterations,
+                    "length_s": path.length_s,
+                    "by_kind_s": path.by_kind(),
+                    "steps": [asdict(step) for step in path.steps],
+                }
+                for path in self.paths
+            ],
+            "exposed": [asdict(bucket) for bucket in self.exposed],
+            "sensitivity": [asdict(one) for one in self.improvements],
+            "break_even": {
+                "bandwidth": _break_even(self.bandwidth),
+                "gpus": _break_even(self.gpus),
+            },
+            "notes": [*self.notes, *prediction.notes],
+        }
+
+
+def _break_even(search: BreakEven) -> dict[str, Any]:
+    """Return a break-even as plain data; points are factors of the rate, or GPUs."""
+    over = "factor" if search.over == "bandwidth" else "gpus"
+    result: dict[str, Any] = {
+        "searched": None if search.why_not else [search.low, search.high],
+        "method_faster": search.wins,
+        "crossings": [_crossing(one, over, search.rate) for one in search.crossings],
+        "curve": [
+            {over: point, "iteration_s": times[0], "ssgd_s": times[1]}
+            for point, times in search.curve
+        ],
+    }
+    if search.over == "bandwidth":
+        result["rate_bytes_per_s"] = search.rate
+    if search.why_not:
+        result["why_not"] = search.why_not
+    return result
+
+
+def _crossing(crossing: BreakEvenPoint, over: str, rate: float | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        over: crossing.at,
+        "iteration_s": crossing.times[0],
+        "ssgd_s": crossing.times[1],
+        "method_faster": "above" if crossing.wins_above else "below",
+        f"{over}_before": crossing.before,
+        "iteration_before_s": crossing.times_before[0],
+        "ssgd_before_s": crossing.times_before[1],
+    }
+    if rate is not None:
+        row["rate_bytes_per_s"] = crossing.at * rate
+    return row
+
+
+def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
+    """Explain why the iteration of one scenario takes as long as it does.
+
+    Raises
+    ------
+    RequestError
+        If the scenario names something that does not exist or cannot be combined.
+    DataError
+        If a data file is damaged.
+
+    Examples
+    --------
+    >>> from perfsim.scenario import Scenario
+    >>> found = explain(Scenario(model="resnet50", gpus=64, net="1gbe"))
+    >>> found.improvements[0].what
+    'bandwidth'
+    >>> round(sum(found.paths[0].by_kind().values()) / found.prediction.iteration_s, 9)
+    1.0
+    """
+    catalog = catalog or default_session()
+    prediction = predict(scenario, catalog)
+    setup = resolve(scenario, catalog)
+    plans = plans_of(setup)
+    timelines = [run(plan) for plan in plans]
+    still, scale = plans, 1.0
+    if setup.beside:
+        from perfsim.schedule.run import pin_messages
+
+        still = pin_messages(plans, timelines)
+        scale = prediction.iteration_s / steady_s(still)
+    along_bandwidth = breakeven.bandwidth_break_even(setup)
+    along_gpus = breakeven.gpu_break_even(setup, catalog)
+    return Explanation(
+        prediction,
+        [
+            CriticalPath(
+                plan.count,
+                plan.graph.iterations * periods_shown(timeline),
+                critical_path(timeline),
+            )
+            for plan, timeline in zip(plans, timelines, strict=True)
+        ],
+        exposed(plans, timelines),
+        improvements(setup, still, prediction.iteration_s, scale),
+        along_bandwidth,
+        along_gpus,
+        _notes(scenario, plans, timelines, along_gpus),
+    )
+
+
+def _notes(
+    scenario: Scenario,
+    plans: Sequence[CostedGraph],
+    timelines: Sequence[Timeline],
+    along_gpus: BreakEven,
+) -> list[str]:
+    notes = [
+        "With something twice as good, buckets, algorithms and the method's decisions stay as they"
+        " are; gpu is the model's computation and the method's kernels together."
+    ]
+    if method_class(scenario.method).lossy:
+        notes.append(
+            f"Break-even compares time per iteration only: {scenario.method} changes what is"
+            " learnt, so it may need more iterations."
+        )
+    if not along_gpus.why_not:
+        notes.append(
+            "Break-even over GPUs extrapolates the network's costs beyond the ranks that were"
+            " measured; `perfsim predict` with that number of GPUs shows the sources."
+        )
+    if scenario.beside:
+        notes.append(
+            "With other jobs on the network, path and exposed time are those of one start, the one"
+            " nearest to the mean; other bucket sizes are simulated with the other jobs anew."
+        )
+    elif any(timeline.shape for timeline in timelines):
+        notes.append(
+            "As GPUs vary by chance, the path is that of one period, and exposed time that of the"
+            " draw nearest to the mean."
+        )
+    if len(plans) > 1:
+        notes.append("The method has rounds of different kinds; each has its own critical path.")
+    return notes
+
+
+def critical_path(timeline: Timeline) -> list[PathStep]:
+    """Return the tasks that the end of the last steady period waited for; they leave no gap.
+
+    The path is followed back from the end. A task starts when the last task ends that it waits
+    for: a dependency, or the task before it on its stream. A run that repeats every q periods
+    has the path of all q; one that does not settle has that of its last period. With ranks it is
+    the path of the rank that ends last, and time in which no task of that rank runs is a step of
+    kind "waiting". With draws it is that of the last period of one draw (see ``one_run``).
 
     Examples
     --------
@@ -90,15 +357,15 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
     near = _ROUNDING * moment
     tasks = timeline.graph.tasks
     ahead = _before_on_stream(timeline)
-    place: tuple[int, int] | None = (timeline.periods - 1, timeline.graph.closing)
+    latest: _TaskRun | None = (timeline.periods - 1, timeline.graph.closing)
     steps: list[PathStep] = []
 
     def add(task: str, stream: str, kind: str, start: float) -> None:
         steps.append(PathStep(task, stream, kind, max(start, low) - low, moment - low))
 
-    while place is not None and moment > low + near:
-        period, index = place
-        start, end = _moments(timeline, place)
+    while latest is not None and moment > low + near:
+        period, index = latest
+        start, end = _moments(timeline, latest)
         if end < moment - near:
             add(WAITING, "", WAITING, end)
             moment = end
@@ -108,15 +375,15 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
             add(task.name, task.stream, task.kind, start)
             moment = start
         waits = [(period - back, other) for other, back in task.after if back <= period]
-        waits += [ahead[place]] if place in ahead else []
-        place = max(waits, key=lambda one: (_moments(timeline, one)[1], one), default=None)
+        waits += [ahead[latest]] if latest in ahead else []
+        latest = max(waits, key=lambda one: (_moments(timeline, one)[1], one), default=None)
     if moment > low + near:
         add(WAITING, "", WAITING, low)
     return steps[::-1]
 
 
 def periods_shown(timeline: Timeline) -> int:
-    """Return how many periods a critical path covers."""
+    """Return the number of periods that a critical path covers."""
     return timeline.averaged if timeline.steady and not timeline.shape else 1
 
 
@@ -142,67 +409,41 @@ def one_run(timeline: Timeline) -> Timeline:
     return timeline.select(tuple(int(at) for at in np.unravel_index(nearest, timeline.shape)))
 
 
-def _moments(timeline: Timeline, place: tuple[int, int]) -> tuple[float, float]:
-    """Return when the task of a period starts and ends [s]."""
-    period, index = place
+def _moments(timeline: Timeline, run: _TaskRun) -> tuple[float, float]:
+    """Return when a task of a period starts and ends [s]."""
+    period, index = run
     start, end = timeline.starts[period][index], timeline.ends[period][index]
     return float(cast(float, start)), float(cast(float, end))
 
 
-def _before_on_stream(timeline: Timeline) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return, for the task of a period, what its stream ran before it (in the order of the run)."""
+def _before_on_stream(timeline: Timeline) -> dict[_TaskRun, _TaskRun]:
+    """Return the task that each task follows on its stream, in the order of the run."""
     runs: dict[str, list[tuple[float, float, int, int]]] = {}
     for period in range(len(timeline.starts)):
         for index, task in enumerate(timeline.graph.tasks):
             start, end = _moments(timeline, (period, index))
             runs.setdefault(task.stream, []).append((start, end, period, index))
-    found = {}
-    for ran in runs.values():
-        ran.sort()
-        for one, other in pairwise(ran):
-            found[other[2:]] = one[2:]
-    return found
-
-
-_METHOD_KERNELS = ("compress", "decompress", "second_order")
-
-ExposedRun = tuple[int, float, int, str]
-"""A task that runs: level, start [s], index in the graph, job."""
-
-Mark = tuple[float, int, ExposedRun]
-"""When a run starts (1) or ends (0) [s]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exposed:
-    """What one bucket (or other job of a method) takes in an iteration, on average [s].
-
-    ``bucket`` is "iteration.name" as a timeline shows it, ``round`` which of the method's rounds
-    it belongs to. ``busy_s`` counts its messages one by one, ``exposed_s`` only instants in which
-    nothing is computed; an instant belongs to the message that began first.
-    """
-
-    round: int
-    bucket: str
-    collectives: str
-    busy_s: float
-    exposed_s: float
-    kernels_s: float
+    before: dict[_TaskRun, _TaskRun] = {}
+    for stream_runs in runs.values():
+        stream_runs.sort()
+        for first, second in pairwise(stream_runs):
+            before[second[2:]] = first[2:]
+    return before
 
 
 def exposed(plans: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> list[Exposed]:
     """Return the buckets in the order in which they are sent.
 
-    ``exposed_s`` of all sums to the prediction's ``communication_exposed``; where ranks vary by
+    ``exposed_s`` of all sums to the prediction's ``communication_exposed``; if ranks vary by
     chance, to that of one draw (see ``one_run``).
     """
     total = sum(plan.iterations for plan in plans)
-    found = []
+    result = []
     for number, (plan, timeline) in enumerate(zip(plans, timelines, strict=True)):
         one = one_run(timeline)
         share = plan.iterations / total / (one.averaged * one.graph.iterations)
         for row in _of_round(one, number):
-            found.append(
+            result.append(
                 replace(
                     row,
                     busy_s=row.busy_s * share,
@@ -210,36 +451,36 @@ def exposed(plans: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> list
                     kernels_s=row.kernels_s * share,
                 )
             )
-    return found
+    return result
 
 
 def _of_round(timeline: Timeline, number: int) -> list[Exposed]:
-    """Return the rows of a round, summed over the window [s]."""
+    """Return the buckets of one round, with times summed over the window [s]."""
     tasks = timeline.graph.tasks
     busy: dict[str, float] = {}
     kernels: dict[str, float] = {}
-    words: dict[str, list[str]] = {}
-    marks: list[Mark] = []
+    collectives: dict[str, list[str]] = {}
+    marks: list[_Mark] = []
     for index, start, end in timeline.intervals():
         task = tasks[index]
         what, _, job = task.name.partition(" ")
         if task.kind == "communicate":
             busy[job] = busy.get(job, 0.0) + end - start
-            words.setdefault(job, []).append(what)
+            collectives.setdefault(job, []).append(what)
         elif task.kind in _METHOD_KERNELS:
             kernels[job] = kernels.get(job, 0.0) + end - start
         level = _level(task)
         if end > start and level is not None:
             run = (level, start, index, job)
             marks += [(start, 1, run), (end, 0, run)]
-    shown = _shown(marks)
+    exposed_s = _exposed_s(marks)
     return [
         Exposed(
             number,
             job,
-            " + ".join(dict.fromkeys(words[job])),
+            " + ".join(dict.fromkeys(collectives[job])),
             busy[job],
-            shown.get(job, 0.0),
+            exposed_s.get(job, 0.0),
             kernels.get(job, 0.0),
         )
         for job in busy
@@ -247,7 +488,7 @@ def _of_round(timeline: Timeline, number: int) -> list[Exposed]:
 
 
 def _level(task: Task) -> int | None:
-    """Return which of several tasks that run at once an instant belongs to, the least first.
+    """Return the rank of a task among tasks that run at once; an instant belongs to the lowest.
 
     As in a prediction's breakdown: computation, then kernels on other streams, then messages. The
     levels of messages are odd.
@@ -259,306 +500,80 @@ def _level(task: Task) -> int | None:
     return 2 if task.kind in _METHOD_KERNELS else None
 
 
-def _shown(marks: list[Mark]) -> dict[str, float]:
-    """Return the time in which an instant belongs to a job's message [s], by job."""
-    found: dict[str, float] = {}
-    running: set[ExposedRun] = set()
+def _exposed_s(marks: list[_Mark]) -> dict[str, float]:
+    """Return, by job, the time that belongs to its messages [s]."""
+    times: dict[str, float] = {}
+    running: set[_Run] = set()
     before = 0.0
-    for moment, starts, stretch in sorted(marks):
+    for moment, starts, task_run in sorted(marks):
         if moment > before and running:
             level, _, _, job = min(running)
             if level % 2:
-                found[job] = found.get(job, 0.0) + moment - before
+                times[job] = times.get(job, 0.0) + moment - before
         before = moment
         if starts:
-            running.add(stretch)
+            running.add(task_run)
         else:
-            running.discard(stretch)
-    return found
-
-
-IMPROVEMENTS: dict[str, tuple[str, ...]] = {
-    "bandwidth": ("bandwidth",),
-    "latency": ("latency",),
-    "gpu": ("compute", "compression", "second_order"),
-    "compression": ("compression",),
-    "second_order": ("second_order",),
-}
-"""What can be twice as good, and the causes that it makes twice as fast."""
-
-_ELASTICITY_STEP = 1e-3
-"""Elasticities are taken over a change of this share."""
-
-
-@dataclass(frozen=True, slots=True)
-class Improvement:
-    """The iteration with one thing twice as good.
-
-    Parameters
-    ----------
-    what : a name of ``IMPROVEMENTS``, bucket_doubled or bucket_halved
-    iteration_s : the iteration then [s]
-    saved : share of the iteration that is saved; below 0 where it is longer
-    elasticity : per cent of the iteration saved for one per cent faster, None for buckets, whose
-        number changes in steps
-    """
-
-    what: str
-    iteration_s: float
-    saved: float
-    elasticity: float | None
+            running.discard(task_run)
+    return times
 
 
 def improvements(
-    resolved: Setup, plans: Sequence[CostedGraph], iteration_s: float, scale: float = 1.0
+    setup: Setup, plans: Sequence[CostedGraph], iteration_s: float, scale: float = 1.0
 ) -> list[Improvement]:
-    """Return what pays, most first.
+    """Return what the iteration would be with one thing twice as good, most saving first.
 
-    Buckets, algorithms and what a method decided stay as they are, but for the two lines on the
-    bucket size (where the fusion takes one). ``gpu`` is all that the GPU does, the method's
-    kernels too. As the iteration is made of these and of nothing else, the elasticities of
-    bandwidth, latency and gpu sum to 1 (less what only waits). ``scale`` is how many times as long
-    as the plans' an iteration is, where these stand for it (beside other jobs).
+    Buckets, algorithms and the method's decisions stay as they are, except in the two lines on
+    the bucket size (if the fusion takes one). ``gpu`` is all that the GPU computes, with the
+    method's kernels. The iteration consists of bandwidth, latency and gpu, so their elasticities
+    sum to 1, less the share that only waits. ``scale`` is the ratio of the iteration to that of
+    ``plans``, which differ beside other jobs.
     """
     charged = {charge.cause for plan in plans for charge in plan.charges}
     charged |= {"bandwidth", "latency"} if "network" in charged else set()
-    found = []
+    result = []
     for what, causes in IMPROVEMENTS.items():
         if not charged.intersection(causes):
             continue
         then_s = steady_s(plans, faster(2.0, *causes)) * scale
-        # Both ways: the iteration is a maximum of sums and may have a corner here.
+        # To both sides: the iteration is a maximum of sums and may have a corner here.
         ends = [
             steady_s(plans, _times(causes, factor))
             for factor in (1 + _ELASTICITY_STEP, 1 / (1 + _ELASTICITY_STEP))
         ]
         elasticity = math.log(ends[0] / ends[1]) / (2 * math.log(1 + _ELASTICITY_STEP))
-        found.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, elasticity))
+        result.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, elasticity))
     for what, factor in (("bucket_doubled", 2.0), ("bucket_halved", 0.5)):
-        sized = with_bucket(resolved, factor)
+        sized = with_bucket(setup, factor)
         if sized is None or "network" not in charged:
             continue
         try:
             then_s = steady_s(plans_of(sized))
         except RequestError:
             continue
-        found.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, None))
-    return sorted(found, key=lambda one: -one.saved)
+        result.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, None))
+    return sorted(result, key=lambda one: -one.saved)
 
 
 def _times(causes: Sequence[str], factor: float) -> CostChange:
-    """Return the change that makes causes take ``factor`` times as long."""
+    """Return the change by which causes take ``factor`` times as long."""
     return faster(1.0 / factor, *causes)
 
 
-def with_bucket(resolved: Setup, factor: float) -> Setup | None:
-    """Return the question with buckets ``factor`` times as large; None where fusion sizes its own.
+def with_bucket(setup: Setup, factor: float) -> Setup | None:
+    """Return the setup with buckets ``factor`` times as large; None if fusion sizes its own.
 
-    DDP's first bucket, where no size was asked for, keeps its proportion to the others.
+    DDP's first bucket keeps its proportion to the others if no size was asked for.
     """
-    usual = resolved.policy.limit_bytes
+    usual = setup.policy.LIMIT_BYTES
     if usual is None:
         return None
-    options = dict(resolved.scenario.fusion_options)
-    first = first_bucket(resolved)
+    options = dict(setup.scenario.fusion_options)
+    first = first_bucket(setup)
     if "first_bucket" in options:
         first = parse_bytes(options["first_bucket"], "fusion.first_bucket")
     if first is not None:
         options["first_bucket"] = f"{first * factor!r}B"
-    scenario = resolved.scenario.model_copy(update={"fusion_options": options})
-    limit = (resolved.limit_bytes or usual) * factor
-    return replace(resolved, scenario=scenario, limit_bytes=limit)
-
-
-EXPLANATION_SCHEMA = "perfsim/explain/1"
-
-
-@dataclass(frozen=True, slots=True)
-class CriticalPath:
-    """The critical path of one of the method's rounds.
-
-    ``count`` is how often the round is run in the method's period, ``iterations`` how many
-    iterations the path covers.
-    """
-
-    count: float
-    iterations: int
-    steps: list[PathStep]
-
-    @property
-    def length_s(self) -> float:
-        """From the start of the first step to the end of the last [s]."""
-        return self.steps[-1].end_s if self.steps else 0.0
-
-    def by_kind(self) -> dict[str, float]:
-        """Return the seconds of each kind of task on the path, longest first; they sum to it."""
-        found: dict[str, float] = {}
-        for step in self.steps:
-            found[step.kind] = found.get(step.kind, 0.0) + step.end_s - step.start_s
-        return dict(sorted(found.items(), key=lambda one: -one[1]))
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What perfsim says of one prediction; `to_dict` is what ``explain --json`` prints.
-
-    ``paths`` has one for each round of the method's period; ``improvements`` come most worth
-    first.
-    """
-
-    prediction: Prediction
-    paths: list[CriticalPath]
-    exposed: list[Exposed]
-    improvements: list[Improvement]
-    bandwidth: BreakEven
-    gpus: BreakEven
-    notes: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as plain data, by the contract perfsim/explain/1."""
-        said = self.prediction
-        return {
-            "schema": EXPLANATION_SCHEMA,
-            "scenario": said.scenario.to_dict(),
-            "iteration_s": said.iteration_s,
-            "iteration_s_interval": list(said.iteration_s_interval),
-            "baseline": {"method": "ssgd", "iteration_s": said.baseline_s, "speedup": said.speedup},
-            "bottleneck": said.bottleneck,
-            "breakdown_s": said.breakdown_s,
-            "critical_path": [
-                {
-                    "count": path.count,
-                    "iterations": path.iterations,
-                    "length_s": path.length_s,
-                    "by_kind_s": path.by_kind(),
-                    "steps": [asdict(step) for step in path.steps],
-                }
-                for path in self.paths
-            ],
-            "exposed": [asdict(one) for one in self.exposed],
-            "sensitivity": [asdict(one) for one in self.improvements],
-            "break_even": {
-                "bandwidth": _break_even(self.bandwidth),
-                "gpus": _break_even(self.gpus),
-            },
-            "notes": [*self.notes, *said.notes],
-        }
-
-
-def _break_even(found: BreakEven) -> dict[str, Any]:
-    """Return a break-even as plain data; places are factors of the rate, or GPUs."""
-    over = "factor" if found.over == "bandwidth" else "gpus"
-    result: dict[str, Any] = {
-        "searched": None if found.why_not else [found.low, found.high],
-        "method_faster": found.wins,
-        "crossings": [_crossing(one, over, found.rate) for one in found.crossings],
-        "curve": [
-            {over: place, "iteration_s": times[0], "ssgd_s": times[1]}
-            for place, times in found.curve
-        ],
-    }
-    if found.over == "bandwidth":
-        result["rate_bytes_per_s"] = found.rate
-    if found.why_not:
-        result["why_not"] = found.why_not
-    return result
-
-
-def _crossing(one: BreakEvenPoint, over: str, rate: float | None) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        over: one.at,
-        "iteration_s": one.times[0],
-        "ssgd_s": one.times[1],
-        "method_faster": "above" if one.wins_above else "below",
-        f"{over}_before": one.before,
-        "iteration_before_s": one.times_before[0],
-        "ssgd_before_s": one.times_before[1],
-    }
-    if rate is not None:
-        row["rate_bytes_per_s"] = one.at * rate
-    return row
-
-
-def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
-    """Return why the iteration of one scenario takes as long as it does.
-
-    Raises
-    ------
-    RequestError
-        If the scenario names something that does not exist or cannot be combined.
-    DataError
-        If a data file is damaged.
-
-    Examples
-    --------
-    >>> from perfsim.scenario import Scenario
-    >>> found = explain(Scenario(model="resnet50", gpus=64, net="1gbe"))
-    >>> found.improvements[0].what
-    'bandwidth'
-    >>> round(sum(found.paths[0].by_kind().values()) / found.prediction.iteration_s, 9)
-    1.0
-    """
-    catalog = catalog or default_session()
-    prediction = predict(scenario, catalog)
-    resolved = resolve(scenario, catalog)
-    plans = plans_of(resolved)
-    timelines = [run(plan) for plan in plans]
-    still, scale = plans, 1.0
-    if resolved.beside:
-        from perfsim.schedule.run import pin_messages
-
-        still = pin_messages(plans, timelines)
-        scale = prediction.iteration_s / steady_s(still)
-    along_bandwidth = breakeven.bandwidth_break_even(resolved)
-    along_gpus = breakeven.gpu_break_even(resolved, catalog)
-    return Explanation(
-        prediction,
-        [
-            CriticalPath(
-                plan.count,
-                plan.graph.iterations * periods_shown(timeline),
-                critical_path(timeline),
-            )
-            for plan, timeline in zip(plans, timelines, strict=True)
-        ],
-        exposed(plans, timelines),
-        improvements(resolved, still, prediction.iteration_s, scale),
-        along_bandwidth,
-        along_gpus,
-        _notes(scenario, plans, timelines, along_gpus),
-    )
-
-
-def _notes(
-    scenario: Scenario,
-    plans: Sequence[CostedGraph],
-    timelines: Sequence[Timeline],
-    along_gpus: BreakEven,
-) -> list[str]:
-    notes = [
-        "What is twice as good leaves buckets, algorithms and what the method decided as they are;"
-        " gpu is the model's computation and the method's kernels together."
-    ]
-    if method_class(scenario.method).lossy:
-        notes.append(
-            f"Break-even is of time alone: {scenario.method} changes what is learnt, so that the"
-            " iterations to a target may differ."
-        )
-    if not along_gpus.why_not:
-        notes.append(
-            "Break-even over GPUs carries the network's costs beyond the ranks on which they were"
-            " measured; predict at the number found for what that rests on."
-        )
-    if scenario.beside:
-        notes.append(
-            "Beside other jobs the path is that of one iteration of one start, and exposed time"
-            " that of one start, nearest to the mean; buckets of another size meet the others anew."
-        )
-    elif any(timeline.shape for timeline in timelines):
-        notes.append(
-            "Where GPUs vary by chance, the path is that of one period, and exposed time that of"
-            " one draw, nearest to the mean."
-        )
-    if len(plans) > 1:
-        notes.append("The method has rounds of different kinds; each has its own critical path.")
-    return notes
+    scenario = setup.scenario.model_copy(update={"fusion_options": options})
+    limit = (setup.limit_bytes or usual) * factor
+    return replace(setup, scenario=scenario, limit_bytes=limit)

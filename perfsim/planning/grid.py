@@ -1,4 +1,7 @@
-"""The grid of a sweep: fields of a scenario that vary, and every combination of their values."""
+"""The grid of a sweep: fields of a scenario that vary, and every combination of their values.
+
+Values are written as texts: lists such as ``8,16`` and ranges such as ``8..64``.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ __all__ = [
     "MAX_AXIS_VALUES",
     "MAX_GRID_ROWS",
     "Axis",
+    "GridValue",
     "SweepGrid",
     "axes_of",
     "expand",
@@ -25,11 +29,14 @@ __all__ = [
     "values_of",
 ]
 
+MAX_GRID_ROWS = 2_000_000
+"""Rows are kept in memory: about 300 bytes each."""
+
 MAX_AXIS_VALUES = 1_000_000
-"""So many values one field may take."""
+"""Values of one field."""
 
 _MAX_SPREAD = 100_000
-"""So many values may be spread between two ends: powers of decimals take their time."""
+"""Values between two ends: decimals are slow to raise to a power."""
 
 _LINK_FIELDS = ("net", "intra_net")
 _LIST_FIELDS = ("placement",)
@@ -40,13 +47,13 @@ _RANGE_EXAMPLES = {
     "single_gpu": "100ms..400ms",
     "single_gpu_kernels": "1ms..8ms",
 }
-"""Fields whose numbers mean nothing without a unit, and a range as it should be."""
+"""Fields whose numbers need a unit, and a range of each as an example."""
 
 _DIGITS = 12
 """Significant digits of a value between the ends of a range."""
 
 _RANGE_ENDS = NumberLimit(1e-30, 1e30, "1e-30 to 1e30")
-"""Of the numbers at the ends of a range: beyond them nothing can be asked for."""
+"""Limits of the numbers in a range."""
 
 _RANGE_FORMS = "A..B doubles, A..B:S steps by S, A..B:linN and A..B:logN are N values"
 
@@ -55,16 +62,192 @@ _NUMBER = re.compile(
 )
 _UNITS = (TIME_UNITS, SIZE_UNITS, RATE_UNITS, SAMPLE_RATE_UNITS, {"%": 1.0}, {"": 1.0})
 
+GridValue = str | int | float | bool
+"""One value of one field, as a flag or a TOML file gives it."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One field that varies (``gpus``, ``options.density``) and its values in order."""
+
+    field: str
+    values: tuple[GridValue, ...]
+
+    def set(self, fields: dict[str, Any], value: GridValue) -> None:
+        """Put a value of the axis into a scenario's fields, without touching what they share."""
+        group, dot, name = self.field.partition(".")
+        if dot:
+            fields[group] = {**fields.get(group, {}), name: value}
+        else:
+            fields[self.field] = value
+
+
+@dataclass(frozen=True)
+class SweepGrid:
+    """Every combination of the axes' values; the last axis changes fastest.
+
+    ``base`` has the fields that do not vary. ``own`` names those of its options that are for its
+    own method only (those of a scenario file); rows of other methods leave them out.
+
+    Examples
+    --------
+    >>> grid = SweepGrid({"model": "resnet50"}, axes_of({"gpus": "8..16", "net": "1gbe,10gbe"}))
+    >>> [grid.values(row) for row in range(len(grid))]
+    [('8', '1gbe'), ('8', '10gbe'), ('16', '1gbe'), ('16', '10gbe')]
+    >>> grid.fields(2)
+    {'model': 'resnet50', 'gpus': '16', 'net': '1gbe'}
+    """
+
+    base: Mapping[str, Any]
+    axes: tuple[Axis, ...]
+    own: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a grid that is too large."""
+        if len(self) > MAX_GRID_ROWS:
+            raise RequestError(
+                "vary", f"{len(self):,} rows; at most {MAX_GRID_ROWS:,}. Give fewer values."
+            )
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return prod(len(axis.values) for axis in self.axes)
+
+    def indices(self, row: int) -> tuple[int, ...]:
+        """Return the index of each axis's value in a row."""
+        indices = []
+        for axis in reversed(self.axes):
+            row, index = divmod(row, len(axis.values))
+            indices.append(index)
+        return tuple(reversed(indices))
+
+    def values(self, row: int) -> tuple[GridValue, ...]:
+        """Return the values of the axes in a row."""
+        pairs = zip(self.axes, self.indices(row), strict=True)
+        return tuple(axis.values[index] for axis, index in pairs)
+
+    def fields(self, row: int) -> dict[str, Any]:
+        """Return the scenario of a row, as fields not yet checked."""
+        return self.combined(self.values(row))
+
+    def combined(self, values: Iterable[GridValue]) -> dict[str, Any]:
+        """Return the scenario with these values of the axes."""
+        fields = dict(self.base)
+        for axis, value in zip(self.axes, values, strict=True):
+            if axis.field == "method" and value != fields.get("method", "ssgd") and self.own:
+                kept = fields.get("options", {})
+                fields["options"] = {
+                    name: option for name, option in kept.items() if name not in self.own
+                }
+            axis.set(fields, value)
+        return fields
+
+
+def parse_vary(pairs: Sequence[str]) -> dict[str, str]:
+    """Read texts such as ``gpus=8..64`` into values by field.
+
+    Raises
+    ------
+    RequestError
+        If one is not field=values, or a field is given twice.
+
+    Examples
+    --------
+    >>> parse_vary(["gpus=8..64", "gpus-per-node=4,8"])
+    {'gpus': '8..64', 'gpus_per_node': '4,8'}
+    """
+    fields: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
+            raise RequestError("vary", f"{shown(pair)} is not field=values, such as gpus=8..64.")
+        head, dot, tail = name.partition(".")
+        name = f"{head.lstrip('-').replace('-', '_')}{dot}{tail}"
+        if name in fields:
+            raise RequestError("vary", f"{shown(name)} is given twice.")
+        fields[name] = text
+    return fields
+
+
+def axes_of(vary: Mapping[str, Any], source: str = "") -> tuple[Axis, ...]:
+    """Build the axes from a mapping of fields to values.
+
+    Values are a text as ``values_of`` reads it, a list of values, or one value; a table
+    ``options`` or ``fusion_options`` holds such fields of its own.
+
+    Raises
+    ------
+    RequestError
+        If a field is unknown, or has no value.
+
+    Examples
+    --------
+    >>> axes_of({"gpus": "8..16", "options": {"density": [0.01, 0.1]}})[1]
+    Axis(field='options.density', values=(0.01, 0.1))
+    """
+    flat: dict[str, Any] = {}
+    for name, values in vary.items():
+        nested = values if name in GROUPS and isinstance(values, Mapping) else None
+        flat.update({name: values} if nested is None else _inside(name, nested))
+    return tuple(_axis(name, values, source) for name, values in flat.items())
+
+
+def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{group}.{name}": values for name, values in table.items()}
+
+
+def _axis(name: str, given: Any, source: str) -> Axis:
+    if not is_field(name) or len(name.partition(".")[2]) > LONGEST:
+        allowed = [field for field in FIELDS if field not in GROUPS]
+        raise unknown_option(
+            "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
+        )
+    listed = given if isinstance(given, list | tuple) else [given]
+    values: list[GridValue] = []
+    for value in listed:
+        if isinstance(value, str):
+            values += _named(name, value)
+        elif isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
+            values.append(value)
+        elif name == "placement" and isinstance(value, list | tuple):
+            values.append(",".join(map(str, value)))
+        else:
+            raise RequestError(
+                f"vary.{name}", f"{shown(value)} is no value of a field.", source=source
+            )
+    if not values:
+        raise RequestError(f"vary.{name}", "has no value.", source=source)
+    return Axis(name, tuple(dict.fromkeys(values)))
+
+
+def _named(name: str, text: str) -> list[str]:
+    """Return the values of a text; ``method=all`` is every method."""
+    if not text.strip():
+        raise RequestError(f"vary.{name}", "has no value.")
+    if name == "method" and text.strip().lower() == "all":
+        from perfsim.methods import method_names
+
+        return method_names()
+    return values_of(name, text, whole=_whole(name))
+
+
+def _whole(name: str) -> bool | None:
+    field = Scenario.model_fields.get(name)
+    if field is None:
+        return None
+    kinds = {field.annotation, *get_args(field.annotation)}
+    return int in kinds
+
 
 def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     """Return the values that ``text`` lists for a field, each as a user would write it.
 
-    Parts are separated by commas, or by semicolons where a value has commas itself (placement).
+    Parts are separated by commas, or by semicolons where a value itself has commas (placement).
     In a network, a latency belongs to the rate before it.
 
     Parameters
     ----------
-    whole : the field takes whole numbers; None for where both ends of a range tell
+    whole : the field takes whole numbers; None if that follows from the ends of a range
 
     Raises
     ------
@@ -80,39 +263,39 @@ def values_of(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     >>> values_of("placement", "3,5;4,4")
     ['3,5', '4,4']
     """
-    apart = ";" if ";" in text or field in _LIST_FIELDS else ","
-    parts = [part.strip() for part in text.split(apart)]
+    separator = ";" if ";" in text or field in _LIST_FIELDS else ","
+    parts = [part.strip() for part in text.split(separator)]
     if not all(parts):
         raise RequestError(f"vary.{field}", f"{shown(text)} has an empty value.")
     if field in _LINK_FIELDS:
         parts = _links(parts)
-    found: list[str] = []
+    values: list[str] = []
     for part in parts:
         if field in _LIST_FIELDS:
-            found.append(part)
+            values.append(part)
         elif field in _LINK_FIELDS and "," in part:
             rate, latency = part.split(",", 1)
             latencies = expand(field, latency.strip())
-            found += [
-                f"{one},{other}" for one in expand(field, rate.strip()) for other in latencies
+            values += [
+                f"{each},{other}" for each in expand(field, rate.strip()) for other in latencies
             ]
         else:
-            found += expand(field, part, whole=whole)
-        if len(found) > MAX_AXIS_VALUES:
+            values += expand(field, part, whole=whole)
+        if len(values) > MAX_AXIS_VALUES:
             raise RequestError(f"vary.{field}", f"more than {MAX_AXIS_VALUES:,} values.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(values))
 
 
 def _links(parts: Sequence[str]) -> list[str]:
     """Return parts with each latency joined to the rate before it."""
-    found: list[str] = []
+    values: list[str] = []
     for part in parts:
         match = _NUMBER.fullmatch(part.partition("..")[0])
-        if found and match and match[2] in TIME_UNITS:
-            found[-1] = f"{found[-1]},{part}"
+        if values and match and match[2] in SECONDS:
+            values[-1] = f"{values[-1]},{part}"
         else:
-            found.append(part)
-    return found
+            values.append(part)
+    return values
 
 
 def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
@@ -142,7 +325,7 @@ def expand(field: str, text: str, *, whole: bool | None = None) -> list[str]:
     if field in _RANGE_EXAMPLES and not unit:
         raise RequestError(
             f"vary.{field}",
-            f"{shown(text)} has no unit where it begins; write such as {_RANGE_EXAMPLES[field]}.",
+            f"{shown(text)} has no unit where it begins; write it like {_RANGE_EXAMPLES[field]}.",
         )
     last *= _ratio(field, text, other or unit, unit)
     if last < first:
@@ -187,7 +370,7 @@ def _until(
 
 
 def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> list[Decimal]:
-    """Return so many values from end to end, evenly apart or by equal factors."""
+    """Return values from end to end: ``linN`` evenly apart, ``logN`` by equal factors."""
     even, count = step[:3], step[3:]
     if not count.isdecimal() or len(count) > MAX_QUOTED or not 2 <= int(count) <= _MAX_SPREAD:
         raise RequestError(
@@ -197,7 +380,7 @@ def _spread(field: str, text: str, first: Decimal, last: Decimal, step: str) -> 
         )
     if even == "log" and first <= 0:
         raise RequestError(f"vary.{field}", f"{shown(text)} has no logarithm at its beginning.")
-    parts = [Decimal(place) / (int(count) - 1) for place in range(1, int(count) - 1)]
+    parts = [Decimal(index) / (int(count) - 1) for index in range(1, int(count) - 1)]
     if even == "log":
         inner = [first * (last / first) ** part for part in parts]
     else:
@@ -221,15 +404,15 @@ def _end(field: str, text: str, part: str) -> tuple[Decimal, str]:
     return Decimal(match[1] if float(match[1]) else 0), match[2] or ""
 
 
-def _ratio(field: str, text: str, of: str, to: str) -> Decimal:
-    """Return how many of one unit another is."""
-    if of == to:
+def _ratio(field: str, text: str, unit: str, to: str) -> Decimal:
+    """Return how many of unit ``to`` one ``unit`` is."""
+    if unit == to:
         return Decimal(1)
     for units in _UNITS:
-        if of in units and to in units:
-            return Decimal(repr(units[of])) / Decimal(repr(units[to]))
+        if unit in units and to in units:
+            return Decimal(repr(units[unit])) / Decimal(repr(units[to]))
     raise RequestError(
-        f"vary.{field}", f"{shown(text)} mixes {of or 'no unit'!r} with {to or 'no unit'!r}."
+        f"vary.{field}", f"{shown(text)} mixes {unit or 'no unit'!r} with {to or 'no unit'!r}."
     )
 
 
@@ -237,183 +420,3 @@ def _plain(number: Decimal) -> str:
     """Return a number without exponent or zeros at the end."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-MAX_GRID_ROWS = 2_000_000
-"""Rows are held in memory: about 300 bytes each."""
-
-GridValue = str | int | float | bool
-"""One value of one field, as a flag or a TOML file gives it."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One field that varies (``gpus``, ``options.density``) and its values in order."""
-
-    field: str
-    values: tuple[GridValue, ...]
-
-    def set(self, fields: dict[str, Any], value: GridValue) -> None:
-        """Put a value of the axis into a scenario's fields, without touching what they share."""
-        group, dot, name = self.field.partition(".")
-        if dot:
-            fields[group] = {**fields.get(group, {}), name: value}
-        else:
-            fields[self.field] = value
-
-
-@dataclass(frozen=True)
-class SweepGrid:
-    """Every combination of the axes' values; the last axis changes fastest.
-
-    ``base`` are the fields that do not vary; ``own`` those of its options that are for its own
-    method only (a scenario file's), and are left out where a row takes another.
-
-    Examples
-    --------
-    >>> grid = SweepGrid({"model": "resnet50"}, axes_of({"gpus": "8..16", "net": "1gbe,10gbe"}))
-    >>> [grid.values(row) for row in range(len(grid))]
-    [('8', '1gbe'), ('8', '10gbe'), ('16', '1gbe'), ('16', '10gbe')]
-    >>> grid.fields(2)
-    {'model': 'resnet50', 'gpus': '16', 'net': '1gbe'}
-    """
-
-    base: Mapping[str, Any]
-    axes: tuple[Axis, ...]
-    own: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse a grid that nobody waits for."""
-        if len(self) > MAX_GRID_ROWS:
-            raise RequestError(
-                "vary", f"{len(self):,} rows; at most {MAX_GRID_ROWS:,}. Give fewer values."
-            )
-
-    def __len__(self) -> int:
-        """Count the rows."""
-        return prod(len(axis.values) for axis in self.axes)
-
-    def place(self, row: int) -> tuple[int, ...]:
-        """Return which value of each axis a row has."""
-        found = []
-        for axis in reversed(self.axes):
-            row, index = divmod(row, len(axis.values))
-            found.append(index)
-        return tuple(reversed(found))
-
-    def values(self, row: int) -> tuple[GridValue, ...]:
-        """Return the values of the axes in a row."""
-        pairs = zip(self.axes, self.place(row), strict=True)
-        return tuple(axis.values[index] for axis, index in pairs)
-
-    def fields(self, row: int) -> dict[str, Any]:
-        """Return the scenario of a row, as fields not yet checked."""
-        return self.combined(self.values(row))
-
-    def combined(self, values: Iterable[GridValue]) -> dict[str, Any]:
-        """Return the scenario with such values of the axes."""
-        fields = dict(self.base)
-        for axis, value in zip(self.axes, values, strict=True):
-            if axis.field == "method" and value != fields.get("method", "ssgd") and self.own:
-                kept = fields.get("options", {})
-                fields["options"] = {
-                    name: one for name, one in kept.items() if name not in self.own
-                }
-            axis.set(fields, value)
-        return fields
-
-
-def parse_vary(pairs: Sequence[str]) -> dict[str, str]:
-    """Return what ``--vary FIELD=VALUES`` says, by field.
-
-    Raises
-    ------
-    RequestError
-        If one is not field=values, or a field is given twice.
-
-    Examples
-    --------
-    >>> parse_vary(["gpus=8..64", "gpus-per-node=4,8"])
-    {'gpus': '8..64', 'gpus_per_node': '4,8'}
-    """
-    found: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, text = (part.strip() for part in pair.partition("="))
-        if not equals or not name:
-            raise RequestError("vary", f"{shown(pair)} is not field=values, such as gpus=8..64.")
-        head, dot, tail = name.partition(".")
-        name = f"{head.lstrip('-').replace('-', '_')}{dot}{tail}"
-        if name in found:
-            raise RequestError("vary", f"{shown(name)} is given twice.")
-        found[name] = text
-    return found
-
-
-def axes_of(vary: Mapping[str, Any], source: str = "") -> tuple[Axis, ...]:
-    """Return the axes that a mapping of fields to values describes.
-
-    Values are a text as ``values_of`` reads it, a list of values, or one value; a table
-    ``options`` or ``fusion_options`` holds such fields of its own.
-
-    Raises
-    ------
-    RequestError
-        If a field is unknown, or has no value.
-
-    Examples
-    --------
-    >>> axes_of({"gpus": "8..16", "options": {"density": [0.01, 0.1]}})[1]
-    Axis(field='options.density', values=(0.01, 0.1))
-    """
-    flat: dict[str, Any] = {}
-    for name, values in vary.items():
-        nested = values if name in OPTION_GROUPS and isinstance(values, Mapping) else None
-        flat.update({name: values} if nested is None else _inside(name, nested))
-    return tuple(_axis(name, values, source) for name, values in flat.items())
-
-
-def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{group}.{name}": values for name, values in table.items()}
-
-
-def _axis(name: str, values: Any, source: str) -> Axis:
-    if not is_field(name) or len(name.partition(".")[2]) > MAX_QUOTED:
-        allowed = [field for field in SCENARIO_FIELDS if field not in OPTION_GROUPS]
-        raise unknown_option(
-            "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
-        )
-    listed = values if isinstance(values, list | tuple) else [values]
-    found: list[GridValue] = []
-    for value in listed:
-        if isinstance(value, str):
-            found += _named(name, value)
-        elif isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
-            found.append(value)
-        elif name == "placement" and isinstance(value, list | tuple):
-            found.append(",".join(map(str, value)))
-        else:
-            raise RequestError(
-                f"vary.{name}", f"{shown(value)} is no value of a field.", source=source
-            )
-    if not found:
-        raise RequestError(f"vary.{name}", "has no value.", source=source)
-    return Axis(name, tuple(dict.fromkeys(found)))
-
-
-def _named(name: str, text: str) -> list[str]:
-    """Return the values of a text; ``method=all`` is every method."""
-    if not text.strip():
-        raise RequestError(f"vary.{name}", "has no value.")
-    if name == "method" and text.strip().lower() == "all":
-        from perfsim.methods import method_names
-
-        return method_names()
-    return values_of(name, text, whole=_whole(name))
-
-
-def _whole(name: str) -> bool | None:
-    field = Scenario.model_fields.get(name)
-    if field is None:
-        return None
-    kinds = {field.annotation, *get_args(field.annotation)}
-    return int in kinds

@@ -1,8 +1,8 @@
-"""A row of a sweep as a prediction object, and that as flat columns with units in their names.
+"""A row of a sweep: a prediction object, or flat columns with units in their names.
 
-The object is what ``predict --json`` prints, without provenance. A sweep leaves out what takes
-several predictions more a row (``iteration_s_interval``, ``bottleneck``) and the notes, unless
-whole predictions are asked for: all that remains comes from the row's own run and, once for all
+The object follows the contract perfsim/prediction/1, without provenance. By default a row has
+timing only: it leaves out what takes several predictions more (``iteration_s_interval``,
+``bottleneck``) and the notes. All other figures come from the row's own run and, once for all
 methods, from that of S-SGD.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.ranks import shown
-from perfsim.errors import PerfsimError
+from perfsim.errors import PerfsimError, spelling
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, make_scenario
@@ -45,41 +45,7 @@ SWEEP_COLUMNS = (
     "sent_bytes_per_gpu",
     "reason",
 )
-"""What a row tells after the values of its axes; ``reason`` is why it could not be predicted."""
-
-SweepRow = list[Any]
-
-
-def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
-    """Return the columns of one scenario; what cannot be predicted has only its reason.
-
-    Examples
-    --------
-    >>> from perfsim.session import Session
-    >>> timing_only_row({"model": "resnet50", "gpus": 0}, Session())
-    [None, None, None, None, '--gpus: 0 is not allowed: at least 1 is needed.']
-    """
-    try:
-        scenario = make_scenario(fields)
-        resolved = resolve(scenario, catalog)
-        plans = plans_of(resolved, catalog.jobs)
-        iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
-    except PerfsimError as error:
-        return [*[None] * (len(SWEEP_COLUMNS) - 1), str(error)]
-    return [*row_figures(resolved, plans, iteration_s, resolved.alone_s), ""]
-
-
-def row_figures(
-    resolved: Setup, plans: Sequence[CostedGraph], iteration_s: Any, single_s: Any
-) -> list[Any]:
-    """Return the figures of iterations, as ``predict()`` has them: floats, or arrays of them."""
-    batch, gpus = resolved.profile.batch, resolved.scenario.gpus
-    samples_per_s = batch * gpus / iteration_s
-    efficiency = samples_per_s / (gpus * batch / single_s)
-    period = sum(plan.iterations for plan in plans)
-    sent_bytes = sum(plan.count * plan.sent_bytes for plan in plans) / period
-    return [iteration_s, samples_per_s, efficiency, sent_bytes]
-
+"""Columns after the values of the axes; ``reason`` is why a row could not be predicted."""
 
 FULL_SWEEP_COLUMNS = (
     "iteration_s",
@@ -112,44 +78,71 @@ _METHOD_FIELDS = (
     "overlap",
     "single_gpu_kernels",
 )
-"""Fields of a scenario that S-SGD beside it does not depend on."""
+"""Fields of a scenario on which its S-SGD baseline does not depend."""
 
 _BASELINE_FIELDS = tuple(name for name in Scenario.model_fields if name not in _METHOD_FIELDS)
+"""The fields on which the S-SGD baseline of a row depends."""
+
+SweepRow = list[Any]
+"""The columns of a row after the values of the axes."""
 
 PredictionObject = dict[str, Any]
 """A prediction by the contract perfsim/prediction/1, or a scenario and why it has none."""
 
 
-def whole_object(fields: Mapping[str, Any], session: Session) -> PredictionObject:
-    """Return a row as ``predict --json`` has it, without provenance."""
-    try:
-        return predict(make_scenario(fields), session).to_dict(provenance=False)
-    except PerfsimError as error:
-        return _failed(fields, error)
-
-
-def timing_only_object(fields: Mapping[str, Any], session: Session) -> PredictionObject:
-    """Return a row with those keys of a prediction that its own run gives.
+def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
+    """Predict one scenario as columns; a row that cannot be predicted has only its reason.
 
     Examples
     --------
-    >>> found = timing_only_object({"model": "resnet50", "gpus": 16, "method": "dgc"}, Session())
-    >>> [name for name in found if name not in ("schema", "scenario")]  # doctest: +ELLIPSIS
-    ['iteration_s', 'samples_per_s', 'scaling_efficiency', 'baseline', 'breakdown_s', ...]
-    >>> timing_only_object({"model": "resnet50", "gpus": 0}, Session())["error"]
-    '--gpus: 0 is not allowed: at least 1 is needed.'
+    >>> from perfsim.session import Session
+    >>> timing_only_row({"model": "resnet50", "gpus": 0}, Session())
+    [None, None, None, None, '`gpus`: 0 is not allowed: at least 1 is needed.']
     """
     try:
-        resolved = resolve(make_scenario(fields), session)
-        plans = plans_of(resolved, session.jobs)
+        scenario = make_scenario(fields)
+        setup = resolve(scenario, catalog)
+        plans = plans_of(setup, catalog.jobs)
+        iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
+    except PerfsimError as error:
+        return [*[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)]
+    return [*row_figures(setup, plans, iteration_s, setup.alone_s), ""]
+
+
+def row_figures(
+    setup: Setup, plans: Sequence[CostedGraph], iteration_s: Any, single_s: Any
+) -> list[Any]:
+    """Return a row's figures, as ``predict()`` computes them: floats, or arrays of floats."""
+    batch, gpus = setup.profile.batch, setup.scenario.gpus
+    samples_per_s = batch * gpus / iteration_s
+    efficiency = samples_per_s / (gpus * batch / single_s)
+    period = sum(plan.iterations for plan in plans)
+    sent_bytes = sum(plan.count * plan.sent_bytes for plan in plans) / period
+    return [iteration_s, samples_per_s, efficiency, sent_bytes]
+
+
+def timing_only_object(fields: Mapping[str, Any], session: Session) -> PredictionObject:
+    """Predict one scenario with the keys of a prediction that its own run gives.
+
+    Examples
+    --------
+    >>> row = timing_only_object({"model": "resnet50", "gpus": 16, "method": "dgc"}, Session())
+    >>> [name for name in row if name not in ("schema", "scenario")]  # doctest: +ELLIPSIS
+    ['iteration_s', 'samples_per_s', 'scaling_efficiency', 'baseline', 'breakdown_s', ...]
+    >>> timing_only_object({"model": "resnet50", "gpus": 0}, Session())["error"]
+    '`gpus`: 0 is not allowed: at least 1 is needed.'
+    """
+    try:
+        setup = resolve(make_scenario(fields), session)
+        plans = plans_of(setup, session.jobs)
         timelines, _, met = run_all(plans)
         iteration_s = mean_s(plans, timelines)
-        baseline_s = _baseline_s(resolved, iteration_s, session)
+        baseline_s = _baseline_s(setup, iteration_s, session)
     except PerfsimError as error:
         return _failed(fields, error)
     draws = [shown(timeline) for timeline in timelines]
-    _, samples_per_s, efficiency, _ = row_figures(resolved, plans, iteration_s, resolved.alone_s)
-    asked = resolved.resolved_scenario()
+    _, samples_per_s, efficiency, _ = row_figures(setup, plans, iteration_s, setup.alone_s)
+    asked = setup.resolved_scenario()
     return {
         "schema": PREDICTION_SCHEMA,
         "scenario": asked.to_dict(),
@@ -163,9 +156,54 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
         },
         "breakdown_s": spent(plans, timelines, draws, Timeline.breakdown),
         "communication": communication_of(plans, timelines, draws),
-        "memory_bytes": memory_of(resolved, plans),
+        "memory_bytes": memory_of(setup, plans),
         **({"beside": _beside(asked, met)} if met is not None else {}),
     }
+
+
+def whole_object(fields: Mapping[str, Any], session: Session) -> PredictionObject:
+    """Predict one scenario whole, without provenance."""
+    try:
+        return predict(make_scenario(fields), session).to_dict(provenance=False)
+    except PerfsimError as error:
+        return _failed(fields, error)
+
+
+def flat_row(row: PredictionObject, columns: Sequence[str]) -> SweepRow:
+    """Flatten an object to columns; a row without a prediction has only its reason.
+
+    Examples
+    --------
+    >>> flat_row({"scenario": {}, "error": "gpus: ..."}, ("iteration_s", "reason"))
+    [None, 'gpus: ...']
+    """
+    if "error" in row:
+        return [*[None] * (len(columns) - 1), row["error"]]
+    low, high = row.get("iteration_s_interval", (None, None))
+    every = {
+        **row,
+        "iteration_s_low": low,
+        "iteration_s_high": high,
+        "sent_bytes_per_gpu": row["communication"]["bytes_per_gpu"],
+        "ssgd_iteration_s": row["baseline"]["iteration_s"],
+        "speedup": row["baseline"]["speedup"],
+        **{f"{part}_s": seconds for part, seconds in row["breakdown_s"].items()},
+        "memory_bytes": sum(row["memory_bytes"].values()),
+        "reason": "",
+    }
+    return [every[name] for name in columns]
+
+
+def _baseline_s(setup: Setup, iteration_s: float, session: Session) -> float:
+    """Return the S-SGD baseline's iteration [s], simulated once for all methods."""
+    if is_baseline(setup):
+        return iteration_s
+    key = "baseline", *(getattr(setup.scenario, name) for name in _BASELINE_FIELDS)
+    return session.once(key, lambda: steady_s(baseline_of(setup, session.jobs)))
+
+
+def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:
+    return {"scenario": dict(fields), "error": _reason(error)}
 
 
 def _beside(asked: ResolvedScenario, met: ContentionResult) -> PredictionObject:
@@ -174,38 +212,7 @@ def _beside(asked: ResolvedScenario, met: ContentionResult) -> PredictionObject:
     return meeting_block(asked, met)
 
 
-def _baseline_s(resolved: Setup, iteration_s: float, session: Session) -> float:
-    """Return the iteration of S-SGD with DDP's buckets and overlap, once for all methods [s]."""
-    if is_baseline(resolved):
-        return iteration_s
-    key = "baseline", *(getattr(resolved.scenario, name) for name in _BASELINE_FIELDS)
-    return session.once(key, lambda: steady_s(baseline_of(resolved, session.jobs)))
-
-
-def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:
-    return {"scenario": dict(fields), "error": str(error)}
-
-
-def flat_row(found: PredictionObject, columns: Sequence[str]) -> SweepRow:
-    """Return an object as columns, in order; what has no prediction has only its reason.
-
-    Examples
-    --------
-    >>> flat_row({"scenario": {}, "error": "--gpus: ..."}, ("iteration_s", "reason"))
-    [None, '--gpus: ...']
-    """
-    if "error" in found:
-        return [*[None] * (len(columns) - 1), found["error"]]
-    low, high = found.get("iteration_s_interval", (None, None))
-    every = {
-        **found,
-        "iteration_s_low": low,
-        "iteration_s_high": high,
-        "sent_bytes_per_gpu": found["communication"]["bytes_per_gpu"],
-        "ssgd_iteration_s": found["baseline"]["iteration_s"],
-        "speedup": found["baseline"]["speedup"],
-        **{f"{part}_s": seconds for part, seconds in found["breakdown_s"].items()},
-        "memory_bytes": sum(found["memory_bytes"].values()),
-        "reason": "",
-    }
-    return [every[name] for name in columns]
+def _reason(error: PerfsimError) -> str:
+    """Return a refusal whose fields stand in backticks, as a worker does not know the reader."""
+    with spelling("`{}`".format):
+        return str(error)

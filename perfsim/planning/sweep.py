@@ -1,4 +1,4 @@
-"""A sweep: every row of a grid predicted, in order, by this process or by a Dask cluster."""
+"""sweep(): predict every row of a grid, in order, in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfsim import __version__
 from perfsim.data.catalog import FILE_SUFFIXES, Catalog
 from perfsim.data.journal import Journal
-from perfsim.errors import RequestError
+from perfsim.errors import RequestError, spelled
 from perfsim.planning.grid import MAX_GRID_ROWS, Axis, SweepGrid, axes_of
 from perfsim.planning.rows import (
     FULL_SWEEP_COLUMNS,
@@ -25,6 +25,9 @@ from perfsim.planning.rows import (
     whole_object,
 )
 from perfsim.session import Session, uncollected
+
+if TYPE_CHECKING:
+    from perfsim.planning.vectorise import VectorisedRows
 
 __all__ = [
     "JOURNAL_SUFFIX",
@@ -43,25 +46,40 @@ __all__ = [
 
 SWEEP_SCHEMA = "perfsim/sweep/1"
 
-Chunk = tuple[int, int]
-"""Rows from the first number up to the second."""
+SWEEP_JOURNAL_SCHEMA = "perfsim/sweep-journal/1"
+
+JOURNAL_SUFFIX = ".journal"
+"""Added to the name of the output."""
+
+MAX_OBJECTS = 100_000
+"""Rows that are kept as objects; each takes about 5 kB of memory."""
 
 _MAX_VECTOR_CHUNK = 16384
-"""Rows of a chunk where arrays take many at once."""
+"""Rows of a chunk where arrays predict many at once."""
 
 MAX_SINGLE_CHUNK = 256
 """Rows of a chunk where each is predicted by itself: about half a second's work."""
 
-MAX_OBJECTS = 100_000
-"""Rows as objects are held in memory: about 5 kB each."""
+_MAX_VALUES_NAMED = 8
+"""Values of a field that a refusal names."""
+
+Chunk = tuple[int, int]
+"""Rows from the first number up to the second."""
+
+ReportRows = Callable[[int], None]
+"""Called with how many rows there are now."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep is of: a grid, the user's profiles, and what its rows are.
+    """The question of a sweep: its grid, the user's profiles, and what its rows hold.
 
-    ``full`` rows are whole predictions; ``objects`` are kept as prediction objects, for JSON,
-    rather than as columns.
+    Parameters
+    ----------
+    grid : the scenarios
+    profiles : a folder of the user's data files
+    full : rows are whole predictions, with interval, breakdown and bottleneck
+    objects : rows are kept as prediction objects, for JSON, rather than as columns
 
     Raises
     ------
@@ -75,7 +93,7 @@ class Sweep:
     objects: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse more objects than memory is meant to hold."""
+        """Refuse more objects than fit into memory."""
         count = len(self.grid)
         if self.objects and count > MAX_OBJECTS:
             raise RequestError(
@@ -91,7 +109,7 @@ class Sweep:
         return (*fields, *(FULL_SWEEP_COLUMNS if self.full else SWEEP_COLUMNS))
 
     def chunks(self, start: int = 0) -> list[Chunk]:
-        """Return the rows from ``start`` in parts, each of which is predicted at one go."""
+        """Return the rows from ``start`` on in chunks, each of which is predicted as a whole."""
         from perfsim.planning.vectorise import VectorisedRows
 
         together = (
@@ -102,33 +120,33 @@ class Sweep:
         return [(first, min(first + size, count)) for first in range(start, count, size)]
 
     def digest(self) -> str:
-        """Return a hash of all that the rows depend on: grid, version and the data files."""
+        """Return a hash of what the rows depend on: grid, version and data files."""
         axes = [[axis.field, list(axis.values)] for axis in self.grid.axes]
-        kind = [self.full, self.objects]
-        said = [__version__, dict(self.grid.base), axes, list(self.grid.own), kind]
+        rows = [self.full, self.objects]
+        question = [__version__, dict(self.grid.base), axes, list(self.grid.own), rows]
         files = [
             [path.name, path.stat().st_size, path.stat().st_mtime_ns]
             for folder in Catalog(self.profiles).folders
             for kind in FILE_SUFFIXES
             for path in sorted((folder / kind).glob("*"))
         ]
-        text = json.dumps([said, files], sort_keys=True, default=str)
+        text = json.dumps([question, files], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class SweepRows:
-    """Predicts chunks of a sweep, keeping what they share.
+    """Predicts chunks of a sweep; what they share is computed once.
 
     Examples
     --------
     >>> grid = SweepGrid({"model": "resnet50", "gpus": 16}, axes_of({"net": "10gbe,1gbe,10Tbe"}))
     >>> [row[-1][:20] for row in SweepRows(Sweep(grid)).chunk(0, 3)]
-    ['', '', "--net: no '10Tbe'; d"]
+    ['', '', "`net`: no '10Tbe'; d"]
     """
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, self.session = sweep, Session(sweep.profiles)
-        self._lanes: Any = None
+        self._vectorised: VectorisedRows | None = None
 
     @uncollected
     def chunk(self, start: int, stop: int) -> list[Any]:
@@ -146,32 +164,32 @@ class SweepRows:
 
     def _columns(self, start: int, stop: int) -> list[SweepRow]:
         grid = self.sweep.grid
-        found: list[SweepRow | None] = [None] * (stop - start)
-        for rows, columns in self.lanes.columns(start, stop):
+        predicted: list[SweepRow | None] = [None] * (stop - start)
+        for rows, columns in self.vectorised.columns(start, stop):
             values = zip(*(column.tolist() for column in columns), strict=True)
             for row, figures in zip(rows.tolist(), values, strict=True):
-                found[row - start] = [*figures, ""]
+                predicted[row - start] = [*figures, ""]
         return [
             timing_only_row(grid.fields(start + index), self.session) if row is None else row
-            for index, row in enumerate(found)
+            for index, row in enumerate(predicted)
         ]
 
     @property
-    def lanes(self) -> Any:
-        """Rows that differ in numbers only."""
+    def vectorised(self) -> VectorisedRows:
+        """What predicts rows together that differ in numbers only."""
         from perfsim.planning.vectorise import VectorisedRows
 
-        if self._lanes is None:
-            self._lanes = VectorisedRows(self.sweep.grid, self.session)
-        return self._lanes
+        if self._vectorised is None:
+            self._vectorised = VectorisedRows(self.sweep.grid, self.session)
+        return self._vectorised
 
 
 Engine = Callable[[Sweep, list[Chunk]], Iterator[list[Any]]]
-"""What predicts chunks and yields their rows, in order."""
+"""A function that predicts chunks and yields their rows, in order."""
 
 
 def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
-    """Predict chunk after chunk in this process."""
+    """Predict one chunk after another in this process."""
     rows = SweepRows(sweep)
     for start, stop in chunks:
         yield rows.chunk(start, stop)
@@ -194,11 +212,11 @@ class SweepTable:
         return len(self.rows)
 
     def lines(self) -> Iterator[list[Any]]:
-        """Yield each row whole: the values that vary, then what is predicted."""
+        """Yield each row: the values that vary, then its predicted columns."""
         names = FULL_SWEEP_COLUMNS if self.sweep.full else SWEEP_COLUMNS
         for index, row in enumerate(self.rows):
-            columns = flat_row(row, names) if self.sweep.objects else row
-            yield [*self.sweep.grid.values(index), *columns]
+            *columns, reason = flat_row(row, names) if self.sweep.objects else row
+            yield [*self.sweep.grid.values(index), *columns, spelled(reason)]
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each row by column."""
@@ -210,9 +228,11 @@ class SweepTable:
 
         Rows that were kept as columns are predicted again, one by one.
         """
-        if self.sweep.objects:
-            return iter(self.rows)
-        return SweepRows(self.sweep).objects(range(len(self.rows)))
+        rows: Iterable[PredictionObject] = self.rows
+        if not self.sweep.objects:
+            rows = SweepRows(self.sweep).objects(range(len(self.rows)))
+        for row in rows:
+            yield {**row, "error": spelled(row["error"])} if "error" in row else row
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain data, by the contract perfsim/sweep/1.
@@ -244,7 +264,7 @@ class SweepTable:
         return frame
 
     def refusal(self) -> str:
-        """Return why, in a sentence, where no row could be predicted, else ''."""
+        """Say why no row could be predicted; '' where at least one was."""
         if not all(map(self._reason, self.rows)):
             return ""
         reasons = list(map(self._reason, self.rows))
@@ -274,10 +294,10 @@ def sweep(
     Parameters
     ----------
     base : the scenario's fields that stay
-    vary : field to values: a text as ``--vary`` takes it, or a list
+    vary : field to values: a text such as ``8..64`` or ``1gbe,10gbe``, or a list
     full : rows as whole predictions, with interval, breakdown and bottleneck (slower)
     objects : keep rows as prediction objects, for ``to_dict`` (slower where only numbers vary)
-    engine : what does the work; ``perfsim.planning.dask.DaskEngine`` is a Dask cluster
+    engine : what predicts the chunks, such as ``perfsim.planning.dask.DaskEngine``
 
     Raises
     ------
@@ -298,32 +318,21 @@ def sweep(
     rows = [row for part in engine(asked, asked.chunks()) for row in part]
     table = SweepTable(asked, rows)
     if table.refusal():
-        raise RequestError(table.refusal())
+        raise RequestError("", table.refusal())
     return table
-
-
-SWEEP_JOURNAL_SCHEMA = "perfsim/sweep-journal/1"
-JOURNAL_SUFFIX = ".journal"
-"""What follows the name of the output."""
-
-_MAX_VALUES_NAMED = 8
-"""Values of a field that a refusal names."""
-
-ReportRows = Callable[[int], None]
-"""What is told of progress: how many rows there are now."""
 
 
 def resumed(
     sweep: Sweep, engine: Engine, out: Path | None, tell: ReportRows, *, fresh: bool = False
 ) -> SweepTable:
-    """Return the table of a sweep; with ``out``, each chunk is kept as soon as it is there.
+    """Predict a sweep; with ``out``, keep each chunk in a journal and go on from the last one.
 
-    The journal, beside ``out``, is for whoever has written ``out`` to remove (``finished``).
+    The journal stands beside ``out``. Whoever has written ``out`` removes it (``finished``).
 
     Raises
     ------
     RequestError
-        If a journal is there that another grid, or other data, began.
+        If there is a journal of another grid or of other data.
     """
     rows: list[Any] = []
     record = _record(out, sweep) if out is not None else None
@@ -339,7 +348,7 @@ def resumed(
 
 
 def finished(out: Path) -> None:
-    """Remove the journal of an output that is written."""
+    """Remove the journal of an output that has been written."""
     out.with_name(out.name + JOURNAL_SUFFIX).unlink(missing_ok=True)
 
 
@@ -356,7 +365,7 @@ def _record(out: Path, sweep: Sweep) -> Journal:
 
 
 def _setting(sweep: Sweep) -> dict[str, Any]:
-    """Return what must agree for rows to belong together: in words, then by a hash of it all."""
+    """Return what must agree for rows to belong together: in words, and as a hash of it all."""
     whole = "whole predictions" if sweep.full else "iterations"
     return {
         "version": __version__,

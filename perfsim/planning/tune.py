@@ -226,7 +226,7 @@ class TunedValue:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What `tune` found; `to_dict` is what ``tune --json`` prints."""
+    """The best value of each thing that was tuned; `to_dict` has it as plain data."""
 
     scenario: ResolvedScenario
     iteration_s: float
@@ -235,7 +235,7 @@ class Tuning:
 
     @property
     def best(self) -> TunedValue:
-        """The one change that saves most, the first of several."""
+        """The one change that saves most; the first if several do."""
         return max(self.tuned, key=lambda one: one.gain)
 
     def to_dict(self) -> dict[str, Any]:

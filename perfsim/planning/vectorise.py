@@ -1,7 +1,10 @@
-"""Rows of a sweep that differ in numbers only, predicted together by arrays.
+"""Predict many rows of a sweep in one pass, with arrays in place of numbers.
 
-What may differ: rate and latency of a link that the user gives (``net``, ``intra_net``), the
-iteration on one GPU (``single_gpu``) and the slowdown of computation (``overlap_slowdown``).
+Rows may differ in the rate and latency of a link that the user gives (``net``, ``intra_net``), in
+the iteration on one GPU (``single_gpu``) and in the slowdown of computation
+(``overlap_slowdown``). The usual code runs once, on `BatchedFloat` numbers that hold the values of
+all rows and compare as one of them does; a `BranchTrace` records for which rows every comparison
+had the same answer. The result holds for these; the others take another pass, or go one by one.
 """
 
 from __future__ import annotations
@@ -32,20 +35,36 @@ from perfsim.units import parse_seconds
 
 __all__ = ["BatchedFloat", "BranchTrace", "NotVectorisableError", "VectorisedRows"]
 
-Operation = Callable[[Any, Any], Any]
+_LINK_FIELDS = ("net", "intra_net")
+
+_MIN_BLOCK_ROWS = 8
+"""With fewer rows, arrays cost more than they save."""
+
+_MAX_PASSES = 8
+"""Passes over one group of rows; what then has no result goes one by one."""
+
+_MAX_BLOCK_ROWS = 16384
+"""Rows of one pass: enough that its fixed cost hardly counts."""
+
+_Operation = Callable[[Any, Any], Any]
 
 
 class NotVectorisableError(TypeError):
-    """An array cannot follow what is asked of a number."""
+    """An array cannot do what is asked of a number."""
 
 
 class BranchTrace:
-    """For which scenarios all comparisons so far had the answer of one, which is ``shown``.
+    """Records for which scenarios all comparisons so far had the same answer as for one of them.
+
+    Parameters
+    ----------
+    count : scenarios
+    shown : the scenario whose answers are taken
 
     Examples
     --------
     >>> trace = BranchTrace(3)
-    >>> alpha = trace.lane(np.array([1.0, 2.0, 3.0]))
+    >>> alpha = trace.number(np.array([1.0, 2.0, 3.0]))
     >>> max(4.0 - alpha, 1.5).at, trace.agreed().tolist()
     (3.0, [True, True, False])
     """
@@ -55,29 +74,29 @@ class BranchTrace:
         self._agree = np.ones(count, bool)
         self._keys: list[BatchedFloat] = []
 
-    def lane(self, values: Any) -> BatchedFloat:
+    def number(self, values: Any) -> BatchedFloat:
         """Return a number that has one value a scenario."""
         return BatchedFloat(self, values)
 
     def note(self, same: Any) -> None:
-        """Remember for which scenarios a comparison had the same answer."""
+        """Record for which scenarios a comparison had the same answer."""
         self._agree &= same
 
-    def key(self, lane: BatchedFloat) -> None:
-        """Remember a number that was a key of a set or table, beside others and 0."""
-        self.note((lane.values == 0.0) == (lane.at == 0.0))
-        self._keys.append(lane)
+    def key(self, number: BatchedFloat) -> None:
+        """Record a number that was a key of a set or table, which may also have the key 0."""
+        self.note((number.values == 0.0) == (number.at == 0.0))
+        self._keys.append(number)
 
     def agreed(self) -> Any:
-        """Return for which scenarios the pass holds: keys must be as different there as here."""
-        keys = sorted(self._keys, key=lambda lane: lane.at)
+        """Return for which scenarios the pass holds: keys must differ there as they do here."""
+        keys = sorted(self._keys, key=lambda number: number.at)
         for one, other in pairwise(keys):
             _ = one == other if one.at == other.at else one < other
         return self._agree
 
 
 def _arithmetic(
-    operation: Operation, *, turned: bool = False
+    operation: _Operation, *, turned: bool = False
 ) -> Callable[[BatchedFloat, Any], Any]:
     def method(self: BatchedFloat, other: Any) -> Any:
         if not isinstance(other, _NUMBER_TYPES):
@@ -89,7 +108,7 @@ def _arithmetic(
     return method
 
 
-def _comparison(operation: Operation) -> Callable[[BatchedFloat, Any], Any]:
+def _comparison(operation: _Operation) -> Callable[[BatchedFloat, Any], Any]:
     def method(self: BatchedFloat, other: Any) -> Any:
         if not isinstance(other, _NUMBER_TYPES):
             return NotImplemented
@@ -102,7 +121,7 @@ def _comparison(operation: Operation) -> Callable[[BatchedFloat, Any], Any]:
 
 
 class BatchedFloat:
-    """One number of many scenarios; ``at`` is that of the one shown."""
+    """The values of one number in many scenarios; ``at`` is the value in the one shown."""
 
     __slots__ = ("at", "trace", "values")
     __array_ufunc__ = None
@@ -130,46 +149,35 @@ class BatchedFloat:
         return BatchedFloat(self.trace, -self.values)
 
     def __bool__(self) -> bool:
-        """Say whether it is not zero."""
+        """Say whether the value shown is not zero."""
         return bool(self != 0.0)
 
     def __hash__(self) -> int:
-        """Return the hash of the one shown; the trace holds keys apart."""
+        """Return the hash of the value shown; the trace checks that keys differ alike."""
         self.trace.key(self)
         return hash(self.at)
 
     def __format__(self, spec: str) -> str:
-        """Return the one shown, for words."""
+        """Write the value shown."""
         return format(self.at, spec)
 
     def __float__(self) -> NoReturn:
-        """Refuse to be one number."""
+        """Refuse: there are many values."""
         raise NotVectorisableError("a float is asked for")
 
     __int__ = __index__ = __ceil__ = __floor__ = __trunc__ = __float__
 
     def __round__(self, digits: int | None = None) -> NoReturn:
-        """Refuse to be rounded."""
+        """Refuse: there are many values."""
         raise NotVectorisableError("a rounded number is asked for")
 
 
 _NUMBER_TYPES = (BatchedFloat, float, int, np.floating)
 
 
-_LINK_FIELDS = {"net": "net", "intra_net": "intra_net"}
-_MIN_BLOCK_ROWS = 8
-"""Rows below which arrays cost more than they save."""
-
-_MAX_PASSES = 8
-"""Passes over one group of rows, each for those that decide alike; the rest go one by one."""
-
-_MAX_BLOCK_ROWS = 16384
-"""Rows of one pass: enough that what a pass costs by itself hardly counts."""
-
-
 @dataclass
 class _Numbers:
-    """An axis as numbers: ``table`` has a row a value, NaN where it is a name or wrong."""
+    """An axis as numbers: ``table`` has a row for each value, NaN where that is no number."""
 
     axis: Axis
     table: Any
@@ -180,13 +188,13 @@ class _Numbers:
 
 
 class _Overlay(Session):
-    """A session whose links of the user's own have many numbers; it keeps nothing of them."""
+    """A session in which the user's own links have many numbers; it stores nothing made of them."""
 
     def __init__(self, session: Session, networks: dict[tuple[Hashable, ...], Network]) -> None:
         self.session, self.networks, self.folders = session, networks, session.folders
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return a network of many numbers, or what the session keeps."""
+        """Return a network of many numbers, or what the session has."""
         if key in self.networks:
             return self.networks[key]  # type: ignore[return-value]
         return make() if key[0] == "platform" else self.session.once(key, make)
@@ -197,7 +205,7 @@ class _Overlay(Session):
 
 
 class VectorisedRows:
-    """Predicts rows of a grid together where they differ in numbers only."""
+    """Predicts rows of a grid together if they differ in numbers only."""
 
     def __init__(self, grid: SweepGrid, session: Session) -> None:
         self.grid, self.session = grid, session
@@ -210,15 +218,15 @@ class VectorisedRows:
         return any(one is not None and one.known.sum() >= 2 for one in self.numbers)
 
     def columns(self, start: int, stop: int) -> Iterator[tuple[Any, list[Any]]]:
-        """Yield rows (their numbers) and their figures, as arrays; rows left out go one by one."""
+        """Yield row numbers and the figures of these rows, as arrays; the others go one by one."""
         if not self.any:
             return
         rows = np.arange(start, stop)
-        places = np.array(np.unravel_index(rows, self.shape))
-        keys = places.copy()
+        indices = np.array(np.unravel_index(rows, self.shape))
+        keys = indices.copy()
         for index, numbers in enumerate(self.numbers):
             if numbers is not None:
-                keys[index][numbers.known[places[index]]] = -1
+                keys[index][numbers.known[indices[index]]] = -1
         _, group = np.unique(keys, axis=1, return_inverse=True)
         order = np.argsort(group.reshape(-1), kind="stable")
         edges = np.flatnonzero(np.diff(group.reshape(-1)[order])) + 1
@@ -227,33 +235,33 @@ class VectorisedRows:
             if active:
                 for first in range(0, len(members), _MAX_BLOCK_ROWS):
                     block = members[first : first + _MAX_BLOCK_ROWS]
-                    yield from self._block(rows[block], places[:, block], active)
+                    yield from self._block(rows[block], indices[:, block], active)
 
-    def _block(self, rows: Any, places: Any, active: list[int]) -> Iterator[tuple[Any, list[Any]]]:
+    def _block(self, rows: Any, indices: Any, active: list[int]) -> Iterator[tuple[Any, list[Any]]]:
         left = np.ones(len(rows), bool)
         for _ in range(_MAX_PASSES):
             at = np.flatnonzero(left)
             if len(at) < _MIN_BLOCK_ROWS:
                 return
-            agreed, found = self._pass(rows[at], places[:, at], active)
-            if found is None:
+            agreed, columns = self._pass(rows[at], indices[:, at], active)
+            if columns is None:
                 return
-            yield rows[at[agreed]], [_picked(column, agreed) for column in found]
+            yield rows[at[agreed]], [_picked(column, agreed) for column in columns]
             left[at[agreed]] = False
 
-    def _pass(self, rows: Any, places: Any, active: list[int]) -> tuple[Any, list[Any] | None]:
-        """Return for which scenarios a pass holds and their figures, None where there is none."""
+    def _pass(self, rows: Any, indices: Any, active: list[int]) -> tuple[Any, list[Any] | None]:
+        """Return for which rows a pass holds, and the figures of all; None if it fails."""
         shown = len(rows) // 2
         trace = BranchTrace(len(rows), shown)
         tables: dict[str, Any] = {}
         for index in active:
             numbers = self.numbers[index]
             assert numbers is not None
-            taken = numbers.table[places[index]]
-            tables[numbers.axis.field] = [trace.lane(column) for column in taken.T]
+            taken = numbers.table[indices[index]]
+            tables[numbers.axis.field] = [trace.number(column) for column in taken.T]
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
-                found = self._figures(self.grid.fields(int(rows[shown])), tables)
+                columns = self._figures(self.grid.fields(int(rows[shown])), tables)
                 agreed = trace.agreed()
         except (
             NotVectorisableError,
@@ -263,7 +271,7 @@ class VectorisedRows:
             PerfsimError,
         ):
             return None, None
-        return agreed, found
+        return agreed, columns
 
     def _figures(self, fields: dict[str, Any], tables: dict[str, Any]) -> list[Any]:
         if "single_gpu" in tables:
@@ -272,28 +280,28 @@ class VectorisedRows:
         if "overlap_slowdown" in tables and not scenario.overlap:
             raise NotVectorisableError("a slowdown needs overlap")
         networks: dict[tuple[Hashable, ...], Network] = {}
-        for name, flag in _LINK_FIELDS.items():
+        for name in _LINK_FIELDS:
             if name in tables:
                 text = fields[name]
-                networks["network", flag, text] = _network(text, *tables[name])
-        resolved = resolve(scenario, _Overlay(self.session, networks))
-        return _evaluated(_with(resolved, tables))
+                networks["network", name, text] = _network(text, *tables[name])
+        setup = resolve(scenario, _Overlay(self.session, networks))
+        return _evaluated(_with(setup, tables))
 
 
-def _with(resolved: Setup, tables: dict[str, Any]) -> Setup:
-    """Return the scenario with many numbers of its own iteration and slowdown."""
+def _with(setup: Setup, tables: dict[str, Any]) -> Setup:
+    """Return the setup with many values of its own iteration and slowdown."""
     if "single_gpu" in tables:
         (seconds,) = tables["single_gpu"]
-        resolved = replace(resolved, carried=pin_iteration(resolved.carried, seconds))
+        setup = replace(setup, carried=pin_iteration(setup.carried, seconds))
     if "overlap_slowdown" in tables:
         (slowdown,) = tables["overlap_slowdown"]
-        changed = resolved.scenario.model_copy(update={"overlap_slowdown": slowdown})
-        resolved = replace(resolved, scenario=changed)
-    return resolved
+        changed = setup.scenario.model_copy(update={"overlap_slowdown": slowdown})
+        setup = replace(setup, scenario=changed)
+    return setup
 
 
-def _evaluated(resolved: Setup) -> list[Any]:
-    plans = plans_of(resolved)
+def _evaluated(setup: Setup) -> list[Any]:
+    plans = plans_of(setup)
     total_s: Any = 0
     for plan in plans:
         if plan.graph.contended or plan.order == "priority" or plan.beside or plan.mixed:
@@ -301,7 +309,7 @@ def _evaluated(resolved: Setup) -> list[Any]:
         durations = [_values(task.duration_s) for task in plan.graph.tasks]
         total_s = total_s + plan.count * settled_periods(plan.graph, durations)
     iteration_s = total_s / sum(plan.iterations for plan in plans)
-    return row_figures(resolved, plans, iteration_s, _values(resolved.alone_s))
+    return row_figures(setup, plans, iteration_s, _values(setup.alone_s))
 
 
 def _values(number: Any) -> Any:
@@ -313,17 +321,17 @@ def _picked(column: Any, agreed: Any) -> Any:
 
 
 def _network(text: str, rate: Any, alpha_s: Any) -> Network:
-    """Return a link of the user's own with many rates and latencies."""
+    """Return the network of a user's own link with many rates and latencies."""
     link = custom_link(text, "net")
     speed = link.rate._replace(value=rate)
     latency = Latency.constant(link.rate._replace(value=alpha_s, unit="s/hop"))
     many = Link(text, speed, speed, link.gamma, latency, latency)
-    return Network(text, text, "custom", None, 1, {of: many for of in _LINK_CLASSES})
+    return Network(text, text, "custom", None, 1, {link_class: many for link_class in CLASSES})
 
 
 @lru_cache(maxsize=8)
 def _numbers(axis: Axis) -> _Numbers | None:
-    """Return an axis as numbers, where arrays can follow its field."""
+    """Return an axis as numbers; None if its field cannot be vectorised."""
     read = _READERS.get(axis.field)
     if read is None:
         return None
@@ -344,7 +352,7 @@ def _read(read: Callable[[Any], tuple[float, ...]], value: GridValue) -> tuple[f
 
 
 def _link(value: Any) -> tuple[float, ...]:
-    """Return rate and latency; a grid has many links of few rates and latencies."""
+    """Return rate and latency; both are cached, as a grid combines few of each."""
     rate, latency = value.split(",")
     return _rate(rate), _latency(latency)
 
@@ -360,14 +368,14 @@ def _latency(text: str) -> float:
 
 
 def _iteration(value: Any) -> tuple[float, ...]:
-    """Return the seconds; a rate in samples depends on the batch, and is left to single rows."""
+    """Return the seconds; a rate in samples/s depends on the batch, so it is not read here."""
     seconds = parse_seconds(value)
     return (seconds,) if TIME_LIMIT.holds(seconds) else ()
 
 
 def _factor(value: Any) -> tuple[float, ...]:
-    found = float(value)
-    return (found,) if 1.0 <= found <= 10.0 and not isinstance(value, bool) else ()
+    factor = float(value)
+    return (factor,) if 1.0 <= factor <= 10.0 and not isinstance(value, bool) else ()
 
 
 _READERS: dict[str, Callable[[Any], tuple[float, ...]]] = {
@@ -376,3 +384,4 @@ _READERS: dict[str, Callable[[Any], tuple[float, ...]]] = {
     "single_gpu": _iteration,
     "overlap_slowdown": _factor,
 }
+"""What reads a value of each field as numbers; others cannot be vectorised."""

@@ -1,4 +1,4 @@
-"""A prediction as an execution trace of MLCommons Chakra, in JSON.
+"""Write a prediction as an execution trace of MLCommons Chakra, in JSON.
 
 The schema: ``et_def.proto`` of mlcommons/chakra (commit 21585d8), its messages GlobalMetadata and
 Node, each in the JSON that Protocol Buffers define for them (64-bit numbers are texts). The trace
@@ -37,7 +37,7 @@ CHAKRA_COLLECTIVES = {
     "all_to_all": "ALL_TO_ALL",
     "reduce_scatter": "REDUCE_SCATTER",
 }
-"""perfsim's collectives that are of the enum CollectiveCommType."""
+"""perfsim's collectives, and their names in the enum CollectiveCommType."""
 
 _COLLECTIVE_NUMBERS = {
     "ALL_REDUCE": 0,
@@ -50,10 +50,10 @@ _COLLECTIVE_NUMBERS = {
 """The enum's numbers, which the attribute ``comm_type`` holds."""
 
 _CHAKRA_VERSION = "1.0.0"
-"""Of the schema, as Chakra's own generator states it."""
+"""The version of the schema, as Chakra's own generator states it."""
 
 _MAX_NODES = 1_000_000
-"""A longer period is refused."""
+"""Nodes of a trace; a longer period is refused."""
 
 
 def chakra_of(prediction: Prediction) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def chakra_of(prediction: Prediction) -> dict[str, Any]:
     rounds = [_Round(prediction, timeline) for timeline in prediction.timelines]
     times = [int(count) for count in prediction.counts]
     if times != list(prediction.counts):
-        raise _refused(prediction, "runs its rounds a broken number of times in a period")
+        raise _refused(prediction, "does not run its rounds a whole number of times in a period")
     total = sum(
         count * len(one.timeline.graph.tasks) for count, one in zip(times, rounds, strict=True)
     )
@@ -134,7 +134,7 @@ class _Round:
         what = CHAKRA_COLLECTIVES.get(task.name.partition(" ")[0], "")
         if not what or hasattr(task.meeting, "distances"):
             name = task.name.partition(" ")[0]
-            raise _refused(self.prediction, f"sends by {name}, which is no collective there")
+            raise _refused(self.prediction, f"sends by {name}, which Chakra has no name for")
         name, ranks = self._group(task.group)
         self.groups[name] = ranks
         return what, name, task.size_bytes / (len(ranks) if what == "ALL_GATHER" else 1)
@@ -147,7 +147,7 @@ class _Round:
         firsts = [sum(placed[:node]) for node in range(len(placed))]
         if isinstance(group, tuple):
             count, stride = group
-            return f"{count} ranks {stride} apart", [place * stride for place in range(count)]
+            return f"{count} ranks {stride} apart", [index * stride for index in range(count)]
         if isinstance(group, int):
             return f"{group} ranks together", list(range(group))
         return group, {
@@ -165,19 +165,19 @@ class _Round:
         tasks = self.timeline.graph.tasks
         low = start_s - min(self.starts)
         order = sorted(range(len(tasks)), key=lambda at: (self.starts[at], self.ends[at], at))
-        place = {index: first + number for number, index in enumerate(order)}
+        ids = {index: first + number for number, index in enumerate(order)}
         streams = {name: number for number, name in enumerate(self.timeline.graph.streams)}
         for index in order:
             task = tasks[index]
             begin, end = (round((low + row[index]) * 1e6) for row in (self.starts, self.ends))
             before = last.get(task.stream)
             node = {
-                "id": str(place[index]),
+                "id": str(ids[index]),
                 "name": task.name,
                 "type": "COMM_COLL_NODE" if index in self.collectives else "COMP_NODE",
                 "ctrlDeps": [] if before is None else [str(before)],
                 "dataDeps": sorted(
-                    {str(place[other]) for other, back in task.after if back == 0}, key=int
+                    {str(ids[other]) for other, back in task.after if back == 0}, key=int
                 ),
                 "startTimeMicros": str(begin),
                 "durationMicros": str(end - begin),
@@ -186,7 +186,7 @@ class _Round:
                     _integer_attribute("stream", streams[task.stream]),
                 ],
             }
-            last[task.stream] = place[index]
+            last[task.stream] = ids[index]
             yield node
 
     def _attributes(self, index: int, task: Task) -> Iterator[dict[str, Any]]:
@@ -213,7 +213,7 @@ def _integer_attribute(name: str, value: int) -> dict[str, Any]:
 
 def _refused(prediction: Prediction, why: str) -> RequestError:
     method = prediction.scenario.method
-    return RequestError("chakra", f"{method} {why}; `trace` FILE writes what happens all the same.")
+    return RequestError("chakra", f"{method} {why}; `trace` FILE writes the same timeline.")
 
 
 def _metadata(prediction: Prediction, iterations: int, rounds: list[_Round]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Predictions as a Chrome trace, which Perfetto and chrome://tracing open.
+"""Write predictions as a Chrome trace, which Perfetto and chrome://tracing open.
 
 The format: "Trace Event Format" of the Chromium project, JSON object form. A round of the method's
 period is a process, a stream a thread, a task a complete event ("X"); the thread "runs" has one
@@ -72,21 +72,21 @@ def trace_of_all(predictions: Mapping[str, Prediction]) -> dict[str, Any]:
     """
     names: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
-    told = []
+    records = []
     for name, one in predictions.items():
         first = 1 + sum(event["name"] == "process_name" for event in names)
         own, its, rounds = _processes(one, first, f"{name}, ")
         names += own
         events += its
-        told.append(_other_data(one, rounds))
-    return _trace(names, events, {"schema": CHROME_TRACE_SCHEMA, "predictions": told})
+        records.append(_other_data(one, rounds))
+    return _trace(names, events, {"schema": CHROME_TRACE_SCHEMA, "predictions": records})
 
 
 def _trace(
-    names: list[dict[str, Any]], events: list[dict[str, Any]], told: dict[str, Any]
+    names: list[dict[str, Any]], events: list[dict[str, Any]], other: dict[str, Any]
 ) -> dict[str, Any]:
     events.sort(key=lambda event: (event["ts"], event["pid"], event["tid"]))
-    return {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
+    return {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": other}
 
 
 def _other_data(prediction: Prediction, rounds: list[dict[str, Any]]) -> dict[str, Any]:
@@ -105,22 +105,22 @@ def _other_data(prediction: Prediction, rounds: list[dict[str, Any]]) -> dict[st
 def _processes(
     prediction: Prediction, first: int, before: str = ""
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return metadata events, events, and what is told of each round; ``first`` is its pid."""
+    """Return metadata events, events, and a record of each round; ``first`` is the first pid."""
     names: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
-    told: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     rounds = steady_rounds(prediction)
     start_ns = 0
     for number, one in enumerate(rounds, 1):
         pid = first + number - 1
         names += _names(pid, one, before + one.words(number, len(rounds)))
         events += _events(pid, one, start_ns)
-        told.append({"pid": pid, "count": one.count, "iterations": one.iterations})
+        records.append({"pid": pid, "count": one.count, "iterations": one.iterations})
         start_ns += _ns(one.window_s)
-    return names, events, told
+    return names, events, records
 
 
-def _names(pid: int, one: SteadyRound, words: str) -> list[dict[str, Any]]:
+def _names(pid: int, steady: SteadyRound, words: str) -> list[dict[str, Any]]:
     """Return the metadata events that name and order a round's process and threads."""
     named: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": words}},
@@ -132,25 +132,25 @@ def _names(pid: int, one: SteadyRound, words: str) -> list[dict[str, Any]]:
             "args": {"sort_index": pid},
         },
     ]
-    for tid, stream in enumerate((RUNS_THREAD, *one.streams)):
+    for tid, stream in enumerate((RUNS_THREAD, *steady.streams)):
         for what, value in (("thread_name", {"name": stream}), ("thread_sort_index", tid)):
             args = value if isinstance(value, dict) else {"sort_index": value}
             named.append({"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args})
     return named
 
 
-def _events(pid: int, one: SteadyRound, start_ns: int) -> list[dict[str, Any]]:
-    place = {stream: tid for tid, stream in enumerate(one.streams, 1)}
-    ends = [0.0, *one.closes_s]
+def _events(pid: int, steady: SteadyRound, start_ns: int) -> list[dict[str, Any]]:
+    tids = {stream: tid for tid, stream in enumerate(steady.streams, 1)}
+    ends = [0.0, *steady.closes_s]
     runs = [
         TimelineSpan(
-            f"run {number} of {len(one.closes_s)}", RUNS_THREAD, "other", low_s, high_s, 0.0
+            f"run {number} of {len(steady.closes_s)}", RUNS_THREAD, "other", low_s, high_s, 0.0
         )
         for number, (low_s, high_s) in enumerate(pairwise(ends), 1)
     ]
-    found = [_event(pid, 0, span, start_ns) for span in runs]
-    found += [_event(pid, place[span.stream], span, start_ns) for span in one.spans]
-    return [event for event in found if event["dur"] > 0]
+    events = [_event(pid, 0, span, start_ns) for span in runs]
+    events += [_event(pid, tids[span.stream], span, start_ns) for span in steady.spans]
+    return [event for event in events if event["dur"] > 0]
 
 
 def _event(pid: int, tid: int, span: TimelineSpan, start_ns: int) -> dict[str, Any]:

@@ -22,31 +22,53 @@ __all__ = [
 ]
 
 
+_TEXT_COLUMNS = 80
+_MAX_NODES_TEXT = 3
+_BOX_COLUMNS = 24
+_LABEL_COLUMNS = 10
+_MAX_GPUS_NAMED = 8
+_MAX_NICS_NAMED = 3
+_LEVEL_NAMES = {1: "leaf", 2: "spine", 3: "core"}
+"""Of the text: columns, nodes that are drawn, GPUs and NICs that are named one by one."""
+
+_MAX_NODES_SVG = 4
+_MAX_SWITCHES_SVG = 6
+_NODE_SIZE = (210, 130)
+_SWITCH_SIZE = (130, 34)
+_GAP = 30
+_ROW_HEIGHT = 110
+_MARGIN = 20
+"""Of the page: boxes in a row, and sizes [px]."""
+
+_Point = tuple[float, float]
+"""Across and down [px]."""
+
+
 @dataclass(frozen=True, slots=True)
 class DrawnLink:
-    """What is known of a link, in words: "1.17 GB/s" and "25 us a hop"."""
+    """The rate and the latency of a link in words, such as "1.17 GB/s" and "25 us a hop"."""
 
     rate: str
     latency: str = ""
 
     def __str__(self) -> str:
-        """Return both, with a comma between."""
+        """Return both, separated by a comma."""
         return ", ".join(part for part in (self.rate, self.latency) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a drawing shows.
+    """A network as it is drawn.
 
     Parameters
     ----------
     title : first line
-    inter, intra : the links between nodes (of one NIC) and inside them; None where there is none
-    nodes : nodes of the cluster, of which the first few are drawn
-    gpus_per_node, nics_per_node : of each node; None where the file leaves the GPUs open
+    inter, intra : the links between nodes (of one NIC) and inside them; None if there is none
+    nodes : nodes of the cluster; the first few are drawn
+    gpus_per_node, nics_per_node : of each node; None if the file does not state the GPUs
     inter_kind, intra_kind : the fabrics in words ("single switch", "NVSwitch")
-    graph : a networkx graph as `perfsim.network.fabrics.Fabric.graph` gives it, whose switches are
-        drawn by level; None: nothing is known, a cloud stands for it
+    graph : a networkx graph from `perfsim.network.fabrics.Fabric.graph`, whose switches are drawn
+        by level; None if the fabric is not known, which is drawn as one box
     notes : lines below
     """
 
@@ -71,15 +93,15 @@ def switch_levels(graph: Any) -> list[tuple[int, list[str]]]:
     >>> switch_levels(Fabric("leaf-spine", (("nodes_per_leaf", 2),)).graph(4))
     [(2, ['spine 0']), (1, ['leaf 0', 'leaf 1'])]
     """
-    found: dict[int, list[str]] = {}
+    switches: dict[int, list[str]] = {}
     for vertex, level in graph.nodes(data="level"):
         if level is not None:
-            found.setdefault(level, []).append(str(vertex))
-    return sorted(found.items(), reverse=True)
+            switches.setdefault(level, []).append(str(vertex))
+    return sorted(switches.items(), reverse=True)
 
 
 def uplink_words(graph: Any, level: int) -> str:
-    """Return in words the links of a switch to the level above, "" where there are none.
+    """Say which links a switch has to the level above; "" if it has none.
 
     Examples
     --------
@@ -97,18 +119,9 @@ def uplink_words(graph: Any, level: int) -> str:
         return ""
     switches = sum(1 for own in height.values() if own == level)
     count = f"{len(rates) / switches:.3g}"
-    told = format_rate(min(rates), 3)
-    told += f" to {format_rate(max(rates), 3)}" if max(rates) > min(rates) else ""
-    return f"{count} uplink{'s' if count != '1' else ''} of {told} each"
-
-
-_TEXT_COLUMNS = 80
-_MAX_NODES_TEXT = 3
-_BOX_COLUMNS = 24
-_LABEL_COLUMNS = 10
-_MAX_GPUS_NAMED = 8
-_MAX_NICS_NAMED = 3
-_LEVEL_NAMES = {1: "leaf", 2: "spine", 3: "core"}
+    rate = format_rate(min(rates), 3)
+    rate += f" to {format_rate(max(rates), 3)}" if max(rates) > min(rates) else ""
+    return f"{count} uplink{'s' if count != '1' else ''} of {rate} each"
 
 
 def draw_text(picture: Picture) -> str:
@@ -116,7 +129,8 @@ def draw_text(picture: Picture) -> str:
 
     Examples
     --------
-    >>> print(draw_text(Picture("two nodes", DrawnLink("1.2 GB/s", "25 us a hop"), gpus_per_node=1)))
+    >>> link = DrawnLink("1.2 GB/s", "25 us a hop")
+    >>> print(draw_text(Picture("two nodes", link, gpus_per_node=1)))
     two nodes
     <BLANKLINE>
     between nodes: fabric not stated; a NIC 1.2 GB/s, 25 us a hop
@@ -164,9 +178,9 @@ def _switches(picture: Picture) -> list[str]:
     if picture.graph is None:
         return [" " * _LABEL_COLUMNS + "( network )", stem]
     lines: list[str] = []
-    found = switch_levels(picture.graph)
-    for level, names in found:
-        label = _LEVEL_NAMES.get(level, "") if len(found) > 1 else ""
+    levels = switch_levels(picture.graph)
+    for level, names in levels:
+        label = _LEVEL_NAMES.get(level, "") if len(levels) > 1 else ""
         lines.append(f"{label:<{_LABEL_COLUMNS}}{_fitting(names, _TEXT_COLUMNS - _LABEL_COLUMNS)}")
         below = uplink_words(picture.graph, level - 1)
         lines.append(f"{stem}  {below}" if below else stem)
@@ -174,7 +188,7 @@ def _switches(picture: Picture) -> list[str]:
 
 
 def _fitting(names: Sequence[str], width: int) -> str:
-    """Return as many names as fit, and how many more there are."""
+    """Return as many names as fit, and the number of the others."""
     for count in range(len(names), 0, -1):
         more = f" ... {len(names) - count} more" if count < len(names) else ""
         line = " ".join(f"[{name}]" for name in names[:count]) + more
@@ -196,7 +210,7 @@ def _nodes(picture: Picture) -> list[str]:
 
 
 def _inside(picture: Picture) -> list[str]:
-    """Return the lines of a node's box: its NICs, the wires, its GPUs."""
+    """Return the lines of a node's box: its NICs, its fabric, its GPUs."""
     lines = []
     if picture.inter is not None:
         few = picture.nics_per_node <= _MAX_NICS_NAMED
@@ -210,17 +224,6 @@ def _inside(picture: Picture) -> list[str]:
         return [*lines, "GPUs: not stated"]
     named = " ".join(map(str, range(gpus)))
     return [*lines, f"GPU {named}" if gpus <= _MAX_GPUS_NAMED else f"GPU 0 to {gpus - 1}"]
-
-
-_MAX_NODES_SVG = 4
-_MAX_SWITCHES_SVG = 6
-_NODE_SIZE = (210, 130)
-_SWITCH_SIZE = (130, 34)
-_GAP = 30
-_ROW_HEIGHT = 110
-_MARGIN = 20
-_Point = tuple[float, float]
-"""Across and down [px]."""
 
 
 class _Wire(NamedTuple):
@@ -287,7 +290,7 @@ def network_page(picture: Picture) -> str:
 
 
 def _shapes(picture: Picture) -> tuple[list[_Shape], float, float]:
-    """Return the shapes, wires first so that boxes cover their ends, and the size."""
+    """Return the shapes, wires first as boxes cover their ends, then width and height."""
     rows, words = _rows(picture)
     nodes = rows[-1]
     widths = [
@@ -310,7 +313,7 @@ def _shapes(picture: Picture) -> tuple[list[_Shape], float, float]:
 
 
 def _rows(picture: Picture) -> tuple[list[list[str]], list[str]]:
-    """Return the names to draw, the highest level first, and what is left out of each row."""
+    """Return the names to draw, highest level first, and what each row leaves out."""
     if picture.inter is None:
         return [["node 0"]], [""]
     count = min(picture.nodes, _MAX_NODES_SVG)

@@ -20,7 +20,7 @@ from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
 from perfsim.report.terminal import (
-    PAGE,
+    PAGE_COLUMNS,
     cluster_words,
     interval_words,
     print_lines,
@@ -121,7 +121,7 @@ def print_plan(plan: ClusterPlan) -> None:
             "",
             "Pareto front: nothing else is both faster and cheaper",
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
     energy = "" if target.gpu_power_w is None else f"{'kWh':>8}"
     head = f"{'method':13}{'gpus':>5} {'gpu':10}{'network':11}{'hours':>7}"
@@ -141,15 +141,15 @@ def print_plan(plan: ClusterPlan) -> None:
     if plan.left_out:
         print(f"\nleft out ({len(plan.left_out)})")
         reasons = [f"{name}: {why}" for name, why in sorted(plan.left_out.items())]
-        print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE)
+        print_lines(reasons[:_MAX_LEFT_OUT], most=PAGE_COLUMNS)
         if len(reasons) > _MAX_LEFT_OUT:
             print_lines([f"and {len(reasons) - _MAX_LEFT_OUT} more (`json` lists all)"])
     print("\nNotes")
-    print_lines(plan.notes, "  - ", "    ", PAGE)
+    print_lines(plan.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
-def _choice_words(one: ParetoChoice, unit: str) -> str:
-    return f"{one.words}: {one.seconds / HOUR_S:.4g} h, {one.spent:.4g} {unit}"
+def _choice_words(choice: ParetoChoice, unit: str) -> str:
+    return f"{choice.words}: {choice.seconds / HOUR_S:.4g} h, {choice.spent:.4g} {unit}"
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -170,7 +170,7 @@ def print_comparison(comparison: Comparison) -> None:
             CAVEAT,
             "",
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
     print(_COMPARISON_HEAD)
     standings = {one.method: one for one in comparison.standings()}
@@ -185,28 +185,28 @@ def print_comparison(comparison: Comparison) -> None:
             " in exposed communication.",
             comparison.rule,
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
-    _print_left_out(comparison.ranking, PAGE)
+    _print_left_out(comparison.ranking, PAGE_COLUMNS)
     print("\nNotes")
-    print_lines(comparison.notes, "  - ", "    ", PAGE)
+    print_lines(comparison.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
-def _comparison_line(one: Prediction, standing: Standing) -> str:
+def _comparison_line(prediction: Prediction, standing: Standing) -> str:
     name = standing.method + ("" if standing.learns_as_ssgd else "*")
     following = ""
     if standing.next_behind_ratio is not None:
         mark = "" if standing.told_apart else "~"
         following = f"{mark}+{standing.next_behind_ratio:.1%}"
-    low, high = one.iteration_s_interval
+    low, high = prediction.iteration_s_interval
     shares = [
-        sum(one.breakdown_s[part] for part in parts) / one.iteration_s
+        sum(prediction.breakdown_s[part] for part in parts) / prediction.iteration_s
         for parts in (_COMPUTE_PARTS, _KERNEL_PARTS, _EXPOSED_PARTS)
     ]
     comp, kern, wait = (f"{100 * share:.0f}" for share in shares)
     return (
-        f"{standing.rank:>2} {name:15}{format_seconds(one.iteration_s):>9}"
-        f" {interval_words(low, high):>18} {one.speedup:>7.2f} {following:>8}"
+        f"{standing.rank:>2} {name:15}{format_seconds(prediction.iteration_s):>9}"
+        f" {interval_words(low, high):>18} {prediction.speedup:>7.2f} {following:>8}"
         f" {comp:>5} {kern:>4} {wait:>4}"
     ).rstrip()
 
@@ -224,7 +224,7 @@ def _print_left_out(ranking: Ranking, most: int | None = None) -> None:
 def print_explanation(explanation: Explanation) -> None:
     """Print the critical path, exposed buckets, what pays, and break-even."""
     prediction = explanation.prediction
-    print_lines([*question(prediction), ""], most=PAGE)
+    print_lines([*question(prediction), ""], most=PAGE_COLUMNS)
     print_lines(
         [
             f"iteration {format_seconds(prediction.iteration_s)}, S-SGD"
@@ -232,7 +232,7 @@ def print_explanation(explanation: Explanation) -> None:
             f" {prediction.bottleneck}",
             explanation_verdict(explanation),
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
     for path in explanation.paths:
         print()
@@ -246,11 +246,11 @@ def print_explanation(explanation: Explanation) -> None:
     for line in _improvements(explanation.improvements, prediction.iteration_s):
         print(line)
     method = prediction.scenario.method
-    print_lines(["", "Break-even with S-SGD"], most=PAGE)
+    print_lines(["", "Break-even with S-SGD"], most=PAGE_COLUMNS)
     for one in (explanation.bandwidth, explanation.gpus):
-        print_lines(break_even_words(one, method), "  - ", "    ", PAGE)
-    print_lines(["", "Notes"], most=PAGE)
-    print_lines([*explanation.notes, *prediction.notes], "  - ", "    ", PAGE)
+        print_lines(break_even_words(one, method), "  - ", "    ", PAGE_COLUMNS)
+    print_lines(["", "Notes"], most=PAGE_COLUMNS)
+    print_lines([*explanation.notes, *prediction.notes], "  - ", "    ", PAGE_COLUMNS)
 
 
 def explanation_verdict(explanation: Explanation) -> str:
@@ -279,7 +279,7 @@ def _path(path: CriticalPath, several: bool) -> Iterator[str]:
         return
     shares = path.by_kind().items()
     line = ", ".join(f"{kind} {spent_s / path.length_s:.0%}" for kind, spent_s in shares)
-    yield from wrap(line, PAGE, initial_indent="  ", subsequent_indent="  ")
+    yield from wrap(line, PAGE_COLUMNS, initial_indent="  ", subsequent_indent="  ")
     yield f"  {'start':>11}{'end':>12}{'time':>12}  {'stream':14}what"
     runs = [list(group) for _, group in groupby(path.steps, lambda step: (step.stream, step.kind))]
     left = (
@@ -310,7 +310,7 @@ def _middle(runs: list[list[PathStep]]) -> str:
 
 def _cells(start_s: float, end_s: float, stream: str, what: str) -> str:
     times = f"{_ms(start_s):>11}{_ms(end_s):>12}{_ms(end_s - start_s):>12}"
-    return f"  {times}  {stream:14}{what}"[:PAGE].rstrip()
+    return f"  {times}  {stream:14}{what}"[:PAGE_COLUMNS].rstrip()
 
 
 def _ms(seconds: float) -> str:
@@ -333,7 +333,7 @@ def _exposed(buckets: list[Exposed], several: bool) -> Iterator[str]:
         one = shown[index]
         times = f"{_ms(one.exposed_s):>12}{_ms(one.busy_s):>13}{_ms(one.kernels_s):>12}"
         name = names[index][:_MAX_BUCKET_NAME]
-        yield f"  {name:{width}}{times}  {one.collectives}"[:PAGE]
+        yield f"  {name:{width}}{times}  {one.collectives}"[:PAGE_COLUMNS]
     if rest:
         rest_s = sum(shown[index].exposed_s for index in rest)
         yield f"  {len(rest)} more, {format_seconds(rest_s)} in all"
@@ -353,41 +353,44 @@ def _improvements(rows: list[Improvement], iteration_s: float) -> Iterator[str]:
         yield f"  nothing: no part of {format_seconds(iteration_s)} can be made faster"
 
 
-def break_even_words(found: BreakEven, method: str) -> list[str]:
+def break_even_words(search: BreakEven, method: str) -> list[str]:
     """Say where the method beats S-SGD, over bandwidth or over GPUs."""
-    what = "bandwidth" if found.over == "bandwidth" else "GPUs"
-    if found.why_not:
-        return [f"{what}: not searched, as {found.why_not}."]
-    low, high = _place(found, found.low), _place(found, found.high)
-    if not found.crossings:
-        if found.wins is None:
+    what = "bandwidth" if search.over == "bandwidth" else "GPUs"
+    if search.why_not:
+        return [f"{what}: not searched, as {search.why_not}."]
+    low, high = _point_words(search, search.low), _point_words(search, search.high)
+    if not search.crossings:
+        if search.wins is None:
             if method == "ssgd":
                 return [f"{what}: none; this is S-SGD itself."]
             return [f"{what}: none; {method} takes as long as S-SGD from {low} to {high}."]
-        word = "faster" if found.wins else "slower"
+        word = "faster" if search.wins else "slower"
         return [f"{what}: none; {method} is {word} than S-SGD all the way from {low} to {high}."]
-    return [f"{what}: {_crossed(found, one, method)}" for one in found.crossings]
+    return [f"{what}: {_crossed(search, one, method)}" for one in search.crossings]
 
 
-def _crossed(found: BreakEven, one: BreakEvenPoint, method: str) -> str:
-    times = " against ".join(map(format_seconds, one.times))
-    if found.over == "bandwidth":
-        side = "above" if one.wins_above else "below"
+def _crossed(search: BreakEven, crossing: BreakEvenPoint, method: str) -> str:
+    times = " against ".join(map(format_seconds, crossing.times))
+    if search.over == "bandwidth":
+        side = "above" if crossing.wins_above else "below"
         return (
-            f"{method} beats S-SGD {side} {_place(found, one.at)} ({one.at:.3g} times the"
-            f" network's {_bits(found.rate or 0.0)}); there {times}."
+            f"{method} beats S-SGD {side} {_point_words(search, crossing.at)} ({crossing.at:.3g}"
+            f" times the network's {_bits(search.rate or 0.0)}), where it takes {times}."
         )
-    before = " against ".join(map(format_seconds, one.times_before))
-    if one.wins_above:
-        until = f"at {one.before:g} not yet: {before}"
-        return f"{method} beats S-SGD from {one.at:g} on: {times}; {until}."
+    before = " against ".join(map(format_seconds, crossing.times_before))
+    if crossing.wins_above:
+        return (
+            f"{method} beats S-SGD from {crossing.at:g} GPUs on ({times});"
+            f" at {crossing.before:g} it does not yet ({before})."
+        )
     return (
-        f"{method} beats S-SGD up to {one.before:g}: {before}; from {one.at:g} on no more: {times}."
+        f"{method} beats S-SGD up to {crossing.before:g} GPUs ({before});"
+        f" from {crossing.at:g} on it does not ({times})."
     )
 
 
-def _place(found: BreakEven, place: float) -> str:
-    return f"{place:g}" if found.over == "gpus" else _bits(place * (found.rate or 0.0))
+def _point_words(search: BreakEven, point: float) -> str:
+    return f"{point:g}" if search.over == "gpus" else _bits(point * (search.rate or 0.0))
 
 
 def _bits(bytes_per_s: float) -> str:
@@ -483,112 +486,115 @@ def _rows(count: int) -> str:
     return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
-def print_tuning(found: Tuning) -> None:
+def print_tuning(tuning: Tuning) -> None:
     """Print what was asked, then the verdict and the curve of each thing that was tuned."""
-    scenario = found.scenario
+    scenario = tuning.scenario
     print_lines(
         [
             f"{scenario.model}, {scenario.method}, {gpu_words(scenario.gpus, scenario.gpu)}"
             f" ({scenario.nodes} x {scenario.gpus_per_node}), {scenario.net}:"
-            f" {format_seconds(found.iteration_s)} as asked"
+            f" {format_seconds(tuning.iteration_s)} as asked"
             + (f", {named(scenario)}" if named(scenario) else "")
         ],
-        most=PAGE,
+        most=PAGE_COLUMNS,
     )
-    for one in found.tuned:
-        print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE)
-        print_lines(tuned_verdict(one), "  ", "  ", PAGE)
+    for one in tuning.tuned:
+        print_lines(["", TUNABLE_NAMES[one.tunable.name]], most=PAGE_COLUMNS)
+        print_lines(tuned_verdict(one), "  ", "  ", PAGE_COLUMNS)
         for line in _curve(one):
             print(line)
-    print_lines(["", "Notes"], most=PAGE)
-    print_lines(found.notes, "  - ", "    ", PAGE)
+    print_lines(["", "Notes"], most=PAGE_COLUMNS)
+    print_lines(tuning.notes, "  - ", "    ", PAGE_COLUMNS)
 
 
-def tuned_verdict(one: TunedValue) -> list[str]:
+def tuned_verdict(tuned: TunedValue) -> list[str]:
     """Say which value of one thing to take, and why."""
-    name = TUNABLE_NAMES[one.tunable.name]
-    asked = f"asked: {value_words(one, one.asked)}, {format_seconds(one.asked_s)}"
-    if one.idle:
+    name = TUNABLE_NAMES[tuned.tunable.name]
+    asked = f"asked: {value_words(tuned, tuned.asked)}, {format_seconds(tuned.asked_s)}"
+    if tuned.idle:
         return [f"It makes no difference here ({asked})."]
-    found = [f"Fastest: {value_words(one, one.fastest)}, {format_seconds(one.fastest_s)}; {asked}."]
-    for value, seconds in one.faster_elsewhere[:1]:
-        found.append(
-            f"{value_words(one, value)} would take {format_seconds(seconds)}; it needs"
-            f" {one.needs[str(value)]}."
+    result = [
+        f"Fastest: {value_words(tuned, tuned.fastest)}, {format_seconds(tuned.fastest_s)}; {asked}."
+    ]
+    for value, seconds in tuned.faster_elsewhere[:1]:
+        result.append(
+            f"{value_words(tuned, value)} would take {format_seconds(seconds)}; it needs"
+            f" {tuned.needs[str(value)]}."
         )
-    if one.at_end:
-        found[0] += " It is the end of the range that was searched."
-    if one.tunable.why:
-        found.append(one.tunable.why)
-    if one.flat:
-        found.append(f"Flat optimum: {_range(one)} within 1 % of the fastest.")
-    best = f"{value_words(one, one.advised)}, {format_seconds(one.advised_s)}"
-    if one.tunable.gentle:
-        side = "Highest" if one.tunable.gentle == "high" else "Shortest"
-        found.append(f"{side} {name} within 1 % of the fastest: {best}.")
-    elif one.gain < FLAT_SHARE:
-        found.append("Keep what was asked: no value saves 1 %.")
+    if tuned.at_end:
+        result[0] += " It is the end of the range that was searched."
+    if tuned.tunable.why:
+        result.append(tuned.tunable.why)
+    if tuned.flat:
+        result.append(f"Flat optimum: {_range(tuned)} within 1 % of the fastest.")
+    best = f"{value_words(tuned, tuned.advised)}, {format_seconds(tuned.advised_s)}"
+    if tuned.tunable.gentle:
+        side = "Highest" if tuned.tunable.gentle == "high" else "Shortest"
+        result.append(f"{side} {name} within 1 % of the fastest: {best}.")
+    elif tuned.gain < FLAT_SHARE:
+        result.append("Keep what was asked: no value saves 1 %.")
     else:
-        found.append(f"Take {best}: {one.gain:.1%} less time than as asked.")
-    for policy, time_s in one.other_fusion.items():
-        found.append(
+        result.append(f"Take {best}: {tuned.gain:.1%} less time than as asked.")
+    for policy, time_s in tuned.other_fusion.items():
+        result.append(
             f"For comparison, `fusion` {policy} ({FUSION_WORDS[policy]}) takes"
             f" {format_seconds(time_s)}."
         )
-    return found
+    return result
 
 
-def _range(one: TunedValue) -> str:
-    if one.low is None or one.high is None:
-        return f"{', '.join(map(str, one.as_good))} are"
-    return f"all values tried from {value_words(one, one.low)} to {value_words(one, one.high)} are"
+def _range(tuned: TunedValue) -> str:
+    if tuned.low is None or tuned.high is None:
+        return f"{', '.join(map(str, tuned.as_good))} are"
+    low, high = value_words(tuned, tuned.low), value_words(tuned, tuned.high)
+    return f"all values tried from {low} to {high} are"
 
 
-def value_words(one: TunedValue, value: TunableValue) -> str:
+def value_words(tuned: TunedValue, value: TunableValue) -> str:
     """Return a value with its unit."""
     if isinstance(value, str):
         return value
-    if one.tunable.unit == "bytes":
+    if tuned.tunable.unit == "bytes":
         small = value < 2.0**20
         return f"{value / 2**10:.4g} KiB" if small else f"{value / 2**20:.4g} MiB"
-    return f"{value:.3g}" if not one.tunable.whole else f"{value:g}"
+    return f"{value:.3g}" if not tuned.tunable.whole else f"{value:g}"
 
 
-def _curve(one: TunedValue) -> Iterator[str]:
+def _curve(tuned: TunedValue) -> Iterator[str]:
     """Yield value, iteration and a bar; * marks what is within 1 % of the fastest."""
-    if one.idle:
+    if tuned.idle:
         return
-    width = max(len(value_words(one, value)) for value, _ in one.curve)
-    width = max(width, *map(len, one.refused), 5) if one.refused else max(width, 5)
+    width = max(len(value_words(tuned, value)) for value, _ in tuned.curve)
+    width = max(width, *map(len, tuned.refused), 5) if tuned.refused else max(width, 5)
     yield f"  {'value':>{width}}{'iteration':>13} * within 1 %"
-    longest_s = max(seconds for _, seconds in one.curve)
-    for value, seconds in _thinned(one):
-        mark = "*" if value in one.as_good else " "
-        line = f"  {value_words(one, value):>{width}}{format_seconds(seconds):>13} {mark} "
+    longest_s = max(seconds for _, seconds in tuned.curve)
+    for value, seconds in _thinned(tuned):
+        mark = "*" if value in tuned.as_good else " "
+        line = f"  {value_words(tuned, value):>{width}}{format_seconds(seconds):>13} {mark} "
         line += "#" * max(1, round(_BAR_COLUMNS * seconds / longest_s))
-        needs = one.needs.get(str(value))
+        needs = tuned.needs.get(str(value))
         yield line
         if needs:
             yield from wrap(
                 f"needs {needs}",
-                PAGE,
+                PAGE_COLUMNS,
                 initial_indent=" " * (width + 18),
                 subsequent_indent=" " * (width + 20),
             )
-    for name, why in one.refused.items():
+    for name, why in tuned.refused.items():
         lead = f"  {name:>{width}}{'-':>13}   "
-        yield from wrap(why, PAGE, initial_indent=lead, subsequent_indent=" " * len(lead))
+        yield from wrap(why, PAGE_COLUMNS, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
-def _thinned(one: TunedValue) -> list[tuple[TunableValue, float]]:
+def _thinned(tuned: TunedValue) -> list[tuple[TunableValue, float]]:
     """Return values that show the curve: its ends, those that matter, others evenly apart."""
-    if one.low is None or len(one.curve) <= _MAX_CURVE_LINES:
-        return one.curve
-    wanted = {one.fastest, one.advised, one.asked, one.curve[0][0], one.curve[-1][0]}
-    logs = [log(float(value)) for value, _ in one.curve]
+    if tuned.low is None or len(tuned.curve) <= _MAX_CURVE_LINES:
+        return tuned.curve
+    wanted = {tuned.fastest, tuned.advised, tuned.asked, tuned.curve[0][0], tuned.curve[-1][0]}
+    logs = [log(float(value)) for value, _ in tuned.curve]
     apart = (logs[-1] - logs[0]) / _MAX_CURVE_LINES
-    held = [at for at, (value, _) in enumerate(one.curve) if value in wanted]
-    for at, place in enumerate(logs):
-        if all(abs(place - logs[other]) >= apart for other in held):
+    held = [at for at, (value, _) in enumerate(tuned.curve) if value in wanted]
+    for at, log_value in enumerate(logs):
+        if all(abs(log_value - logs[other]) >= apart for other in held):
             held.append(at)
-    return [one.curve[at] for at in sorted(held)]
+    return [tuned.curve[at] for at in sorted(held)]

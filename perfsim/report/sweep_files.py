@@ -16,16 +16,16 @@ from perfsim.data.tables import as_numbers
 from perfsim.errors import RequestError
 from perfsim.planning.sweep import SweepTable
 
-__all__ = ["TABLE_FORMATS", "check_format", "csv_text", "jsonl_text", "write_sweep"]
+__all__ = ["TABLE_FORMATS", "check_format", "sweep_csv", "sweep_jsonl", "write_sweep"]
 
 
-def csv_text(table: SweepTable) -> str:
+def sweep_csv(table: SweepTable) -> str:
     """Return the table as CSV: a head with units in the column names, then a line a row.
 
     Examples
     --------
     >>> from perfsim.planning.sweep import sweep
-    >>> print(csv_text(sweep({"model": "resnet50"}, {"gpus": "1"})).splitlines()[0])
+    >>> print(sweep_csv(sweep({"model": "resnet50"}, {"gpus": "1"})).splitlines()[0])
     gpus,iteration_s,samples_per_s,scaling_efficiency,sent_bytes_per_gpu,reason
     """
     text = io.StringIO()
@@ -35,7 +35,7 @@ def csv_text(table: SweepTable) -> str:
     return text.getvalue()
 
 
-def jsonl_text(table: SweepTable) -> str:
+def sweep_jsonl(table: SweepTable) -> str:
     """Return the table as JSON lines, a prediction object a row."""
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in table.objects())
 
@@ -89,8 +89,8 @@ def _arrow() -> tuple[Any, Any]:
 
 
 TABLE_FORMATS: Mapping[str, Callable[[SweepTable, Path], None]] = {
-    ".csv": lambda table, path: write_text(path, csv_text(table)),
-    ".jsonl": lambda table, path: write_text(path, jsonl_text(table)),
+    ".csv": lambda table, path: write_text(path, sweep_csv(table)),
+    ".jsonl": lambda table, path: write_text(path, sweep_jsonl(table)),
     ".parquet": _parquet,
 }
 """What writes a file, by the end of its name."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perfsim.resolve import ResolvedScenario
 
 __all__ = [
-    "PAGE",
+    "PAGE_COLUMNS",
     "PART_NAMES",
     "cluster_words",
     "command_lines",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-PAGE = 80
+PAGE_COLUMNS = 80
 """Columns of what is written for a page of 80 columns, such as a description or a comparison."""
 
 _PIPE_COLUMNS = 110
@@ -243,48 +243,50 @@ def print_description(description: Mapping[str, Any]) -> None:
     for name, value in description.items():
         title = name.replace("_", " ")
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
-            print_lines(["", title], most=PAGE)
+            print_lines(["", title], most=PAGE_COLUMNS)
             print_table(value)
         elif isinstance(value, Mapping):
-            print_lines(["", title], most=PAGE)
+            print_lines(["", title], most=PAGE_COLUMNS)
             print_table([{"name": key, "value": entry} for key, entry in value.items()])
         elif isinstance(value, list):
-            print_lines(["", title], most=PAGE)
-            print_lines([str(entry) for entry in value] or ["none"], "  - ", "    ", PAGE)
+            print_lines(["", title], most=PAGE_COLUMNS)
+            print_lines([str(entry) for entry in value] or ["none"], "  - ", "    ", PAGE_COLUMNS)
         else:
-            print_lines([f"{title}: {value}"], most=PAGE)
+            print_lines([f"{title}: {value}"], most=PAGE_COLUMNS)
 
 
 def print_method(method: Mapping[str, Any]) -> None:
     """Print a description by ``perfsim.methods.describe``, section by section."""
-    print_lines([f"{method['method']}: {method['summary']}"], most=PAGE)
+    print_lines([f"{method['method']}: {method['summary']}"], most=PAGE_COLUMNS)
     facts = {
         "family": method["family"],
         "learns as ssgd": "yes" if method["learns_as_ssgd"] else "no",
         "fusion": f"{method['default_fusion']}, unless `fusion` asks for another",
         "needs": method["needs"],
     }
-    print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, PAGE)
+    print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, PAGE_COLUMNS)
     for name, title in _METHOD_TITLES.items():
         if method[name]:
             _section(title, [method[name]])
         if name == "bytes_a_rank":
-            print_lines([f"by default {method['wire_by_default']}"], "  ", "    ", PAGE)
-            print_lines([f"with {method['wire_symbols']}"], "  ", "    ", PAGE)
-    print("\noptions (`options` NAME=VALUE)" + ("" if method["options"] else ": none"))
+            print_lines([f"by default {method['wire_by_default']}"], "  ", "    ", PAGE_COLUMNS)
+            print_lines([f"with {method['wire_symbols']}"], "  ", "    ", PAGE_COLUMNS)
+    print(spelled("\noptions (`options` NAME=VALUE)") + ("" if method["options"] else ": none"))
     for option in method["options"]:
         value = "none" if option["default"] in ("", None) else option["default"]
         first = f"{option['option']} = {value}   ({option['allowed']})"
         only = f"only with {option['only_with']}" if option["only_with"] else ""
-        print_lines([first], "  ", "      ", PAGE)
-        print_lines([text for text in (option["what"], only) if text], "      ", "      ", PAGE)
+        print_lines([first], "  ", "      ", PAGE_COLUMNS)
+        print_lines(
+            [text for text in (option["what"], only) if text], "      ", "      ", PAGE_COLUMNS
+        )
     _section("paper and code", method["source"].split("; "))
     _section("accuracy record", [method["accuracy_record"]])
 
 
 def _section(title: str, lines: list[str]) -> None:
     print(f"\n{title}")
-    print_lines(lines, "  ", "    " if len(lines) > 1 else "  ", PAGE)
+    print_lines(lines, "  ", "    " if len(lines) > 1 else "  ", PAGE_COLUMNS)
 
 
 def print_scenarios(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -301,7 +303,7 @@ def _print_names(rows: Sequence[Mapping[str, Any]], text: str) -> None:
     names = [row["scenario"] for row in rows]
     width = min(max(map(len, names), default=0), _MAX_NAME) + 2
     for row in rows:
-        print_lines([row[text]], f"{row['scenario']:{width}}", " " * width, PAGE)
+        print_lines([row[text]], f"{row['scenario']:{width}}", " " * width, PAGE_COLUMNS)
 
 
 def print_scenario(description: Mapping[str, Any]) -> None:
@@ -309,12 +311,16 @@ def print_scenario(description: Mapping[str, Any]) -> None:
     rest = dict(description)
     question, command = rest.pop("question", ""), rest.pop("command", "")
     if question:
-        print_lines([question], most=PAGE)
-        print("\n" + "\n".join(f"    {line}" for line in command_lines(command, PAGE - 4)) + "\n")
+        print_lines([question], most=PAGE_COLUMNS)
+        print(
+            "\n"
+            + "\n".join(f"    {line}" for line in command_lines(command, PAGE_COLUMNS - 4))
+            + "\n"
+        )
     print_description(rest)
 
 
-def command_lines(command: str, width: int = PAGE) -> list[str]:
+def command_lines(command: str, width: int = PAGE_COLUMNS) -> list[str]:
     r"""Return a command in lines that a shell joins, each flag on one line with its value.
 
     Examples
@@ -339,7 +345,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, wide: bool = False) -> Non
     Where the output is no terminal, lines have at most 80 columns; with ``wide`` each row is one
     line there, however long.
     """
-    width = _WIDE if wide else PAGE
+    width = _WIDE if wide else PAGE_COLUMNS
     if sys.stdout.isatty():
         width = max(_MIN_COLUMNS, get_terminal_size().columns)
     for line in table_lines(rows, width) if rows else ["none"]:
@@ -386,15 +392,15 @@ def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
 
 def _shared(table: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the long texts of the columns in which many rows share a few texts."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     if len(next(iter(table.values()))) > _MAX_ROWS_WITH_NOTES:
-        return found
+        return result
     for name, texts in table.items():
         long = [text for text in texts if len(text) > _LONG_TEXT]
         each = list(dict.fromkeys(long))
         if 0 < len(each) <= min(_MAX_TABLE_NOTES, len(long) // 2):
-            found[name] = each
-    return found
+            result[name] = each
+    return result
 
 
 def _widths(table: Mapping[str, Sequence[str]]) -> dict[str, int]:

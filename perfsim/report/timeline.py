@@ -1,4 +1,4 @@
-"""The timeline of a prediction as text: a line a stream, a letter by kind, a scale in ms."""
+"""The steady timeline of a prediction: its tasks as spans, and as text with a line a stream."""
 
 from __future__ import annotations
 
@@ -21,10 +21,33 @@ __all__ = [
     "text_timeline",
 ]
 
+KIND_LETTERS = {
+    "forward": "F",
+    "backward": "B",
+    "compress": "C",
+    "decompress": "D",
+    "communicate": "=",
+    "update": "U",
+    "second_order": "S",
+    "other": "o",
+}
+
+_PARTLY_IDLE = {"=": "-", "o": ","}
+"""Small letters that are not the letter in lower case."""
+
+_IDLE_LETTER = "."
+
+_TIMELINE_COLUMNS = 80
+
+_MAX_STREAM_NAME = 16
+
+_TICKS = 5
+"""Numbers on the scale, about."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimelineSpan:
-    """One task as it ran: seconds from the start of its round's window, clipped to it."""
+    """One task as it ran: seconds from the start of its round's window, clipped to that."""
 
     name: str
     stream: str
@@ -42,7 +65,7 @@ class SteadyRound:
     ----------
     count : how many times the round is run in the method's period
     iterations : training iterations in one run of it
-    closes_s : end of each run in the window, which starts at 0 [s]
+    closes_s : end of each run in the window, which begins at 0 [s]
     streams : names, in order of first use
     spans : by start
     """
@@ -64,7 +87,7 @@ class SteadyRound:
         return self.window_s / len(self.closes_s)
 
     def words(self, number: int, rounds: int) -> str:
-        """Return what the round is, such as "round 2 of 2: 7 times 1 iteration"."""
+        """Describe the round, such as "round 2 of 2: 7 times 1 iteration"."""
         many = f"{self.iterations} iteration{'s' if self.iterations > 1 else ''}"
         if rounds == 1:
             return many
@@ -122,32 +145,12 @@ def streams_of(rounds: Sequence[SteadyRound]) -> list[str]:
     return list(dict.fromkeys(stream for one in rounds for stream in one.streams))
 
 
-KIND_LETTERS = {
-    "forward": "F",
-    "backward": "B",
-    "compress": "C",
-    "decompress": "D",
-    "communicate": "=",
-    "update": "U",
-    "second_order": "S",
-    "other": "o",
-}
-_PARTLY_IDLE = {"=": "-", "o": ","}
-"""Where a small letter is not the letter in lower case."""
-
-_IDLE_LETTER = "."
-_TIMELINE_COLUMNS = 80
-_MAX_STREAM_NAME = 16
-_TICKS = 5
-"""About as many numbers stand on the scale."""
-
-
 def text_timeline(prediction: Prediction, width: int = _TIMELINE_COLUMNS) -> list[str]:
     """Return the lines of the steady iteration, or of every round of the method's period.
 
-    A cell has the letter of what its stream does longest in it, a small one ("-" for "=") where it
-    is idle for longer than that, and "." where it is idle throughout. Lines of the streams and
-    their scales have ``width`` columns; the first line, which is the key, may have more.
+    A cell has the letter of what its stream does longest in it, a small letter ("-" for "=") if it
+    is idle for longer, and "." if it is idle throughout. Streams and scales have ``width``
+    columns; the first line, the key, may have more.
 
     Examples
     --------
@@ -178,19 +181,19 @@ def _key(rounds: Sequence[SteadyRound]) -> str:
     return ", ".join([*words, f"{_IDLE_LETTER} idle, small where mostly idle"])
 
 
-def _drawn(one: SteadyRound, width: int) -> list[str]:
+def _drawn(steady: SteadyRound, width: int) -> list[str]:
     """Return a line a stream and the scale below them."""
-    names = {stream: _short(stream) for stream in one.streams}
+    names = {stream: _short(stream) for stream in steady.streams}
     margin = max(len(name) for name in names.values()) + 1
     cells = width - margin
-    by_stream: dict[str, list[TimelineSpan]] = {stream: [] for stream in one.streams}
-    for span in one.spans:
+    by_stream: dict[str, list[TimelineSpan]] = {stream: [] for stream in steady.streams}
+    for span in steady.spans:
         by_stream[span.stream].append(span)
     lines = [
-        f"{names[stream]:{margin}}{row(spans, one.window_s, cells)}"
+        f"{names[stream]:{margin}}{row(spans, steady.window_s, cells)}"
         for stream, spans in by_stream.items()
     ]
-    marks, numbers = _scale(one.window_s, cells)
+    marks, numbers = _scale(steady.window_s, cells)
     return [*lines, f"{'':{margin}}{marks}".rstrip(), f"{'ms':{margin}}{numbers}".rstrip()]
 
 

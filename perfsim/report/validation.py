@@ -1,4 +1,4 @@
-"""The errors of predicted collectives as a person reads them in a terminal."""
+"""Print what `validate` found, in a terminal or as a page: claims, measurements, collectives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from perfsim.errors import spelled
 from perfsim.report.html.figure import PALETTE
 from perfsim.report.html.render import render
 from perfsim.report.terminal import print_table
@@ -25,8 +26,26 @@ __all__ = [
 ]
 
 
-def claim_rows(results: Sequence[ClaimResult]) -> list[dict[str, str]]:
-    """Return one row a claim: the paper's figure, ours, and where that lands."""
+_MAX_REASONS = 15
+"""Reasons for missing predictions that are printed."""
+
+_MAX_REASON = 90
+"""Columns of a reason."""
+
+_MAX_FALLS = 12
+"""Falls of measured curves that are printed."""
+
+_SCORE_COLUMNS = ("median", "p90", "worst", "bias", "coverage", "half_width")
+"""Figures of a group of cases, each a share."""
+
+_PLOT_SIDE, _PLOT_MARGIN = 520, 60
+"""Of the plot of measured against predicted values [px]."""
+
+_SOURCE_COLOURS = tuple(PALETTE.values())
+
+
+def claim_rows(results: Sequence[Result]) -> list[dict[str, str]]:
+    """Return a row for each claim: the paper's figure, ours, and how they compare."""
     return [
         {
             "claim": result.claim.name,
@@ -41,9 +60,9 @@ def claim_rows(results: Sequence[ClaimResult]) -> list[dict[str, str]]:
     ]
 
 
-def print_claims(results: Sequence[ClaimResult]) -> None:
-    """Print one row a claim, then the figure of every setting."""
-    print("Claims are shown, never fitted to: parameters come from kernels, profiles, networks")
+def print_claims(results: Sequence[Result]) -> None:
+    """Print a row for each claim, then our figure for every setting."""
+    print("Nothing is fitted to claims: parameters come from kernels, profiles and networks")
     print_table(claim_rows(results), wide=True)
     for result in results:
         if len(result.ours) > 1:
@@ -61,15 +80,11 @@ def _own(result: ClaimResult) -> str:
     return f"{result.low:.2f} to {result.high:.2f}, mean {result.mean:.2f}"
 
 
-_MAX_REASONS = 15
-_MAX_REASON = 90
-
-
 def print_measurements(report: MeasurementsReport) -> None:
-    """Print one table a grouping, the ranking, and why cases are not predicted."""
+    """Print a table for each grouping, the ranking, and why cases are not predicted."""
     print(
         f"{len(report.rows)} measured values predicted; errors are those of the time:"
-        " predicted / measured - 1, of a rate measured / predicted - 1"
+        " predicted / measured - 1, or for a rate measured / predicted - 1"
     )
     print_table([_line("all whole iterations", report.whole)], wide=True)
     for by, named in report.groups().items():
@@ -94,7 +109,7 @@ def print_measurements(report: MeasurementsReport) -> None:
             short = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 3] + "..."
             print(f"  {count:4} {short}")
         if len(reasons) > _MAX_REASONS:
-            print(f"  and {len(reasons) - _MAX_REASONS} more reasons (`json` lists all)")
+            print(spelled(f"  and {len(reasons) - _MAX_REASONS} more reasons (`json` lists all)"))
     if report.notices:
         print()
     for notice in report.notices:
@@ -104,15 +119,6 @@ def print_measurements(report: MeasurementsReport) -> None:
 def _line(name: str, rows: list[ComparedCase]) -> dict[str, str]:
     columns = ["rows", *(share.replace("_", " ") for share in _SCORE_COLUMNS)]
     return {"group": name, **dict(zip(columns, _score_cells(rows), strict=True))}
-
-
-_SCORE_COLUMNS = ("median", "p90", "worst", "bias", "coverage", "half_width")
-"""Figures of a group of cases, each a share."""
-
-_PLOT_SIDE, _PLOT_MARGIN = 520, 60
-"""Of the plot of measured against predicted values [px]."""
-
-_SOURCE_COLOURS = tuple(PALETTE.values())
 
 
 class _GridLine(NamedTuple):
@@ -220,11 +226,8 @@ def _plot(rows: Sequence[ComparedCase]) -> _Plot | None:
     )
 
 
-_MAX_FALLS = 12
-
-
 def print_validation(report: NcclReport) -> None:
-    """Print a table of all questions, one a cluster, what falls, and which targets are missed."""
+    """Print the errors by question and by cluster, curves that fall, and missed targets."""
     clusters = len({cluster for cluster, _ in report.curves})
     print(
         f"{len(report.curves)} measured curves of {clusters} clusters; errors are"
@@ -238,7 +241,7 @@ def print_validation(report: NcclReport) -> None:
     _choice(report)
     rows = [_cluster(row) for row in report.clusters()]
     if rows:
-        print("\nby cluster (median / p90; a plain alpha-beta ring fit beside it)")
+        print("\nby cluster (median / p90; for comparison, a plain alpha-beta fit of a ring)")
         print_table(rows, wide=True)
     _falls(report)
     misses = report.misses()
@@ -248,21 +251,21 @@ def print_validation(report: NcclReport) -> None:
         for sentence in misses:
             print(f"  - {sentence}")
     else:
-        print("all targets reached that these curves can tell")
+        print("all targets that these curves can test are reached")
 
 
 def _questions(report: NcclReport) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = []
-    for question in question_names():
+    rows: list[dict[str, str]] = []
+    for question in asked():
         if question == "choice":
             continue
         score = report.score(question)
-        found.append(_row(report, question, score))
+        rows.append(_row(report, question, score))
         for name, other in report.others(question).items():
             row = {"question": f"  {name}", "rows": str(other.count), **_numbers(other)}
             row["target"] = _no_worse(question, name)
-            found.append({column: row.get(column, "") for column in found[0]})
-    return found
+            rows.append({column: row.get(column, "") for column in rows[0]})
+    return rows
 
 
 def _row(report: NcclReport, question: str, score: Score) -> dict[str, str]:
@@ -283,7 +286,7 @@ def _row(report: NcclReport, question: str, score: Score) -> dict[str, str]:
 
 
 def _no_worse(question: str, name: str) -> str:
-    """Return which other prediction this one must not be worse than, and in what."""
+    """Say which other prediction this one must not be worse than, and by which figures."""
     over: dict[str, list[str]] = {}
     for module in questions().values():
         for what in module.LIMITS.get(question, {}):
@@ -313,23 +316,23 @@ def _two(score: Score) -> str:
 
 
 def _choice(report: NcclReport) -> None:
-    found = report.to_dict()["questions"]["choice"]
-    count = found["count"]
+    choice = report.to_dict()["questions"]["choice"]
+    count = choice["count"]
     if not count:
-        print("\nchoice: no curves with ring and tree each held fixed; these data cannot tell")
+        print("\nchoice: not tested, as no curves have ring and tree each fixed")
         return
     smallest = min(row.size_bytes for row in report.of("choice"))
     print(
-        f"\nchoice: the faster of ring and tree named in {found['right']} of {count} sizes"
-        f" ({found['right'] / count:.0%}; target 90%), regret median {found['regret_median']:.1%};"
-        f" always ring: {found['always_ring_right']} of {count}; NCCL's own tuner:"
-        f" {found['tuner_right']} of {count}"
+        f"\nchoice: the faster of ring and tree named in {choice['right']} of {count} sizes"
+        f" ({choice['right'] / count:.0%}; target 90%), regret median"
+        f" {choice['regret_median']:.1%}; always ring: {choice['always_ring_right']} of {count};"
+        f" NCCL's own tuner: {choice['tuner_right']} of {count}"
     )
-    if found["always_ring_right"] >= 0.9 * count:
+    if choice["always_ring_right"] >= 0.9 * count:
         print(
-            f"  these curves start at {format_bytes(smallest)}, where ring nearly always wins:"
-            " they cannot tell a good choice from none. The tuner itself is tested against worked"
-            " values of its published formula."
+            f"  these curves start at {format_bytes(smallest)}, where ring nearly always wins, so"
+            " they do not test the choice. The tuner itself is tested against worked values of"
+            " its published formula."
         )
 
 
@@ -353,8 +356,9 @@ def _falls(report: NcclReport) -> None:
     if not falls:
         return
     print(
-        f"\n{len(falls)} places where a measured time falls by more than 10 % as size grows: kept,"
-        " interpolated as measured; no model whose time grows with size explains them"
+        f"\n{len(falls)} places where a measured time falls by more than 10 % as size grows. They"
+        " are kept and interpolated as measured; no model whose time grows with size explains"
+        " them."
     )
     for fall in falls[:_MAX_FALLS]:
         print(
@@ -362,4 +366,4 @@ def _falls(report: NcclReport) -> None:
             f" {format_bytes(fall['from_bytes'])} to {format_bytes(fall['to_bytes'])}"
         )
     if len(falls) > _MAX_FALLS:
-        print(f"  - and {len(falls) - _MAX_FALLS} more (`json` lists all)")
+        print(spelled(f"  - and {len(falls) - _MAX_FALLS} more (`json` lists all)"))

@@ -74,8 +74,8 @@ def test_the_sweep_is_a_function_of_the_package() -> None:
         (["--vary", "gpus=0"], "at least 1 is needed"),
         (["--vary", "gpus=0,abc"], "none of 2 rows can be predicted; the first: --gpus: '0' is"),
         (["--vary", "gpus=0,abc", "--json"], "none of 2 rows can be predicted; the first: --gpus"),
-        (["--vary", "bucket=1..32"], "'1..32' has no unit where it begins; write such as 1MiB.."),
-        (["--vary", "net=1..10"], "has no unit where it begins; write such as 1Gbit/s..100Gbit/s"),
+        (["--vary", "bucket=1..32"], "'1..32' has no unit where it begins; write it like 1MiB.."),
+        (["--vary", "net=1..10"], "has no unit where it begins; write it like 1Gbit/s..100Gbit/s"),
         (
             ["--vary", "gpus=1..1000:1", "--vary", "batch=1..1000:1", "--vary", "seed=0..999:1"],
             "--vary: 1,000,000,000 rows; at most 2,000,000. Give fewer values.",

@@ -119,7 +119,7 @@ def test_scaling_twice_servers_and_groups() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"method": "ssgd"}, "this is the S-SGD that it would be compared with"),
+        ({"method": "ssgd"}, "this is S-SGD itself"),
         ({"method": "dasgd", "net": "10gbe", "gpus_per_node": 4}, "dasgd is faster than S-SGD"),
         ({"gpus": 1}, "one GPU uses no network"),
     ],

@@ -28,12 +28,12 @@ def test_rows_are_the_predictions_that_each_method_gets_alone() -> None:
 def test_standings_are_by_time_and_their_margins_multiply_to_the_last() -> None:
     found = some()
     rows = found.standings()
-    assert [row["method"] for row in rows] == [one.scenario.method for one in found.rows]
-    assert [row["rank"] for row in rows] == list(range(1, len(SOME) + 1))
-    steps = [row["next_behind_ratio"] for row in rows]
+    assert [row.method for row in rows] == [one.scenario.method for one in found.rows]
+    assert [row.rank for row in rows] == list(range(1, len(SOME) + 1))
+    steps = [row.next_behind_ratio for row in rows]
     assert steps[-1] is None and all(step >= 0 for step in steps[:-1])
     together = math.prod(1 + step for step in steps[:-1])
-    assert together == pytest.approx(1 + rows[-1]["behind_first_ratio"])
+    assert together == pytest.approx(1 + rows[-1].behind_first_ratio)
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -76,9 +76,9 @@ def test_when_two_are_told_apart(
 ) -> None:
     found = pair(behind, errors=errors, known=known)
     first, second = found.standings()
-    assert (first["told_apart"], second["told_apart"]) == (told, None)
-    assert second["may_be_fastest"] is not told
-    assert ("further than such predictions have been wrong" in found.verdict()[0]) is told
+    assert (first.told_apart, second.told_apart) == (told, None)
+    assert second.may_be_fastest is not told
+    assert ("exceeds the error of such predictions" in found.verdict()[0]) is told
     assert ("do not overlap" in found.rule) is not known
 
 
@@ -102,7 +102,7 @@ def test_who_is_faster_than_ssgd_and_who_may_be() -> None:
     for name in sides["faster"]:
         assert found.ranking.predictions[name].iteration_s < base.iteration_s
     assert "topk" in sides["faster"]
-    assert f"Against S-SGD: {len(sides['faster'])} of 5 are faster" in found.verdict()[1]
+    assert f"Against S-SGD, {len(sides['faster'])} of 5 are faster" in found.verdict()[1]
 
 
 # What is said of convergence and memory.
@@ -126,7 +126,7 @@ def test_every_lossy_prediction_says_so_itself() -> None:
 
 def test_who_does_not_fit_is_named() -> None:
     found = compare(make_scenario(FIELDS | {"model": "bert-large", "gpu": "v100"}), ["ssgd"])
-    assert not any("Do not fit" in text for text in found.notes)
+    assert not any("do not fit" in text for text in found.notes)
     large = replace(found.rows[0], memory_bytes={"parameters": 1e15})
     from perfsim.data.catalog import Catalog
     from perfsim.planning.compare import comparison_notes
@@ -135,7 +135,7 @@ def test_who_does_not_fit_is_named() -> None:
     [note] = [
         text for text in comparison_notes(ranking, {}, {"ssgd": {}}, Catalog()) if "fit" in text
     ]
-    assert note == "Do not fit into v100's memory: ssgd."
+    assert note == "These do not fit into v100's memory: ssgd."
 
 
 def test_what_all_predictions_say_is_said_once() -> None:
@@ -192,9 +192,9 @@ def test_the_scenarios_own_method_keeps_its_options_and_its_place_is_told() -> N
     asked = make_scenario(FIELDS | {"method": "powersgd", "options": {"rank": 64}})
     found = compare(asked, ["topk"])
     assert found.ranking.predictions["powersgd"].scenario.options["rank"] == 64
-    behind = found.standings()[1]["behind_first_ratio"]
-    [place] = [line for line in found.verdict() if line.startswith("powersgd, which the scenario")]
-    assert f"has rank 2 of 2, {1 + behind:.2f} times as long as topk" in place
+    behind = found.standings()[1].behind_first_ratio
+    [place] = [line for line in found.verdict() if line.startswith("Your method powersgd")]
+    assert f"has rank 2 of 2: it takes {1 + behind:.2f} times as long as topk" in place
 
 
 def test_a_time_of_kernels_is_for_the_method_that_the_scenario_states() -> None:
@@ -202,7 +202,7 @@ def test_a_time_of_kernels_is_for_the_method_that_the_scenario_states() -> None:
     found = compare(make_scenario(asked | {"method": "topk"}), ["dgc"])
     times = {one.scenario.method: one.scenario.single_gpu_kernels_s for one in found.rows}
     assert times == {"topk": 0.4, "dgc": None}
-    with pytest.raises(RequestError, match=r"^--single-gpu-kernels: it is for one method; name"):
+    with pytest.raises(RequestError, match=r"^single_gpu_kernels: is for one method; name"):
         compare(make_scenario(asked), ["dgc"])
 
 
@@ -212,13 +212,14 @@ def test_who_does_not_apply_is_left_out_with_the_reason() -> None:
     found = compare(one_node, ["ssgd", "efsignsgd"], options=between)
     assert [*found.ranking.predictions] == ["ssgd"] and [*found.ranking.refused] == ["efsignsgd"]
     assert found.to_dict()["left_out"] == found.ranking.refused
-    with pytest.raises(RequestError, match=r"^--methods: none of them applies: efsignsgd: "):
+    with pytest.raises(RequestError, match=r"^methods: none of them applies: efsignsgd: "):
         compare(one_node, ["efsignsgd"], options=between)
 
 
 def test_numbers_that_methods_do_not_have_alike_are_told() -> None:
     asked = make_scenario({"model": "resnet18", "gpus": 16, "net": "10gbe"})
     told = " ".join(compare(asked, ["ssgd", "topk", "dgc", "oktopk", "localsgd"]).notes)
-    assert "Not set alike (--set makes them so): density 0.001 (dgc, topk), 0.01 (oktopk)." in told
+    assert "Options that differ (`options` sets one value for all): density" in told
+    assert "density 0.001 (dgc, topk), 0.01 (oktopk)." in told
     alike = asked.model_copy(update={"options": {"density": 0.01}})
-    assert "Not set alike" not in " ".join(compare(alike, ["ssgd", "topk", "oktopk"]).notes)
+    assert "Options that differ" not in " ".join(compare(alike, ["ssgd", "topk", "oktopk"]).notes)

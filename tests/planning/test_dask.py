@@ -48,7 +48,7 @@ def test_a_worker_gives_the_rows_of_one_process_whatever_sweep_it_had_before() -
 
 
 @pytest.mark.parametrize(
-    ("engine", "flag"), [({"workers": 2}, "--workers"), ({"address": ADDRESS}, "--dask")]
+    ("engine", "flag"), [({"workers": 2}, "workers"), ({"address": ADDRESS}, "dask")]
 )
 def test_without_dask_the_flag_and_the_remedy_are_named(
     monkeypatch: pytest.MonkeyPatch, engine: dict[str, Any], flag: str
@@ -77,7 +77,7 @@ def test_workers_of_this_version_are_taken_and_others_named() -> None:
     for version, said in (("0.0.1", "perfsim 0.0.1"), (ModuleNotFoundError("x"), "no perfsim")):
         with pytest.raises(RequestError) as caught:
             spread._check_versions(Workers(__version__, version))
-        assert str(caught.value) == f"--dask: worker tcp://1 has {said}; here is {__version__}."
+        assert str(caught.value) == f"dask: worker tcp://1 has {said}; here is {__version__}."
 
 
 def test_what_is_pressed_while_processes_start_counts_afterwards() -> None:
@@ -140,7 +140,7 @@ def test_rows_that_take_long_are_waited_for_while_a_worker_is_there(distributed:
 
 def test_after_a_minute_without_any_worker_the_rest_is_given_up(distributed: Any) -> None:
     gone = Lost(1, *[0] * 7)
-    with pytest.raises(PerfsimError, match="no worker is left since 60 s; with --out, what is"):
+    with pytest.raises(PerfsimError, match="there has been no worker for 60 s; with out, what is"):
         spread._result(gone, (0, 2), gone)
     assert gone.threads == [0]
 
@@ -151,5 +151,5 @@ def test_rows_that_kill_every_worker_and_a_lost_scheduler_are_named(distributed:
         spread._result(killed, (16, 32), killed)
     for error in (OSError("closed"), distributed.CancelledError("task")):
         lost = Lost(error=error)
-        with pytest.raises(PerfsimError, match="the Dask scheduler is lost; with --out, what is"):
+        with pytest.raises(PerfsimError, match="the Dask scheduler is lost; with out, what is"):
             spread._result(lost, (0, 2), lost)

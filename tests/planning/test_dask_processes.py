@@ -78,7 +78,7 @@ def test_a_lost_worker_costs_only_its_tasks_and_a_lost_scheduler_is_told(
     first = next(parts)
     assert first == found[: len(first)]
     scheduler.kill()
-    with pytest.raises(PerfsimError, match="scheduler is lost; with --out, what is done is kept"):
+    with pytest.raises(PerfsimError, match="scheduler is lost; with out, what is done is kept"):
         list(parts)
 
 

@@ -75,7 +75,7 @@ def test_a_latency_belongs_to_the_rate_before_it() -> None:
     ],
 )
 def test_a_wrong_range_says_what_is_wrong(field: str, text: str, said: str) -> None:
-    with pytest.raises(RequestError, match=f"--vary {field}: .*{said}"):
+    with pytest.raises(RequestError, match=f"vary.{field}: .*{said}"):
         values_of(field, text)
 
 
@@ -86,7 +86,7 @@ def test_a_wrong_range_says_what_is_wrong(field: str, text: str, said: str) -> N
         ({"options": "8"}, "no 'options'"),
         ({"options.": "8"}, "no 'options.'"),
         ({"gpus.x": "8"}, "no 'gpus.x'"),
-        ({"gpus": []}, "gpus has no value"),
+        ({"gpus": []}, "gpus: has no value"),
         ({"options." + "x" * 2000: "1"}, r"a scenario has no 'options\.x{52}\.\.\.'"),
         ({"gpus": ""}, "gpus: has no value"),
         ({"gpus": [None]}, "no value of a field"),

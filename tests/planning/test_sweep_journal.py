@@ -40,7 +40,7 @@ def test_an_interrupted_run_goes_on_where_it_was(
     table = resumed(asked, rest, out, seen.append)
     assert table.rows == SweepRows(asked).chunk(0, 40)
     other = Sweep(SweepGrid({"model": "vgg16"}, asked.grid.axes))
-    said = "begun with scenario model=resnet50, now it is model=vgg16; --fresh begins anew"
+    said = "begun with scenario model=resnet50, now it is model=vgg16; fresh begins anew"
     with pytest.raises(RequestError, match=said):
         resumed(other, rest, out, seen.append)
 

@@ -141,11 +141,11 @@ def test_a_flat_optimum_is_called_flat() -> None:
     assert not any("Flat optimum" in sentence for sentence in tuned_verdict(steep))
 
 
-def test_mgwfbp_stands_beside_the_bucket_size() -> None:
+def test_mgwfbp_is_compared_with_the_best_bucket_size() -> None:
     (one,) = tuned("bucket").tuned
     said = predict(asked(fusion="mgwfbp"), SHIPPED).iteration_s
-    assert one.beside["mgwfbp"] == pytest.approx(said, rel=1e-12)
-    assert any("--fusion mgwfbp" in sentence for sentence in tuned_verdict(one))
+    assert one.other_fusion["mgwfbp"] == pytest.approx(said, rel=1e-12)
+    assert any("`fusion` mgwfbp" in sentence for sentence in tuned_verdict(one))
 
 
 def test_the_object_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,10 +177,10 @@ def test_the_screen_is_readable(method: str, capsys: pytest.CaptureFixture[str])
     [
         ("--gpus 16 --over densty --method topk", "did you mean 'density'?"),
         ("--gpus 16 --over rank", "'ssgd' has no rank; it has bucket, algorithm"),
-        ("--gpus 16 --over bucket --method p3", "which sets its own sizes"),
+        ("--gpus 16 --over bucket --method p3", "which sizes buckets"),
         ("--gpus 1", "nothing to tune"),
         ("--gpus 16 --method auto", "auto is no method to tune"),
-        ("", "--gpus is needed"),
+        ("", "--gpus: is needed"),
     ],
 )
 def test_wrong_input_is_one_sentence(

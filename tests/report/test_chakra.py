@@ -100,10 +100,13 @@ def test_an_all_gather_has_the_bytes_of_one_rank_and_groups_their_ranks() -> Non
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ("byteps", "byteps sends by push, which is no collective there"),
-        ("dpsgd", "dpsgd sends by send_recv, which is no collective there"),
+        ("byteps", "byteps sends by push, which Chakra has no name for"),
+        ("dpsgd", "dpsgd sends by send_recv, which Chakra has no name for"),
         ("kaisa", "kaisa waits for the computation of other ranks"),
-        ("postlocalsgd", "postlocalsgd runs its rounds a broken number of times in a period"),
+        (
+            "postlocalsgd",
+            "postlocalsgd does not run its rounds a whole number of times in a period",
+        ),
     ],
 )
 def test_what_the_schema_has_no_word_for_is_said_and_not_written(

@@ -116,7 +116,7 @@ def test_what_fails_while_files_are_made_leaves_none(
 ) -> None:
     pytest.importorskip("plotly")
     from perfsim.errors import RequestError
-    from perfsim.report.html.page import comparison_page as module
+    from perfsim.report.html import pages as module
 
     def fails(*_: object) -> str:
         raise RequestError("--html: no.")

@@ -15,7 +15,7 @@ def methods(asked: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def against(found: Mapping[str, Any], method: str) -> str:
-    """Return whether a method is faster or slower than S-SGD, or cannot be told apart."""
+    """Return how a method compares with S-SGD: faster, slower, or not told apart."""
     [told] = [row["against_ssgd"] for row in found["standings"] if row["method"] == method]
     return str(told)
 

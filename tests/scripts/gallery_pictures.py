@@ -47,7 +47,7 @@ def compared(asked: Any) -> str:
         [_predicted(rows[at], asked) for _, at in run]
         for _, run in groupby(enumerate(kept), lambda pair: pair[1] - pair[0])
     ]
-    notes = [LEGEND, "~ cannot be told apart from the first"]
+    notes = [LEGEND, "~ too close to the first to call"]
     return chart(_head("method", asked), groups, notes)
 
 

@@ -1,4 +1,7 @@
-"""A figure of a report: what Plotly draws, the same numbers as a table, and the PNG of it."""
+"""A figure of a report: what Plotly draws, the same numbers as a table, and its PNG.
+
+Figures are plain data: Plotly reads them in the page, or draws them with Kaleido.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ PALETTE = {
     "yellow": "#f0e442",
     "grey": "#8a939c",
 }
-"""Okabe and Ito's palette, which colour-blind readers tell apart."""
+"""Okabe and Ito's palette, which colour-blind readers can distinguish."""
 
 PART_STYLES = {
     "forward": (PALETTE["sky"], ""),
@@ -54,10 +57,10 @@ PART_STYLES = {
 CellText = str | int | float
 
 WIDE_RANGE = 8.0
-"""Values that span more than this factor stand on a logarithmic axis."""
+"""Values that span more than this factor are drawn on a logarithmic axis."""
 
 _TICK_STEPS = ((1.0, 2.0, 5.0), (1.0,))
-"""Ticks of a decade, where they span few decades or many."""
+"""Ticks in a decade: the first for an axis of few decades, the second for more."""
 _FEW_DECADES = 2.5
 
 _PNG_WIDTH, _PNG_SCALE = 1000, 2
@@ -75,7 +78,7 @@ class Figure:
     ----------
     name : its identifier in the page
     title : its heading
-    words : what it shows, in a sentence or two with the figures that matter; the alt text
+    words : what it shows, in a sentence or two with the main numbers; also the alt text
     data, layout : what Plotly draws, as plain data
     head, rows : the same numbers as a table; every column names its unit
     notes : sentences below it
@@ -92,13 +95,13 @@ class Figure:
 
 
 def marker(colour: str, hatch: str) -> dict[str, Any]:
-    """Return how bars look: a colour, with a hatch over it that prints without colour too."""
+    """Return the style of bars: a colour, and a hatch that shows in print without colour."""
     pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.55}
     return {"color": colour, "pattern": pattern | {"size": 7}, "line": {"width": 0}}
 
 
 def figure_label(text: object) -> str:
-    """Return text for a figure: Plotly reads a little HTML in labels, and this is none.
+    """Escape text for a label, as Plotly reads some HTML there.
 
     Examples
     --------
@@ -109,12 +112,12 @@ def figure_label(text: object) -> str:
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """Return an axis with its title."""
+    """Return a Plotly axis with its title."""
     return {"title": {"text": figure_label(title)}, "automargin": True, **more}
 
 
 def error_bars(values: Sequence[float], ends: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Return the bars of intervals around values, each from its low end to its high one.
+    """Return the error bars of intervals around values.
 
     Examples
     --------
@@ -132,7 +135,7 @@ def error_bars(values: Sequence[float], ends: Sequence[Sequence[float]]) -> dict
 
 
 def vertical_line(at: float, **line: Any) -> dict[str, Any]:
-    """Return a line over the whole height."""
+    """Return a vertical line over the whole height."""
     return {
         "type": "line",
         "x0": at,
@@ -145,12 +148,12 @@ def vertical_line(at: float, **line: Any) -> dict[str, Any]:
 
 
 def names_axis(words: Sequence[str], **more: Any) -> dict[str, Any]:
-    """Return a vertical axis of names, the first on top; every one is written."""
+    """Return a vertical axis of names, the first on top; all are labelled."""
     return axis("", type="category", categoryarray=list(words)[::-1], dtick=1, **more)
 
 
 def quantity_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return an axis from zero, or a logarithmic one where positive values span a wide range.
+    """Return an axis from zero, or a logarithmic one if positive values span a wide range.
 
     Examples
     --------
@@ -172,8 +175,8 @@ def quantity_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     return axis(title, type="log", tickvals=kept, ticktext=[f"{mark:,.10g}" for mark in kept])
 
 
-def need_plotly(flag: str) -> None:
-    """Check that Plotly is there.
+def need_plotly(field: str) -> None:
+    """Check that Plotly is installed.
 
     Raises
     ------
@@ -184,30 +187,30 @@ def need_plotly(flag: str) -> None:
         import plotly  # noqa: F401
     except ImportError:
         raise RequestError(
-            flag, "Plotly is not installed; pip install 'perfsim[report]'."
+            field, "Plotly is not installed; pip install 'perfsim[report]'."
         ) from None
 
 
-def need_kaleido(flag: str = "png") -> None:
-    """Check that Kaleido is there, and Plotly.
+def need_kaleido(field: str = "png") -> None:
+    """Check that Kaleido and Plotly are installed.
 
     Raises
     ------
     RequestError
         If one is not, with the command that installs it.
     """
-    need_plotly(flag)
+    need_plotly(field)
     try:
         import kaleido  # noqa: F401
     except ImportError:
         raise RequestError(
-            flag,
+            field,
             "Kaleido is not installed; pip install 'perfsim[png]' (it draws with an"
             " installed Chrome or Chromium).",
         ) from None
 
 
-def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
+def png_of(figure: Figure, title: str, field: str = "png") -> bytes:
     """Return a figure as a PNG with a title.
 
     Raises
@@ -215,7 +218,7 @@ def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
     RequestError
         If Kaleido is missing, or finds no browser that it can draw with.
     """
-    need_kaleido(flag)
+    need_kaleido(field)
     import plotly.io
 
     axes = {
@@ -242,14 +245,14 @@ def png_of(figure: Figure, title: str, flag: str = "png") -> bytes:
         return bytes(plotly.io.to_image(drawn, format="png", width=_PNG_WIDTH, scale=_PNG_SCALE))
     except Exception as error:
         # Kaleido's errors share no class: no browser, one that fails, one that never answers.
-        told = " ".join(str(error).split())[:200] or type(error).__name__
+        why = " ".join(str(error).split())[:200] or type(error).__name__
         raise RequestError(
-            flag, f"no picture, as Kaleido could not draw with Chrome or Chromium ({told})."
+            field, f"Kaleido could not draw with Chrome or Chromium ({why})."
         ) from None
 
 
 def _inked(value: Any) -> Any:
-    """Return plain data with the colour of text in place of "ink"."""
+    """Return plain data in which "ink" is replaced by the colour of text."""
     if isinstance(value, dict):
         return {key: _inked(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A report as one HTML page that opens offline: an answer, figures with tables, notes, sources."""
+"""A report as one HTML page that opens offline: the answer, figures with tables, notes, sources."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Page:
     Parameters
     ----------
     title, question : the heading, and what was asked in a sentence
-    answer : lines of the answer by what each is of; the first is the main one
+    answer : lines of the answer by their names; the first is the main one
     figures : in their order; their numbers stand in the page as JSON and as tables
     notes : sentences below the figures
-    kind, result : the name of the element that has the result as ``--json`` prints it, and that
-    table : below the notes: what the numbers rest on, or all rows
+    kind, result : the result as plain data, and the id of the element that holds it as JSON
+    table : below the notes: the sources of the numbers, or all rows
     """
 
     title: str
@@ -67,7 +67,7 @@ def page_text(page: Page) -> str:
 
 
 def question_of(scenario: ResolvedScenario) -> str:
-    """Return what was asked of one scenario, in a sentence."""
+    """Say in a sentence what was asked."""
     given = ", ".join(f"{name} {value}" for name, value in scenario.options.items())
     return (
         f"{gpu_words(scenario.gpus, scenario.gpu)} on {scenario.nodes} nodes, {scenario.net}"
@@ -78,7 +78,7 @@ def question_of(scenario: ResolvedScenario) -> str:
 
 
 def sources_of(prediction: Prediction) -> PageTable:
-    """Return what a prediction's numbers rest on, as a table."""
+    """Return the table of a prediction's terms with their sources."""
     return PageTable("Sources", ("term", "value", "kind", "source"), list(_source_rows(prediction)))
 
 

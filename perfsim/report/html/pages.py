@@ -1,4 +1,4 @@
-"""The report of ``sweep`` as one HTML page: its rows drawn over what varies, and all as a table."""
+"""The HTML reports of predict, compare, explain, tune and sweep: which figures, in which order."""
 
 from __future__ import annotations
 
@@ -63,22 +63,27 @@ __all__ = [
 
 Curves = Mapping[str, Mapping[int, "Prediction"]]
 
+MAX_PAGE_ROWS = 5000
+"""Rows of a page: a browser has to lay out all of them."""
+
+_MAX_REASONS = 12
+
 
 def comparison_figures(comparison: Comparison, curves: Curves) -> list[Figure]:
     """Return the figures of the report, in the page's order."""
-    found = [
+    figures = [
         ranking_figure(comparison),
         breakdown_figure(comparison.ranking.predictions, {}, shares=True),
     ]
     if any(len(curve) > 1 for curve in curves.values()):
-        found.append(scaling_figure(curves, None, ""))
-    return found
+        figures.append(scaling_figure(curves, None, ""))
+    return figures
 
 
 def comparison_page(comparison: Comparison, curves: Curves) -> str:
     """Return the page as text; ``curves`` are predictions of some methods by GPUs.
 
-    It holds the comparison as ``--json`` prints it (the element "comparison").
+    It holds the comparison as JSON (the element "comparison").
     """
     scenario = comparison.rows[0].scenario
     verdict, *others = comparison.verdict()
@@ -105,32 +110,34 @@ def comparison_page(comparison: Comparison, curves: Curves) -> str:
     )
 
 
-def prediction_figures(prediction: Prediction, near: ReportContext) -> list[Figure]:
+def prediction_figures(prediction: Prediction, context: ReportContext) -> list[Figure]:
     """Return the figures of the report, in the page's order."""
     asked = prediction.scenario.method
-    found = [
+    figures = [
         timeline_figure(prediction),
-        breakdown_figure(near.methods, near.refused),
-        scaling_figure(near.scaling, near.measured, asked),
+        breakdown_figure(context.methods, context.refused),
+        scaling_figure(context.scaling, context.measured, asked),
     ]
-    if near.cells:
-        found.append(map_figure(near.cells, near.mapped, near.notes))
-    return [*found, savings_figure(prediction)]
+    if context.cells:
+        figures.append(map_figure(context.cells, context.mapped, context.notes))
+    return [*figures, savings_figure(prediction)]
 
 
-def prediction_page(prediction: Prediction, near: ReportContext, notes: Sequence[str] = ()) -> str:
+def prediction_page(
+    prediction: Prediction, context: ReportContext, notes: Sequence[str] = ()
+) -> str:
     """Return the page as text; ``notes`` come before those of the prediction.
 
     It holds Plotly's script, the figures' numbers as JSON and as tables, and the prediction as
-    ``--json`` prints it (the element "prediction").
+    JSON (the element "prediction").
     """
     return page_text(
         Page(
             title_of(prediction),
             question_of(prediction.scenario),
             answer_of(prediction),
-            prediction_figures(prediction, near),
-            [*notes, *prediction.notes, *(() if near.cells else near.notes)],
+            prediction_figures(prediction, context),
+            [*notes, *prediction.notes, *(() if context.cells else context.notes)],
             "prediction",
             prediction.to_dict(),
             sources_of(prediction),
@@ -145,7 +152,7 @@ def title_of(prediction: Prediction) -> str:
 
 
 def answer_of(prediction: Prediction) -> dict[str, str]:
-    """Return the answer in a few lines, as the terminal has it."""
+    """Return the answer in a few lines, as in the terminal."""
     low, high = prediction.iteration_s_interval
     sent = prediction.communication
     cause = prediction.bottleneck
@@ -164,56 +171,52 @@ def answer_of(prediction: Prediction) -> dict[str, str]:
     }
 
 
-def explanation_figures(found: Explanation) -> list[Figure]:
-    """Return the figures of the report, in the page's order; those that there is something for."""
-    scenario = found.prediction.scenario
+def explanation_figures(explanation: Explanation) -> list[Figure]:
+    """Return the figures of the report, in the page's order; empty ones are left out."""
+    scenario = explanation.prediction.scenario
     figures = [
-        path_figure(path, number, len(found.paths))
-        for number, path in enumerate(found.paths, 1)
+        path_figure(path, number, len(explanation.paths))
+        for number, path in enumerate(explanation.paths, 1)
         if path.steps
     ]
-    if found.exposed:
-        figures.append(exposed_figure(found.exposed))
-    if found.improvements:
-        figures.append(sensitivity_figure(found))
+    if explanation.exposed:
+        figures.append(exposed_figure(explanation.exposed))
+    if explanation.improvements:
+        figures.append(sensitivity_figure(explanation))
     figures += [
         crossing_figure(one, scenario.method, here)
-        for one, here in ((found.bandwidth, 1.0), (found.gpus, float(scenario.gpus)))
+        for one, here in ((explanation.bandwidth, 1.0), (explanation.gpus, float(scenario.gpus)))
         if not one.why_not
     ]
     return figures
 
 
-def explanation_page(found: Explanation) -> str:
-    """Return the page as text, with the explanation as ``--json`` prints it ("explanation")."""
-    prediction = found.prediction
+def explanation_page(explanation: Explanation) -> str:
+    """Return the page as text, with the explanation as JSON (the element "explanation")."""
+    prediction = explanation.prediction
     method = prediction.scenario.method
     even = " ".join(
-        words for one in (found.bandwidth, found.gpus) for words in break_even_words(one, method)
+        words
+        for one in (explanation.bandwidth, explanation.gpus)
+        for words in break_even_words(one, method)
     )
     return page_text(
         Page(
             f"Why it takes so long: {title_of(prediction)}",
             question_of(prediction.scenario),
             answer_of(prediction)
-            | {"what pays": explanation_verdict(found), "break-even with S-SGD": even},
-            explanation_figures(found),
-            [*found.notes, *prediction.notes],
+            | {"what pays": explanation_verdict(explanation), "break-even with S-SGD": even},
+            explanation_figures(explanation),
+            [*explanation.notes, *prediction.notes],
             "explanation",
-            found.to_dict(),
+            explanation.to_dict(),
             sources_of(prediction),
         )
     )
 
 
-MAX_PAGE_ROWS = 5000
-"""Rows of a page: each is an element of its table, which a browser has to lay out."""
-
-_MAX_REASONS = 12
-
-
-def check_rows(count: int, flag: str = "html") -> None:
-    """Refuse a sweep that no page can hold, before any work.
+def check_rows(count: int, field: str = "html") -> None:
+    """Check, before any work, that a page can hold the rows of a sweep.
 
     Raises
     ------
@@ -222,7 +225,7 @@ def check_rows(count: int, flag: str = "html") -> None:
     """
     if count > MAX_PAGE_ROWS:
         raise RequestError(
-            flag,
+            field,
             f"{count:,} rows, and it holds at most {MAX_PAGE_ROWS:,}. Give fewer values, or"
             " `out` FILE.csv.",
         )
@@ -240,7 +243,7 @@ def sweep_figures(table: sweep.SweepTable) -> list[Figure]:
 
 
 def sweep_page(table: sweep.SweepTable) -> str:
-    """Return the page as text, with the sweep as ``--json`` prints it (the element "sweep")."""
+    """Return the page as text, with the sweep as JSON (the element "sweep")."""
     grid = table.sweep.grid
     rows = list(table.records())
     done = [row for row in rows if not row["reason"]]
@@ -266,7 +269,7 @@ def sweep_page(table: sweep.SweepTable) -> str:
             sweep_figures(table),
             [
                 *(f"{n:,} without: {text}" for text, n in reasons.most_common(_MAX_REASONS)),
-                "Of predicted time alone; lossy methods may need more iterations.",
+                "Predicted time only; lossy methods may need more iterations.",
             ],
             "sweep",
             table.to_dict(),
@@ -301,26 +304,27 @@ def _cell(value: Any) -> CellText:
     return value if plain else str(value)
 
 
-def tuning_figures(found: Tuning) -> list[Figure]:
+def tuning_figures(tuning: Tuning) -> list[Figure]:
     """Return the figures of the report: one for each thing that makes a difference."""
-    return [tuned_figure(one) for one in found.tuned if not one.idle]
+    return [tuned_figure(one) for one in tuning.tuned if not one.idle]
 
 
-def tuning_page(found: Tuning) -> str:
-    """Return the page as text, with the tuning as ``--json`` prints it (the element "tuning")."""
-    scenario = found.scenario
+def tuning_page(tuning: Tuning) -> str:
+    """Return the page as text, with the tuning as JSON (the element "tuning")."""
+    scenario = tuning.scenario
     named = f"{scenario.model}, {scenario.method}, {scenario.gpus} GPUs, {scenario.net}"
     return page_text(
         Page(
             f"Tuning {named}",
             question_of(scenario),
-            {"as asked": f"{format_seconds(found.iteration_s)} an iteration"}
+            {"as asked": f"{format_seconds(tuning.iteration_s)} an iteration"}
             | {
-                TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one)) for one in found.tuned
+                TUNABLE_NAMES[one.tunable.name]: " ".join(tuned_verdict(one))
+                for one in tuning.tuned
             },
-            tuning_figures(found),
-            found.notes,
+            tuning_figures(tuning),
+            tuning.notes,
             "tuning",
-            found.to_dict(),
+            tuning.to_dict(),
         )
     )

@@ -1,4 +1,4 @@
-"""A sweep's rows: one figure predicted, over a field that varies, a line for each other value."""
+"""Figures of explain, tune and sweep."""
 
 from __future__ import annotations
 
@@ -57,32 +57,67 @@ _CROSSING_TITLES = {
     "gpus": ("Break-even over GPUs", "GPUs"),
 }
 
+_MAX_EXPOSED_BARS = 40
+"""Buckets that are drawn, those with the most exposed time."""
 
-def crossing_figure(found: BreakEven, method: str, here: float) -> Figure:
-    """Return the figure; ``here`` is the place asked for, as a factor of the rate or GPUs."""
-    title, unit = _CROSSING_TITLES[found.over]
-    scale = (found.rate or _GBIT_PER_S) / _GBIT_PER_S if found.over == "bandwidth" else 1.0
-    places = [place * scale for place, _ in found.curve]
-    words = break_even_words(found, method)
+_BAR_PIXELS = 22
+"""Pixels of a bar."""
+
+_MAX_PATH_STEPS = 2000
+"""Steps that are drawn, the longest ones."""
+
+_NOTHING_RUNS = "nothing runs"
+"""Stream of a step in which no task of this worker runs."""
+
+MAX_SERIES = 12
+"""Lines that are drawn, those with the best values."""
+
+_LINE_STYLES = tuple(
+    (PALETTE[name], dash)
+    for dash in ("solid", "dash")
+    for name in ("blue", "vermilion", "green", "orange", "purple", "sky")
+)
+"""Colour and dash of each line."""
+
+_NAME_FIELDS = ("net", "intra_net")
+"""Fields whose values are names, even if one looks like a number."""
+
+_MIN_WHOLE = 1e4
+"""Numbers from here on are written without decimals."""
+
+FlatRecord = Mapping[str, Any]
+
+_MAX_TICKS = 12
+
+_ROUNDING = 1e-6
+"""A number nearer to a whole one than this is one."""
+
+
+def crossing_figure(search: BreakEven, method: str, here: float) -> Figure:
+    """Draw a break-even; ``here`` is the scenario's own rate, as a factor, or its GPUs."""
+    title, unit = _CROSSING_TITLES[search.over]
+    scale = (search.rate or _GBIT_PER_S) / _GBIT_PER_S if search.over == "bandwidth" else 1.0
+    points = [point * scale for point, _ in search.curve]
+    words = break_even_words(search, method)
     curves = {method: (0, "vermilion", "solid"), "S-SGD": (1, "blue", "dash")}
-    marks = [_upright(one.at * scale, "dot", "ink") for one in found.crossings]
-    each = {"tickvals": places, "ticktext": [f"{place:g}" for place in places]}
-    ticks = each if found.over == "gpus" else {}
-    times_ms = [one_s * 1e3 for _, times in found.curve for one_s in times]
+    marks = [_upright(one.at * scale, "dot", "ink") for one in search.crossings]
+    each = {"tickvals": points, "ticktext": [f"{point:g}" for point in points]}
+    ticks = each if search.over == "gpus" else {}
+    times_ms = [one_s * 1e3 for _, times in search.curve for one_s in times]
     return Figure(
-        f"crossing-{found.over}",
+        f"crossing-{search.over}",
         title,
         f"Iteration of {method} and of S-SGD, all else as asked. {' '.join(words)}",
         [
-            _line(name, places, [times[at] * 1e3 for _, times in found.curve], colour, dash)
+            _line(name, points, [times[at] * 1e3 for _, times in search.curve], colour, dash)
             for name, (at, colour, dash) in curves.items()
         ],
         {
-            "xaxis": {**quantity_axis(unit, places), "type": "log", **ticks},
+            "xaxis": {**quantity_axis(unit, points), "type": "log", **ticks},
             "yaxis": quantity_axis("time of an iteration [ms]", times_ms),
             "shapes": [*marks, _upright(here * scale, "solid", PALETTE["grey"])],
             "annotations": [
-                *(_label("break-even", one.at * scale, 1.0) for one in found.crossings),
+                *(_label("break-even", one.at * scale, 1.0) for one in search.crossings),
                 _label("asked", here * scale, 0.0),
             ],
             "height": 420,
@@ -90,12 +125,12 @@ def crossing_figure(found: BreakEven, method: str, here: float) -> Figure:
         (unit, f"{method} [ms]", "S-SGD [ms]", "faster"),
         [
             (
-                place * scale,
+                point * scale,
                 times[0] * 1e3,
                 times[1] * 1e3,
                 _faster(method, times),
             )
-            for place, times in found.curve
+            for point, times in search.curve
         ],
     )
 
@@ -107,13 +142,13 @@ def _faster(method: str, times: tuple[float, float]) -> str:
 
 
 def _line(
-    name: str, places: list[float], times_ms: list[float], colour: str, dash: str
+    name: str, points: list[float], times_ms: list[float], colour: str, dash: str
 ) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": figure_label(name),
-        "x": places,
+        "x": points,
         "y": times_ms,
         "line": {"color": PALETTE[colour], "dash": dash},
         "hovertemplate": f"{figure_label(name)} at %{{x:,.5g}}<br>%{{y:.4f}} ms<extra></extra>",
@@ -138,15 +173,8 @@ def _label(text: str, at: float, height: float) -> dict[str, Any]:
     }
 
 
-_MAX_EXPOSED_BARS = 40
-"""Buckets that are drawn, those that show most."""
-
-_BAR_PIXELS = 22
-"""Pixels of a bar."""
-
-
 def exposed_figure(rows: Sequence[Exposed]) -> Figure:
-    """Return the figure, in the order of sending; a table row is a bucket."""
+    """Draw the exposed time of buckets in the order of sending; a table row is a bucket."""
     several = len({row.round for row in rows}) > 1
     buckets = [f"round {row.round + 1}: {row.bucket}" if several else row.bucket for row in rows]
     total_s = sum(row.exposed_s for row in rows)
@@ -160,7 +188,7 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
         "Exposed communication by bucket",
         f"Of {len(rows):,} bucket{'s' if len(rows) > 1 else ''},"
         f" {sum(row.exposed_s > 0 for row in rows):,} not wholly hidden by computation,"
-        f" {format_seconds(total_s)} an iteration in all; {buckets[most]} shows most,"
+        f" {format_seconds(total_s)} an iteration in all; most is exposed of {buckets[most]},"
         f" {format_seconds(rows[most].exposed_s)}.",
         [
             _exposed_bars(
@@ -179,7 +207,7 @@ def exposed_figure(rows: Sequence[Exposed]) -> Figure:
         },
         ("bucket", "messages", "exposed [ms]", "on the wire [ms]", "kernels [ms]"),
         [_row(name, row) for name, row in zip(buckets, rows, strict=True)],
-        [f"{left:,} buckets more show {format_seconds(rest_s)} in all; the table has them."]
+        [f"{left:,} more buckets with {format_seconds(rest_s)} in all are in the table only."]
         if left
         else [],
     )
@@ -203,15 +231,8 @@ def _exposed_bars(
     }
 
 
-_MAX_PATH_STEPS = 2000
-"""Steps that are drawn, the longest ones."""
-
-_NOTHING_RUNS = "nothing runs"
-"""Where the path waits and no task of this worker runs."""
-
-
 def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
-    """Return the figure of one round's path; a table row is a step."""
+    """Draw the critical path of one round; a table row is a step."""
     kept = sorted(path.steps, key=lambda step: step.start_s - step.end_s)[:_MAX_PATH_STEPS]
     kept.sort(key=lambda step: step.start_s)
     left = len(path.steps) - len(kept)
@@ -226,8 +247,8 @@ def path_figure(path: CriticalPath, number: int, paths: int) -> Figure:
     return Figure(
         f"path{number}",
         f"Critical path{round_}",
-        f"The {len(path.steps):,} steps that {many} of {format_seconds(path.length_s)} cannot do"
-        f" without, each on its stream: {shares}.",
+        f"The {len(path.steps):,} steps that determine {many} of {format_seconds(path.length_s)},"
+        f" each on its stream: {shares}.",
         span_bars([(0.0, _span(step)) for step in kept]),
         {
             "barmode": "overlay",
@@ -258,30 +279,11 @@ def _span(step: PathStep) -> TimelineSpan:
     )
 
 
-MAX_SERIES = 12
-"""Lines that are drawn, those with the best value."""
-
-_LINE_STYLES = tuple(
-    (PALETTE[name], dash)
-    for dash in ("solid", "dash")
-    for name in ("blue", "vermilion", "green", "orange", "purple", "sky")
-)
-"""Colour and dash of each line."""
-
-_NAME_FIELDS = ("net", "intra_net")
-"""Fields whose values are names, even where one reads as a number."""
-
-_MIN_WHOLE = 1e4
-"""Numbers from here on are told whole."""
-
-FlatRecord = Mapping[str, Any]
-
-
 @dataclass(frozen=True)
 class DrawnColumn:
-    """One thing of a row that is drawn: its column, heading, unit, factor to that, and its sense.
+    """A column of a sweep that is drawn.
 
-    ``sense`` is 1 where less is better, -1 where more is.
+    ``factor`` converts it to ``unit``; ``sense`` is 1 if less is better, -1 if more is.
     """
 
     column: str
@@ -300,19 +302,19 @@ DRAWN_COLUMNS = (
     DrawnColumn("samples_per_s", "Throughput", "samples/s", 1.0, -1),
     DrawnColumn("speedup", "Speed-up", "over S-SGD", 1.0, -1),
 )
-"""What is drawn of rows that have it."""
+"""The columns that are drawn, of rows that have them."""
 
 
 def rows_figure(
     what: DrawnColumn, fields: Mapping[str, Sequence[Any]], rows: Sequence[FlatRecord]
 ) -> Figure:
-    """Return the figure of one column; a table row is a row of the sweep that is drawn.
+    """Draw one column of a sweep; a table row is a row of the sweep that is drawn.
 
-    ``fields`` has the values of each that varies, in order. The one with most numbers is across;
-    where none is a number, the one with most values, and bars instead of lines.
+    ``fields`` has the values of each field that varies. The numeric field with most values runs
+    along the horizontal axis; if none is numeric, that with most values, with bars for lines.
     """
     numbers = {
-        name: found for name, values in fields.items() if (found := _row_numbers(name, values))
+        name: result for name, values in fields.items() if (result := _row_numbers(name, values))
     }
     among = numbers or fields
     across = max(among, key=lambda name: len(fields[name]))
@@ -323,14 +325,14 @@ def rows_figure(
             name = ", ".join(f"{_short(one)} {row[one]}" for one in others) or what.title.lower()
             every.setdefault(name, []).append(row)
 
-    best = {name: what.best(found) for name, found in every.items()}
+    best = {name: what.best(result) for name, result in every.items()}
     order = sorted(every, key=lambda name: what.sense * best[name][what.column])[:MAX_SERIES]
     kept = [name for name in every if name in order]
-    places = numbers.get(across)
-    draw = _lines if places else _row_bars
+    positions = numbers.get(across)
+    draw = _lines if positions else _row_bars
     heading = f"{what.title.lower()} [{what.unit}]"
     values = [row[what.column] * what.factor for name in kept for row in every[name]]
-    data = draw(what, across, kept, every, dict(zip(fields[across], places or (), strict=False)))
+    data = draw(what, across, kept, every, dict(zip(fields[across], positions or (), strict=False)))
     return Figure(
         f"rows-{what.column}",
         f"{what.title} over {_short(across)}",
@@ -338,9 +340,9 @@ def rows_figure(
         data,
         {
             "barmode": "group",
-            "xaxis": _across(across, fields[across], places),
+            "xaxis": _across(across, fields[across], positions),
             "yaxis": quantity_axis(heading, values)
-            if places
+            if positions
             else axis(heading, rangemode="tozero"),
             "height": 420 + 20 * len(kept),
             "showlegend": bool(others),
@@ -355,18 +357,18 @@ def _left(series: int) -> list[str]:
     if series <= MAX_SERIES:
         return []
     return [
-        f"{MAX_SERIES} of {series} lines are drawn, those with the best value; the table of rows"
+        f"{MAX_SERIES} of {series} lines are drawn, those with the best values; the table of rows"
         " has all."
     ]
 
 
 def _words(what: DrawnColumn, order: list[str], best: Mapping[str, FlatRecord], across: str) -> str:
-    """Return the best row in words."""
+    """Say which row is the best."""
     first = best[order[0]]
     series = f" with {order[0]}" if len(best) > 1 else ""
     value = first[what.column] * what.factor
-    told = f"{value:,.0f}" if value >= _MIN_WHOLE else f"{value:.4g}"
-    return f"the best is {told} {what.unit} at {_short(across)} {first[across]}{series}."
+    text = f"{value:,.0f}" if value >= _MIN_WHOLE else f"{value:.4g}"
+    return f"the best is {text} {what.unit} at {_short(across)} {first[across]}{series}."
 
 
 def _short(field: str) -> str:
@@ -374,7 +376,7 @@ def _short(field: str) -> str:
 
 
 def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
-    """Return values as numbers if each is one, in the same unit."""
+    """Return values as numbers, if all are numbers of one unit."""
     if name in _NAME_FIELDS or any(isinstance(value, bool) for value in values):
         return None
     for parse in (float, parse_seconds, parse_bytes, parse_rate, parse_fraction):
@@ -385,21 +387,23 @@ def _row_numbers(name: str, values: Sequence[Any]) -> list[float] | None:
     return None
 
 
-def _across(name: str, values: Sequence[Any], places: list[float] | None) -> dict[str, Any]:
-    if places is None:
+def _across(name: str, values: Sequence[Any], positions: list[float] | None) -> dict[str, Any]:
+    if positions is None:
         return axis(_short(name), type="category")
-    wide = min(places) > 0 and max(places) >= WIDE_RANGE * min(places)
+    wide = min(positions) > 0 and max(positions) >= WIDE_RANGE * min(positions)
     few = len(values) <= MAX_SERIES
     ticks = (
-        {"tickvals": places, "ticktext": [figure_label(value) for value in values]} if few else {}
+        {"tickvals": positions, "ticktext": [figure_label(value) for value in values]}
+        if few
+        else {}
     )
     return axis(_short(name), type="log" if wide else "linear", **ticks)
 
 
 def _hover(what: DrawnColumn, across: str, name: str) -> str:
     return (
-        f"{figure_label(name)}<br>{figure_label(_short(across))} %{{text}}<br>%{{y:.4f}} {what.unit}"
-        "<extra></extra>"
+        f"{figure_label(name)}<br>{figure_label(_short(across))} %{{text}}"
+        f"<br>%{{y:.4f}} {what.unit}<extra></extra>"
     )
 
 
@@ -408,24 +412,24 @@ def _lines(
     across: str,
     kept: list[str],
     every: Mapping[str, list[FlatRecord]],
-    place: Mapping[Any, float],
+    position: Mapping[Any, float],
 ) -> list[dict[str, Any]]:
-    found = []
+    result = []
     for name, (colour, dash) in zip(kept, _LINE_STYLES, strict=False):
-        rows = sorted(every[name], key=lambda row: place[row[across]])
-        found.append(
+        rows = sorted(every[name], key=lambda row: position[row[across]])
+        result.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers",
                 "name": figure_label(name),
-                "x": [place[row[across]] for row in rows],
+                "x": [position[row[across]] for row in rows],
                 "y": [row[what.column] * what.factor for row in rows],
                 "text": [figure_label(row[across]) for row in rows],
                 "line": {"color": colour, "dash": dash},
                 "hovertemplate": _hover(what, across, name),
             }
         )
-    return found
+    return result
 
 
 def _row_bars(
@@ -454,17 +458,17 @@ def _cells(row: FlatRecord, names: Sequence[str], what: DrawnColumn) -> tuple[Ce
     return (*(str(row[name]) for name in names), row[what.column] * what.factor)
 
 
-def sensitivity_figure(found: Explanation) -> Figure:
-    """Return the figure: share of the iteration saved, what pays most on top."""
-    rows = found.improvements
+def sensitivity_figure(explanation: Explanation) -> Figure:
+    """Draw the share of the iteration that each improvement saves, the largest on top."""
+    rows = explanation.improvements
     names = [f"twice {IMPROVEMENT_WORDS[row.what]}".replace("twice half", "half") for row in rows]
     saved = [row.saved * 100 for row in rows]
-    told = ", ".join(f"{name} {one:.1f} %" for name, one in zip(names, saved, strict=True))
+    text = ", ".join(f"{name} {one:.1f} %" for name, one in zip(names, saved, strict=True))
     labels = [f"{figure_label(name)}: {one:.1f} %" for name, one in zip(names, saved, strict=True)]
     return Figure(
         "sensitivity",
         "What pays",
-        f"Share of the iteration saved if one thing were twice as good: {told}.",
+        f"Share of the iteration saved if one thing were twice as good: {text}.",
         [_sensitivity_bars(labels, rows)],
         {
             "xaxis": axis("iteration saved [%]", rangemode="tozero"),
@@ -505,19 +509,13 @@ def _sensitivity_bars(labels: list[str], rows: Sequence[Improvement]) -> dict[st
     }
 
 
-_MAX_TICKS = 12
-
-_ROUNDING = 1e-6
-"""A number nearer to a whole one than this is one."""
-
-
 def tuned_figure(one: TunedValue) -> Figure:
-    """Return the figure: a line over numbers, bars of names; a table row is a value tried."""
+    """Draw one tuned thing: a line over numbers or bars of names; a table row is a value tried."""
     name = TUNABLE_NAMES[one.tunable.name]
     unit = {"bytes": " [B]"}.get(one.tunable.unit, "")
     draw = _names if one.low is None else _numbers
     data, layout = draw(one)
-    refused = [f"{word} is not for here, as {why}." for word, why in one.refused.items()]
+    refused = [f"{word} cannot be used: {why}." for word, why in one.refused.items()]
     needs = [f"{word} needs {why}." for word, why in one.needs.items() if _tried(one, word)]
     notes = [" ".join(some) for some in (needs, refused) if some]
     return Figure(
@@ -530,7 +528,7 @@ def tuned_figure(one: TunedValue) -> Figure:
         [
             *((value, time_s * 1e3, _mark(one, value)) for value, time_s in one.curve),
             *(
-                (f"`fusion` {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "beside it")
+                (f"fusion {policy} ({FUSION_WORDS[policy]})", time_s * 1e3, "for comparison")
                 for policy, time_s in one.other_fusion.items()
             ),
         ],
@@ -538,84 +536,84 @@ def tuned_figure(one: TunedValue) -> Figure:
     )
 
 
-def _tried(one: TunedValue, word: str) -> bool:
-    return any(value == word for value, _ in one.curve)
+def _tried(tuned: TunedValue, word: str) -> bool:
+    return any(value == word for value, _ in tuned.curve)
 
 
-def _mark(one: TunedValue, value: TunableValue) -> str:
-    marks = {"asked": one.asked, "fastest": one.fastest, "to take": one.advised}
-    said = [word for word, place in marks.items() if place == value]
-    return ", ".join([*said, *(["within 1 %"] if value in one.as_good else [])])
+def _mark(tuned: TunedValue, value: TunableValue) -> str:
+    marks = {"asked": tuned.asked, "fastest": tuned.fastest, "to take": tuned.advised}
+    words = [word for word, marked in marks.items() if marked == value]
+    return ", ".join([*words, *(["within 1 %"] if value in tuned.as_good else [])])
 
 
-def _numbers(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a line over the values, and the three that matter."""
-    places = [float(value) for value, _ in one.curve]
-    every = [time_s * 1e3 for _, time_s in one.curve]
+def _numbers(tuned: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a line over the values, with marks at the three that matter."""
+    values = [float(value) for value, _ in tuned.curve]
+    every = [time_s * 1e3 for _, time_s in tuned.curve]
     line = {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": TUNABLE_NAMES[one.tunable.name],
-        "x": places,
+        "name": TUNABLE_NAMES[tuned.tunable.name],
+        "x": values,
         "y": every,
-        "text": [value_words(one, value) for value, _ in one.curve],
+        "text": [value_words(tuned, value) for value, _ in tuned.curve],
         "line": {"color": PALETTE["blue"]},
         "marker": {"size": 5},
         "hovertemplate": "%{text}<br>%{y:.4f} ms<extra></extra>",
     }
-    step = max(1, -(-len(_grid(one)) // _MAX_TICKS))
-    ticks = _grid(one)[::step]
-    return [line, *_marks(one)], {
+    step = max(1, -(-len(_grid(tuned)) // _MAX_TICKS))
+    ticks = _grid(tuned)[::step]
+    return [line, *_marks(tuned)], {
         "xaxis": axis(
-            TUNABLE_NAMES[one.tunable.name],
+            TUNABLE_NAMES[tuned.tunable.name],
             type="log",
             tickvals=ticks,
-            ticktext=[value_words(one, value) for value in ticks],
+            ticktext=[value_words(tuned, value) for value in ticks],
         ),
         "yaxis": quantity_axis("time of an iteration [ms]", every),
-        "shapes": [_within(one)],
+        "shapes": [_within(tuned)],
         "height": 440,
     }
 
 
-def _marks(one: TunedValue) -> list[dict[str, Any]]:
-    """Return the values that matter: the one asked for, the fastest, the one to take."""
+def _marks(tuned: TunedValue) -> list[dict[str, Any]]:
+    """Return marks at the value asked for, the fastest, and the one to take."""
     marks = (
-        ("asked", one.asked, one.asked_s, "grey", "square"),
-        ("fastest", one.fastest, one.fastest_s, "vermilion", "star"),
-        ("to take", one.advised, one.advised_s, "green", "diamond"),
+        ("asked", tuned.asked, tuned.asked_s, "grey", "square"),
+        ("fastest", tuned.fastest, tuned.fastest_s, "vermilion", "star"),
+        ("to take", tuned.advised, tuned.advised_s, "green", "diamond"),
     )
     return [
         {
             "type": "scatter",
             "mode": "markers",
-            "name": f"{word}: {value_words(one, value)}, {format_seconds(time_s)}",
+            "name": f"{word}: {value_words(tuned, value)}, {format_seconds(time_s)}",
             "x": [float(value)],
             "y": [time_s * 1e3],
             "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 13}
             | {"line": {"color": "ink", "width": 1}},
-            "hovertemplate": f"{word}: {value_words(one, value)}<br>%{{y:.4f}} ms<extra></extra>",
+            "hovertemplate": f"{word}: {value_words(tuned, value)}<br>%{{y:.4f}} ms<extra></extra>",
         }
         for word, value, time_s, colour, symbol in marks
     ]
 
 
-def _grid(one: TunedValue) -> list[float]:
-    """Return values for ticks: those of the coarse grid."""
-    found = []
-    for value, _ in one.curve:
-        steps = log(float(value) / one.tunable.low) / log(one.tunable.factor)
+def _grid(tuned: TunedValue) -> list[float]:
+    """Return the values of the coarse grid, for ticks."""
+    result = []
+    for value, _ in tuned.curve:
+        steps = log(float(value) / tuned.tunable.low) / log(tuned.tunable.factor)
         if abs(steps - round(steps)) < _ROUNDING:
-            found.append(float(value))
-    return found or [float(one.curve[0][0]), float(one.curve[-1][0])]
+            result.append(float(value))
+    return result or [float(tuned.curve[0][0]), float(tuned.curve[-1][0])]
 
 
-def _within(one: TunedValue) -> dict[str, Any]:
+def _within(tuned: TunedValue) -> dict[str, Any]:
     """Return the range within 1 % of the fastest, as a band."""
     return {
         "type": "rect",
-        "x0": one.low,
-        "x1": one.high,
+        "x0": tuned.low,
+        "x1": tuned.high,
         "y0": 0,
         "y1": 1,
         "yref": "paper",
@@ -626,18 +624,18 @@ def _within(one: TunedValue) -> dict[str, Any]:
     }
 
 
-def _names(one: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a bar a name, fastest on top, its mark beside it."""
-    words = [figure_label(value) for value, _ in one.curve]
-    marks = [_mark(one, value) for value, _ in one.curve]
-    times_ms = [time_s * 1e3 for _, time_s in one.curve]
-    told = [f"{time_ms:.4g} ms" for time_ms in times_ms]
+def _names(tuned: TunedValue) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a bar for each name, the fastest on top, with its mark."""
+    words = [figure_label(value) for value, _ in tuned.curve]
+    marks = [_mark(tuned, value) for value, _ in tuned.curve]
+    times_ms = [time_s * 1e3 for _, time_s in tuned.curve]
+    labels = [f"{time_ms:.4g} ms" for time_ms in times_ms]
     bars = {
         "type": "bar",
         "orientation": "h",
         "y": words,
         "x": times_ms,
-        "text": [", ".join(filter(None, pair)) for pair in zip(told, marks, strict=True)],
+        "text": [", ".join(filter(None, pair)) for pair in zip(labels, marks, strict=True)],
         "textposition": "auto",
         "marker": marker(PALETTE["sky"], ""),
         "hovertemplate": "%{y}<br>%{x:.4f} ms<extra></extra>",

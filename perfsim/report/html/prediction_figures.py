@@ -1,4 +1,4 @@
-"""Throughput over GPU counts, with intervals, and what was measured."""
+"""Figures of predict and compare: timeline, breakdown, scaling, break-even map, ranking."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _ROUNDING = 1e-12
-"""Shares below this are what adding up the others leaves over."""
+"""Shares below this are rounding errors of a sum."""
 
 _TOTAL_HOVER = (
     "%{y}<br>iteration %{x:.4f} ms<br>"
@@ -47,19 +47,108 @@ _TOTAL_HOVER = (
 
 
 _MAX_METHODS_TOLD = 8
-"""Methods whose times are told in words."""
+"""Methods whose times stand in the caption."""
 
 
 _BREAKDOWN_HEAD = ("iteration [ms]", "90 % from [ms]", "90 % to [ms]", "times as fast as ssgd")
+
+_MAP_COLOURS = tuple(
+    PALETTE[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey")
+)
+"""Light enough for black text."""
+
+_MAP_INK = "#000000"
+
+_AGAINST_WORDS = {
+    "faster": "faster than S-SGD",
+    "slower": "slower than S-SGD",
+    "not told apart": "too close to S-SGD to call",
+    None: "S-SGD",
+}
+
+_STANDING_STYLES = {
+    "may be fastest": ("green", "star"),
+    "faster than S-SGD": ("sky", "circle"),
+    "too close to S-SGD to call": ("grey", "square"),
+    "slower than S-SGD": ("vermilion", "triangle-down"),
+    "S-SGD": ("blue", "diamond"),
+}
+"""Colour and symbol of a method by what is sure; the first that applies."""
+
+_RANKED_HEAD = (
+    "rank",
+    "method",
+    "iteration [ms]",
+    "90 % from [ms]",
+    "90 % to [ms]",
+    "times as fast as S-SGD",
+    "behind the first [%]",
+    "may be fastest",
+    "against S-SGD",
+    "learns as S-SGD",
+    "sent by a GPU [B]",
+    "memory [B]",
+)
+
+_RANKED_PIXELS = 24
+"""Pixels of a method."""
+
+_RANKED_HOVER = (
+    "%{y}, rank %{customdata[0]}<br>iteration %{x:.4f} ms<br>"
+    "90 % interval %{customdata[1]:.4f} to %{customdata[2]:.4f} ms<br>"
+    "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
+)
+
+_CURVE_STYLES = (
+    (PALETTE["blue"], "solid"),
+    (PALETTE["vermilion"], "dash"),
+    (PALETTE["green"], "dot"),
+)
+
+_BAND_OPACITY = 0.15
+"""Opacity of an interval."""
+
+_KIND_STYLES = {
+    "forward": (PALETTE["sky"], ""),
+    "backward": (PALETTE["blue"], ""),
+    "compress": (PALETTE["purple"], ""),
+    "decompress": (PALETTE["purple"], "x"),
+    "communicate": (PALETTE["vermilion"], "/"),
+    "update": (PALETTE["green"], ""),
+    "second_order": (PALETTE["yellow"], "."),
+    "other": (PALETTE["grey"], ""),
+}
+
+_MAX_SPANS = 2000
+"""Spans that are drawn: the longest."""
+
+_TEXT_PIXELS = 18
+"""Pixels of a line of text."""
+
+_ITERATION_END = {"width": 1, "dash": "dot", "color": PALETTE["grey"]}
+"""Where an iteration ends."""
+
+_ROUND_GAP = 0.03
+"""Between two rounds, as a part of the longest."""
+
+_SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
+
+_CAUSE_NAMES = {
+    "compute": "GPU twice as fast",
+    "bandwidth": "bandwidth doubled",
+    "latency": "latency halved",
+    "compression": "compression kernels twice as fast",
+    "second_order": "second-order kernels twice as fast",
+}
 
 
 def breakdown_figure(
     methods: Mapping[str, Prediction], refused: Mapping[str, str], *, shares: bool = False
 ) -> Figure:
-    """Return the figure of some methods on one scenario, the fastest on top.
+    """Draw what the iterations of some methods consist of, the fastest on top.
 
-    With ``shares`` bars are parts of each method's own iteration, so that those of methods that
-    take far longer than others can be read beside them.
+    With ``shares`` the bars are shares of each method's own iteration, which stay readable where
+    some methods take far longer than others.
     """
     every = list(methods)
     used = [
@@ -68,11 +157,11 @@ def breakdown_figure(
         if any(one.breakdown_s[part] > _ROUNDING * one.iteration_s for one in methods.values())
     ]
     fastest = every[0]
-    told = [
+    times = [
         f"{name} {format_seconds(methods[name].iteration_s)}" for name in every[:_MAX_METHODS_TOLD]
     ]
-    left = len(every) - len(told)
-    words = ", ".join(told) + (f", and {left} more" if left else "")
+    left = len(every) - len(times)
+    words = ", ".join(times) + (f", and {left} more" if left else "")
     bars = [_trace(part, methods, shares) for part in used]
     return Figure(
         "breakdown",
@@ -92,20 +181,22 @@ def breakdown_figure(
         ("method", *(f"{PART_NAMES[part]} [ms]" for part in used), *_BREAKDOWN_HEAD),
         [_breakdown_row(name, one, used) for name, one in methods.items()],
         [
-            f"{fastest} is fastest of these by time an iteration; lossy methods may need more"
+            f"{fastest} is the fastest of these by time per iteration; lossy methods may need more"
             " iterations.",
             *(f"Left out: {name}: {reason}" for name, reason in refused.items()),
         ],
     )
 
 
-def _breakdown_row(name: str, one: Prediction, used: Sequence[str]) -> tuple[str | float, ...]:
+def _breakdown_row(
+    name: str, prediction: Prediction, used: Sequence[str]
+) -> tuple[str | float, ...]:
     return (
         name,
-        *(one.breakdown_s[part] * 1e3 for part in used),
-        one.iteration_s * 1e3,
-        *(end * 1e3 for end in one.iteration_s_interval),
-        one.speedup,
+        *(prediction.breakdown_s[part] * 1e3 for part in used),
+        prediction.iteration_s * 1e3,
+        *(end * 1e3 for end in prediction.iteration_s_interval),
+        prediction.speedup,
     )
 
 
@@ -125,7 +216,7 @@ def _trace(part: str, methods: Mapping[str, Prediction], shares: bool) -> dict[s
 
 
 def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
-    """Return the ends of the intervals, around the iteration times."""
+    """Return the iteration times with their intervals."""
     every = list(methods.values())
     total_ms = [one.iteration_s * 1e3 for one in every]
     ends_ms = [[end * 1e3 for end in one.iteration_s_interval] for one in every]
@@ -142,28 +233,20 @@ def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
     }
 
 
-_MAP_COLOURS = tuple(
-    PALETTE[name] for name in ("sky", "orange", "green", "purple", "yellow", "grey")
-)
-"""Light enough for black text."""
-
-_MAP_INK = "#000000"
-
-
 def map_figure(cells: Sequence[GridCell], mapped: Sequence[str], notes: Sequence[str]) -> Figure:
-    """Return the map: a cell has its fastest method's colour, name and speed-up over ssgd."""
+    """Draw the break-even map: each cell shows its fastest method and the speed-up over ssgd."""
     rates = sorted({cell.rate_bytes_per_s for cell in cells})
     counts = sorted({cell.gpus for cell in cells})
-    place = {(cell.rate_bytes_per_s, cell.gpus): cell.ranking for cell in cells}
-    found = [[place.get((rate, gpus)) for gpus in counts] for rate in rates]
+    rankings = {(cell.rate_bytes_per_s, cell.gpus): cell.ranking for cell in cells}
+    grid = [[rankings.get((rate, gpus)) for gpus in counts] for rate in rates]
     won = {name: sum(cell.ranking.winner == name for cell in cells) for name in mapped}
-    told = ", ".join(f"{name} in {count}" for name, count in won.items() if count)
+    wins = ", ".join(f"{name} in {count}" for name, count in won.items() if count)
     return Figure(
         "breakeven",
         "Break-even map",
         "The fastest method by bandwidth between nodes and number of GPUs: of"
-        f" {len(cells)} cells, {told}.",
-        [_heatmap(found, rates, counts, mapped)],
+        f" {len(cells)} cells, {wins}.",
+        [_heatmap(grid, rates, counts, mapped)],
         {
             "xaxis": axis("GPUs", type="category"),
             "yaxis": axis("bandwidth between nodes", type="category"),
@@ -202,7 +285,7 @@ def _time_ms(ranking: Ranking, name: str) -> float | str:
 
 
 def _heatmap(
-    found: Sequence[Sequence[Ranking | None]],
+    grid: Sequence[Sequence[Ranking | None]],
     rates: Sequence[float],
     counts: Sequence[int],
     mapped: Sequence[str],
@@ -217,17 +300,17 @@ def _heatmap(
         "type": "heatmap",
         "x": [str(count) for count in counts],
         "y": [f"{rate * 8 / 1e9:g} Gbit/s" for rate in rates],
-        "z": [[mapped.index(one.winner) if one else None for one in row] for row in found],
+        "z": [[mapped.index(one.winner) if one else None for one in row] for row in grid],
         "zmin": -0.5 if steps > 1 else 0.0,
         "zmax": last + 0.5 if steps > 1 else 1.0,
         "colorscale": scale,
         "showscale": False,
         "xgap": 2,
         "ygap": 2,
-        "text": [[_mark(one) if one else "" for one in row] for row in found],
+        "text": [[_mark(one) if one else "" for one in row] for row in grid],
         "texttemplate": "%{text}",
         "textfont": {"color": _MAP_INK},
-        "customdata": [[_words(one) if one else "" for one in row] for row in found],
+        "customdata": [[_words(one) if one else "" for one in row] for row in grid],
         "hovertemplate": "%{y}, %{x} GPUs<br>%{customdata}<extra></extra>",
     }
 
@@ -245,49 +328,8 @@ def _words(ranking: Ranking) -> str:
     )
 
 
-_AGAINST_WORDS = {
-    "faster": "faster than S-SGD",
-    "slower": "slower than S-SGD",
-    "not told apart": "too close to S-SGD to call",
-    None: "S-SGD",
-}
-
-_STANDING_STYLES = {
-    "may be fastest": ("green", "star"),
-    "faster than S-SGD": ("sky", "circle"),
-    "too close to S-SGD to call": ("grey", "square"),
-    "slower than S-SGD": ("vermilion", "triangle-down"),
-    "S-SGD": ("blue", "diamond"),
-}
-"""Colour and symbol of a method by what is sure of it; the first that holds."""
-
-_RANKED_HEAD = (
-    "rank",
-    "method",
-    "iteration [ms]",
-    "90 % from [ms]",
-    "90 % to [ms]",
-    "times as fast as S-SGD",
-    "behind the first [%]",
-    "may be fastest",
-    "against S-SGD",
-    "learns as S-SGD",
-    "sent by a GPU [B]",
-    "memory [B]",
-)
-
-_RANKED_PIXELS = 24
-"""Pixels of a method."""
-
-_RANKED_HOVER = (
-    "%{y}, rank %{customdata[0]}<br>iteration %{x:.4f} ms<br>"
-    "90 % interval %{customdata[1]:.4f} to %{customdata[2]:.4f} ms<br>"
-    "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
-)
-
-
 def ranking_figure(comparison: Comparison) -> Figure:
-    """Return the figure, the fastest on top; a table row is a method."""
+    """Draw the methods of a comparison by time, the fastest on top; a table row is a method."""
     ones = comparison.ranking.predictions
     standings = {one.method: one for one in comparison.standings()}
     groups = {name: _group(standing) for name, standing in standings.items()}
@@ -351,29 +393,20 @@ def _ranked_points(
     }
 
 
-def _ranked_row(one: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
+def _ranked_row(prediction: Prediction, standing: Standing) -> tuple[str | int | float, ...]:
     return (
         standing.rank,
         standing.method,
-        one.iteration_s * 1e3,
-        *(end * 1e3 for end in one.iteration_s_interval),
-        one.speedup,
+        prediction.iteration_s * 1e3,
+        *(end * 1e3 for end in prediction.iteration_s_interval),
+        prediction.speedup,
         standing.behind_first_ratio * 100,
         "yes" if standing.may_be_fastest else "no",
         standing.against_ssgd or "itself",
         "yes" if standing.learns_as_ssgd else "no",
-        one.communication["bytes_per_gpu"],
-        sum(one.memory_bytes.values()),
+        prediction.communication["bytes_per_gpu"],
+        sum(prediction.memory_bytes.values()),
     )
-
-
-_CURVE_STYLES = (
-    (PALETTE["blue"], "solid"),
-    (PALETTE["vermilion"], "dash"),
-    (PALETTE["green"], "dot"),
-)
-_BAND_OPACITY = 0.15
-"""Opacity of an interval."""
 
 
 def scaling_figure(
@@ -381,9 +414,9 @@ def scaling_figure(
     measured: Sequence[PublishedValue] | None,
     asked: str,
 ) -> Figure:
-    """Return the figure of some methods' curves; ``measured`` belongs to the method ``asked``.
+    """Draw throughput over GPUs; ``measured`` belongs to the method ``asked``.
 
-    None of ``measured`` where nobody looked for it.
+    ``measured`` is None if published values were not searched.
     """
     data: list[dict[str, Any]] = []
     for (name, curve), line in zip(curves.items(), _CURVE_STYLES, strict=False):
@@ -397,12 +430,12 @@ def scaling_figure(
         for name, curve in curves.items()
         if curve
     )
-    found = f" {len(measured)} measured values are drawn beside it." if measured else ""
+    beside = f" {len(measured)} measured values are drawn beside it." if measured else ""
     none = "No measured value of this model, GPU, batch, network and method is stored."
     return Figure(
         "scaling",
         "Scaling",
-        f"Throughput over the number of GPUs with 90 % intervals: {ends}.{found}",
+        f"Throughput over the number of GPUs with 90 % intervals: {ends}.{beside}",
         data,
         {
             "xaxis": axis("GPUs", type="log", **_ticks(alone)),
@@ -442,11 +475,11 @@ def _origin(one: PublishedValue) -> str:
     return f"measured, {one.gpus_per_node} GPUs a node{options}: {one.id}, {one.source}"
 
 
-def _rates(one: Prediction) -> tuple[float, float, float]:
+def _rates(prediction: Prediction) -> tuple[float, float, float]:
     """Return throughput and the ends of its interval [samples/s]."""
-    samples = one.samples_per_s * one.iteration_s
-    low_s, high_s = one.iteration_s_interval
-    return one.samples_per_s, samples / high_s, samples / low_s
+    samples = prediction.samples_per_s * prediction.iteration_s
+    low_s, high_s = prediction.iteration_s_interval
+    return prediction.samples_per_s, samples / high_s, samples / low_s
 
 
 def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[dict[str, Any]]:
@@ -472,14 +505,14 @@ def _curve(name: str, every: list[Prediction], colour: str, dash: str) -> list[d
         "y": [rate for rate, *_ in rates],
         "customdata": [[low, high] for _, low, high in rates],
         "line": {"color": colour, "dash": dash},
-        "hovertemplate": f"{figure_label(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s<br>90 % interval"
-        " %{customdata[0]:,.1f} to %{customdata[1]:,.1f}<extra></extra>",
+        "hovertemplate": f"{figure_label(name)}, %{{x}} GPUs<br>%{{y:,.1f}} samples/s"
+        "<br>90 % interval %{customdata[0]:,.1f} to %{customdata[1]:,.1f}<extra></extra>",
     }
     return [band, line]
 
 
 def _linear(every: Sequence[Prediction]) -> dict[str, Any]:
-    """Return what scales without loss: one GPU's rate times the GPUs."""
+    """Return the line of scaling without loss: one GPU's rate times the GPUs."""
     one = every[0]
     rate = one.samples_per_s / one.scaling_efficiency / one.scenario.gpus
     gpus = sorted({each.scenario.gpus for each in every})
@@ -512,33 +545,8 @@ def _ticks(every: Sequence[Prediction]) -> dict[str, Any]:
     return {"tickvals": gpus, "ticktext": [str(count) for count in gpus]}
 
 
-_KIND_STYLES = {
-    "forward": (PALETTE["sky"], ""),
-    "backward": (PALETTE["blue"], ""),
-    "compress": (PALETTE["purple"], ""),
-    "decompress": (PALETTE["purple"], "x"),
-    "communicate": (PALETTE["vermilion"], "/"),
-    "update": (PALETTE["green"], ""),
-    "second_order": (PALETTE["yellow"], "."),
-    "other": (PALETTE["grey"], ""),
-}
-_MAX_SPANS = 2000
-"""Spans that are drawn, the longest ones."""
-
-_TEXT_PIXELS = 18
-"""Pixels of a line of text."""
-
-_ITERATION_END = {"width": 1, "dash": "dot", "color": PALETTE["grey"]}
-"""Where an iteration ends."""
-
-_ROUND_GAP = 0.03
-"""Between two rounds, as a part of the longest."""
-
-_SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<br>%{customdata[2]}"
-
-
 def timeline_figure(prediction: Prediction) -> Figure:
-    """Return the figure; a table row is a task."""
+    """Draw the steady iteration by stream; a table row is a task."""
     rounds = steady_rounds(prediction)
     gap_ms = _ROUND_GAP * max(one.window_s for one in rounds) * 1e3
     spans: list[tuple[float, str, TimelineSpan]] = []
@@ -563,8 +571,8 @@ def timeline_figure(prediction: Prediction) -> Figure:
         "Timeline by stream",
         f"What each stream does in {'; '.join(one['text'] for one in names)}: the mean iteration is"
         f" {format_seconds(prediction.iteration_s)}; communication is busy for"
-        f" {format_seconds(busy['busy_s'])} of it, of which computation hides"
-        f" {format_seconds(busy['hidden_s'])}.",
+        f" {format_seconds(busy['busy_s'])} of it, and computation hides"
+        f" {format_seconds(busy['hidden_s'])} of that.",
         span_bars([(offset_ms, span) for offset_ms, _, span in kept]),
         {
             "barmode": "overlay",
@@ -592,13 +600,13 @@ def _length_ms(span: TimelineSpan) -> float:
 
 
 def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any]]:
-    """Return a bar a span, that much later [ms], in a trace a kind."""
-    found = []
+    """Return a bar for each span, shifted by its offset [ms], in a trace for each kind."""
+    traces = []
     for kind, (colour, hatch) in _KIND_STYLES.items():
         own = [(offset_ms, span) for offset_ms, span in spans if span.kind == kind]
         if not own:
             continue
-        found.append(
+        traces.append(
             {
                 "type": "bar",
                 "orientation": "h",
@@ -613,7 +621,7 @@ def span_bars(spans: Sequence[tuple[float, TimelineSpan]]) -> list[dict[str, Any
                 "hovertemplate": _SPAN_HOVER,
             }
         )
-    return found
+    return traces
 
 
 def _message(span: TimelineSpan) -> str:
@@ -634,25 +642,16 @@ def _label(words: str, at_ms: float, number: int) -> dict[str, Any]:
     }
 
 
-_CAUSE_NAMES = {
-    "compute": "GPU twice as fast",
-    "bandwidth": "bandwidth doubled",
-    "latency": "latency halved",
-    "compression": "compression kernels twice as fast",
-    "second_order": "second-order kernels twice as fast",
-}
-
-
 def savings_figure(prediction: Prediction) -> Figure:
-    """Return the figure: share of the iteration saved, cause by cause, the largest on top."""
+    """Draw the share of the iteration saved by each cause twice as fast, the largest on top."""
     ordered = sorted(prediction.worth.items(), key=lambda item: -item[1])
     names = [_CAUSE_NAMES.get(cause, cause) for cause, _ in ordered]
     shares = [share * 100 for _, share in ordered]
-    told = ", ".join(f"{name} {share:.1f} %" for name, share in zip(names, shares, strict=True))
+    words = ", ".join(f"{name} {share:.1f} %" for name, share in zip(names, shares, strict=True))
     return Figure(
         "worth",
         "What would help",
-        f"Share of the iteration saved if one cause were twice as fast: {told}.",
+        f"Share of the iteration saved if one cause were twice as fast: {words}.",
         [
             {
                 "type": "bar",

@@ -15,10 +15,10 @@ def more_gpus_or_faster_network(asked: Any) -> str:
     packed, best = of["64", "10gbe", "acpsgd"], of["64", "ib100", "ssgd"]
     assert overlap(fast, slow) and rate(packed) > 1.5 * rate(slow)
     return (
-        f"By S-SGD it is undecided: {rate(fast):,.0f} samples/s by 32 on InfiniBand,"
-        f" {rate(slow):,.0f} by 64 on 10 GbE, well inside each other's intervals. With ACP-SGD the"
+        f"With S-SGD it is too close to call: {rate(fast):,.0f} samples/s by 32 on InfiniBand and"
+        f" {rate(slow):,.0f} by 64 on 10 GbE; the intervals overlap widely. With ACP-SGD the"
         f" 64 on 10 GbE reach {rate(packed):,.0f}, {rate(packed) / rate(best):.0%} of what 64 on"
-        " InfiniBand do by S-SGD; but ACP-SGD changes what is learnt."
+        " InfiniBand do with S-SGD; but ACP-SGD changes what is learnt."
     )
 
 
@@ -60,7 +60,7 @@ def how_far_does_it_scale(asked: Any) -> str:
         f"Predicted efficiency falls from {share['8']:.0%} inside a node to {share['16']:.0%} on"
         f" two and is {share['1024']:.0%} on 128 nodes. Beside what was measured the iteration is"
         f" off by {min(off.values()):+.0%} to {max(off.values()):+.0%}, most at {worst} GPUs, where"
-        " no efficiency was lost: do not trust the step to the second node here."
+        " no efficiency was lost. Do not trust the step to the second node here."
     )
 
 
@@ -82,8 +82,8 @@ def plan_imagenet_24h(asked: Any) -> str:
     ]
     fastest = asked.found["fastest"]
     return (
-        f"{listed(told)} are in time with their whole interval; on 1 GbE S-SGD is not with any up"
-        f" to 64. {fastest['gpus']} on {fastest['net']} by {fastest['method']} take"
+        f"{listed(told)} finish in time at the slow end of their interval; on 1 GbE S-SGD does not"
+        f" with up to 64 GPUs. {fastest['gpus']} on {fastest['net']} by {fastest['method']} take"
         f" {fastest['hours']:.1f} h. Epochs are the same for all, though ACP-SGD may need more."
     )
 
@@ -96,5 +96,5 @@ def what_if_topk_alps_1024(asked: Any) -> str:
     return (
         f"No: Top-k takes {time(by['topk'])}, {ratio(by['topk'], by['ssgd']):.1f} times as long as"
         f" S-SGD ({time(by['ssgd'])}), as every GPU gathers from all others. ACP-SGD"
-        f" ({time(by['acpsgd'])}) may be faster than S-SGD, but the two cannot be told apart."
+        f" ({time(by['acpsgd'])}) may be faster than S-SGD; the two are too close to call."
     )

@@ -20,11 +20,11 @@ def which_method_1gbe(asked: Any) -> str:
     assert not any(row["learns_as_ssgd"] for row in faster)
     assert against(found, found["same_learning"]) == "not told apart"
     return (
-        f"{found['winner']}, {listed(found['undecided'])}: they cannot be told apart, and take"
-        f" {time(first)} to {time(last)} where S-SGD takes {time(by['ssgd'])}. {len(faster)} of"
-        f" {len(by) - 1} methods beat S-SGD, all of which change what is learnt; of those that"
-        f" learn as S-SGD none can be told apart from it (the fastest, {found['same_learning']},"
-        f" takes {time(same)})."
+        f"{found['winner']}, {listed(found['undecided'])} are too close to call: they take"
+        f" {time(first)} to {time(last)}; S-SGD takes {time(by['ssgd'])}. {len(faster)} of"
+        f" {len(by) - 1} methods beat S-SGD, and all of these change what is learnt. No method that"
+        f" learns as S-SGD is clearly faster (the fastest, {found['same_learning']}, takes"
+        f" {time(same)})."
     )
 
 
@@ -37,20 +37,20 @@ def what_if_dgc_1gbe(asked: Any) -> str:
     return (
         f"Yes: {time(found)} ({interval_words(low, high)}) instead of S-SGD's"
         f" {time(found['baseline'])}, {found['baseline']['speedup']:.1f} times as fast;"
-        f" {share:.0%} of it is still communication that nothing hides."
+        f" {share:.0%} of it is still exposed communication."
     )
 
 
 def when_does_topk_stop_paying(asked: Any) -> str:
-    """Return the bandwidth, and what it rests on."""
+    """Return the bandwidth, and how sure it is."""
     found = asked.found["break_even"]["bandwidth"]
     [one] = found["crossings"]
     assert one["method_faster"] == "below"
     low, high = asked.found["iteration_s_interval"]
     return (
-        f"Above {bits(one['rate_bytes_per_s'])}: there both take {time(one)}. On 10 GbE Top-k is"
-        f" {asked.found['baseline']['speedup']:.1f} times as fast as S-SGD. That is where the two"
-        f" predictions cross; each has an interval of its own (Top-k on 10 GbE"
+        f"Above {bits(one['rate_bytes_per_s'])}, where both take {time(one)}. On 10 GbE Top-k is"
+        f" {asked.found['baseline']['speedup']:.1f} times as fast as S-SGD. The crossing is that of"
+        f" two predictions, and each has its own interval (Top-k on 10 GbE"
         f" {interval_words(low, high)})."
     )
 
@@ -64,8 +64,8 @@ def what_if_powersgd_10gbe(asked: Any) -> str:
     assert against(found, "powersgd") == "faster"
     return (
         f"Power-SGD pays, {ratio(dense, power):.1f} times as fast as S-SGD, and others pay more:"
-        f" {listed(ahead)} are faster, of which {found['winner']} ({time(by[found['winner']])}) and"
-        f" {found['undecided'][0]} ({time(by[found['undecided'][0]])}) cannot be told apart."
+        f" {listed(ahead)} are faster; {found['winner']} ({time(by[found['winner']])}) and"
+        f" {found['undecided'][0]} ({time(by[found['undecided'][0]])}) are too close to call."
     )
 
 

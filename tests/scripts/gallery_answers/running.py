@@ -23,7 +23,7 @@ def which_bucket_size(asked: Any) -> str:
 
 
 def mgwfbp_or_ddp(asked: Any) -> str:
-    """Return that they are alike, and how wrong the measured ones are."""
+    """Return that they are too close to call, and the errors of the measured ones."""
     by = methods(asked)
     published = {name: measured(asked, by[name], name) for name in asked.measured}
     assert asked.found["undecided"] == ["mgwfbp"] and asked.found["winner"] == "ssgd"
@@ -36,9 +36,9 @@ def mgwfbp_or_ddp(asked: Any) -> str:
         for name in order
     ]
     return (
-        f"Either: DDP's buckets take {time(by['ssgd'])}, MG-WFBP's {time(by['mgwfbp'])}, which"
-        " cannot be told apart; both beat one message a tensor (wfbp) and one buffer (bsp)."
-        f" Measured, and what the prediction is off by: {', '.join(told)}, in the predicted order."
+        f"Either: DDP's buckets take {time(by['ssgd'])}, MG-WFBP's {time(by['mgwfbp'])}, which is"
+        " too close to call; both beat one message a tensor (wfbp) and one buffer (bsp)."
+        f" Measured, with the error of the prediction: {', '.join(told)}, in the predicted order."
     )
 
 
@@ -83,8 +83,8 @@ def how_often_to_average(asked: Any) -> str:
         "Time alone has no best: the longer the interval the less time,"
         f" {format_seconds(of[1], 3)} at 1, {format_seconds(of[8], 3)} at 8,"
         f" {format_seconds(of[64], 3)} at 64, and within 1 % of the least from"
-        f" {one['advised']['value']:g} on. How far the models may drift apart is for training to"
-        " say."
+        f" {one['advised']['value']:g} on. Only training can say how far"
+        " the models may drift apart."
     )
 
 
