@@ -245,8 +245,8 @@ def rank_methods(
 
     from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
 
-    path = catalog.beside("methods", "", RECORD)
-    errors = {line.method: line.median_error for line in read_record(path)} if path else {}
+    path = catalog.beside("methods", "", ACCURACY_FILE)
+    errors = {line.method: line.median_error for line in read_accuracy(path)} if path else {}
     ranked = {name: predictions[name] for name in sorted(predictions, key=order)}
     return Ranking(ranked, refused, errors, kept, uncertainties(catalog).get(NO_METHOD))
 

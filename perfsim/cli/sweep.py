@@ -224,6 +224,8 @@ def _engine(workers: int | None, dask: str | None) -> Engine:
 
 def _show(table: SweepTable, format_: str | None, *, json: bool, written: bool) -> None:
     """Print the rows as asked; of rows that are in a file only the summary."""
+    from perfsim.report.planning import print_sweep
+    from perfsim.report.sweep_files import sweep_csv, sweep_jsonl
     from perfsim.report.terminal import json_text
 
     if json:

@@ -6,27 +6,19 @@ its cost is GPU hours times the prices of a file that the user keeps.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import (
-    Text,
-    TomlModel,
-    WrongValue,
-    plain_number,
     read_toml,
 )
 from perfsim.errors import RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
-from perfsim.quantity import NumberLimit
 from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
@@ -62,7 +54,35 @@ DATASETS = {
 """Samples of a training set, and the source of the number."""
 
 _PRICE_FILE = "prices.toml"
-_PRICE_KEYS = ("gpu", "net", "per_gpu_hour", "source", "date")
+_PRICE_LIMIT = NumberLimit(math.ulp(0.0), math.nextafter(1e6, 0.0), "above zero, below 1e6")
+
+
+class PriceTable(TomlModel):
+    """A ``[[price]]``; ``net`` is empty where the price holds on any network."""
+
+    gpu: Text
+    net: Text = ""
+    per_gpu_hour: Annotated[float, plain_number(_PRICE_LIMIT)]
+    source: Text
+    date: Text
+
+
+class PriceFile(TomlModel):
+    """The keys of a file of prices."""
+
+    SCHEMA = PRICES_SCHEMA
+    currency: Text
+    price: list[PriceTable] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        named = [(row.gpu, row.net) for row in self.price]
+        for index, pair in enumerate(named):
+            if pair in named[:index]:
+                twice = f"{' on '.join(filter(None, pair))} stands twice"
+                raise WrongValue(twice, "price", index, "gpu")
+        return self
+
 
 _SAMPLES = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*samples\s*")
 _POWER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(kW|W)\s*")
@@ -532,24 +552,8 @@ def read_prices(path: Path) -> Prices:
     DataError
         If the file cannot be read, a key is unknown or lacks, or a price is not above zero.
     """
-    table = read_toml(path)
-    table.only(("schema", "currency", "price"))
-    table.check_schema(PRICES_SCHEMA)
-    prices = tuple(_price(one) for one in table.tables("price")) if "price" in table.values else ()
-    keys = [(one.gpu, one.net) for one in prices]
-    for key in keys:
-        if keys.count(key) > 1:
-            name = " on ".join(filter(None, key))
-            raise DataError(f"price: {name} stands twice", path=path)
-    return Prices(table.text("currency").lower(), prices, path)
-
-
-def _price(table: TomlTable) -> Price:
-    table.only(_PRICE_KEYS)
-    value = table.get("per_gpu_hour")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-        raise table.wrong(
-            "per_gpu_hour", f"found {shown(value)}, allowed is a number above zero, below 1e6"
-        )
-    net = table.text("net") if "net" in table.values else ""
-    return Price(table.text("gpu"), net, float(value), table.text("source"), table.text("date"))
+    file = read_toml(path, PriceFile)
+    prices = tuple(
+        Price(row.gpu, row.net, row.per_gpu_hour, row.source, row.date) for row in file.price
+    )
+    return Prices(file.currency.lower(), prices, path)

@@ -565,7 +565,7 @@ def with_bucket(setup: Setup, factor: float) -> Setup | None:
 
     DDP's first bucket keeps its proportion to the others if no size was asked for.
     """
-    usual = setup.policy.LIMIT_BYTES
+    usual = setup.policy.limit_bytes
     if usual is None:
         return None
     options = dict(setup.scenario.fusion_options)

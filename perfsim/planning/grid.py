@@ -187,7 +187,7 @@ def axes_of(vary: Mapping[str, Any], source: str = "") -> tuple[Axis, ...]:
     """
     flat: dict[str, Any] = {}
     for name, values in vary.items():
-        nested = values if name in GROUPS and isinstance(values, Mapping) else None
+        nested = values if name in OPTION_GROUPS and isinstance(values, Mapping) else None
         flat.update({name: values} if nested is None else _inside(name, nested))
     return tuple(_axis(name, values, source) for name, values in flat.items())
 
@@ -197,8 +197,8 @@ def _inside(group: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _axis(name: str, given: Any, source: str) -> Axis:
-    if not is_field(name) or len(name.partition(".")[2]) > LONGEST:
-        allowed = [field for field in FIELDS if field not in GROUPS]
+    if not is_field(name) or len(name.partition(".")[2]) > MAX_QUOTED:
+        allowed = [field for field in SCENARIO_FIELDS if field not in OPTION_GROUPS]
         raise unknown_option(
             "a scenario", name, [*allowed, "options.NAME"], field="vary", source=source
         )
@@ -291,7 +291,7 @@ def _links(parts: Sequence[str]) -> list[str]:
     values: list[str] = []
     for part in parts:
         match = _NUMBER.fullmatch(part.partition("..")[0])
-        if values and match and match[2] in SECONDS:
+        if values and match and match[2] in TIME_UNITS:
             values[-1] = f"{values[-1]},{part}"
         else:
             values.append(part)

@@ -326,7 +326,9 @@ def _network(text: str, rate: Any, alpha_s: Any) -> Network:
     speed = link.rate._replace(value=rate)
     latency = Latency.constant(link.rate._replace(value=alpha_s, unit="s/hop"))
     many = Link(text, speed, speed, link.gamma, latency, latency)
-    return Network(text, text, "custom", None, 1, {link_class: many for link_class in CLASSES})
+    return Network(
+        text, text, "custom", None, 1, {link_class: many for link_class in _LINK_CLASSES}
+    )
 
 
 @lru_cache(maxsize=8)

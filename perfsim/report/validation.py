@@ -44,7 +44,7 @@ _PLOT_SIDE, _PLOT_MARGIN = 520, 60
 _SOURCE_COLOURS = tuple(PALETTE.values())
 
 
-def claim_rows(results: Sequence[Result]) -> list[dict[str, str]]:
+def claim_rows(results: Sequence[ClaimResult]) -> list[dict[str, str]]:
     """Return a row for each claim: the paper's figure, ours, and how they compare."""
     return [
         {
@@ -60,7 +60,7 @@ def claim_rows(results: Sequence[Result]) -> list[dict[str, str]]:
     ]
 
 
-def print_claims(results: Sequence[Result]) -> None:
+def print_claims(results: Sequence[ClaimResult]) -> None:
     """Print a row for each claim, then our figure for every setting."""
     print("Nothing is fitted to claims: parameters come from kernels, profiles and networks")
     print_table(claim_rows(results), wide=True)
@@ -256,7 +256,7 @@ def print_validation(report: NcclReport) -> None:
 
 def _questions(report: NcclReport) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
-    for question in asked():
+    for question in question_names():
         if question == "choice":
             continue
         score = report.score(question)

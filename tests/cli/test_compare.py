@@ -82,7 +82,13 @@ def test_the_table_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixture
     left, out, err = run(COMMAND, capsys)
     assert (left, err) == (0, "")
     assert "\x1b" not in out and max(map(len, out.splitlines())) <= 80
-    for words in ("is fastest", "Against S-SGD", "convergence", "too close to call", "90 % interval"):
+    for words in (
+        "is fastest",
+        "Against S-SGD",
+        "convergence",
+        "too close to call",
+        "90 % interval",
+    ):
         assert words in out
     [line] = [line for line in out.splitlines() if line.startswith(" 1 ")]
     rank, name, *_, comp, kern, wait = line.split()
@@ -112,7 +118,10 @@ def test_notes_on_flags_over_a_file_are_kept(capsys: pytest.CaptureFixture[str])
     ("flags", "sentence"),
     [
         ("--methods ssgd,topkk", "--methods: no 'topkk'; did you mean 'topk'? Allowed are "),
-        ("--methods auto", "--methods: auto is not a method; leave --methods out to compare all.\n"),
+        (
+            "--methods auto",
+            "--methods: auto is not a method; leave --methods out to compare all.\n",
+        ),
         (
             "--methods ,",
             "--methods: ',' names no method; a list such as ssgd,topk,dgc is needed.\n",
