@@ -8,7 +8,7 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed, written_back
 
 
 class Bsp(Method):

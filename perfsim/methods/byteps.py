@@ -12,8 +12,9 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
-from perfsim.methods.building.host import busiest_server, cpu_sum, received, to_gpu, to_host
-from perfsim.methods.building.layerwise import PUSH_PULL, Places, update_shares
+from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, received, to_gpu, to_host
+from perfsim.methods.building.layerwise import Places, update_shares
+from perfsim.methods.building.tensor_slices import PUSH_PULL
 
 PAGE_BYTES = 4096
 
@@ -34,7 +35,7 @@ class Byteps(Method):
     ``van``: by RDMA messages land where they belong; over TCP ("zmq") one thread of each server,
     and one of each worker, takes them off ZeroMQ, whatever the number of connections.
 
-    Kernels: the copies, the servers' sums and what is received, see ``perfsim.methods.building.host``; ``switch``:
+    Kernels: the copies, the servers' sums and what is received, see ``perfsim.methods.building.cpu_offload``; ``switch``:
     GPUs that copy over one link to the host at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a
     parameter, down to 4 with P servers more. Memory: none more on the GPU. Left out: that a part
     goes to one server, chosen by hash, not to all of them; NICs and NCCL on the PCIe links that

@@ -10,13 +10,8 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
-from perfsim.methods.building.layerwise import (
-    PUSH_PULL,
-    crossing,
-    push_pull,
-    split_evenly,
-    too_many,
-)
+from perfsim.methods.building.layerwise import crossing
+from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_evenly, too_many
 
 
 class Bytescheduler(Method):

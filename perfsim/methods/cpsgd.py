@@ -11,7 +11,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, OnlyWith, Round
 from perfsim.methods.bsp import Bsp
 from perfsim.methods.building.averaging import averages, periodic
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed, written_back
 from perfsim.methods.qsgd import Qsgd
 from perfsim.methods.randk import Randk
 from perfsim.methods.randk_maxnorm import RandkMaxnorm

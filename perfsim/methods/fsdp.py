@@ -9,8 +9,8 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
-from perfsim.methods.building.layerwise import (
-    Places,
+from perfsim.methods.building.layerwise import Places
+from perfsim.methods.building.sharded_parameters import (
     Prefetch,
     backward_gathers,
     forward_gathers,

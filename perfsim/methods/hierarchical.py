@@ -8,7 +8,7 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
-from perfsim.methods.building.averaging import in_rows_and_columns, uneven
+from perfsim.methods.building.two_level import in_rows_and_columns, uneven
 from perfsim.methods.ssgd import Ssgd
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, MethodContext, Send
-from perfsim.methods.building.host import MESSAGE_US, negotiation_s
+from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
 from perfsim.methods.ssgd import SHARE, Ssgd
 
 COPIED = 160
@@ -43,7 +43,7 @@ class Horovod(Ssgd):
     and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow), or an
     engine that takes the reductions among its own operations (MXNet): 0.
 
-    ``message_us`` and the coordinator's work: `perfsim.methods.building.host`.
+    ``message_us`` and the coordinator's work: `perfsim.methods.building.cpu_offload`.
     """
 
     summary: ClassVar[str] = "all-reduce of what is ready each cycle, fused (Horovod)"

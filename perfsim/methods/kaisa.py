@@ -11,7 +11,8 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import Job, MethodContext
 from perfsim.methods.building.kfac_factors import KfacLayer, factor_sides
-from perfsim.methods.building.kfac_schedule import KfacGrid, Preconditioner, grid_jobs, phased_jobs
+from perfsim.methods.building.kfac_grid import KfacGrid, grid_jobs, phased_jobs
+from perfsim.methods.building.kfac_schedule import Preconditioner
 
 
 class Kaisa(Preconditioner):

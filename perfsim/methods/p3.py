@@ -9,7 +9,8 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
-from perfsim.methods.building.layerwise import PUSH_PULL, crossing, push_pull, split_whole, too_many
+from perfsim.methods.building.layerwise import crossing
+from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_whole, too_many
 
 
 class P3(Method):

@@ -20,7 +20,7 @@ from perfsim.methods.base import (
     OnlyWith,
     Send,
 )
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed, written_back
 from perfsim.methods.building.quantise import gathered_from_all, summed_levels, two_step
 
 QUANTISE_PASSES = 24

@@ -10,7 +10,7 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed, written_back
 from perfsim.methods.qsgd import LEVEL_LAUNCHES, LEVEL_PASSES
 
 INDEX_PASSES = 4

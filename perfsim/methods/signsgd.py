@@ -7,15 +7,15 @@ from typing import ClassVar
 from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.majority_vote import Voting
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
-    Voting,
-    in_turn,
     sign_bytes,
     sign_decode,
     sign_encode,
     summed,
 )
+from perfsim.methods.building.queued_kernels import in_turn
 
 
 class Signsgd(Voting):

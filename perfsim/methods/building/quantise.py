@@ -25,24 +25,19 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Literal
 
-from pydantic import Field
-
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
-from perfsim.compute.profile import Gradient
-from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.queued_kernels import in_turn
 
 __all__ = [
     "SIGN_WIRE",
     "STREAM",
     "Packing",
     "QuantisedExchange",
-    "Voting",
     "between_nodes",
     "gathered_from_all",
-    "in_turn",
     "majority",
     "one_node",
-    "queued",
     "sign_bytes",
     "sign_decode",
     "sign_encode",
@@ -51,31 +46,6 @@ __all__ = [
     "summed_levels",
     "two_step",
 ]
-
-QUEUED = {name: f"{name}_queued" for name in ("dgc_decode", "efsign_decode", "onebit_decode")}
-"""Names of the points for kernels behind others of their kind."""
-
-
-def queued(kernel: Kernel) -> Kernel:
-    """Return a kernel as it runs right behind others, with no synchronisation before it.
-
-    Examples
-    --------
-    >>> queued(Kernel("efsign_decode", 1000, 4e3)).name, queued(elementwise(10, 1)).name
-    ('efsign_decode_queued', 'elementwise')
-    """
-    return kernel._replace(name=QUEUED.get(kernel.name, kernel.name))
-
-
-def in_turn(kernels: Sequence[Kernel], times: int) -> tuple[Kernel, ...]:
-    """Return kernels that a loop runs ``times`` over, all but the first time queued.
-
-    Examples
-    --------
-    >>> [kernel.name for kernel in in_turn([Kernel("onebit_decode", 1000, 4e3)], 3)]
-    ['onebit_decode', 'onebit_decode_queued', 'onebit_decode_queued']
-    """
-    return tuple(kernels) + tuple(map(queued, kernels)) * (times - 1)
 
 
 def summed(elements: int, tensors: int) -> Kernel:
@@ -324,39 +294,3 @@ def summed_levels(
         whole,
         Compute((done,), "decompress", earliest="backward"),
     ]
-
-
-class Voting(Method):
-    """Signs, exchanged by an all-gather or in two steps, and their majority."""
-
-    exchange: Literal["all_gather", "server", "two_step"] = Field(
-        "all_gather", description="who counts the votes: every rank, rank 0, each rank its share"
-    )
-    packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
-
-    def voted(self, elements: int, ranks: int, encode: Sequence[Kernel]) -> list[JobStage]:
-        """Return the encoding of signs, their exchange (but by a server) and the votes' count.
-
-        In two steps a piece is n / P of each of P messages: as many values to decode as one
-        message has.
-        """
-        sent = [float(sign_bytes(elements, self.packing))]
-        decode = sign_decode(elements, self.packing)
-        if self.exchange == "all_gather":
-            vote = [summed(elements, ranks), majority(elements)]
-            return gathered_from_all(encode, sent, [decode], ranks, vote)
-        piece = -(-elements // ranks)
-        again = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
-        return two_step(encode, sent, 0.0, [decode, *again], [decode], ranks)
-
-    def default_fusion(self) -> str:
-        """Return a message a tensor for the frameworks' form, one message for the others."""
-        return sign_fusion(self.exchange)
-
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
-
-    def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the signs of one gradient."""
-        return float(sign_bytes(gradient.elements, self.packing))

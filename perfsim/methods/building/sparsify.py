@@ -9,7 +9,7 @@ from typing import Literal
 from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
-from perfsim.methods.building.quantise import in_turn
+from perfsim.methods.building.queued_kernels import in_turn
 
 __all__ = [
     "ABOVE_LAUNCHES",

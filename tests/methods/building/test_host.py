@@ -16,15 +16,8 @@ from perfsim.compute.device import KernelCurve
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods.base import MethodContext
-from perfsim.methods.building.host import (
-    REQUEST_S,
-    busiest_server,
-    cpu_sum,
-    negotiation_s,
-    received,
-    to_gpu,
-    to_host,
-)
+from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, received, to_gpu, to_host
+from perfsim.methods.building.negotiation import REQUEST_S, negotiation_s
 from perfsim.methods.d_kfac import DKfac
 from perfsim.methods.horovod import Horovod
 from support.builders import hand_device

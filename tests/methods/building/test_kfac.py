@@ -24,15 +24,9 @@ from perfsim.methods.building.kfac_factors import (
     rescaled,
     unpacked,
 )
+from perfsim.methods.building.kfac_grid import KfacGrid, bucketed
 from perfsim.methods.building.kfac_placement import busiest, least_loaded, round_robin
-from perfsim.methods.building.kfac_schedule import (
-    KfacGrid,
-    Product,
-    after_backward,
-    bucketed,
-    in_hooks,
-    products,
-)
+from perfsim.methods.building.kfac_schedule import Product, after_backward, in_hooks, products
 
 CONV = KfacLayer("c", True, False, 27, 64, 1000, 0.0, 0.2)
 DENSE = KfacLayer("d", False, True, 11, 4, 8, 0.1, 0.1)

@@ -14,13 +14,8 @@ from perfsim.collectives.parameter_server import push_sent_bytes as pushed_bytes
 from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.methods.base import MethodContext, PassPoint, Send
-from perfsim.methods.building.layerwise import (
-    Places,
-    crossing,
-    split_evenly,
-    split_whole,
-    update_shares,
-)
+from perfsim.methods.building.layerwise import Places, crossing, update_shares
+from perfsim.methods.building.tensor_slices import split_evenly, split_whole
 from support.builders import bucket, profile
 
 MS = 1e-3
