@@ -368,9 +368,9 @@ def naming(scenario: str | None) -> Iterator[None]:
 
 def ranking_of(asked: Scenario, catalog: Catalog) -> Ranking | None:
     """Return the ranking of all methods where ``--method auto`` asks for it, else None."""
-    from perfsim.methods import AUTO
+    from perfsim.methods import AUTO_METHOD
 
-    if asked.method.lower() != AUTO:
+    if asked.method.lower() != AUTO_METHOD:
         return None
     from perfsim.ranking import rank
 

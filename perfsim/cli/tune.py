@@ -59,7 +59,7 @@ def tune_command(
 ) -> None:
     """Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."""
     from perfsim.errors import RequestError
-    from perfsim.methods import AUTO
+    from perfsim.methods import AUTO_METHOD
     from perfsim.planning.tune import tune
     from perfsim.scenario import make_scenario
     from perfsim.session import Session
@@ -70,7 +70,7 @@ def tune_command(
     fields, notes = asked.fields()
     with naming(asked.scenario):
         scenario = make_scenario(fields)
-        if scenario.method.lower() == AUTO:
+        if scenario.method.lower() == AUTO_METHOD:
             raise RequestError(
                 "--method: auto is no method to tune; `perfsim predict --method auto` ranks all,"
                 " then tune one."

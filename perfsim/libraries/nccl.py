@@ -19,8 +19,8 @@ from perfsim.libraries.nccl_versions import (
     TUNED_ALGORITHMS,
     FigureRows,
     VersionFigures,
-    figures,
     parse_version,
+    version_figures,
 )
 
 __all__ = [
@@ -135,7 +135,7 @@ def protocol_factors(
         raise unknown("protocol", protocol, PROTOCOLS)
     if link_class not in LINK_CLASSES:
         raise unknown("link class", link_class, LINK_CLASSES)
-    known = figures("2.5" if version.startswith("2.4") else version)
+    known = version_figures("2.5" if version.startswith("2.4") else version)
     hops = known.hop_us[link_class][algorithm]
     return hops[PROTOCOLS.index(protocol)] / hops[0], PROTOCOL_BANDWIDTH[protocol]
 
@@ -292,7 +292,7 @@ class NcclTuner:
             near_nic,
             ranks == nodes if plain_tree is None else plain_tree,
         )
-        self.figures = figures(version) if self.number >= (2, 5) else None
+        self.figures = version_figures(version) if self.number >= (2, 5) else None
         self._table: dict[tuple[str, str, str], tuple[float, float] | None] = {}
 
     def time(

@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 from perfsim.methods.base import Method
 
-__all__ = ["AUTO", "load_method", "method_class", "method_name", "method_names"]
+__all__ = ["AUTO_METHOD", "load_method", "method_class", "method_name", "method_names"]
 
-AUTO = "auto"
+AUTO_METHOD = "auto"
 """What ``predict --method`` takes to rank all methods."""
 
-NO_METHODS = ("base", "building", "describe")
+NOT_METHODS = ("base", "building", "describe")
 """Modules of this folder that hold no method."""
 
 
@@ -30,7 +30,7 @@ def method_names() -> list[str]:
 @cache
 def _found(folders: tuple[str, ...]) -> tuple[str, ...]:
     names = (module.name for module in pkgutil.iter_modules(folders))
-    return tuple(sorted(name for name in names if name not in NO_METHODS))
+    return tuple(sorted(name for name in names if name not in NOT_METHODS))
 
 
 def method_class(name: str) -> type[Method]:
@@ -71,11 +71,11 @@ def method_name(name: str, field: str = "method") -> str:
     >>> method_name("SPD-KFAC")
     'spd_kfac'
     """
-    if _plain(name) == AUTO:
+    if _plain(name) == AUTO_METHOD:
         raise RequestError(field, "auto is no method; `perfsim predict` ranks all by it.")
     plain = _by_plain_name(tuple(__path__))
     if _plain(name) not in plain:
-        more = (AUTO,) if field == "method" else ()
+        more = (AUTO_METHOD,) if field == "method" else ()
         raise unknown(field, name, (*method_names(), *more), "methods")
     return plain[_plain(name)]
 

@@ -19,7 +19,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import averages, by_schedule, merged, periodic
+from perfsim.methods.building.averaging import averages, by_schedule, merged_bucket, periodic
 
 
 class Adpsgd(Method):
@@ -60,7 +60,7 @@ class Adpsgd(Method):
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging after the update, and the variance of the models."""
         parts = averages(buckets)
-        distance = (elementwise(merged(buckets).elements, 4, 2),)
+        distance = (elementwise(merged_bucket(buckets).elements, 4, 2),)
         variance = Job(
             "variance",
             (

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
-from perfsim.methods.building.flat_buffer import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 
 
 class Bsp(Method):
@@ -52,7 +52,7 @@ class Bsp(Method):
         sent_s = world.collective_s("all_reduce", bucket.size_bytes, "all")
         back = written_back(n, tensors, world, sent_s)
         return [
-            Compute(packed(n, tensors), "compress", earliest="backward"),
+            Compute(packed_buffer(n, tensors), "compress", earliest="backward"),
             send,
             Compute(back, "decompress", earliest="backward"),
         ]

@@ -13,7 +13,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
 from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, received, to_gpu, to_host
-from perfsim.methods.building.layerwise import Places, update_shares
+from perfsim.methods.building.layerwise import LayerStarts, update_shares
 from perfsim.methods.building.tensor_slices import PUSH_PULL
 
 PAGE_BYTES = 4096
@@ -72,7 +72,7 @@ class Byteps(Method):
         """Return a job a part of a tensor."""
         if world.ranks == 1:  # nothing is sent
             return []
-        places = Places.of(world)
+        places = LayerStarts.of(world)
         step = PAGE_BYTES * world.gpus_per_node
         most_bytes = ceil(self.partition_bytes / step) * step
         jobs = []

@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
-from perfsim.methods.building.layerwise import crossing
+from perfsim.methods.building.layerwise import crossing_jobs
 from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_evenly, too_many
 
 
@@ -65,7 +65,7 @@ class Bytescheduler(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a tensor: its parts, and the layer that waits for them."""
-        return crossing(buckets, world, self.sends)
+        return crossing_jobs(buckets, world, self.sends)
 
     def sends(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return the collectives of each part; none waits for another part's."""

@@ -18,7 +18,7 @@ RECIPES = {
     "two_shot": compressed.two_shot,
     "one_shot": compressed.one_shot,
     "triple_shot": compressed.triple_shot,
-    "ring": compressed.ring,
+    "ring": compressed.compressed_ring,
 }
 """Those before "ring" stand for the automatic choice; ties go to the first."""
 

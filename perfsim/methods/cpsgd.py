@@ -11,7 +11,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, OnlyWith, Round
 from perfsim.methods.bsp import Bsp
 from perfsim.methods.building.averaging import averages, periodic
-from perfsim.methods.building.flat_buffer import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.qsgd import Qsgd
 from perfsim.methods.randk import Randk
 from perfsim.methods.randk_maxnorm import RandkMaxnorm
@@ -92,7 +92,7 @@ class Cpsgd(Method):
         places = Randk.model_validate({"density": self.density})
         tensors, n = len(bucket.gradients), bucket.elements
         return [
-            Compute(packed(n, tensors), "compress", earliest="backward"),
+            Compute(packed_buffer(n, tensors), "compress", earliest="backward"),
             *places.stages(bucket, world, iteration),
             Compute(written_back(n, tensors, world), "decompress", earliest="backward"),
         ]

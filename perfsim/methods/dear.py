@@ -8,7 +8,7 @@ from typing import ClassVar
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
-from perfsim.methods.building.layerwise import crossing
+from perfsim.methods.building.layerwise import crossing_jobs
 
 
 class Dear(Method):
@@ -42,7 +42,7 @@ class Dear(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a group: its two halves, and the layer that waits for them."""
-        return crossing(buckets, world, self.halves)
+        return crossing_jobs(buckets, world, self.halves)
 
     def halves(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return the reduce-scatter and the all-gather of a group."""

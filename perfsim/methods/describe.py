@@ -25,10 +25,12 @@ __all__ = [
     "sections",
 ]
 
-MARKS = {"Bytes a rank": "bytes_a_rank", "Memory": "memory", "Left out": "left_out"}
-MARK = re.compile(r"\b(Bytes a rank|Memory|Left out)((?:,| \()[^:.]{0,60})?: ")
-SYMBOLS = "P ranks on equal hops; a matrix of n = rows x columns values; k of them kept; r the rank"
-KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_MARKS = {"Bytes a rank": "bytes_a_rank", "Memory": "memory", "Left out": "left_out"}
+_MARK = re.compile(r"\b(Bytes a rank|Memory|Left out)((?:,| \()[^:.]{0,60})?: ")
+_WIRE_SYMBOLS = (
+    "P ranks on equal hops; a matrix of n = rows x columns values; k of them kept; r the rank"
+)
+_KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         **sections(inspect.getdoc(cls) or ""),
         "wire": cls.wire,
         "wire_by_default": by_default(cls),
-        "wire_symbols": SYMBOLS,
+        "wire_symbols": _WIRE_SYMBOLS,
         "options": [_option(cls, option) for option in cls.model_fields],
         "default_fusion": cls().default_fusion(),
         "family": cls.family,
@@ -72,21 +74,21 @@ def sections(docstring: str) -> dict[str, str]:
     ('Sends k.', 'none.', 'all.')
     """
     paragraphs = [" ".join(part.split()) for part in docstring.split("\n\n")]
-    place = MARK.search(paragraphs[0])
+    place = _MARK.search(paragraphs[0])
     first = paragraphs[0][: place.start()].strip() if place else paragraphs[0]
     rest = [paragraphs[0].removeprefix(first), *paragraphs[1:]]
-    found = dict.fromkeys(("what_is_sent", "kernels", *MARKS.values(), "remarks"), "")
+    found = dict.fromkeys(("what_is_sent", "kernels", *_MARKS.values(), "remarks"), "")
     found["what_is_sent"] = first
     marked = False
     for paragraph in rest:
         # What MARK captures stands between the texts: text, mark, condition, text, ...
-        before, *parts = MARK.split(paragraph)
+        before, *parts = _MARK.split(paragraph)
         if before.strip():
             _add(found, "remarks" if marked else "kernels", before)
         for mark, condition, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             marked = True
             told = (condition or "").strip(", ")
-            _add(found, MARKS[mark], f"{told}: {text}" if told else text)
+            _add(found, _MARKS[mark], f"{told}: {text}" if told else text)
     return {name: text.replace("`", "") for name, text in found.items()}
 
 
@@ -153,7 +155,7 @@ def _allowed(field: Any) -> str:
         for key, word in words.items()
         if hasattr(limit, key)
     ]
-    return f"{KINDS.get(kind, kind.__name__)} {' and '.join(limits)}".strip() + optional
+    return f"{_KINDS.get(kind, kind.__name__)} {' and '.join(limits)}".strip() + optional
 
 
 def _number(value: float) -> str:
@@ -183,7 +185,7 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
     if own not in (used, PLAIN_FUSION):
         changes["fusion"], used = None, own
         kept.append(f"`fusion` {scenario.fusion}")
-    policy = fusion.load(used)
+    policy = fusion.load_policy(used)
     if scenario.bucket and policy.limit_bytes is None:
         changes["bucket"] = None
         kept.append(f"`bucket` {scenario.bucket}")
@@ -198,7 +200,7 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
 def check_fusion_options(scenario: Scenario) -> None:
     """Refuse an option of fusion that no method's fusion has."""
     used = {for_method(scenario, name)[0].fusion or _own(name, {}) for name in method_names()}
-    known = {option for name in used for option in fusion.load(name).options}
+    known = {option for name in used for option in fusion.load_policy(name).options}
     for option in scenario.fusion_options:
         if option not in known:
             raise unknown_option("fusion", option, known, field="options")

@@ -15,11 +15,11 @@ from perfsim.methods.building.kfac_factors import (
     Inversion,
     KfacLayer,
     factor_sides,
-    factored,
-    local,
+    kfac_layers,
+    local_kernels,
     rescaled,
 )
-from perfsim.methods.building.kfac_placement import busiest, round_robin
+from perfsim.methods.building.kfac_placement import busiest_rank, round_robin
 from perfsim.methods.building.kfac_schedule import Preconditioner
 
 
@@ -54,16 +54,18 @@ class DpKfac(Preconditioner):
 
     def layers(self, profile: Profile) -> list[KfacLayer]:
         """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""
-        return factored(profile, mean_over_tokens=True)
+        return kfac_layers(profile, mean_over_tokens=True)
 
     def steps(
         self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
     ) -> tuple[list[Job], list[Job]]:
         """Return the busiest rank's own layers, all broadcasts, and the new gradients."""
         assert world.profile is not None
-        work = [local(layer, HKBU_LATER, self.inversion, factors, inverses) for layer in layers]
+        work = [
+            local_kernels(layer, HKBU_LATER, self.inversion, factors, inverses) for layer in layers
+        ]
         owners = round_robin(len(layers), world.ranks)
-        rank = busiest(owners, [sum(map(world.kernel_s, kernels)) for kernels in work])
+        rank = busiest_rank(owners, [sum(map(world.kernel_s, kernels)) for kernels in work])
         mine = [
             one for owner, own in zip(owners, work, strict=True) if owner == rank for one in own
         ]

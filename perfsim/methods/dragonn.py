@@ -13,7 +13,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.methods.building.sparsify import decoded, kept
 
-SMALL = 2**17
+_SMALL = 2**17
 """Elements up to which the code keeps one value in a hundred, whatever the density."""
 
 
@@ -81,7 +81,7 @@ class Dragonn(Method):
         return stages
 
     def _count(self, elements: int) -> int:
-        return kept(elements, self.density if elements > SMALL else 0.01)
+        return kept(elements, self.density if elements > _SMALL else 0.01)
 
     def _encoded(self, elements: int) -> tuple[Kernel, ...]:
         # Where nothing was measured: the tensor once, its sample 8 times, the table 3 times.

@@ -25,7 +25,7 @@ from perfsim.methods.building.quantise import (
     two_step,
 )
 
-FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
+_FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays
 the residual, scales, adds, subtracts and copies; GRACE scales, adds and subtracts."""
 
@@ -34,7 +34,7 @@ class Efsignsgd(Method):
     """Sends one bit a value and one scale, the mean magnitude; what is lost is kept.
 
     In the hook, on the compute stream: the residual is added, signs and mean are taken, the own
-    message is decoded for the new residual (one decode and the passes of ``FEEDBACK``). One
+    message is decoded for the new residual (one decode and the passes of ``_FEEDBACK``). One
     all-gather of the signs and one of the scales; after the backward pass a loop decodes the P
     messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P.
     Kernels: ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor
@@ -102,7 +102,7 @@ class Efsignsgd(Method):
 
     def encode(self, elements: int) -> list[Kernel]:
         """Return what makes a message, and the residual that it leaves."""
-        feedback = elementwise(elements, *FEEDBACK[self.packing])
+        feedback = elementwise(elements, *_FEEDBACK[self.packing])
         own = sign_encode(elements, self.packing, scaled=True)
         return [feedback, own, self.decode(elements)]
 

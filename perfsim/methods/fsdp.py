@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
-from perfsim.methods.building.layerwise import Places
+from perfsim.methods.building.layerwise import LayerStarts
 from perfsim.methods.building.sharded_parameters import (
     Prefetch,
     backward_gathers,
@@ -80,7 +80,7 @@ class Fsdp(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the gathers of the forward pass, then what each unit does in the backward one."""
-        places, shards = Places.of(world), self.ranks_a_copy(world.ranks)
+        places, shards = LayerStarts.of(world), self.ranks_a_copy(world.ranks)
         group: Group = "all" if shards == world.ranks else shards
         sums = [
             Job(

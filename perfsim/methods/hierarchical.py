@@ -8,7 +8,7 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
-from perfsim.methods.building.two_level import in_rows_and_columns, uneven
+from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
 from perfsim.methods.ssgd import Ssgd
 
 
@@ -47,4 +47,4 @@ class Hierarchical(Ssgd):
 
     def refusal(self, world: MethodContext) -> str:
         """Return that uneven nodes are refused."""
-        return uneven(world)
+        return uneven_nodes(world)

@@ -11,7 +11,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
-from perfsim.methods.ssgd import SHARE, Ssgd
+from perfsim.methods.ssgd import _SHARE, Ssgd
 
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
@@ -82,7 +82,7 @@ class Horovod(Ssgd):
         tensors = len(bucket.gradients)
         if tensors == 1:
             return [send]
-        passes = 2 * SHARE[self.gradients]
+        passes = 2 * _SHARE[self.gradients]
         copy = (elementwise(bucket.elements, passes, ceil(tensors / COPIED)),)
         stream = "communication"
         return [Compute(copy, "compress", stream), send, Compute(copy, "decompress", stream)]

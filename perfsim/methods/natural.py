@@ -12,12 +12,12 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext
 from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
-ENCODE = {"cupy": (26.75, 13), "cuda": (3.25, 2)}
+_ENCODE = {"cupy": (26.75, 13), "cuda": (3.25, 2)}
 """Passes and launches. cupy: sign, exponent and mantissa by masks (6), draw (1), compare (2.25),
 next exponent (2), choose (3.25), clip (2), shifts and offset (6), join (3), cast (1.25); cuda:
 draw (1), one kernel (2.25)."""
 
-DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
+_DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
 """cupy: sign and exponent from bytes (1), offset and cast (1.75), shift (2), negate (2), choose
 (3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
 
@@ -54,7 +54,7 @@ class Natural(Method):
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return draw and pack, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
-        encode, decode = ENCODE[self.kernel], DECODE[self.kernel]
+        encode, decode = _ENCODE[self.kernel], _DECODE[self.kernel]
         added = (decode[0] + 3, decode[1] + 1)
         first, mean = elementwise(n, *encode), elementwise(n, 2)
         if self.exchange == "all_gather":

@@ -11,14 +11,14 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext
-from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged
+from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged_by_omgs
 
 
 class Omgs(Method):
     """Merges neighbouring tensors, and selects and gathers the Top-k of each merged one.
 
     A tensor is merged into the next one of the backward pass where that saves more latency than
-    it costs in waiting and selecting (see ``perfsim.methods.building.sparsify.merged``), by what selection and
+    it costs in waiting and selecting (see ``perfsim.methods.building.sparsify.merged_by_omgs``), by what selection and
     all-gathers cost on this GPU and network. When the last tensor of a group is ready: the
     residual is added (3 passes), magnitudes are taken (2), the k largest selected exactly, and
     the residual copied with what is sent cleared (2), all in the hook on the compute stream, so
@@ -69,7 +69,7 @@ class Omgs(Method):
                     for size in (FLOAT, INDEX)
                 )
 
-            buckets = merged(buckets, select_s, gather_s)
+            buckets = merged_by_omgs(buckets, select_s, gather_s)
         return super().jobs(buckets, world, iteration)
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:

@@ -20,11 +20,11 @@ from perfsim.methods.building.quantise import (
     summed,
 )
 
-ENCODE = (10.0, 18)
+_ENCODE = (10.0, 18)
 """Passes and launches but for the packing: compare (1.25); for each sign the places of its mask
 (1.5 in 3 launches), the values there (2) and their sum (0.5); count (0.25) and other mask (0.5)."""
 
-DECODE = (6.0, 4)
+_DECODE = (6.0, 4)
 """Mask times mean (1.25), other mask (0.5), times mean (1.25), added (3)."""
 
 
@@ -90,16 +90,16 @@ class Onebit(Method):
         """Return what makes a message, and the residual that it leaves."""
         residual = elementwise(elements, 7 + 3, 4)
         if self.packing == "bits":
-            own = _measured("onebit_encode", elements, ENCODE)
+            own = _measured("onebit_encode", elements, _ENCODE)
         else:
-            own = elementwise(elements, ENCODE[0] + 0.5, ENCODE[1] + 1)
+            own = elementwise(elements, _ENCODE[0] + 0.5, _ENCODE[1] + 1)
         return [residual, own, self.decode(elements)]
 
     def decode(self, elements: int) -> Kernel:
         """Return the decoding of one message."""
         if self.packing == "bits":
-            return _measured("onebit_decode", elements, DECODE)
-        return elementwise(elements, *DECODE)
+            return _measured("onebit_decode", elements, _DECODE)
+        return elementwise(elements, *_DECODE)
 
     def refusal(self, world: MethodContext) -> str:
         """Return why it cannot compress between nodes, where that is asked for."""

@@ -14,12 +14,12 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Round
 from perfsim.methods.building.low_rank import (
     Orthogonaliser,
+    batched_powersgd_hook,
     factor_rank,
-    factored,
-    hook,
-    papers_code,
-    papers_package,
-    square,
+    factored_matrices,
+    powersgd_hook,
+    powersgd_package,
+    powersgd_paper_code,
 )
 
 HOOKS = ("hook", "batched_hook")
@@ -114,18 +114,18 @@ class Powersgd(Method):
         """Return the exchanges of the factors and of the rest around their products."""
         kernel = self.orthogonalisation
         if self.variant == "batched_hook":
-            return square(bucket.elements, self.rank, kernel)
+            return batched_powersgd_hook(bucket.elements, self.rank, kernel)
         chosen = [gradient for gradient in bucket.gradients if self.compressed(gradient)]
         together = self.same_shape or self.variant == "package"
-        matrices = factored(chosen, self.rank, together=together)
+        matrices = factored_matrices(chosen, self.rank, together=together)
         vectors = len(bucket.gradients) - len(chosen)
         dense = bucket.elements - sum(gradient.elements for gradient in chosen)
         if self.variant == "package":
-            return papers_package(matrices, dense, vectors, kernel, sends_q=iteration % 2 == 0)
+            return powersgd_package(matrices, dense, vectors, kernel, sends_q=iteration % 2 == 0)
         if self.variant == "after_backward":
             kernel = "gram_schmidt" if kernel == "auto" else kernel
-            return papers_code(matrices, dense, vectors, kernel, warm_start=self.warm_start)
-        return hook(matrices, dense, vectors, kernel)
+            return powersgd_paper_code(matrices, dense, vectors, kernel, warm_start=self.warm_start)
+        return powersgd_hook(matrices, dense, vectors, kernel)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return what is sent of a matrix in this iteration, or the vector itself."""

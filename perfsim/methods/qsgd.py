@@ -20,14 +20,14 @@ from perfsim.methods.base import (
     OnlyWith,
     Send,
 )
-from perfsim.methods.building.flat_buffer import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.building.quantise import gathered_from_all, summed_levels, two_step
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
 """Reads and writes of the value's size, and launches, of the operations that the class lists."""
 
-FEEDBACK = (14, 6)
+_FEEDBACK = (14, 6)
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
 residual, scales, adds, subtracts and copies."""
 
@@ -122,7 +122,7 @@ class Qsgd(Method):
         encode, mean = [norms, quantise], [elementwise(n, 2)]
         if self.feedback:
             own = elementwise(n, share + DECODE_PASSES, DECODE_LAUNCHES)
-            encode = [elementwise(n, *FEEDBACK), *encode, own]
+            encode = [elementwise(n, *_FEEDBACK), *encode, own]
         return gathered_from_all(encode, parts, [add], world.ranks, mean)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
@@ -133,7 +133,7 @@ class Qsgd(Method):
         n, tensors = bucket.elements, len(bucket.gradients)
         levels = elementwise(n, LEVEL_PASSES, LEVEL_LAUNCHES)
         width = self.sum_bytes(world.ranks)
-        norms = (*packed(n, tensors), elementwise(n, 3, 2))
+        norms = (*packed_buffer(n, tensors), elementwise(n, 3, 2))
         return [
             Compute(norms, "compress", earliest="backward"),
             Send("all_reduce", float(FLOAT)),

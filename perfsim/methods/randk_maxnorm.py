@@ -10,10 +10,10 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
-from perfsim.methods.building.flat_buffer import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.qsgd import LEVEL_LAUNCHES, LEVEL_PASSES
 
-INDEX_PASSES = 4
+_INDEX_PASSES = 4
 """Gathering by 8-byte indices: index, value read and written."""
 
 
@@ -57,9 +57,9 @@ class RandkMaxnorm(Method):
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return pack and gather, the norms, rounding, the sum, and writing back."""
         n, k, tensors = bucket.elements, min(self.values, bucket.elements), len(bucket.gradients)
-        pick = (*packed(n, tensors), elementwise(k, INDEX_PASSES + 3, 3))
+        pick = (*packed_buffer(n, tensors), elementwise(k, _INDEX_PASSES + 3, 3))
         levels = elementwise(k, LEVEL_PASSES, LEVEL_LAUNCHES)
-        back = (elementwise(k, INDEX_PASSES), *written_back(n, tensors, world))
+        back = (elementwise(k, _INDEX_PASSES), *written_back(n, tensors, world))
         norms: list[JobStage] = [
             Compute(pick, "compress", earliest="backward"),
             Send("all_gather", float(FLOAT * world.ranks)),

@@ -14,7 +14,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
 from perfsim.methods.building.sparsify import above, gathered, kept
 
-COUNTS = {"binary": 3, "trimmed": 6}
+_COUNTS = {"binary": 3, "trimmed": 6}
 """Counts made at most: halving 1 until it is no more than 0.2; 0.8 (twice), 0.6, ... 0 (code)."""
 
 
@@ -57,7 +57,7 @@ class Redsync(Method):
         count = min(n, ceil(self.surplus * kept(n, self.density)))
         # Add, magnitudes, mean, maximum, copy; then gather and clear what is sent.
         bounds = elementwise(n, 3 + 2 + 1 + 1 + 2, launches=5)
-        search = above(n, self.counts or COUNTS[self.search])
+        search = above(n, self.counts or _COUNTS[self.search])
         return [
             Compute((bounds, search, elementwise(count, 3, 2)), "compress"),
             *gathered(n, count, world.ranks),

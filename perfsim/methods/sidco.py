@@ -13,7 +13,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
 from perfsim.methods.building.sparsify import above, gathered, kept
 
-FIRST = 0.25
+_FIRST_STAGE_SHARE = 0.25
 """Share that the first of several stages keeps (code, settings.py, FIRST_RATIO)."""
 
 
@@ -68,11 +68,11 @@ class Sidco(Method):
 
     def _later(self, elements: int) -> list[Kernel]:
         """Return the kernels of the stages after the first."""
-        if self.fits == 1 or self.density >= FIRST:
+        if self.fits == 1 or self.density >= _FIRST_STAGE_SHARE:
             return []
-        ratio = (self.density / FIRST) ** (1 / (self.fits - 1))
+        ratio = (self.density / _FIRST_STAGE_SHARE) ** (1 / (self.fits - 1))
         fit, launches = (2, 3) if self.distribution == "exponential" else (4, 4)
-        kernels, share = [], FIRST
+        kernels, share = [], _FIRST_STAGE_SHARE
         for _ in range(self.fits - 1):
             left = kept(elements, share)
             kernels += [above(elements), elementwise(left, 4 + fit, launches)]

@@ -9,11 +9,11 @@ from pydantic import Field, field_validator
 from perfsim.compute.kernel import Kernel
 from perfsim.methods.base import Job, MethodContext, PassPoint
 from perfsim.methods.building.kfac_factors import inverted
-from perfsim.methods.building.kfac_placement import balanced
-from perfsim.methods.building.kfac_schedule import Averaged, FactorFusion, Product
+from perfsim.methods.building.kfac_placement import balanced_inverses
+from perfsim.methods.building.kfac_schedule import AveragedFactors, FactorFusion, KroneckerFactor
 
 
-class SpdKfac(Averaged):
+class SpdKfac(AveragedFactors):
     """Sends gradients as S-SGD, factors in both passes, and large inverses by broadcasts.
 
     A of a layer is built and packed in the hook before its forward pass, G in the hook after its
@@ -56,7 +56,7 @@ class SpdKfac(Averaged):
     def _none(cls, value: object) -> object:
         return None if value == "none" else value
 
-    def everywhere(self, factor: Product, world: MethodContext) -> bool:
+    def everywhere(self, factor: KroneckerFactor, world: MethodContext) -> bool:
         """Tell whether every rank inverts a factor for itself."""
         if self.everywhere_below is not None:
             return factor.side < self.everywhere_below
@@ -64,13 +64,19 @@ class SpdKfac(Averaged):
         return inverse_s < world.collective_s("broadcast", 4.0 * factor.values, "all")
 
     def inverses(
-        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
+        self,
+        factors: list[KroneckerFactor],
+        world: MethodContext,
+        needs: tuple[str, ...],
+        end: PassPoint,
     ) -> list[Job]:
         """Return each broadcast after its owner's inverse; small factors on every rank."""
         sent = {factor.name for factor in factors if not self.everywhere(factor, world)}
-        return balanced(factors, sent, world, needs, end)
+        return balanced_inverses(factors, sent, world, needs, end)
 
-    def unpacked_inverses(self, factors: list[Product], world: MethodContext) -> tuple[Kernel, ...]:
+    def unpacked_inverses(
+        self, factors: list[KroneckerFactor], world: MethodContext
+    ) -> tuple[Kernel, ...]:
         """Return the unpacking of the inverses that were sent."""
         sent = (factor for factor in factors if not self.everywhere(factor, world))
         return tuple(kernel for factor in sent for kernel in factor.unpacked())

@@ -10,7 +10,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Send
 
-SHARE = {"fp32": 1.0, "fp16": 0.5}
+_SHARE = {"fp32": 1.0, "fp16": 0.5}
 """Bytes of a gradient of each type, of those in fp32."""
 
 
@@ -44,7 +44,7 @@ class Ssgd(Method):
 
     def dense_bytes(self, bucket: Bucket) -> float:
         """Return the bytes of a bucket's gradients."""
-        return SHARE[self.gradients] * bucket.size_bytes
+        return _SHARE[self.gradients] * bucket.size_bytes
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the one all-reduce."""
@@ -52,4 +52,4 @@ class Ssgd(Method):
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of the gradient."""
-        return SHARE[self.gradients] * gradient.size_bytes
+        return _SHARE[self.gradients] * gradient.size_bytes

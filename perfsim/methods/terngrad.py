@@ -19,7 +19,7 @@ DRAW = {"bytes": (15.75, 9), "two_bits": (22 + 9 / 16, 14)}
 """Magnitude (2), largest (1), sign (2), scale (2), draw (1), compare (2.25), clear (2.25); then
 sign and cast (3.25), or signs, masks, both joined and packed (10 1/16)."""
 
-DECODE = {"bytes": (3.25, 2), "two_bits": (7 + 1 / 16, 6)}
+_DECODE = {"bytes": (3.25, 2), "two_bits": (7 + 1 / 16, 6)}
 """Cast (1.25), or unpack, choose, cast and shift (5 1/16); multiply (2)."""
 
 WIRE = "(n if packing == 'bytes' else ceil(n / 4))"
@@ -72,7 +72,7 @@ class Terngrad(Method):
         piece = -(-n // ranks)
         middle = [self.added(piece)] * ranks + [self.drawn(piece)]
         # The pieces that come back are decoded and joined, not added up.
-        decode = elementwise(piece, *DECODE[self.packing])
+        decode = elementwise(piece, *_DECODE[self.packing])
         last = [decode] * ranks + [elementwise(n, 2), mean]
         return two_step([encode], [sent], FLOAT, middle, last, ranks)
 
@@ -85,7 +85,7 @@ class Terngrad(Method):
 
     def added(self, elements: int) -> Kernel:
         """Return the decoding of one message and its addition to the sum."""
-        passes, launches = DECODE[self.packing]
+        passes, launches = _DECODE[self.packing]
         return elementwise(elements, passes + 3, launches + 1)
 
     def packed_bytes(self, elements: int) -> float:

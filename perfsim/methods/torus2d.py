@@ -9,7 +9,7 @@ from pydantic import Field
 from perfsim.collectives.all_reduce import torus_grid
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
-from perfsim.methods.building.two_level import in_rows_and_columns, uneven
+from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
 from perfsim.methods.ssgd import Ssgd
 
 
@@ -52,4 +52,4 @@ class Torus2d(Ssgd):
 
     def refusal(self, world: MethodContext) -> str:
         """Return that uneven nodes are refused."""
-        return uneven(world)
+        return uneven_nodes(world)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from perfsim.libraries.nccl import NcclTuner
-from perfsim.libraries.nccl_versions import VersionFigures, figures
+from perfsim.libraries.nccl_versions import VersionFigures, version_figures
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = [
@@ -92,7 +92,7 @@ def figures_of(of: Communicator) -> tuple[str, VersionFigures]:
     '2.5.6'
     """
     version = FIRST_FIGURES if of.version.startswith("2.4") else of.version
-    return version, figures(version)
+    return version, version_figures(version)
 
 
 Label = tuple[str, str]

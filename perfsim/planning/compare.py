@@ -10,7 +10,7 @@ from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import record, to_frame
 from perfsim.errors import RequestError, unknown
-from perfsim.methods import AUTO, load_method, method_class, method_name, method_names
+from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
 from perfsim.methods.describe import for_method
 from perfsim.planning.neighbours import gpu_counts, thinned
@@ -49,7 +49,7 @@ def own_method(scenario: Scenario) -> str | None:
     >>> own_method(Scenario(model="resnet50", gpus=8)) is None
     True
     """
-    if "method" not in scenario.model_fields_set or scenario.method.lower() == AUTO:
+    if "method" not in scenario.model_fields_set or scenario.method.lower() == AUTO_METHOD:
         return None
     return method_name(scenario.method)
 
@@ -75,7 +75,7 @@ def chosen_methods(given: str | Iterable[str] | None, own: str | None) -> list[s
         raise RequestError(
             f"{FIELD}: {given!r} names no method; a list such as ssgd,topk,dgc is needed."
         )
-    if any(text.lower() == AUTO for text in texts):
+    if any(text.lower() == AUTO_METHOD for text in texts):
         raise RequestError(f"{FIELD}: auto is no method; leave {FIELD} out to compare all.")
     named = [method_name(text, FIELD) for text in texts if text]
     return list(dict.fromkeys([*named, own] if own else named))

@@ -582,7 +582,7 @@ def _beside(resolved: Setup) -> dict[str, float]:
             resolved,
             scenario=scenario,
             policy_name=name,
-            policy=fusion.load(name),
+            policy=fusion.load_policy(name),
             limit_bytes=None,
         )
         try:

@@ -32,7 +32,7 @@ def made(
     )
     return [
         ([one.name for one in bucket.gradients], bucket.ready_s)
-        for bucket in fusion.load(name).fuse(gradients, context)
+        for bucket in fusion.load_policy(name).fuse(gradients, context)
     ]
 
 
@@ -68,7 +68,7 @@ def test_ranks_agree_at_once_unless_told_otherwise() -> None:
 
 def test_what_is_no_policy_is_listed_nowhere() -> None:
     with pytest.raises(RequestError) as error:
-        fusion.load("asx")
+        fusion.load_policy("asx")
     assert str(error.value) == (
         "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear, groups,"
         " mgwfbp, none, optimal, size, threshold, whole, zero."

@@ -98,7 +98,7 @@ def plans(method: Method, ranks: int = 4, **more: bool) -> list[CostedGraph]:
             optimizer_s=2 * MS,
         ),
         method,
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(ranks, "1GB/s,1ms"),
         algorithm="ring",

@@ -44,7 +44,7 @@ def plans(method: Method, host_s: float = 0.0, **more: bool) -> list[CostedGraph
     return schedule(
         model,
         method,
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(4, "1GB/s,1ms"),
         algorithm="ring",

@@ -133,7 +133,7 @@ def test_a_group_waits_for_the_thread_to_wake() -> None:
     gradients = [Gradient(str(number), (1,), number * 1e-3, number) for number in range(4)]
     options = {"count": "2", "cycle_time": "0.7ms"}
     context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda size: size, options)
-    ready = [bucket.ready_s for bucket in fusion.load("groups").fuse(gradients, context)]
+    ready = [bucket.ready_s for bucket in fusion.load_policy("groups").fuse(gradients, context)]
     assert ready == pytest.approx([1.4e-3, 3.5e-3])
 
 
@@ -141,7 +141,7 @@ def grouped(tensors: int, **options: str) -> list[int]:
     """Return the tensors of each group."""
     gradients = [Gradient(str(number), (1,), number * 1e-3, number) for number in range(tensors)]
     context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda size: size, options)
-    buckets = fusion.load("groups").fuse(gradients, context)
+    buckets = fusion.load_policy("groups").fuse(gradients, context)
     assert [one for bucket in buckets for one in bucket.gradients] == gradients
     assert all(one.ready_s == one.gradients[-1].ready_s for one in buckets)
     return [len(bucket.gradients) for bucket in buckets]

@@ -23,7 +23,7 @@ __all__ = [
     "averages",
     "by_schedule",
     "from_first_ranks",
-    "merged",
+    "merged_bucket",
     "neighbours",
     "periodic",
     "with_neighbours",
@@ -101,7 +101,7 @@ def averages(buckets: Sequence[Bucket]) -> list[Job]:
     ]
 
 
-def merged(buckets: Sequence[Bucket]) -> Bucket:
+def merged_bucket(buckets: Sequence[Bucket]) -> Bucket:
     """Return all buckets as one, ready with the last of them."""
     return Bucket.of([gradient for bucket in buckets for gradient in bucket.gradients])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import MethodContext
 
-__all__ = ["called", "packed", "written_back"]
+__all__ = ["packed_buffer", "python_calls", "written_back"]
 
 BACK_LAUNCHES, BACK_VIEWS = 3, 4
 """Calls a tensor when the buffer is emptied, as above."""
@@ -15,12 +15,12 @@ PACK_PASSES, BACK_PASSES = 2, 4
 """Concatenate; clear (1) and add (3)."""
 
 
-def called(launches: int, views: int) -> tuple[Kernel, ...]:
+def python_calls(launches: int, views: int) -> tuple[Kernel, ...]:
     """Return the host's calls from Python: operations that launch a kernel, and views.
 
     Examples
     --------
-    >>> [(kernel.name, kernel.elements) for kernel in called(3, 0)]
+    >>> [(kernel.name, kernel.elements) for kernel in python_calls(3, 0)]
     [('eager_launch', 3)]
     """
     calls = (("eager_launch", launches), ("eager_view", views))
@@ -31,9 +31,9 @@ def called(launches: int, views: int) -> tuple[Kernel, ...]:
     )
 
 
-def packed(elements: int, tensors: int) -> tuple[Kernel, ...]:
+def packed_buffer(elements: int, tensors: int) -> tuple[Kernel, ...]:
     """Return the concatenation of ``tensors`` gradients of ``elements`` values together."""
-    return (*called(1, tensors), elementwise(elements, PACK_PASSES, 0))
+    return (*python_calls(1, tensors), elementwise(elements, PACK_PASSES, 0))
 
 
 def written_back(
@@ -53,10 +53,10 @@ def written_back(
     >>> [(one.name, one.elements) for one in written_back(1000, 2, hosted, beside_s=1.0)]
     [('eager_launch', 3), ('eager_view', 4)]
     """
-    calls = called(BACK_LAUNCHES * tensors, BACK_VIEWS * tensors)
+    calls = python_calls(BACK_LAUNCHES * tensors, BACK_VIEWS * tensors)
     host_s = sum(world.kernel_s(call) for call in calls)
     moved = elementwise(elements, BACK_PASSES, 0)
     left = max(0.0, 1.0 - beside_s / host_s) if host_s > 0 else 0.0
     if left * host_s <= world.kernel_s(moved):
         return (moved,)
-    return called(*(round(left * call.elements) for call in calls))
+    return python_calls(*(round(left * call.elements) for call in calls))

@@ -32,14 +32,14 @@ __all__ = [
     "KfacLayer",
     "decomposed",
     "factor_sides",
-    "factored",
     "inverted",
-    "local",
-    "packed",
+    "kfac_layers",
+    "local_kernels",
+    "packed_triangle",
     "preconditioned",
     "rescaled",
     "triangle",
-    "unpacked",
+    "unpacked_triangle",
 ]
 
 TABLE = "embed"
@@ -96,7 +96,7 @@ def _shape(tensors: Iterable[Gradient]) -> tuple[int, int, bool] | None:
     return inputs + bias, outputs, bias
 
 
-def factored(profile: Profile, *, mean_over_tokens: bool = False) -> list[KfacLayer]:
+def kfac_layers(profile: Profile, *, mean_over_tokens: bool = False) -> list[KfacLayer]:
     """Return the layers with known positions in forward order.
 
     ``mean_over_tokens``: a dense layer on sequences has one row a sample, their mean.
@@ -105,7 +105,7 @@ def factored(profile: Profile, *, mean_over_tokens: bool = False) -> list[KfacLa
     --------
     >>> from perfsim.data.catalog import Catalog
     >>> from perfsim.resolve import find_profile
-    >>> layers = factored(find_profile("resnet50", "v100", 32, "fp32", Catalog()))
+    >>> layers = kfac_layers(find_profile("resnet50", "v100", 32, "fp32", Catalog()))
     >>> len(layers), layers[0].inputs, layers[0].rows, layers[-1].inputs
     (54, 147, 401408, 2049)
     """
@@ -149,7 +149,7 @@ def factor_sides(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
 
 
 Inversion = Literal["cholesky", "eigen"]
-INDEX_PASSES = 4
+_INDEX_PASSES = 4
 """Passes that a value's row and column (two int64) are worth, written or read."""
 
 
@@ -200,18 +200,18 @@ product made symmetric (5 passes) and averaged in three operations."""
 
 
 @cache
-def packed(side: int) -> Kernel:
+def packed_triangle(side: int) -> Kernel:
     """Return the packing of an upper triangle: places made by triu_indices, then gathered."""
-    return elementwise(triangle(side), INDEX_PASSES + INDEX_PASSES + 2, 3)
+    return elementwise(triangle(side), _INDEX_PASSES + _INDEX_PASSES + 2, 3)
 
 
 @cache
-def unpacked(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
+def unpacked_triangle(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
     """Return the unpacking: places of both triangles, two scatters and a gather of the mirror.
 
     ``mean`` also divides the matrix by the number of ranks.
     """
-    places, moves = 2 * INDEX_PASSES, 3 * (INDEX_PASSES + 2)
+    places, moves = 2 * _INDEX_PASSES, 3 * (_INDEX_PASSES + 2)
     both = elementwise(triangle(side), places + moves, 7)
     return (both, elementwise(side**2, 2)) if mean else (both,)
 
@@ -253,7 +253,7 @@ def rescaled(layer: KfacLayer) -> Kernel:
     return elementwise(layer.elements, 10, 6 * (1 + layer.bias))
 
 
-def local(
+def local_kernels(
     layer: KfacLayer, code: Code, inversion: Inversion, factors: bool, inverses: bool
 ) -> list[Kernel]:
     """Return all that one rank runs for a layer of its own: factors, inverses, preconditioning."""

@@ -19,19 +19,22 @@ from perfsim.methods.building.kfac_factors import (
     KAISA,
     KfacLayer,
     decomposed,
-    packed,
+    packed_triangle,
     preconditioned,
     rescaled,
     triangle,
-    unpacked,
+    unpacked_triangle,
 )
-from perfsim.methods.building.kfac_schedule import Product, products
+from perfsim.methods.building.kfac_schedule import KroneckerFactor, kronecker_factors
 
 __all__ = ["KfacGrid", "Placement", "bucketed", "grid_jobs", "phased_jobs"]
 
 
 def bucketed(
-    factors: Sequence[Product], sizes_bytes: Sequence[float], limit_bytes: float, end: PassPoint
+    factors: Sequence[KroneckerFactor],
+    sizes_bytes: Sequence[float],
+    limit_bytes: float,
+    end: PassPoint,
 ) -> list[Job]:
     """Return each factor's product in its hook, and the buckets' all-reduces.
 
@@ -224,17 +227,18 @@ def _averaged_factors(
     layers: Sequence[KfacLayer], symmetric: bool, limit_bytes: float, end: PassPoint
 ) -> tuple[list[Job], Job]:
     """Return the factors' jobs in the hooks, and their division by the ranks behind them."""
-    built = products(layers, KAISA)
+    built = kronecker_factors(layers, KAISA)
     if symmetric:
         built = [
-            Product(one.name, one.side, (*one.kernels, packed(one.side)), one.hook) for one in built
+            KroneckerFactor(one.name, one.side, (*one.kernels, packed_triangle(one.side)), one.hook)
+            for one in built
         ]
     values = [triangle(one.side) if symmetric else one.side**2 for one in built]
     hooks = bucketed(built, [float(FLOAT * many) for many in values], limit_bytes, end)
     after: list[Kernel] = []
     for one, many in zip(built, values, strict=True):
         after.append(elementwise(many, 2))
-        after += unpacked(one.side) if symmetric else ()
+        after += unpacked_triangle(one.side) if symmetric else ()
     sent = tuple(job.name for job in hooks if job.name.startswith("factors"))
     gate = Compute(tuple(after), "second_order")
     return hooks, Job("divided", (gate,), end, needs=("averaged", *sent))
@@ -388,16 +392,16 @@ def _phased_decompositions(
 
 def _factors(layers: Sequence[KfacLayer], end: PassPoint, symmetric: bool) -> list[Job]:
     """Return all products, an all-reduce of each factor, and their division by the ranks."""
-    built = products(layers, KAISA)
+    built = kronecker_factors(layers, KAISA)
     before: list[Kernel] = [kernel for one in built for kernel in one.kernels]
     after: list[Kernel] = []
     sends = []
     for one in built:
         values = triangle(one.side) if symmetric else one.side**2
-        before += [packed(one.side)] if symmetric else []
+        before += [packed_triangle(one.side)] if symmetric else []
         sends.append(Send("all_reduce", float(FLOAT * values)))
         after.append(elementwise(values, 2))
-        after += unpacked(one.side) if symmetric else ()
+        after += unpacked_triangle(one.side) if symmetric else ()
     return [
         Job("products", (Compute(tuple(before), "second_order"),), end, needs=("averaged",)),
         Job("factors", tuple(sends), end, needs=("products",)),

@@ -29,24 +29,24 @@ from perfsim.methods.building.kfac_factors import (
     Code,
     KfacLayer,
     factor_sides,
-    factored,
-    packed,
+    kfac_layers,
+    packed_triangle,
     preconditioned,
     rescaled,
     triangle,
-    unpacked,
+    unpacked_triangle,
 )
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
 
 __all__ = [
-    "Averaged",
+    "AveragedFactors",
     "FactorFusion",
+    "KroneckerFactor",
     "Preconditioner",
-    "Product",
     "after_backward",
     "in_hooks",
+    "kronecker_factors",
     "packing",
-    "products",
 ]
 
 FactorFusion = Literal["threshold", "mgwfbp", "optimal", "none", "whole"]
@@ -54,7 +54,7 @@ FactorFusion = Literal["threshold", "mgwfbp", "optimal", "none", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class KroneckerFactor:
     """One factor: its name, side, the kernels that build it, and where its hook runs.
 
     Of a matrix that is not ``whole`` the upper triangle is packed, sent and unpacked.
@@ -74,30 +74,36 @@ class Product:
     @property
     def packed(self) -> tuple[Kernel, ...]:
         """What fills a message."""
-        return () if self.whole else (packed(self.side),)
+        return () if self.whole else (packed_triangle(self.side),)
 
     def unpacked(self, *, mean: bool = False) -> tuple[Kernel, ...]:
         """Return what takes it out of a message; ``mean`` also divides by the ranks."""
         if self.whole:
             return (elementwise(self.side**2, 2),) if mean else ()
-        return unpacked(self.side, mean=mean)
+        return unpacked_triangle(self.side, mean=mean)
 
 
-def products(layers: Sequence[KfacLayer], code: Code, *, whole: bool = False) -> list[Product]:
+def kronecker_factors(
+    layers: Sequence[KfacLayer], code: Code, *, whole: bool = False
+) -> list[KroneckerFactor]:
     """Return A and G of every layer, in forward order of the layers."""
     found = []
     for layer in layers:
         begins, ends = PassPoint("forward", layer.begins_s), PassPoint("backward", layer.ready_s)
         found += [
-            Product(f"{layer.name} A", layer.inputs, code.input_factor(layer), begins, whole),
-            Product(f"{layer.name} G", layer.outputs, code.output_factor(layer), ends, whole),
+            KroneckerFactor(
+                f"{layer.name} A", layer.inputs, code.input_factor(layer), begins, whole
+            ),
+            KroneckerFactor(
+                f"{layer.name} G", layer.outputs, code.output_factor(layer), ends, whole
+            ),
         ]
     return found
 
 
 def messages(
-    factors: Sequence[Product], ready_s: Sequence[float], world: MethodContext, policy: str
-) -> list[list[Product]]:
+    factors: Sequence[KroneckerFactor], ready_s: Sequence[float], world: MethodContext, policy: str
+) -> list[list[KroneckerFactor]]:
     """Return the factors of each message, in order."""
     known = {factor.name: factor for factor in factors}
     context = FusionContext(
@@ -110,22 +116,22 @@ def messages(
         Gradient(factor.name, (factor.values,), moment_s, 0)
         for factor, moment_s in zip(factors, ready_s, strict=True)
     ]
-    buckets = fusion.load(policy).fuse(tensors, context)
+    buckets = fusion.load_policy(policy).fuse(tensors, context)
     return [[known[tensor.name] for tensor in bucket.gradients] for bucket in buckets]
 
 
-def size_bytes(factors: Sequence[Product]) -> float:
+def size_bytes(factors: Sequence[KroneckerFactor]) -> float:
     """Return the bytes of a message of factors."""
     return 4.0 * sum(factor.values for factor in factors)
 
 
-def packing(factors: Sequence[Product], *, blocks: bool = False) -> tuple[Compute, ...]:
+def packing(factors: Sequence[KroneckerFactor], *, blocks: bool = False) -> tuple[Compute, ...]:
     """Return the stage that packs factors; none where they are sent whole."""
     kernels = tuple(kernel for factor in factors for kernel in factor.packed)
     return (Compute(kernels, "second_order", blocks=blocks),) if kernels else ()
 
 
-def in_hooks(factors: Sequence[Product], world: MethodContext, policy: str) -> list[Job]:
+def in_hooks(factors: Sequence[KroneckerFactor], world: MethodContext, policy: str) -> list[Job]:
     """Return each factor's product in its hook, and each message after its last factor."""
     jobs: list[Job] = []
     phases: tuple[Phase, ...] = ("forward", "backward")
@@ -150,7 +156,7 @@ def in_hooks(factors: Sequence[Product], world: MethodContext, policy: str) -> l
 
 
 def after_backward(
-    factors: Sequence[Product], world: MethodContext, policy: str, end: PassPoint
+    factors: Sequence[KroneckerFactor], world: MethodContext, policy: str, end: PassPoint
 ) -> list[Job]:
     """Return all A, then all G, once gradients are averaged; then messages as they are packed."""
     in_order = [factor for side in ("forward", "backward") for factor in factors
@@ -191,7 +197,7 @@ class Preconditioner(Method):
 
     def layers(self, profile: Profile) -> list[KfacLayer]:
         """Return the layers that are preconditioned, in forward order."""
-        return factored(profile)
+        return kfac_layers(profile)
 
     def rounds(self) -> list[Round]:
         """Return the iterations that update both, factors alone, inverses alone, and nothing."""
@@ -238,7 +244,7 @@ class Preconditioner(Method):
         raise NotImplementedError
 
 
-class Averaged(Preconditioner):
+class AveragedFactors(Preconditioner):
     """All ranks hold the averaged factors; ``inverses`` says who inverts them and what is sent."""
 
     fusion: ClassVar[str] = "threshold"
@@ -256,12 +262,18 @@ class Averaged(Preconditioner):
     )
 
     def inverses(
-        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
+        self,
+        factors: list[KroneckerFactor],
+        world: MethodContext,
+        needs: tuple[str, ...],
+        end: PassPoint,
     ) -> list[Job]:
         """Return the jobs that invert the factors once ``needs`` are there."""
         raise NotImplementedError
 
-    def unpacked_inverses(self, factors: list[Product], world: MethodContext) -> tuple[Kernel, ...]:
+    def unpacked_inverses(
+        self, factors: list[KroneckerFactor], world: MethodContext
+    ) -> tuple[Kernel, ...]:
         """Return what takes received inverses out of their messages."""
         return ()
 
@@ -274,7 +286,7 @@ class Averaged(Preconditioner):
 
     def layers(self, profile: Profile) -> list[KfacLayer]:
         """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""
-        return factored(profile, mean_over_tokens=True)
+        return kfac_layers(profile, mean_over_tokens=True)
 
     def steps(
         self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
@@ -282,7 +294,7 @@ class Averaged(Preconditioner):
         """Return factors, inverses and the preconditioning of every layer on every rank."""
         assert world.profile is not None
         end = PassPoint("backward", world.profile.backward_s)
-        built = products(layers, HKBU, whole=not self.symmetric)
+        built = kronecker_factors(layers, HKBU, whole=not self.symmetric)
         hooks: list[Job] = []
         steps: list[Job] = []
         needs: tuple[str, ...] = ("averaged",)

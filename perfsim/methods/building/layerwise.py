@@ -16,11 +16,11 @@ from itertools import accumulate
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, JobStage, MethodContext, PassPoint
 
-__all__ = ["Places", "crossing", "update_shares"]
+__all__ = ["LayerStarts", "crossing_jobs", "update_shares"]
 
 
 @dataclass(frozen=True)
-class Places:
+class LayerStarts:
     """When each layer starts in a pass [s], from the start of that pass.
 
     Parameters
@@ -35,7 +35,7 @@ class Places:
     order: dict[str, int]
 
     @classmethod
-    def of(cls, world: MethodContext) -> Places:
+    def of(cls, world: MethodContext) -> LayerStarts:
         """Return the places of the layers of the model as it runs here.
 
         Raises
@@ -77,7 +77,7 @@ def update_shares(buckets: Sequence[Bucket]) -> list[float]:
     return [bucket.elements / total for bucket in buckets]
 
 
-def crossing(
+def crossing_jobs(
     buckets: Sequence[Bucket],
     world: MethodContext,
     stages: Callable[[Bucket, int], Sequence[JobStage]],
@@ -87,7 +87,7 @@ def crossing(
     It begins when the bucket is ready, and brings its share of the update. ``stages`` gets the
     bucket and the place of its first parameter in the model.
     """
-    places = Places.of(world)
+    places = LayerStarts.of(world)
     return [
         Job(
             f"{number}",

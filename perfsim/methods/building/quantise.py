@@ -70,11 +70,11 @@ STREAM = "communication"
 SIGN_WIRE = "(ceil(n / 8) if packing == 'bits' else n if packing == 'bytes' else 4 * ceil(n / 32))"
 """``sign_bytes`` as part of a method's ``wire``."""
 
-ENCODE = {"bits": (1 + 17 / 32, 2), "bit2byte": (16 + 25 / 32, 160), "bytes": (1.75, 2)}
+_SIGN_ENCODE = {"bits": (1 + 17 / 32, 2), "bit2byte": (16 + 25 / 32, 160), "bytes": (1.75, 2)}
 """Passes and launches. Compare (1.25) and pack booleans (9/32); sign, pad and cast (6), then 11
 passes over a 32nd for 31 of 32 parts, and 4 more; compare and cast booleans (0.5)."""
 
-DECODE = {"bits": (5 + 17 / 32, 4), "bit2byte": (14.0, 100), "bytes": (5.25, 3)}
+_SIGN_DECODE = {"bits": (5 + 17 / 32, 4), "bit2byte": (14.0, 100), "bytes": (5.25, 3)}
 """Unpack (9/32; ones, 7 passes over a 32nd for each of 32 parts), cast to float (1.25; 2), twice
 and minus one (4; 4)."""
 
@@ -103,7 +103,7 @@ def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) 
 
     The measured kernel covers the mean in any case.
     """
-    passes, launches = ENCODE[packing]
+    passes, launches = _SIGN_ENCODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALE[0], launches + SCALE[1]
     name = "efsign_encode" if packing == "bits" else "elementwise"
@@ -112,7 +112,7 @@ def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) 
 
 def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
     """Return the unpacking of one message; the measured kernel holds the scale in any case."""
-    passes, launches = DECODE[packing]
+    passes, launches = _SIGN_DECODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALED[0], launches + SCALED[1]
     name = "efsign_decode" if packing == "bits" else "elementwise"

@@ -8,7 +8,7 @@ from typing import Literal
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, Job, JobStage, PassPoint, Send
-from perfsim.methods.building.layerwise import Places
+from perfsim.methods.building.layerwise import LayerStarts
 
 __all__ = ["Prefetch", "backward_gathers", "divisor", "forward_gathers", "scattered"]
 
@@ -21,7 +21,9 @@ ALIVE = 2
 """Units whose parameters may be gathered at once (limit_all_gathers)."""
 
 
-def forward_gathers(units: Sequence[Bucket], places: Places, group: Group = "all") -> list[Job]:
+def forward_gathers(
+    units: Sequence[Bucket], places: LayerStarts, group: Group = "all"
+) -> list[Job]:
     """Return the gathers of the forward pass, in its order; the pass waits unit by unit.
 
     From the third unit on a gather begins when the unit two before it has been run.
@@ -40,7 +42,7 @@ def forward_gathers(units: Sequence[Bucket], places: Places, group: Group = "all
 
 
 def backward_gathers(
-    units: Sequence[Bucket], places: Places, prefetch: Prefetch, group: Group = "all"
+    units: Sequence[Bucket], places: LayerStarts, prefetch: Prefetch, group: Group = "all"
 ) -> list[Job]:
     """Return the gathers of the backward pass; units are given in its order."""
     # A unit is entered when the backward pass is through with the one before it.

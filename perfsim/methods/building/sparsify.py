@@ -26,7 +26,7 @@ __all__ = [
     "gathered",
     "hierarchical",
     "kept",
-    "merged",
+    "merged_by_omgs",
     "merged_pairs",
     "served",
     "union_estimate",
@@ -63,7 +63,7 @@ def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
     return elementwise(2 * count, 16 + 4 + 2 + 4, 4 + 1 + 1 + 2), exact(2 * count, selection)
 
 
-def merged(
+def merged_by_omgs(
     buckets: Sequence[Bucket],
     select_s: Callable[[int], float],
     gather_s: Callable[[int], float],
@@ -89,7 +89,7 @@ def merged(
     --------
     >>> from perfsim.compute.profile import Gradient
     >>> each = [Bucket.of([Gradient(name, (9,), time, 0)]) for name, time in zip("ab", (1.0, 3.0))]
-    >>> [len(merged(each, lambda n: 0.0, lambda n: alpha + n / 9)) for alpha in (0.5, 2.5)]
+    >>> [len(merged_by_omgs(each, lambda n: 0.0, lambda n: alpha + n / 9)) for alpha in (0.5, 2.5)]
     [2, 1]
     """
     groups: list[list[Bucket]] = []

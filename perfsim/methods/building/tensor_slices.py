@@ -8,13 +8,13 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import Send
 
-__all__ = ["MOST_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
+__all__ = ["MAX_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
 
 PUSH_PULL = "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
 """Bytes that a rank sends, mean over ranks, where servers stand on the nodes and beside them."""
 
 
-MOST_PARTS = 20_000
+MAX_PARTS = 20_000
 """Messages of an iteration up to which a prediction takes seconds, not minutes."""
 
 
@@ -56,11 +56,11 @@ def too_many(elements: int, most: int, option: str) -> str:
     >>> too_many(10**8, 100, "slice")
     'would cut 100,000,000 parameters into more than 20,000 parts; set slice to at least 5,000'
     """
-    if elements <= MOST_PARTS * most:
+    if elements <= MAX_PARTS * most:
         return ""
     return (
-        f"would cut {elements:,} parameters into more than {MOST_PARTS:,} parts; set {option} to"
-        f" at least {-(-elements // MOST_PARTS):,}"
+        f"would cut {elements:,} parameters into more than {MAX_PARTS:,} parts; set {option} to"
+        f" at least {-(-elements // MAX_PARTS):,}"
     )
 
 

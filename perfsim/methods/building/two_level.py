@@ -8,10 +8,10 @@ from perfsim.methods.base import (
     Send,
 )
 
-__all__ = ["in_rows_and_columns", "uneven"]
+__all__ = ["in_rows_and_columns", "uneven_nodes"]
 
 
-def uneven(world: MethodContext) -> str:
+def uneven_nodes(world: MethodContext) -> str:
     """Return why ranks that do not form a grid of nodes and places are refused, or ""."""
     if world.ranks == world.nodes * world.gpus_per_node:
         return ""

@@ -12,7 +12,7 @@ from perfsim.methods.building.averaging import (
     averages,
     by_schedule,
     from_first_ranks,
-    merged,
+    merged_bucket,
     neighbours,
     periodic,
     with_neighbours,
@@ -59,7 +59,7 @@ def test_models_are_averaged_in_one_buffer_or_tensor_by_tensor() -> None:
     ]
     apart = averages([bucket(first), bucket(second)])
     assert [said(job.stages)[0][2] for job in apart] == [8000.0, 4000.0]
-    assert merged([bucket(first), bucket(second)]) == bucket(first, second)
+    assert merged_bucket([bucket(first), bucket(second)]) == bucket(first, second)
 
 
 @pytest.mark.parametrize(

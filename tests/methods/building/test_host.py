@@ -69,7 +69,7 @@ def test_the_next_cycle_waits_until_all_agree() -> None:
         {"hook": "1s"},
         negotiation_s=lambda tensors: 3e-3 * tensors,
     )
-    buckets = fusion.load("threshold").fuse(gradients, context)
+    buckets = fusion.load_policy("threshold").fuse(gradients, context)
     assert [bucket.ready_s for bucket in buckets] == pytest.approx([3e-3, 6e-3])
 
 

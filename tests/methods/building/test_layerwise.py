@@ -14,7 +14,7 @@ from perfsim.collectives.parameter_server import push_sent_bytes as pushed_bytes
 from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.methods.base import MethodContext, PassPoint, Send
-from perfsim.methods.building.layerwise import Places, crossing, update_shares
+from perfsim.methods.building.layerwise import LayerStarts, crossing_jobs, update_shares
 from perfsim.methods.building.tensor_slices import split_evenly, split_whole
 from support.builders import bucket, profile
 
@@ -35,14 +35,14 @@ def three_layers() -> Profile:
 
 
 def test_layers_stand_where_those_before_them_end() -> None:
-    places = Places.of(MethodContext(2, profile=three_layers()))
+    places = LayerStarts.of(MethodContext(2, profile=three_layers()))
     assert places.forward_s == pytest.approx((0.0, 1 * MS, 3 * MS))
     assert places.backward_s == pytest.approx((10 * MS, 6 * MS, 0.0))
 
 
 def test_a_bucket_stands_at_its_first_layer() -> None:
     model = three_layers()
-    places = Places.of(MethodContext(2, profile=model))
+    places = LayerStarts.of(MethodContext(2, profile=model))
     first, second, third = model.gradients
     both = bucket(third, second)
     assert places.needed(both) == PassPoint("next", 1 * MS)
@@ -52,13 +52,13 @@ def test_a_bucket_stands_at_its_first_layer() -> None:
 
 def test_a_world_without_a_model_has_no_places() -> None:
     with pytest.raises(ValueError, match="no profile"):
-        Places.of(MethodContext(2))
+        LayerStarts.of(MethodContext(2))
 
 
 def test_jobs_cross_into_the_next_forward_pass() -> None:
     model = three_layers()
     first, second, third = model.gradients
-    jobs = crossing(
+    jobs = crossing_jobs(
         [bucket(third), bucket(second, first)],
         MethodContext(2, profile=model),
         lambda one, rank: [Send("all_reduce", one.size_bytes, priority=-rank)],
