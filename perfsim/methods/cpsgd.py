@@ -8,7 +8,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, OnlyWith, Round
+from perfsim.methods.base import (
+    Compute,
+    Job,
+    JobStage,
+    Method,
+    MethodContext,
+    OnlyWith,
+    OptionError,
+    Round,
+)
 from perfsim.methods.bsp import Bsp
 from perfsim.methods.building.averaging import averages, periodic
 from perfsim.methods.building.flat_buffer import packed_buffer, written_back
@@ -69,7 +78,7 @@ class Cpsgd(Method):
     @model_validator(mode="after")
     def _gradients_are_compressed(self) -> Cpsgd:
         if self.compress != "none" and self.exchange == "parameters":
-            raise ValueError(f"compress={self.compress} is for gradients: set exchange=gradients")
+            raise OptionError("compress", self.compress, "is for gradients: set exchange=gradients")
         return self
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:

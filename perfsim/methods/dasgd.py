@@ -17,6 +17,7 @@ from perfsim.methods.base import (
     JobStage,
     Method,
     MethodContext,
+    OptionError,
     PassPoint,
     Round,
     Send,
@@ -52,9 +53,10 @@ class Dasgd(Method):
     @model_validator(mode="after")
     def _one_at_a_time(self) -> Dasgd:
         if self.late > self.interval:
-            raise ValueError(
-                f"late={self.late} is over interval={self.interval}: an average is merged before"
-                " the next one begins"
+            raise OptionError(
+                "late",
+                self.late,
+                f"is over interval={self.interval}: an average is merged before the next begins",
             )
         return self
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext, Round
+from perfsim.methods.base import JobStage, Method, MethodContext, OptionError, Round
 from perfsim.methods.building.low_rank import (
     Orthogonaliser,
     batched_powersgd_hook,
@@ -88,9 +88,10 @@ class Powersgd(Method):
     @model_validator(mode="after")
     def _known_in_the_variant(self) -> Self:
         for name, variants in ONLY.items():
-            changed = getattr(self, name) != type(self).model_fields[name].default
+            value = getattr(self, name)
+            changed = value != type(self).model_fields[name].default
             if changed and self.variant not in variants:
-                raise ValueError(f"{name} can only be changed in variant {' or '.join(variants)}")
+                raise OptionError(name, value, f"is only for variant {' or '.join(variants)}")
         return self
 
     def default_fusion(self) -> str:

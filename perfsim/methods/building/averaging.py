@@ -1,4 +1,4 @@
-"""What methods of fewer exchanges share: averaging of parameters, periods, and neighbours."""
+"""Fewer exchanges: periods, averaging of parameters, and averaging with neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compressed collectives share: codecs, what they make of a chunk, and what their kernels do.
+"""Compression inside a collective: codecs, what they make of a chunk, and what their kernels do.
 
 Inside a collective everything waits in line on the communication stream: kernels and sends of one
 message alternate, and the next message starts behind them.

@@ -1,16 +1,9 @@
-"""One buffer for all gradients, filled and emptied tensor by tensor from Python.
+"""Work on the host: copies between a GPU and its host's memory, and sums on the host's CPUs.
 
-Filling it takes a view of each gradient and one concatenation; emptying it clears each gradient
-(a slice is assigned a number: a scalar made on the GPU, and its copy) and adds its piece of the
-buffer (a slice, a view, a device that stays the same, an addition). The GPU does each piece
-faster than the host asks for it, so that the host's calls decide: ``eager_launch`` is an operation
-that launches a kernel, ``eager_view`` one that launches none. Their points are of the optimizer's
-step and the accumulation of gradients, which the same code times apart from the exchange.
-
-References
-----------
-vineeths96/Gradient-Compression@e5b61b1e reducer.py (TensorBuffer, NoneAllReducer), trainer.py;
-assignment to a slice: PyTorch 1.7, aten/src/ATen/TensorIndexing.h (scalarToTensor, copy_to).
+They are kernels like any other, so that measured points give their cost (``copy_to_host``,
+``copy_to_gpu``, ``cpu_sum``, ``zmq_receive``) and no method holds a rate. A GPU without such points
+takes them for free, but for the launch: memory bandwidth, by which other kernels are then
+estimated, is some fifty times PCIe's.
 """
 
 from __future__ import annotations
@@ -70,12 +63,12 @@ def busiest_server(elements: int, nodes: int, servers: int) -> int:
     """Return the values that come in at the busiest of the servers that share out a message.
 
     Each node sends ``elements``; servers stand on the nodes and on ``servers`` machines of their
-    own, loaded as in `perfsim.collectives.push_sharded`.
+    own, loaded as in `perfsim.collectives.parameter_server.server_loads`.
 
     Examples
     --------
     >>> busiest_server(1000, 4, 0), busiest_server(1000, 4, 2), busiest_server(1000, 4, 8)
     (1000, 1200, 1000)
     """
-    on_node, of_its_own = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
-    return round(elements * nodes * max(on_node, of_its_own))
+    on_node, on_own_machine = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    return round(elements * nodes * max(on_node, on_own_machine))

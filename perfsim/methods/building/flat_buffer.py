@@ -1,4 +1,17 @@
-"""Flat buffer."""
+"""One buffer for all gradients, filled and emptied tensor by tensor from Python.
+
+Filling it takes a view of each gradient and one concatenation. Emptying it clears each gradient
+(a slice is assigned a number: a scalar made on the GPU, and its copy) and adds its piece of the
+buffer (a slice, a view, a device that stays the same, an addition). The GPU does each piece
+faster than the host asks for it, so that the host's calls decide: ``eager_launch`` is an operation
+that launches a kernel, ``eager_view`` one that launches none. Their points are of the optimizer's
+step and the accumulation of gradients, which the same code times apart from the exchange.
+
+References
+----------
+vineeths96/Gradient-Compression@e5b61b1e reducer.py (TensorBuffer, NoneAllReducer), trainer.py;
+assignment to a slice: PyTorch 1.7, aten/src/ATen/TensorIndexing.h (scalarToTensor, copy_to).
+"""
 
 from __future__ import annotations
 
@@ -7,16 +20,16 @@ from perfsim.methods.base import MethodContext
 
 __all__ = ["packed_buffer", "python_calls", "written_back"]
 
-BACK_LAUNCHES, BACK_VIEWS = 3, 4
-"""Calls a tensor when the buffer is emptied, as above."""
+_EMPTY_LAUNCHES, _EMPTY_VIEWS = 3, 4
+"""The host's calls a tensor when the buffer is emptied."""
 
 
-PACK_PASSES, BACK_PASSES = 2, 4
+_FILL_PASSES, _EMPTY_PASSES = 2, 4
 """Concatenate; clear (1) and add (3)."""
 
 
 def python_calls(launches: int, views: int) -> tuple[Kernel, ...]:
-    """Return the host's calls from Python: operations that launch a kernel, and views.
+    """Return the kernels of the host's calls from Python: operations that launch, and views.
 
     Examples
     --------
@@ -33,7 +46,7 @@ def python_calls(launches: int, views: int) -> tuple[Kernel, ...]:
 
 def packed_buffer(elements: int, tensors: int) -> tuple[Kernel, ...]:
     """Return the concatenation of ``tensors`` gradients of ``elements`` values together."""
-    return (*python_calls(1, tensors), elementwise(elements, PACK_PASSES, 0))
+    return (*python_calls(1, tensors), elementwise(elements, _FILL_PASSES, 0))
 
 
 def written_back(
@@ -53,9 +66,9 @@ def written_back(
     >>> [(one.name, one.elements) for one in written_back(1000, 2, hosted, beside_s=1.0)]
     [('eager_launch', 3), ('eager_view', 4)]
     """
-    calls = python_calls(BACK_LAUNCHES * tensors, BACK_VIEWS * tensors)
+    calls = python_calls(_EMPTY_LAUNCHES * tensors, _EMPTY_VIEWS * tensors)
     host_s = sum(world.kernel_s(call) for call in calls)
-    moved = elementwise(elements, BACK_PASSES, 0)
+    moved = elementwise(elements, _EMPTY_PASSES, 0)
     left = max(0.0, 1.0 - beside_s / host_s) if host_s > 0 else 0.0
     if left * host_s <= world.kernel_s(moved):
         return (moved,)

@@ -1,7 +1,12 @@
-"""GPU operations of K-FAC as the public codes run them: passes and launches of each, counted.
+"""Kronecker factors: the shapes of a layer's A and G, and the GPU operations of K-FAC, counted.
 
-A pass is one fp32 read or write of all values; padding and cloning of a convolution's input are
-left out, since a profile does not hold the size of its input maps.
+The Fisher matrix of a layer is taken as A (x) G: A is X^T X of its input matrix X (a convolution's
+patches, one row a sample and output position, a column of ones for a bias), G that of the
+gradients of its outputs, with as many rows.
+
+Passes and launches are those of the public codes. A pass is one fp32 read or write of all values.
+Padding and cloning of a convolution's input are left out, since a profile does not hold the size
+of its input maps.
 """
 
 from __future__ import annotations

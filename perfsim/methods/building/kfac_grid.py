@@ -1,4 +1,9 @@
-"""Kfac grid."""
+"""KAISA's grid of ranks: who decomposes and preconditions a layer, and who gets what from whom.
+
+Factors are all-reduced in buckets that go when the next factor would not fit (`bucketed`), and
+decompositions follow each other without a stop (`grid_jobs`). Releases up to 0.3, which the paper
+ran, do one phase after the other and wait for each (`phased_jobs`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SPD-KFAC's inverses: the large ones balanced over the ranks, the others on every rank."""
+"""Placement of K-FAC's inverses: which rank inverts which matrix.
+
+SPD-KFAC balances the large ones over the ranks and has the others inverted on every rank.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""KAISA's grid of ranks: who decomposes and preconditions a layer, and who gets what from whom."""
+"""The schedule of K-FAC: factors in messages, intervals of updates, and the gradients' exchange.
+
+Factors are built in the passes or after them, fused and all-reduced. The fusion policies are those
+of gradients. In the passes a factor is ready when its layer begins (A, forward) or has ended (G,
+backward), later by the factors built before it in that pass. D-KFAC, MPD-KFAC and SPD-KFAC average
+the factors over all ranks and then invert them somewhere (`AveragedFactors`).
+"""
 
 from __future__ import annotations
 

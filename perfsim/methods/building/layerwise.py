@@ -1,10 +1,7 @@
-"""Sharded parameters: when units of a model are gathered, as PyTorch's FSDP does it.
+"""Layers in time: when a bucket's layers start in the forward and backward passes.
 
-References
-----------
-Zhao et al., "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", VLDB 2023 (arXiv
-2304.11277). Code: pytorch/pytorch at 00ae0bc9, torch/distributed/fsdp/
-_runtime_utils.py; at 07b3040a, torch/distributed/algorithms/_comm_hooks/default_hooks.py.
+What waits for a layer's parameters waits at the start of that layer; what waits for its gradients
+waits until ``Bucket.ready_s``. Layers run in forward order, one after the other.
 """
 
 from __future__ import annotations
@@ -41,11 +38,11 @@ class LayerStarts:
         Raises
         ------
         ValueError
-            If the world knows no profile.
+            If the context has no profile.
         """
         profile = world.profile
         if profile is None:
-            raise ValueError("this world knows no profile")
+            raise ValueError("this MethodContext has no profile")
         forward = accumulate((layer.forward_s for layer in profile.layers), initial=0.0)
         backward = accumulate((layer.backward_s for layer in reversed(profile.layers)), initial=0.0)
         return cls(

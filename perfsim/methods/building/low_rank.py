@@ -1,8 +1,8 @@
-"""Power-SGD's stages, as each of its public implementations runs them.
+"""Low rank: gradients factored as M = P Q^T, and Power-SGD's stages in each public implementation.
 
-Every function takes the matrices that are factored, the ``dense`` values that are not and how
-many tensors (``vectors``) hold those; passes and launches are those of the PyTorch operations in
-the code that it names.
+Every function of Power-SGD takes the matrices that are factored, the ``dense`` values that are not
+and how many tensors (``vectors``) hold those; passes and launches are those of the PyTorch
+operations in the code that it names.
 """
 
 from __future__ import annotations

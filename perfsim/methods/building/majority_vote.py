@@ -1,4 +1,4 @@
-"""Majority vote."""
+"""Majority vote: methods that send one sign a value and take the majority of all ranks' signs."""
 
 from __future__ import annotations
 

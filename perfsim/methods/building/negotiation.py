@@ -1,4 +1,15 @@
-"""Negotiation."""
+"""Horovod's negotiation: in every cycle the ranks find out which tensors all of them have.
+
+With the response cache the hosts all-reduce a bit a tensor. Without it (HOROVOD_CACHE_CAPACITY=0)
+every rank sends a request a tensor to rank 0, which reads them all, counts them by name, compares
+their shapes and types, and broadcasts what goes; all ranks wait for it.
+
+References
+----------
+horovod/horovod v0.19.2 horovod/common/controller.cc, ``ComputeResponseList``,
+``IncrementTensorCount``, ``ConstructResponse``, ``FuseResponses``; message.cc; stall_inspector.cc;
+mpi/mpi_controller.cc. The same in v0.21.3.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +33,7 @@ which no longer fit the cache of the core."""
 
 
 def negotiation_s(tensors: int, ranks: int, nodes: int, *, cache: bool, message_s: float) -> float:
-    """Return how long the ranks take to agree on some tensors that all of them have [s].
+    """Return how long the ranks negotiate over some tensors that all of them have [s].
 
     With the cache ceil(log2 N) messages, one after the other, over N nodes (those inside a node
     taken as free). Without it a gather and two broadcasts of as many each, a gather straight to

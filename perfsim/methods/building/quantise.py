@@ -1,4 +1,4 @@
-"""What quantising methods share: packed signs, adding up every rank's message, the two-step form.
+"""Quantised messages: packed signs, adding up every rank's message, and the two-step form.
 
 Public implementations pack signs in three ways (``Packing``): "bits" with cupy's packbits,
 measured on a V100 under the names ``efsign_encode`` and ``efsign_decode``; "bit2byte" with the
@@ -6,9 +6,9 @@ extension of signSGD's authors, 32 signs in an int32 by shifts and masks that ar
 one; "bytes" as GRACE does, a whole byte a sign. Passes are counted operation by operation: a byte
 read or written is a quarter of a pass, a packed bit a 32nd.
 
-Who decodes what: after an all-gather all of them loop over the messages in Python, so launches
-grow with P (see ``perfsim.methods.building.quantise`` for what the points then stand for); 1-bit Adam's two steps
-unpack all pieces by one kernel.
+After an all-gather all of them decode in a loop over the messages in Python, so that launches grow
+with P (`perfsim.methods.building.queued_kernels` says what the measured points hold there). 1-bit
+Adam's two steps unpack all pieces by one kernel.
 
 References
 ----------

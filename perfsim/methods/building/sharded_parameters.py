@@ -1,4 +1,11 @@
-"""Sharded parameters."""
+"""Sharded parameters: when units of a model are gathered, as PyTorch's FSDP does it.
+
+References
+----------
+Zhao et al., "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", VLDB 2023 (arXiv
+2304.11277). Code: pytorch/pytorch at 00ae0bc9, torch/distributed/fsdp/
+_runtime_utils.py; at 07b3040a, torch/distributed/algorithms/_comm_hooks/default_hooks.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sparsifying methods share: counting, thresholds, and the exchange of values and places."""
+"""Sparsified gradients: selection and thresholds, merging, and the exchange of values and indices."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def decoded(
 
     "together": the dense gradient is zeroed, the pairs of all ranks are scatter-added and the
     mean is taken (3 passes). "one_by_one": of each tensor, each rank's pairs are scattered into a
-    zeroed tensor in one loop (points measured as ``dgc_decode``, see ``perfsim.methods.building.quantise``), then
-    these are added and divided (3 P + 1 passes).
+    zeroed tensor in one loop (points measured as ``dgc_decode``, see
+    `perfsim.methods.building.queued_kernels`), then these are added and divided (3 P + 1 passes).
 
     Examples
     --------
@@ -269,10 +269,11 @@ def doubled(
 
     Examples
     --------
-    >>> [stage.size_bytes for stage in doubled(100, 10, MethodContext(8)) if isinstance(stage, Send)]
+    >>> stages = doubled(100, 10, MethodContext(8))
+    >>> [stage.size_bytes for stage in stages if isinstance(stage, Send)]
     [80.0, 160.0, 320.0]
-    >>> independent = doubled(100, 10, MethodContext(8), union=True)  # 10, 19 and 34.4 places expected
-    >>> [stage.size_bytes for stage in independent if isinstance(stage, Send)]
+    >>> stages = doubled(100, 10, MethodContext(8), union=True)  # 10, 19, 34.4 expected
+    >>> [stage.size_bytes for stage in stages if isinstance(stage, Send)]
     [80.0, 152.0, 280.0]
     """
     dense_bytes = float(FLOAT * elements)

@@ -1,4 +1,4 @@
-"""Tensor slices."""
+"""Slices of tensors: how tensors are cut, and how slices go through parameter servers and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two level."""
+"""All-reduces in two levels: along the rows of a grid of ranks, and down its columns."""
 
 from __future__ import annotations
 
