@@ -132,8 +132,9 @@ def fuse_as_zero(gradients: Sequence[Gradient], context: FusionContext) -> list[
     References
     ----------
     Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
-    2020 (arXiv 1910.02054). Code: microsoft/DeepSpeed at 38327e07, deepspeed/runtime/zero/config.py,
-    ``reduce_bucket_size``; stage_1_and_2.py, ``reduce_independent_p_g_buckets_and_remove_grads``.
+    2020 (arXiv 1910.02054). Code: microsoft/DeepSpeed at 38327e07,
+    deepspeed/runtime/zero/config.py, ``reduce_bucket_size``; stage_1_and_2.py,
+    ``reduce_independent_p_g_buckets_and_remove_grads``.
     """
     return fill(gradients, context.message_bytes, _limit(context, ZERO_BUCKET_BYTES))
 

@@ -188,7 +188,7 @@ class Job:
             raise ValueError(f"job {self.name}: computation runs 'after' where it waits")
 
     def in_turn(self) -> Job:
-        """Return the job as it runs where nothing overlaps: it begins where computation waits for it."""
+        """Return the job as it runs without overlap: it begins where computation waits for it."""
         if self.holds is None:
             return self
         if self.holds.phase in ("forward", "backward"):

@@ -25,7 +25,8 @@ class Bytescheduler(Method):
     workers' nodes or, with ``servers``, on machines of their own too.
 
     Parts are handed to the library while those under way hold fewer than ``credit`` parameters, and
-    what has been handed over cannot be overtaken (``perfsim.methods.base.Send``); 0 is one part at a time.
+    what has been handed over cannot be overtaken (`perfsim.methods.base.Send`); 0 is one part at a
+    time.
 
     The code cuts at 1 million parameters; its notes advise 8 million for all-reduces (DeAR's
     authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter, down

@@ -30,16 +30,15 @@ class Cpsgd(Method):
     """Updates locally; every ``interval`` iterations all ranks exchange once.
 
     ``exchange`` "parameters" averages the models: after the update they are concatenated and
-    divided by P (4 passes, 2 launches), all-reduced as one buffer, and the next forward pass
-    waits. "gradients" is what vineeths96's code calls local steps: in every interval's last
-    iteration the gradients are packed (2 passes), all-reduced and added to the cleared ones (4
-    passes) after the backward pass, and the update waits; ``compress`` then sends them by QSGD's
-    max-norm all-reduce, by Rand-k with a shared seed or by Rand-k max-norm, with those methods'
-    kernels.
-    ``--fusion none`` averages tensor by tensor. Bytes a rank: 2 (P-1)/P x 4 / interval a
-    parameter. Memory: none from one iteration to the next; a copy of the model while averaging.
-    Left out: averaging of batch-norm statistics; Rand-k's places, which that code looks up on
-    the CPU. The default interval is the one of PyTorch's documentation.
+    divided by P (4 passes, 2 launches), all-reduced as one buffer, and the next forward pass waits.
+    "gradients" is what vineeths96's code calls local steps: in every interval's last iteration the
+    gradients are packed (2 passes), all-reduced and added to the cleared ones (4 passes) after the
+    backward pass, and the update waits; ``compress`` then sends them by QSGD's max-norm all-reduce,
+    by Rand-k with a shared seed or by Rand-k max-norm, with those methods' kernels. `fusion` none
+    averages tensor by tensor. Bytes a rank: 2 (P-1)/P x 4 / interval a parameter. Memory: none from
+    one iteration to the next; a copy of the model while averaging. Left out: averaging of
+    batch-norm statistics; Rand-k's indices, which that code looks up on the CPU. The default
+    interval is the one of PyTorch's documentation.
     """
 
     summary: ClassVar[str] = "models averaged every so many iterations (CPSGD)"

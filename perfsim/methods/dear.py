@@ -16,16 +16,16 @@ class Dear(Method):
 
     A group's gradients are reduce-scattered as soon as they are all there, in backward order. Once
     the backward pass and the last reduce-scatter are over the groups are all-gathered, the first
-    layers' first, while the next forward pass begins: it waits before the first layer of each
-    group for that group, and then updates it, every rank all of it. Without tensor fusion
-    (``--fusion none``) it is the paper's "DeAR w/o TF". No kernels of its own.
+    layers' first, while the next forward pass begins: it waits before the first layer of each group
+    for that group, and then updates it, every rank all of it. Without tensor fusion (`fusion` none)
+    it is the paper's "DeAR w/o TF". No kernels of its own.
 
     Bytes a rank: (P-1)/P x 4 a parameter twice, those of a ring all-reduce. Memory: the groups'
     buffers and this rank's shard of each. Left out: copies into and out of the groups' buffers and
     the division by P (6 passes over a parameter, as with ``ssgd``); values that pad a group to a
-    multiple of P; the host, which stops for each collective before it launches what comes next;
-    the search for the groups' size (try ``--bucket``). A layer's update runs when its group is
-    there, not before each of its layers.
+    multiple of P; the host, which stops for each collective before it launches what comes next; the
+    search for the groups' size (try `bucket`). A layer's update runs when its group is there, not
+    before each of its layers.
     """
 
     summary: ClassVar[str] = "reduce-scatter in backward, all-gather in the next forward (DeAR)"

@@ -29,15 +29,15 @@ class DpKfac(Preconditioner):
     Layers are dealt out to the ranks in turn; only its owner keeps a layer's input and output
     gradients. Once Horovod has averaged the gradients: A and G of the own layers from the local
     batch (no factor is sent), then their eigendecompositions (``inversion`` cholesky: damped
-    inverses), then G^-1 W A^-1. One broadcast a layer follows, in layer order: each needs every
+    inverses), then G^-1 W A^-1. One broadcast a layer follows, in layer order: each involves every
     rank, so that the first waits for the busiest one. All ranks scale and write the new gradients.
-    Preconditioning and broadcasts happen in every iteration. The code's class takes eigenvalues
-    unless told otherwise, D-, MPD- and SPD-KFAC always invert: rank them with ``inversion``
-    cholesky here, of which the paper's comparison has both kinds.
-    Bytes a rank: 2 (P-1)/P x 4 n + (P-1)/P x 4 n (the bias in the second). Memory: factors and
-    inverses of the own layers, 8 (a^2 + g^2) bytes each, of the rank with most, and every layer's
-    preconditioned gradient. Left out: padding of input maps, Horovod's copies into and out of its
-    buffer and its negotiation of each broadcast, and saved output gradients.
+    Preconditioning and broadcasts happen in every iteration. The code's class takes eigenvalues by
+    default, while D-, MPD- and SPD-KFAC always invert: compare them with ``inversion`` cholesky
+    here, of which the paper's comparison has both kinds. Bytes a rank: 2 (P-1)/P x 4 n + (P-1)/P x
+    4 n (the bias in the second). Memory: factors and inverses of the own layers, 8 (a^2 + g^2)
+    bytes each, of the rank with most, and every layer's preconditioned gradient. Left out: padding
+    of input maps, Horovod's copies into and out of its buffer and its negotiation of each
+    broadcast, and saved output gradients.
     """
 
     summary: ClassVar[str] = "K-FAC from local factors, preconditioned gradients sent (DP-KFAC)"

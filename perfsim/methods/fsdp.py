@@ -23,18 +23,18 @@ class Fsdp(Method):
 
     Forward: a unit waits for its all-gather; while it runs the next one's is under way, and no
     further (limit_all_gathers: two units at a time). Its parameters are given up after it. In the
-    backward pass a unit is gathered again, with ``prefetch`` "pre" (BACKWARD_PRE, the default)
-    when the one before it in that pass begins, with "post" when that has ended, with "none" after
-    its gradients were sent off. Gradients of a unit are divided, reduce-scattered and divided again
-    (2 passes over all, then over a share) as they are ready. All collectives share one stream.
-    Every rank updates its share. ``sharding`` "shard_grad_op" keeps the parameters through the
-    backward pass. Units are the buckets of ``--fusion``: "block" is wrapping by block class.
+    backward pass a unit is gathered again, with ``prefetch`` "pre" (BACKWARD_PRE, the default) when
+    the one before it in that pass begins, with "post" when that has ended, with "none" after its
+    gradients were sent off. Gradients of a unit are divided, reduce-scattered and divided again (2
+    passes over all, then over a share) as they are ready. All collectives share one stream. Every
+    rank updates its share. ``sharding`` "shard_grad_op" keeps the parameters through the backward
+    pass. Units are the buckets of `fusion`: "block" is wrapping by block class.
 
-    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S ranks that stand together share a
-    copy: they gather and scatter among themselves, then each share is divided, all-reduced with
-    those of the other P/S copies, on a stream of its own, and divided again. NCCL gathers and
-    scatters in rings (PAT, since 2.23 with one GPU a node, is not considered), so that each of the
-    3 calls a unit takes P-1 hops: on a thousand GPUs small units are little but hops, which hybrid
+    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S neighbouring ranks share a copy:
+    they gather and scatter among themselves, then each share is divided, all-reduced with those of
+    the other P/S copies, on a stream of its own, and divided again. NCCL gathers and scatters in
+    rings (PAT, since 2.23 with one GPU a node, is not considered), so that each of the 3 calls a
+    unit takes P-1 hops: on a thousand GPUs small units consist of little but hops, which hybrid
     sharding avoids.
 
     Bytes a rank: 3 (S-1)/S x 4 a parameter, shard_grad_op 2 (S-1)/S x 4, S = P unless given; with

@@ -27,13 +27,13 @@ class Natural(Method):
 
     In the hook, on the compute stream, tensor by tensor as GRACE does: exponents are drawn and
     packed. One all-gather of n bytes from each rank; after the backward pass a loop decodes the P
-    messages and adds them up (3 passes), so decoding grows with P; the mean (2 passes).
-    ``kernel`` "cupy" is what GRACE's Horovod version runs, operation by operation, "cuda" its
-    fused extension. ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward
-    pass: each rank adds up 1/P of the values, draws again, all-gathers, decodes the pieces and
-    joins them (2 passes). Compare with other methods at one ``--fusion``. Bytes a rank: (P-1) n;
-    in two steps 2 (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit
-    (GRACE keeps 7 bits of the exponent, clipped), cupy's hand-over on the host.
+    messages and adds them up (3 passes), so decoding grows with P; the mean (2 passes). ``kernel``
+    "cupy" is what GRACE's Horovod version runs, operation by operation, "cuda" its fused extension.
+    ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward pass: each rank
+    adds up 1/P of the values, draws again, all-gathers, decodes the pieces and joins them (2
+    passes). Compare with other methods at one `fusion`. Bytes a rank: (P-1) n; in two steps 2
+    (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit (GRACE keeps 7 bits
+    of the exponent, clipped), cupy's hand-over on the host.
     """
 
     summary: ClassVar[str] = "sign and exponent only, drawn at random (natural compression)"

@@ -36,7 +36,8 @@ class Powersgd(Method):
     """Sends P = M Q, then Q = M^T P, of every matrix; what is not compressed goes dense.
 
     Residual added, P = M Q; all-reduce of all P; P orthonormalised, Q = M^T P; all-reduce of all Q;
-    P Q^T rebuilt, the difference kept. ``perfsim.methods.building.low_rank`` counts each variant's kernels.
+    P Q^T rebuilt, the difference kept. `perfsim.methods.building.low_rank` counts each variant's
+    kernels.
 
     ``variant`` "hook" is PyTorch's DDP hook, bucket by bucket: what is not compressed goes before
     P, Q of the last iteration is orthonormalised before P = M Q, and a matrix is compressed only

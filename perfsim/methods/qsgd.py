@@ -45,27 +45,27 @@ class Qsgd(Method):
 
     In the hook, on the compute stream: the groups' norms (1 read), then draw, round and pack by
     unfused PyTorch operations (magnitude, scale twice, floor, remainder, random numbers, compare,
-    add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels
-    and its norms are gathered, and after the backward pass a loop unpacks the P messages and adds
-    them up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes).
-    Form "all_reduce", after the backward pass: the gradients are packed into one buffer; the
-    largest magnitude (3 passes) is agreed first (a tiny all-reduce, for which the host waits),
-    values are drawn (27.5 passes in 13 launches), then levels are summed as integers of 8 bits if
-    these hold P of them, else of 32 (NCCL sums no 16-bit integers), unpacked once, and every
-    gradient is cleared and gets its piece of the buffer added, which keeps the host busy longer
-    than the GPU. With ``second_bits`` values are drawn at two scales; the finer one is used where
-    all ranks' values are small, which an all-reduce of a mask (a byte a value, for which the host
-    waits) finds out. Form "two_step" is GRACE's all-to-all communicator, after the backward pass:
-    levels and norms are shared out, each rank adds up 1/P and quantises again, all-gathers bring
-    it back, and the pieces are joined. ``feedback`` keeps what is lost, as MergeComp does: the own
-    message is decoded in the hook and subtracted.
-    Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed
-    2 (P-1)/P of a byte or four a value. Memory: none, or the residual.
+    add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels and
+    its norms are gathered, and after the backward pass a loop unpacks the P messages and adds them
+    up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes). Form
+    "all_reduce", after the backward pass: the gradients are packed into one buffer; the largest
+    magnitude (3 passes) is all-reduced first (a tiny message, for which the host waits), values are
+    drawn (27.5 passes in 13 launches), then levels are summed as integers of 8 bits if these hold P
+    of them, else of 32 (NCCL sums no 16-bit integers), unpacked once, and every gradient is cleared
+    and gets its piece of the buffer added, which keeps the host busy longer than the GPU. With
+    ``second_bits`` values are drawn at two scales; the finer one is used where all ranks' values
+    are small, which an all-reduce of a mask (a byte a value, for which the host waits) finds out.
+    Form "two_step" is GRACE's all-to-all communicator, after the backward pass: levels and norms
+    are shared out, each rank adds up 1/P and quantises again, all-gathers bring it back, and the
+    pieces are joined. ``feedback`` keeps the error of quantisation, as MergeComp does: the own
+    message is decoded in the hook and subtracted. Bytes a rank: (P-1) (bits/8 n + 4 n/group); in
+    two steps 2 (P-1)/P of a message; summed 2 (P-1)/P of a byte or four a value. Memory: none, or
+    the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
-    128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression
-    runs it; compare with other methods at one ``--fusion``. Left out: the paper's Elias coding,
-    which GPU implementations do not use.
+    128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression runs
+    it; compare with other methods at one `fusion`. Left out: the paper's Elias coding, which GPU
+    implementations do not use.
     """
 
     summary: ClassVar[str] = "stochastic quantisation to a few bits a value (QSGD)"

@@ -19,15 +19,14 @@ class SpdKfac(AveragedFactors):
     A of a layer is built and packed in the hook before its forward pass, G in the hook after its
     backward pass, on the compute stream; neighbours are merged while waiting costs less than the
     start-up saved (the rule of MG-WFBP, here with the network's own cost) and all-reduced behind
-    the passes, on one stream with the gradients. Once all are there they are unpacked. A factor
+    the passes, on one stream with the gradients. Once all have arrived they are unpacked. A factor
     whose inverse costs less than its broadcast is inverted everywhere; the others go, largest
-    first, to the rank with the smallest sum of sides. In layer order each rank inverts what is
-    its, packs, and its broadcast follows while other ranks still invert. Then as D-KFAC.
-    Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each factor
-    that is sent (none of the small ones). Memory: factors and inverses of all layers,
-    8 (a^2 + g^2) bytes each. Left out: as for MPD-KFAC, the profiling iterations that tell the
-    rule its times, the gaps that the host's wait before each message leaves, and Horovod's further
-    NCCL streams.
+    first, to the rank with the smallest sum of sides. In layer order each rank inverts its own and
+    packs them, and their broadcasts follow while other ranks still invert. Then as D-KFAC. Bytes a
+    rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each factor that is
+    sent (none of the small ones). Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes
+    each. Left out: as for MPD-KFAC, the profiling iterations in which the rule measures its times,
+    the gaps that the host's wait before each message leaves, and Horovod's further NCCL streams.
     """
 
     summary: ClassVar[str] = "K-FAC pipelined with its communication, inverses balanced (SPD-KFAC)"

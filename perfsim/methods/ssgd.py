@@ -18,8 +18,8 @@ class Ssgd(Method):
     """Sends every bucket dense by an all-reduce as soon as it is ready, in backward order.
 
     With overlap this is wait-free backpropagation with tensor fusion (PyTorch DDP's rule by
-    default); ``--no-overlap`` sends after the backward pass, ``--fusion whole --no-overlap`` is
-    BSP with one buffer. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where
+    default); without `overlap` it sends after the backward pass, `fusion` whole without `overlap`
+    is BSP with one buffer. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where
     ``gradients`` are "fp16": the weights themselves are cast to half, so that the backward pass
     makes gradients in half, and the optimizer keeps masters in fp32 (MXNet's float16 networks with
     multi_precision, Apex's O2); PyTorch's amp keeps gradients in fp32. No kernels of its own.

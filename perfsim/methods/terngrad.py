@@ -32,14 +32,14 @@ class Terngrad(Method):
     In the hook, on the compute stream, tensor by tensor as GRACE does, by unfused operations:
     clipping (option ``clip``), largest magnitude, random draw, cast. All-gathers of the values and
     of the scale; after the backward pass a loop decodes the P messages (cast and multiply, 3.25
-    passes) and adds them up (3 passes), so decoding grows with P; the mean (2 passes).
-    ``packing`` "bytes": a value a byte, as GRACE and Gradient-Compression send; "two_bits" as the
-    paper counts and MergeComp packs, with 7 passes more to pack and 4 to unpack.
-    ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward pass: each rank
-    adds up 1/P of the values, draws again, all-gathers, decodes the pieces and joins them (2
-    passes). Compare with other methods at one ``--fusion``. Bytes a rank: (P-1) (n + 4), or n/4
-    for n; in two steps 2 (P-1)/P n + 8 (P-1). Memory: none between iterations. Left out: the
-    paper's sharing of one scale by all ranks, and the host's waiting for deviation and scale.
+    passes) and adds them up (3 passes), so decoding grows with P; the mean (2 passes). ``packing``
+    "bytes": a value a byte, as GRACE and Gradient-Compression send; "two_bits" as the paper counts
+    and MergeComp packs, with 7 passes more to pack and 4 to unpack. ``exchange`` "two_step" is
+    GRACE's all-to-all communicator, after the backward pass: each rank adds up 1/P of the values,
+    draws again, all-gathers, decodes the pieces and joins them (2 passes). Compare with other
+    methods at one `fusion`. Bytes a rank: (P-1) (n + 4), or n/4 for n; in two steps 2 (P-1)/P n + 8
+    (P-1). Memory: none between iterations. Left out: the paper's sharing of one scale by all ranks,
+    and the host's waiting for deviation and scale.
     """
 
     summary: ClassVar[str] = "three levels a value, drawn at random, one scale a tensor (TernGrad)"

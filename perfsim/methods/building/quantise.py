@@ -209,9 +209,9 @@ def between_nodes(
     """Return compression between nodes only, on a stream of its own.
 
     Fewer than ``least`` values are all-reduced dense. Else: reduce-scatter in fp32 inside each
-    node; every GPU encodes its share of n / g values, gathers those of the GPUs that have its
-    place on the other nodes, decodes N messages and adds them up; all-gather in fp32 inside each
-    node. All of it waits in line on the communication stream.
+    node; every GPU encodes its share of n / g values, gathers those of the GPUs with its local rank
+    on the other nodes, decodes N messages and adds them up; all-gather in fp32 inside each node.
+    All of it waits in line on the communication stream.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Sparsified gradients: selection and thresholds, merging, and the exchange of values and indices."""
+"""Sparsified gradients: selection, thresholds, merging, and the exchange of values and indices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def exact(elements: int, selection: Selection) -> Kernel:
 
 
 def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
-    """Return the top ``count`` of the sum of two lists of ``count`` values and their places.
+    """Return the top ``count`` of the sum of two lists of ``count`` values and their indices.
 
     The 2 k pairs are sorted by place (a radix sort: four digits, keys and values read and
     written: 16 passes), neighbours of one place added (4), magnitudes taken (2), the largest
@@ -208,7 +208,7 @@ def decoded(
 def gathered(
     elements: int, count: int, ranks: int, value_bytes: int = FLOAT, index_bytes: int = INDEX
 ) -> list[JobStage]:
-    """Return the exchange of ``count`` values and their places, and what makes a gradient of it.
+    """Return the exchange of ``count`` values and their indices, and what makes a gradient of it.
 
     One all-gather of the values and one of the indices; after the backward pass they are
     ``decoded`` together.
@@ -344,8 +344,8 @@ def hierarchical(
 ) -> list[JobStage]:
     """Return an exchange in two layers; ``count`` pairs are kept of a rank's share of its node.
 
-    Inside the node the dense gradient is reduce-scattered; ``select`` runs on a share of it;
-    values and indices are all-gathered among the ranks of the same place on all nodes. Then
+    Inside the node the dense gradient is reduce-scattered; ``select`` runs on a share of it; values
+    and indices are all-gathered among the ranks with the same local rank on all nodes. Then
     "pairs": these are gathered inside the node, and after the backward pass each share is zeroed,
     filled and concatenated (3 passes). "sums": each rank adds up its share, the node gathers the
     dense shares. All of it on the stream of the communication.

@@ -21,7 +21,7 @@ def uneven_nodes(world: MethodContext) -> str:
 def in_rows_and_columns(
     size_bytes: float, row: int, column: int, *, split: bool = False, algorithm: str = "auto"
 ) -> list[JobStage]:
-    """Return the calls that all-reduce a buffer on a grid of rows of ranks that stand together.
+    """Return the calls that all-reduce a buffer on a grid of rows of neighbouring ranks.
 
     Reduce-scatter along the row, all-reduce of the part that is left down the column (with
     ``split`` as a reduce-scatter and an all-gather), all-gather along the row. Where the grid is
