@@ -175,8 +175,8 @@ WHY_KEPT = {
 def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
     """Return the scenario for one method, and the fields of fusion that do not apply to it.
 
-    `fusion` applies to methods that fuse as ssgd, `bucket` and `fusion_options` to those whose fusion
-    takes them; where one does not apply, the method keeps its own.
+    `fusion` applies to methods that fuse as ssgd, `bucket` and `fusion_options` to those whose
+    fusion takes them; where one does not apply, the method keeps its own.
     """
     own = _own(name, scenario.options)
     changes: dict[str, Any] = {"method": name}
