@@ -78,7 +78,7 @@ PROTOCOL_BANDWIDTH = {"ll": 0.5, "ll128": 0.92, "simple": 1.0}
 
 
 def check_protocol(name: str, library: str, has: bool) -> None:
-    """Refuse a protocol that there is not, or that a library does not have.
+    """Refuse a protocol that does not exist, or that a library does not have.
 
     Raises
     ------
@@ -215,7 +215,7 @@ class NcclTuner:
     Parameters
     ----------
     version : of NCCL, 2.4 or later, such as 2.18.3
-    ranks, nodes : GPUs that take part, nodes they stand on
+    ranks, nodes : GPUs that take part, and their nodes
     gpu_architecture : kepler, maxwell, pascal, volta, turing, ampere (A100), ampere_rtx, ada,
         hopper or blackwell
     cpu : intel, amd, arm or power

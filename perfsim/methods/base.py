@@ -21,7 +21,7 @@ from perfsim.simulate.graph import COMPUTE, Shared
 
 __all__ = [
     "FAMILIES",
-    "LOCAL",
+    "LOCAL_ITERATION",
     "SET",
     "SGD_LAUNCHES",
     "Compute",
@@ -51,11 +51,11 @@ Phase = Literal["forward", "backward", "update", "next"]
 
 Group = Literal["all", "node", "leaders", "across"] | int | tuple[int, int]
 """Who takes part in a collective: all ranks; each node's ranks, all nodes at once ("node"); one
-rank of each node ("leaders"); the ranks that have the same place on every node, all places at once
+rank of each node ("leaders"); the ranks with the same local rank on every node, all such groups at once
 ("across"); a number of neighbouring ranks, all such groups at once; or (count, stride): so many
 ranks that are so far apart, all such groups at once."""
 
-LOCAL = -1
+LOCAL_ITERATION = -1
 """Number of an iteration in which nothing is exchanged."""
 
 

@@ -71,7 +71,7 @@ class Byteps(Method):
         """Return a job a part of a tensor."""
         if world.ranks == 1:  # nothing is sent
             return []
-        places = LayerStarts.of(world)
+        starts = LayerStarts.of(world)
         step = PAGE_BYTES * world.gpus_per_node
         most_bytes = ceil(self.partition_bytes / step) * step
         jobs = []
@@ -84,7 +84,7 @@ class Byteps(Method):
                         f"{number}.{part}",
                         tuple(self.way(size_bytes, world)),
                         PassPoint("backward", bucket.ready_s),
-                        places.needed(bucket) if self.cross_barrier else None,
+                        starts.needed(bucket) if self.cross_barrier else None,
                         updates=share / parts if self.cross_barrier else 0.0,
                     )
                 )

@@ -11,7 +11,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
-    LOCAL,
+    LOCAL_ITERATION,
     Compute,
     Job,
     JobStage,
@@ -67,7 +67,7 @@ class Dasgd(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging that begins with the forward pass, and the merging."""
-        if iteration == LOCAL:
+        if iteration == LOCAL_ITERATION:
             return []
         merges = PassPoint("update", later=self.overlapped - 1)
         found = []
@@ -81,7 +81,7 @@ class Dasgd(Method):
 
     def rounds(self) -> list[Round]:
         """Return one round of an interval, since averaging goes on from one to the next."""
-        return [Round((0, *[LOCAL] * (self.interval - 1)))]
+        return [Round((0, *[LOCAL_ITERATION] * (self.interval - 1)))]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the buffer: one fp32 value a parameter."""

@@ -1,4 +1,4 @@
-"""DRAGONN: places of large values written through a hash instead of a prefix sum."""
+"""DRAGONN: indices of large values written through a hash instead of a prefix sum."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Dragonn(Method):
     from an exact Top-k of a random 1 % sample, one pass that writes the index of each value above
     it into a zeroed table of 4 k by its hash, indices and values gathered from the table); what is
     sent is cleared, or the residual's rest taken (3). One all-gather of the values and one of the
-    places. After the backward pass the pairs of all ranks are scattered into one zeroed tensor each
+    indices. After the backward pass the pairs of all ranks are scattered into one zeroed tensor each
     (sparse decoding). Tensors of ``compress_above`` elements or fewer are all-reduced dense.
     Messages are fused by Horovod, which carries them.
 

@@ -80,7 +80,7 @@ class Fsdp(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the gathers of the forward pass, then what each unit does in the backward one."""
-        places, shards = LayerStarts.of(world), self.ranks_a_copy(world.ranks)
+        starts, shards = LayerStarts.of(world), self.ranks_a_copy(world.ranks)
         group: Group = "all" if shards == world.ranks else shards
         sums = [
             Job(
@@ -90,10 +90,10 @@ class Fsdp(Method):
             )
             for number, unit in enumerate(buckets)
         ]
-        jobs = forward_gathers(buckets, places, group)
+        jobs = forward_gathers(buckets, starts, group)
         if self.sharding == "shard_grad_op":
             return jobs + sums
-        again = backward_gathers(buckets, places, self.prefetch, group)
+        again = backward_gathers(buckets, starts, self.prefetch, group)
         # In the order of issue: how many gathers go before a unit's gradients do.
         before = 1 if self.prefetch == "none" else 2
         for number, job in enumerate(sums):

@@ -97,7 +97,7 @@ class Mstopk(Method):
         elif self.select == "randk":
             kernel = Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4)
         else:
-            # Two comparisons more, joined, and places found: 2 x 1.25 + 0.75 + 0.5.
+            # Two comparisons more, joined, and indices found: 2 x 1.25 + 0.75 + 0.5.
             passes = 2 + 1 + 1 + 1.5 * self.samples + ABOVE_PASSES + 3.75
             launches = 3 + SAMPLE_LAUNCHES * self.samples + 2 * ABOVE_LAUNCHES + 2
             kernel = elementwise(elements, passes, launches)

@@ -23,7 +23,7 @@ class Omgs(Method):
     ready: the residual is added (3 passes), magnitudes are taken (2), the k largest selected
     exactly, and the residual copied with what is sent cleared (2), all in the hook on the compute
     stream, so that the backward pass waits; then one all-gather of the values and one of the
-    places, beside it. After it the gradient is zeroed, P k pairs are scatter-added and the mean is
+    indices, beside it. After it the gradient is zeroed, P k pairs are scatter-added and the mean is
     taken.
 
     Bytes a rank: (P-1) x 8 k. Memory: the residual, 4 bytes a parameter. Left out: the copies into

@@ -42,7 +42,7 @@ class Omnireduce(Method):
 
     ``block_density`` is a property of the model: 1 is a dense gradient, the worst case; the
     authors' benchmark runs 1, 0.4, 0.1 and 0.01. Zeros come from embeddings and the like, or from
-    a sparsifier. ``union``: blocks of different ranks lie at random, or all in the same places, or
+    a sparsifier. ``union``: blocks of different ranks lie at random, or all at the same indices, or
     nowhere together (the benchmark has all three). ``aggregators`` "dedicated": as many machines
     without GPUs as nodes, as in the authors' runs; "colocated": one on each node, which then
     carries both loads, as much as a ring for dense gradients.

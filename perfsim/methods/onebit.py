@@ -21,7 +21,7 @@ from perfsim.methods.building.quantise import (
 )
 
 _ENCODE = (10.0, 18)
-"""Passes and launches but for the packing: compare (1.25); for each sign the places of its mask
+"""Passes and launches but for the packing: compare (1.25); for each sign the indices of its mask
 (1.5 in 3 launches), the values there (2) and their sum (0.5); count (0.25) and other mask (0.5)."""
 
 _DECODE = (6.0, 4)

@@ -78,7 +78,7 @@ class Randk(Method):
         """Return drawing and gathering, the residual included."""
         if self.draw == "randint":
             return (Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4),)
-        # Where nothing was measured: keys and places, 8 bytes each, are read and written 8 times.
+        # Where nothing was measured: keys and indices, 8 bytes each, are read and written 8 times.
         shuffle = Kernel("randperm", elements, 16.0 * FLOAT * 2 * elements, launches=7)
         return (elementwise(elements, 11, 5), shuffle, elementwise(count, 3, 3))
 

@@ -8,7 +8,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
-    LOCAL,
+    LOCAL_ITERATION,
     Compute,
     Group,
     Job,
@@ -39,7 +39,7 @@ def periodic(interval: int) -> list[Round]:
     [((-1,), 3), ((0,), 1)]
     """
     exchange = Round((0,), 1)
-    return [Round((LOCAL,), interval - 1), exchange] if interval > 1 else [exchange]
+    return [Round((LOCAL_ITERATION,), interval - 1), exchange] if interval > 1 else [exchange]
 
 
 def by_schedule(schedule: str) -> list[Round]:
@@ -67,7 +67,7 @@ def by_schedule(schedule: str) -> list[Round]:
     exchange = Round((0,), exchanges)
     if exchanges == iterations:
         return [exchange]
-    return [Round((LOCAL,), iterations - exchanges), exchange]
+    return [Round((LOCAL_ITERATION,), iterations - exchanges), exchange]
 
 
 def _not_a_schedule(schedule: str) -> RequestError:

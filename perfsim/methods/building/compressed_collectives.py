@@ -46,7 +46,7 @@ class Separate:
     name : of the kernels
     share : compressed bytes over the bytes of fp32 values
     extra_passes : of the values' size, beside what the points were measured with
-    framed : whether sizes are known after coding only, so that the receivers must be told them
+    framed : whether sizes are known after coding only, so that they are sent ahead
 
     Examples
     --------
@@ -197,7 +197,7 @@ def one_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage
 
 
 def triple_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
-    """Return the two steps by levels: inside nodes, between places on them, and back to all."""
+    """Return the two steps by levels: inside nodes, between equal local ranks, and back to all."""
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     inside, nodes = world.gpus_per_node, world.nodes
     return [

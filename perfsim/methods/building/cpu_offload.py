@@ -62,7 +62,7 @@ def received(elements: int) -> Kernel:
 def busiest_server(elements: int, nodes: int, servers: int) -> int:
     """Return the values that come in at the busiest of the servers that share out a message.
 
-    Each node sends ``elements``; servers stand on the nodes and on ``servers`` machines of their
+    Each node sends ``elements``; servers run on the nodes and on ``servers`` machines of their
     own, loaded as in `perfsim.collectives.parameter_server.server_loads`.
 
     Examples

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 TABLE = "embed"
-"""Part of the name of a table of vectors, of which no factors are built."""
+"""Part of the name of an embedding table; K-FAC builds no factors for those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +206,18 @@ product made symmetric (5 passes) and averaged in three operations."""
 
 @cache
 def packed_triangle(side: int) -> Kernel:
-    """Return the packing of an upper triangle: places made by triu_indices, then gathered."""
+    """Return the packing of an upper triangle: indices made by triu_indices, then gathered."""
     return elementwise(triangle(side), _INDEX_PASSES + _INDEX_PASSES + 2, 3)
 
 
 @cache
 def unpacked_triangle(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
-    """Return the unpacking: places of both triangles, two scatters and a gather of the mirror.
+    """Return the unpacking: indices of both triangles, two scatters and a gather of the mirror.
 
     ``mean`` also divides the matrix by the number of ranks.
     """
-    places, moves = 2 * _INDEX_PASSES, 3 * (_INDEX_PASSES + 2)
-    both = elementwise(triangle(side), places + moves, 7)
+    indices, moves = 2 * _INDEX_PASSES, 3 * (_INDEX_PASSES + 2)
+    both = elementwise(triangle(side), indices + moves, 7)
     return (both, elementwise(side**2, 2)) if mean else (both,)
 
 

@@ -64,7 +64,7 @@ def bucketed(
             group.clear()
 
     for factor in order:
-        # The copy into the bucket stands with the product: the order on the stream is the same.
+        # The copy into the bucket is counted with the product: the order on the stream is the same.
         copy = elementwise(round(sizes[factor.name] / FLOAT), 2)
         stage = Compute((*factor.kernels, copy), "second_order")
         jobs.append(Job(factor.name, (stage,), factor.hook))

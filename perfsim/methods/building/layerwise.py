@@ -24,7 +24,7 @@ class LayerStarts:
     ----------
     forward_s : start of each layer in the forward pass
     backward_s : start of each layer in the backward pass
-    order : place of each gradient in the order in which the model registers its parameters
+    order : index of each gradient in the order in which the model registers its parameters
     """
 
     forward_s: tuple[float, ...]
@@ -33,7 +33,7 @@ class LayerStarts:
 
     @classmethod
     def of(cls, world: MethodContext) -> LayerStarts:
-        """Return the places of the layers of the model as it runs here.
+        """Return the starts of the layers of the model as it runs here.
 
         Raises
         ------
@@ -48,11 +48,11 @@ class LayerStarts:
         return cls(
             tuple(forward)[:-1],
             tuple(backward)[-2::-1],
-            {gradient.name: place for place, gradient in enumerate(profile.gradients)},
+            {gradient.name: index for index, gradient in enumerate(profile.gradients)},
         )
 
     def needed(self, bucket: Bucket) -> PassPoint:
-        """Return the place in the next forward pass where the bucket's first layer starts."""
+        """Return the point in the next forward pass where the bucket's first layer starts."""
         return PassPoint("next", self.forward_start_s(bucket))
 
     def forward_start_s(self, bucket: Bucket) -> float:
@@ -63,8 +63,8 @@ class LayerStarts:
         """Return when the first of the bucket's layers starts in the backward pass [s]."""
         return min(self.backward_s[gradient.layer] for gradient in bucket.gradients)
 
-    def rank(self, bucket: Bucket) -> int:
-        """Return the place of the bucket's first parameter in the model."""
+    def first_index(self, bucket: Bucket) -> int:
+        """Return the index of the bucket's first parameter in the model."""
         return min(self.order[gradient.name] for gradient in bucket.gradients)
 
 
@@ -82,15 +82,15 @@ def crossing_jobs(
     """Return a job a bucket that the next forward pass waits for where its first layer starts.
 
     It begins when the bucket is ready, and brings its share of the update. ``stages`` gets the
-    bucket and the place of its first parameter in the model.
+    bucket and the index of its first parameter in the model.
     """
-    places = LayerStarts.of(world)
+    starts = LayerStarts.of(world)
     return [
         Job(
             f"{number}",
-            tuple(stages(bucket, places.rank(bucket))),
+            tuple(stages(bucket, starts.first_index(bucket))),
             PassPoint("backward", bucket.ready_s),
-            places.needed(bucket),
+            starts.needed(bucket),
             updates=share,
         )
         for number, (bucket, share) in enumerate(zip(buckets, update_shares(buckets), strict=True))

@@ -29,14 +29,14 @@ ALIVE = 2
 
 
 def forward_gathers(
-    units: Sequence[Bucket], places: LayerStarts, group: Group = "all"
+    units: Sequence[Bucket], starts: LayerStarts, group: Group = "all"
 ) -> list[Job]:
     """Return the gathers of the forward pass, in its order; the pass waits unit by unit.
 
     From the third unit on a gather begins when the unit two before it has been run.
     """
-    ordered = sorted(reversed(units), key=places.forward_start_s)
-    starts_s = [places.forward_start_s(unit) for unit in ordered]
+    ordered = sorted(reversed(units), key=starts.forward_start_s)
+    starts_s = [starts.forward_start_s(unit) for unit in ordered]
     return [
         Job(
             f"unit {number}",
@@ -49,13 +49,13 @@ def forward_gathers(
 
 
 def backward_gathers(
-    units: Sequence[Bucket], places: LayerStarts, prefetch: Prefetch, group: Group = "all"
+    units: Sequence[Bucket], starts: LayerStarts, prefetch: Prefetch, group: Group = "all"
 ) -> list[Job]:
     """Return the gathers of the backward pass; units are given in its order."""
     # A unit is entered when the backward pass is through with the one before it.
     done_s = [0.0, *(unit.ready_s for unit in units)]
     enters_s = [
-        max(places.backward_start_s(unit), done)
+        max(starts.backward_start_s(unit), done)
         for unit, done in zip(units, done_s[:-1], strict=True)
     ]
     begins_s = {"pre": [0.0, *enters_s], "post": done_s, "none": enters_s}[prefetch]

@@ -118,7 +118,7 @@ def served(
 ) -> list[Send]:
     """Return what each rank by itself sends to sharded servers, and what it gets back.
 
-    Nothing is added up inside a node, so that its ranks share the NICs. A server stands on each
+    Nothing is added up inside a node, so that its ranks share the NICs. A server runs on each
     node, or there are ``servers`` machines for them besides.
 
     Examples
@@ -137,7 +137,7 @@ SparseExchange = Literal["all_gather", "all_reduce"]
 """Every rank gets all pairs; or pairs are added up on the way, their number doubling."""
 
 SparseSum = Literal["all_gather", "all_reduce", "all_reduce_union"]
-"""As ``SparseExchange``, and pairs added up on the way whose places are taken to be independent."""
+"""As ``SparseExchange``, and pairs added up on the way, with indices taken to be independent."""
 
 Decoding = Literal["together", "one_by_one"]
 """All ranks' pairs added into one tensor (HKBU's codes, DGC's); or a tensor a rank, then their sum
@@ -145,7 +145,7 @@ Decoding = Literal["together", "one_by_one"]
 
 ABOVE_PASSES = 1.75
 """Passes of finding what is above a threshold: 4 bytes read and a mask of 1 byte written an
-element; ``nonzero`` reads the mask twice, to count and to write places."""
+element; ``nonzero`` reads the mask twice, to count and to write indices."""
 
 ABOVE_LAUNCHES = 5
 """Launches of the same."""
@@ -165,7 +165,7 @@ def kept(elements: int, density: float) -> int:
 
 
 def above(elements: int, times: int = 1) -> Kernel:
-    """Return the search for values above a threshold, ``times`` over: compare, find places.
+    """Return the search for values above a threshold, ``times`` over: compare, find indices.
 
     Five launches each: the comparison, and in ``nonzero`` a sum and a selection of two each
     (pytorch/pytorch@0358b9e9 aten/src/ATen/native/cuda/Nonzero.cu: CUB's DeviceReduce and
@@ -250,7 +250,7 @@ def doubled(
     *,
     union: bool = False,
 ) -> list[JobStage]:
-    """Return an all-reduce of pairs whose number doubles at every step: no place is shared.
+    """Return an all-reduce of pairs whose number doubles at every step: no index is shared.
 
     Recursive doubling over distances 1, 2, 4, ...: at step i < log2 P a rank sends
     min(2**i ``count`` pairs, the dense gradient) and adds what it gets. Ranks beyond a power of
@@ -258,9 +258,9 @@ def doubled(
     written) until pairs would be longer than the dense gradient; then it is scattered, and added
     dense (3 passes). Joining runs beside the backward pass, decoding after it.
 
-    ``union``: the sum of 2**i ranks holds n (1 - (1 - count / n)**(2**i)) of the n places, what is
-    expected where each rank's places are drawn apart from the others'. Derived here, not from
-    the paper: never more than the worst case, and too much where gradients agree on places.
+    ``union``: the sum of 2**i ranks holds n (1 - (1 - count / n)**(2**i)) of the n values, as
+    expected where each rank's indices are drawn apart from the others'. Derived here, not from
+    the paper: never more than the worst case, and too much where gradients agree on indices.
 
     References
     ----------
@@ -300,9 +300,9 @@ def doubled(
 
 
 def _expected(elements: int, count: int, ranks: int) -> int:
-    """Return how many places some ranks' independent draws of ``count`` places cover, rounded up.
+    """Return how many indices some ranks' independent draws of ``count`` cover, rounded up.
 
-    A millionth is taken off first, so that rounding errors do not count as a place.
+    A millionth is taken off first, so that rounding errors do not count as an index.
     """
     return math.ceil(elements - elements * (1 - count / elements) ** ranks - 1e-6)
 
@@ -328,9 +328,9 @@ def worst_case(pair: str) -> str:
 
 def union_estimate(pair: str) -> str:
     """Return the same where ``doubled`` takes ``union``, step by step up to 2**20 ranks."""
-    places = "ceil(n - n * (1 - k / n) ** {summed} - 1e-6)"
+    indices = "ceil(n - n * (1 - k / n) ** {summed} - 1e-6)"
     return " + ".join(
-        f"(P > {2**step}) * min(4 * n, {pair} * {places.format(summed=2**step)})"
+        f"(P > {2**step}) * min(4 * n, {pair} * {indices.format(summed=2**step)})"
         for step in range(20)
     )
 

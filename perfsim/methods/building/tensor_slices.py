@@ -11,7 +11,7 @@ from perfsim.methods.base import Send
 __all__ = ["MAX_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
 
 PUSH_PULL = "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
-"""Bytes that a rank sends, mean over ranks, where servers stand on the nodes and beside them."""
+"""Bytes that a rank sends, mean over ranks, with servers on the nodes and on further machines."""
 
 
 MAX_PARTS = 20_000
@@ -67,7 +67,7 @@ def too_many(elements: int, most: int, option: str) -> str:
 def push_pull(parts: Sequence[int], priority: int, servers: int) -> list[Send]:
     """Return push and pull of each part, by number of values; no part waits for another's pull.
 
-    Both go on one stream: servers that stand on the workers' nodes send what others pull on the
+    Both go on one stream: servers on the workers' nodes send what others pull on the
     NICs that push, and the cost of a push is half that of both at once (see ``push_sharded``).
     """
     return [

@@ -12,7 +12,7 @@ __all__ = ["in_rows_and_columns", "uneven_nodes"]
 
 
 def uneven_nodes(world: MethodContext) -> str:
-    """Return why ranks that do not form a grid of nodes and places are refused, or ""."""
+    """Return why ranks that do not form a grid of nodes and local ranks are refused, or ""."""
     if world.ranks == world.nodes * world.gpus_per_node:
         return ""
     return f"needs as many GPUs on every node, not {world.ranks} on {world.nodes} nodes"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.methods.base import LOCAL, Compute, JobStage, MethodContext, Send
+from perfsim.methods.base import LOCAL_ITERATION, Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.averaging import (
     averages,
     by_schedule,
@@ -40,7 +40,7 @@ def test_a_schedule_holds_its_iterations_and_exchanges(parts: list[tuple[int, in
     counts = {one.iterations[0]: one.count for one in rounds}
     assert sum(counts.values()) == pytest.approx(sum(count for _, count in parts))
     assert counts[0] == pytest.approx(sum(count / interval for interval, count in parts))
-    assert counts.get(LOCAL, 0) >= 0
+    assert counts.get(LOCAL_ITERATION, 0) >= 0
 
 
 @pytest.mark.parametrize("schedule", ["4", "4x", "x100", "0x100", "4x0", "4x100,", "4 * 100"])

@@ -35,19 +35,19 @@ def three_layers() -> Profile:
 
 
 def test_layers_stand_where_those_before_them_end() -> None:
-    places = LayerStarts.of(MethodContext(2, profile=three_layers()))
-    assert places.forward_s == pytest.approx((0.0, 1 * MS, 3 * MS))
-    assert places.backward_s == pytest.approx((10 * MS, 6 * MS, 0.0))
+    starts = LayerStarts.of(MethodContext(2, profile=three_layers()))
+    assert starts.forward_s == pytest.approx((0.0, 1 * MS, 3 * MS))
+    assert starts.backward_s == pytest.approx((10 * MS, 6 * MS, 0.0))
 
 
 def test_a_bucket_stands_at_its_first_layer() -> None:
     model = three_layers()
-    places = LayerStarts.of(MethodContext(2, profile=model))
+    starts = LayerStarts.of(MethodContext(2, profile=model))
     first, second, third = model.gradients
     both = bucket(third, second)
-    assert places.needed(both) == PassPoint("next", 1 * MS)
-    assert places.backward_start_s(both) == 0.0
-    assert (places.rank(both), places.rank(bucket(first))) == (1, 0)
+    assert starts.needed(both) == PassPoint("next", 1 * MS)
+    assert starts.backward_start_s(both) == 0.0
+    assert (starts.first_index(both), starts.first_index(bucket(first))) == (1, 0)
 
 
 def test_a_world_without_a_model_has_no_places() -> None:
