@@ -51,9 +51,9 @@ Phase = Literal["forward", "backward", "update", "next"]
 
 Group = Literal["all", "node", "leaders", "across"] | int | tuple[int, int]
 """Who takes part in a collective: all ranks; each node's ranks, all nodes at once ("node"); one
-rank of each node ("leaders"); the ranks with the same local rank on every node, all such groups at once
-("across"); a number of neighbouring ranks, all such groups at once; or (count, stride): so many
-ranks that are so far apart, all such groups at once."""
+rank of each node ("leaders"); the ranks with the same local rank on every node, all such groups at
+once ("across"); a number of neighbouring ranks, all such groups at once; or (count, stride): so
+many ranks that are so far apart, all such groups at once."""
 
 LOCAL_ITERATION = -1
 """Number of an iteration in which nothing is exchanged."""

@@ -25,8 +25,8 @@ class Dragonn(Method):
     from an exact Top-k of a random 1 % sample, one pass that writes the index of each value above
     it into a zeroed table of 4 k by its hash, indices and values gathered from the table); what is
     sent is cleared, or the residual's rest taken (3). One all-gather of the values and one of the
-    indices. After the backward pass the pairs of all ranks are scattered into one zeroed tensor each
-    (sparse decoding). Tensors of ``compress_above`` elements or fewer are all-reduced dense.
+    indices. After the backward pass the pairs of all ranks are scattered into one zeroed tensor
+    each (sparse decoding). Tensors of ``compress_above`` elements or fewer are all-reduced dense.
     Messages are fused by Horovod, which carries them.
 
     Bytes a rank: (P-1) x 8 k, or 2 (P-1)/P x 4 n of a dense tensor. Memory: the momentum buffer or

@@ -160,10 +160,10 @@ def test_groups_are_cut_by_count_as_horovod_cuts_them() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"count": "0"}, "fusion.count: '0' is not a whole number above zero"),
-        ({"cycle_time": "fast"}, "fusion.cycle_time"),
-        ({"sizes": "3/x"}, "fusion.sizes: 'x' is not a whole number above zero"),
-        ({"sizes": "3", "count": "2"}, "fusion.sizes: leave out fusion.count"),
+        ({"count": "0"}, "fusion_options.count: '0' is not a whole number above zero"),
+        ({"cycle_time": "fast"}, "fusion_options.cycle_time"),
+        ({"sizes": "3/x"}, "fusion_options.sizes: 'x' is not a whole number above zero"),
+        ({"sizes": "3", "count": "2"}, "fusion_options.sizes: leave out fusion_options.count"),
     ],
 )
 def test_wrong_groups_are_refused(options: dict[str, str], words: str) -> None:
