@@ -1,4 +1,4 @@
-"""Places of layers in a pass, parts of tensors and servers' loads, by hand."""
+"""Starts of layers in a pass, slices of tensors and servers' loads, by hand."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def three_layers() -> Profile:
     return replace(profile([1], [1.0]), layers=layers, gradients=gradients)
 
 
-def test_layers_stand_where_those_before_them_end() -> None:
+def test_layers_start_where_those_before_them_end() -> None:
     starts = LayerStarts.of(MethodContext(2, profile=three_layers()))
     assert starts.forward_s == pytest.approx((0.0, 1 * MS, 3 * MS))
     assert starts.backward_s == pytest.approx((10 * MS, 6 * MS, 0.0))
 
 
-def test_a_bucket_stands_at_its_first_layer() -> None:
+def test_a_bucket_starts_at_its_first_layer() -> None:
     model = three_layers()
     starts = LayerStarts.of(MethodContext(2, profile=model))
     first, second, third = model.gradients
@@ -50,7 +50,7 @@ def test_a_bucket_stands_at_its_first_layer() -> None:
     assert (starts.first_index(both), starts.first_index(bucket(first))) == (1, 0)
 
 
-def test_a_world_without_a_model_has_no_places() -> None:
+def test_a_context_without_a_model_has_no_starts() -> None:
     with pytest.raises(ValueError, match="no profile"):
         LayerStarts.of(MethodContext(2))
 
