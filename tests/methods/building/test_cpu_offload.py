@@ -14,9 +14,11 @@ from perfsim.compute.device import KernelCurve
 from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, received, to_gpu, to_host
 from support.builders import hand_device
 
+MEASURED_HERE = (("measured",) * 2, ("here",) * 2, (None,) * 2)
+
 
 def test_copies_are_read_off_measured_points() -> None:
-    curve = KernelCurve(0, (250.0, 250_000.0), (2e-6, 80e-6), *TOLD)
+    curve = KernelCurve(0, (250.0, 250_000.0), (2e-6, 80e-6), *MEASURED_HERE)
     device = replace(hand_device(), points={"copy_to_host": (curve,)})
     assert device.cost(to_host(250_000)).seconds == pytest.approx(80e-6)
     # Beyond the last point on the line of the last two: 78 us for 249,750 values. The other way

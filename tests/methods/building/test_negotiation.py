@@ -65,6 +65,3 @@ def test_the_next_cycle_waits_for_the_negotiation() -> None:
     )
     buckets = fusion.load_policy("threshold").fuse(gradients, context)
     assert [bucket.ready_s for bucket in buckets] == pytest.approx([3e-3, 6e-3])
-
-
-TOLD = (("measured",) * 2, ("here",) * 2, (None,) * 2)
