@@ -179,6 +179,7 @@ class DataError(PerfsimError):
             where.append(f"line {row}")
         if column is not None:
             where.append(f"column {column!r}")
+        self.why = message
         super().__init__(f"{', '.join(where)}: {message}" if where else message)
 
 

@@ -448,7 +448,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         lambda: load_method(named, options),
     )
     policy_name = scenario.fusion or method.default_fusion()
-    policy = catalog.once(("fusion", policy_name), lambda: fusion.load(policy_name))
+    policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu

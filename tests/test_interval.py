@@ -126,7 +126,7 @@ def test_every_charge_has_a_grade_that_its_part_knows() -> None:
     [made] = schedule(
         profile([250_000], [0.010]),
         load_method("topk", {}),
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(2, "1GB/s,1us"),
     )

@@ -87,7 +87,7 @@ def test_hidden_communication_widens_nothing_until_it_shows() -> None:
     [made] = schedule(
         profile([250_000, 250_000], [0.010, 0.030]),
         load_method("ssgd", {}),
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(2, "1GB/s,1us"),
     )

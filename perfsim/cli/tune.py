@@ -69,7 +69,7 @@ def tune_command(
     fields, notes = asked.fields()
     with naming(asked.scenario):
         scenario = make_scenario(fields)
-        if scenario.method.lower() == AUTO:
+        if scenario.method.lower() == AUTO_METHOD:
             raise RequestError(
                 "method",
                 "auto is no method to tune; `perfsim predict --method auto` ranks all,"

@@ -42,7 +42,7 @@ class Hops(NamedTuple):
     Parameters
     ----------
     ranks : P, GPUs that take part
-    nodes : N, nodes they stand on
+    nodes : N, their nodes
     gpus_per_node : g, GPUs on the fullest node
     alpha_intra_s, alpha_inter_s : latency of one hop inside a node, between two nodes [s]
     beta_s_per_byte : busiest link of a ring through all ranks [s/B]

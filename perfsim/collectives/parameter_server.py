@@ -1,6 +1,6 @@
 """Parameter servers, each with a shard of the model: workers push gradients and pull results.
 
-A server runs on each node (BytePS), and further servers may stand on machines without GPUs.
+A server runs on each node (BytePS), and further servers may run on machines without GPUs.
 """
 
 from __future__ import annotations

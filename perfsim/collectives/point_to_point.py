@@ -13,7 +13,7 @@ __all__ = ["all_to_all_bruck", "all_to_all_pairwise", "send_recv_direct"]
 def all_to_all_pairwise(size_bytes: float, hops: Hops) -> Parts:
     """Price a pairwise all-to-all: in each step every rank swaps a block with another partner.
 
-    (P-1) alpha + (P-1)/P n beta. On unequal hops P-g of a GPU's P-1 partners stand on other nodes:
+    (P-1) alpha + (P-1)/P n beta. On unequal hops P-g of a GPU's P-1 partners are on other nodes:
     (P-g) alpha_inter + (g-1) alpha_intra + g (P-g)/P n beta_nic + (g-1)/P n beta_intra, as the g
     GPUs of a node share its NICs.
 

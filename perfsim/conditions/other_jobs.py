@@ -50,7 +50,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         raise error.within("`beside`") from None
     except PerfsimError as error:
         raise RequestError("beside", str(error)) from None
-    if found.method.lower() == AUTO:
+    if found.method.lower() == AUTO_METHOD:
         raise RequestError("beside", f"{Path(name).name}: method auto; name the one that it runs.")
     if len(parse_types(found.gpu)) > 1:
         raise RequestError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
-from perfsim.methods.base import LOCAL, Job, Method, Round, Send
+from perfsim.methods.base import LOCAL_ITERATION, Job, Method, Round, Send
 from perfsim.schedule.plan import CostedGraph, TaskCost
 from perfsim.simulate.array import UNCHANGED, meets_all, simulate_draws
 from perfsim.simulate.graph import Task
@@ -75,8 +75,8 @@ def joined(
 
     Examples
     --------
-    >>> rounds = [Round((LOCAL,), 3), Round((0,), 1)]
-    >>> joined(rounds, lambda iteration: iteration != LOCAL)[0]
+    >>> rounds = [Round((LOCAL_ITERATION,), 3), Round((0,), 1)]
+    >>> joined(rounds, lambda iteration: iteration != LOCAL_ITERATION)[0]
     Joined(round=Round(iterations=(-1, 0), count=1.0), repeats=(3, 1))
     """
     found: list[Joined] = []
@@ -112,8 +112,8 @@ def _iterations(apart: Round, count: int, flag: str) -> tuple[tuple[int, ...], t
     """Return so many iterations in a row, and how many each stands for."""
     if count == 0:
         return (), ()
-    if apart.iterations == (LOCAL,):
-        return (LOCAL,), (count,)
+    if apart.iterations == (LOCAL_ITERATION,):
+        return (LOCAL_ITERATION,), (count,)
     if count > MOST_APART:
         raise RequestError(
             flag,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from perfsim.errors import unknown
 from perfsim.fusion.buckets import FusionPolicy
 
-__all__ = ["Policy", "load", "policy", "policy_names"]
+__all__ = ["Policy", "load_policy", "policy", "policy_names"]
 
 
 class Policy(NamedTuple):
@@ -87,7 +87,7 @@ def policy_names() -> tuple[str, ...]:
     return tuple(sorted(_REGISTRY))
 
 
-def load(name: str) -> Policy:
+def load_policy(name: str) -> Policy:
     """Return the policy of one name.
 
     Raises
@@ -97,7 +97,7 @@ def load(name: str) -> Policy:
 
     Examples
     --------
-    >>> load("none").summary
+    >>> load_policy("none").summary
     'one message a tensor'
     """
     allowed = policy_names()

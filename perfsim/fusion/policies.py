@@ -132,8 +132,9 @@ def fuse_as_zero(gradients: Sequence[Gradient], context: FusionContext) -> list[
     References
     ----------
     Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
-    2020 (arXiv 1910.02054). Code: microsoft/DeepSpeed at 38327e07, deepspeed/runtime/zero/config.py,
-    ``reduce_bucket_size``; stage_1_and_2.py, ``reduce_independent_p_g_buckets_and_remove_grads``.
+    2020 (arXiv 1910.02054). Code: microsoft/DeepSpeed at 38327e07,
+    deepspeed/runtime/zero/config.py, ``reduce_bucket_size``; stage_1_and_2.py,
+    ``reduce_independent_p_g_buckets_and_remove_grads``.
     """
     return fill(gradients, context.message_bytes, _limit(context, ZERO_BUCKET_BYTES))
 
@@ -228,7 +229,7 @@ def fuse_by_block(gradients: Sequence[Gradient], context: FusionContext) -> list
     """Put the layers of one repeated block together, as FSDP's wrapping by block class does.
 
     A block is a tensor's name up to its first number that is followed by more
-    (``encoder.layer.3``, ``layer2.0``). What stands between blocks, such as embeddings or a head,
+    (``encoder.layer.3``, ``layer2.0``). What lies between blocks, such as embeddings or a head,
     is a unit wherever it comes; in PyTorch all of it belongs to one unit, that of the model
     itself. `bucket` is not used.
 
@@ -379,7 +380,7 @@ def fuse_in_groups(gradients: Sequence[Gradient], context: FusionContext) -> lis
     num_groups), horovod/common/util.py (``split_list``); in NVIDIA's MXNet container before that:
     mlcommons/training_results_v0.6@f312518c NVIDIA/benchmarks/resnet/implementations/mxnet,
     Dockerfile (HOROVOD_GROUPED_ALLREDUCES, MXNET_HOROVOD_NUM_GROUPS). There MXNet groups tensors of
-    one type at a time; here batch normalisation's fp32 tensors stand among the others.
+    one type at a time; here batch normalisation's fp32 tensors are among the others.
     """
     cycle_s = parse_seconds(context.options.get("cycle_time", "0s"), "fusion_options.cycle_time")
     if "sizes" in context.options and "count" in context.options:

@@ -51,7 +51,7 @@ def choose(collective: str, size_bytes: float, ranks: int, /) -> str | None:
     >>> [choose("broadcast", size, 32) for size in (1e3, 1e5, 25e6)]
     ['binomial', 'split_binary', 'chain']
     """
-    rule = RULES.get(collective)
+    rule = _RULES.get(collective)
     return MPI_ALGORITHMS[collective][0] if rule is None else rule(size_bytes, ranks)
 
 
@@ -107,7 +107,7 @@ def _is_power_of_two(count: int) -> bool:
     return count & (count - 1) == 0
 
 
-RULES = {
+_RULES = {
     "all_reduce": _all_reduce,
     "reduce_scatter": _reduce_scatter,
     "all_gather": _all_gather,

@@ -19,8 +19,8 @@ from perfsim.libraries.nccl_versions import (
     TUNED_ALGORITHMS,
     FigureRows,
     VersionFigures,
-    figures,
     parse_version,
+    version_figures,
 )
 
 __all__ = [
@@ -78,7 +78,7 @@ PROTOCOL_BANDWIDTH = {"ll": 0.5, "ll128": 0.92, "simple": 1.0}
 
 
 def check_protocol(name: str, library: str, has: bool) -> None:
-    """Refuse a protocol that there is not, or that a library does not have.
+    """Refuse a protocol that does not exist, or that a library does not have.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def protocol_factors(
         raise unknown("protocol", protocol, PROTOCOLS)
     if link_class not in LINK_CLASSES:
         raise unknown("link class", link_class, LINK_CLASSES)
-    known = figures("2.5" if version.startswith("2.4") else version)
+    known = version_figures("2.5" if version.startswith("2.4") else version)
     hops = known.hop_us[link_class][algorithm]
     return hops[PROTOCOLS.index(protocol)] / hops[0], PROTOCOL_BANDWIDTH[protocol]
 
@@ -215,7 +215,7 @@ class NcclTuner:
     Parameters
     ----------
     version : of NCCL, 2.4 or later, such as 2.18.3
-    ranks, nodes : GPUs that take part, nodes they stand on
+    ranks, nodes : GPUs that take part, and their nodes
     gpu_architecture : kepler, maxwell, pascal, volta, turing, ampere (A100), ampere_rtx, ada,
         hopper or blackwell
     cpu : intel, amd, arm or power
@@ -292,7 +292,7 @@ class NcclTuner:
             near_nic,
             ranks == nodes if plain_tree is None else plain_tree,
         )
-        self.figures = figures(version) if self.number >= (2, 5) else None
+        self.figures = version_figures(version) if self.number >= (2, 5) else None
         self._table: dict[tuple[str, str, str], tuple[float, float] | None] = {}
 
     def time(

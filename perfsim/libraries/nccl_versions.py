@@ -21,8 +21,8 @@ __all__ = [
     "Triple",
     "VersionFigures",
     "all_figures",
-    "figures",
     "parse_version",
+    "version_figures",
 ]
 
 PROTOCOLS = ("ll", "ll128", "simple")
@@ -52,14 +52,14 @@ ARCHITECTURES = {
 }
 """Compute capability of a GPU generation (ampere: A100; ampere_rtx: RTX 30, A40)."""
 
-GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
+_GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
 """Rows of the tables: Volta and older, Ampere, Hopper, Blackwell."""
 
 Triple = tuple[float, float, float]
 """LL, LL128, Simple; or one node, two nodes, more."""
 
 FigureRows = tuple[Triple, ...]
-"""By GPU generation (`GENERATIONS`), each by number of nodes."""
+"""By GPU generation (`_GENERATIONS`), each by number of nodes."""
 
 
 class VersionFigures(NamedTuple):
@@ -127,7 +127,7 @@ def _read(name: str, value: Any, before: Mapping[str, Any]) -> Any:
     if name == "since":
         return parse_version(value)
     if name == "bus_cap":
-        return {GENERATIONS.index(generation): cap for generation, cap in value.items()}
+        return {_GENERATIONS.index(generation): cap for generation, cap in value.items()}
     if name == "hop_us":
         return {**before.get(name, {}), **_tuples(value)}
     return _tuples(value)
@@ -140,7 +140,7 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def figures(version: str) -> VersionFigures:
+def version_figures(version: str) -> VersionFigures:
     """Return the figures of one version, those of the last tag that changed them.
 
     Raises
@@ -150,7 +150,7 @@ def figures(version: str) -> VersionFigures:
 
     Examples
     --------
-    >>> figures("2.22.3").tag
+    >>> version_figures("2.22.3").tag
     'v2.21.5-1'
     """
     number = parse_version(version)

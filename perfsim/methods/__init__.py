@@ -11,26 +11,26 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
-from perfsim.methods.base import Method
+from perfsim.methods.base import Method, OptionError
 
-__all__ = ["AUTO", "load_method", "method_class", "method_name", "method_names"]
+__all__ = ["AUTO_METHOD", "load_method", "method_class", "method_name", "method_names"]
 
-AUTO = "auto"
-"""What ``predict --method`` takes to rank all methods."""
+AUTO_METHOD = "auto"
+"""The method's name by which ``perfsim predict`` ranks all methods."""
 
-NO_METHODS = ("base", "building", "describe")
+NOT_METHODS = ("base", "building", "describe")
 """Modules of this folder that hold no method."""
 
 
 def method_names() -> list[str]:
     """Return the names of all methods."""
-    return list(_found(tuple(__path__)))
+    return list(_module_names(tuple(__path__)))
 
 
 @cache
-def _found(folders: tuple[str, ...]) -> tuple[str, ...]:
+def _module_names(folders: tuple[str, ...]) -> tuple[str, ...]:
     names = (module.name for module in pkgutil.iter_modules(folders))
-    return tuple(sorted(name for name in names if name not in NO_METHODS))
+    return tuple(sorted(name for name in names if name not in NOT_METHODS))
 
 
 def method_class(name: str) -> type[Method]:
@@ -48,13 +48,13 @@ def method_class(name: str) -> type[Method]:
     """
     module_name = method_name(name)
     module = importlib.import_module(f"{__name__}.{module_name}")
-    for found in vars(module).values():
+    for value in vars(module).values():
         if (
-            isinstance(found, type)
-            and issubclass(found, Method)
-            and found.__module__ == module.__name__
+            isinstance(value, type)
+            and issubclass(value, Method)
+            and value.__module__ == module.__name__
         ):
-            return found
+            return value
     raise TypeError(f"perfsim/methods/{module_name}.py defines no Method")
 
 
@@ -71,18 +71,18 @@ def method_name(name: str, field: str = "method") -> str:
     >>> method_name("SPD-KFAC")
     'spd_kfac'
     """
-    if _plain(name) == AUTO:
+    if _plain(name) == AUTO_METHOD:
         raise RequestError(field, "auto is no method; `perfsim predict` ranks all by it.")
     plain = _by_plain_name(tuple(__path__))
     if _plain(name) not in plain:
-        more = (AUTO,) if field == "method" else ()
+        more = (AUTO_METHOD,) if field == "method" else ()
         raise unknown(field, name, (*method_names(), *more), "methods")
     return plain[_plain(name)]
 
 
 @cache
 def _by_plain_name(folders: tuple[str, ...]) -> dict[str, str]:
-    return {_plain(known): known for known in _found(folders)}
+    return {_plain(known): known for known in _module_names(folders)}
 
 
 def _plain(name: str) -> str:
@@ -115,8 +115,10 @@ def load_method(name: str, options: Mapping[str, Any]) -> Method:
 def _refused(name: str, error: ValidationError) -> RequestError:
     """Build the error for an option whose value is not allowed."""
     first = error.errors()[0]
-    if not first["loc"]:
-        return RequestError("options", f"{name}: {first['msg'].removeprefix('Value error, ')}.")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, OptionError):
+        why = f"{cause.value} {cause.why} (method {name!r})."
+        return RequestError(f"options.{cause.option}", why, value=cause.value)
     given = first["input"]
     why = f"{shown(given)} is not allowed for method {name!r}: {rule(first)}."
     return RequestError(f"options.{first['loc'][0]}", why, value=given)

@@ -20,7 +20,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.low_rank import Orthogonaliser, factor_rank, factored
+from perfsim.methods.building.low_rank import Orthogonaliser, factor_rank, factored_matrices
 
 
 class Acpsgd(Method):
@@ -53,7 +53,7 @@ class Acpsgd(Method):
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return what the hooks of a bucket's gradients run, and its all-reduce."""
-        matrices = factored(_matrices(bucket.gradients), self.rank, together=False)
+        matrices = factored_matrices(_matrices(bucket.gradients), self.rank, together=False)
         vectors = len(bucket.gradients) - len(matrices)
         compress = []
         copied = bucket.elements - sum(one.elements for one in matrices)
@@ -74,7 +74,8 @@ class Acpsgd(Method):
         jobs = super().jobs(buckets, world, iteration)
         gradients = [gradient for bucket in buckets for gradient in bucket.gradients]
         products = [
-            one.rebuilt() for one in factored(_matrices(gradients), self.rank, together=False)
+            one.rebuilt()
+            for one in factored_matrices(_matrices(gradients), self.rank, together=False)
         ]
         finish = elementwise(sum(one.elements for one in gradients), 4, 2 * len(gradients))
         rebuild = Compute((*products, finish), "decompress", earliest="backward")

@@ -19,21 +19,21 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
-from perfsim.methods.building.averaging import averages, by_schedule, merged, periodic
+from perfsim.methods.building.averaging import averages, by_schedule, merged_bucket, periodic
 
 
 class Adpsgd(Method):
     """Averages models as `cpsgd` does, at intervals that follow the models' variance.
 
-    After each averaging a rank takes the squared distance of its own model from the mean
-    (subtract, 3 passes; norm, 1), which is all-reduced as one number; the host reads it to set
-    the interval, so the next forward pass waits for it too. Time depends on how often models are
-    averaged, not on when: ``schedule`` gives intervals and for how many iterations each holds
-    ("4x1000,8x500"); without it ``interval`` is the mean one. Bytes a rank: 2 (P-1)/P x 4 (n + 1)
-    / interval. Memory: none from one iteration to the next; a copy of the model while averaging.
-    The mean interval of 8 is derived: the abstract gives half the communication of QSGD, taken
-    as 8 bits for 32. Left out: the rule that sets the interval, whose outcome depends on what is
-    learnt and whose constants the text at hand does not hold; batch-norm statistics.
+    After each averaging a rank takes the squared distance of its own model from the mean (subtract,
+    3 passes; norm, 1), which is all-reduced as one number; the host reads it to set the interval,
+    so the next forward pass waits for it too. Time depends on how often models are averaged, not on
+    when: ``schedule`` gives intervals and for how many iterations each holds ("4x1000,8x500");
+    without it ``interval`` is the mean one. Bytes a rank: 2 (P-1)/P x 4 (n + 1) / interval. Memory:
+    none from one iteration to the next; a copy of the model while averaging. The mean interval of 8
+    is derived: the abstract gives half the communication of QSGD, taken as 8 bits for 32. Left out:
+    the rule that sets the interval, whose outcome depends on what is learnt and whose constants the
+    text that was read does not give; batch-norm statistics.
     """
 
     summary: ClassVar[str] = "models averaged at intervals that adapt to their variance (ADPSGD)"
@@ -60,7 +60,7 @@ class Adpsgd(Method):
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging after the update, and the variance of the models."""
         parts = averages(buckets)
-        distance = (elementwise(merged(buckets).elements, 4, 2),)
+        distance = (elementwise(merged_bucket(buckets).elements, 4, 2),)
         variance = Job(
             "variance",
             (

@@ -15,14 +15,14 @@ from perfsim.methods.ssgd import Ssgd
 class AscWfbp(Ssgd):
     """Sends merged gradients over two communication streams that share the network.
 
-    In backward order, one dense all-reduce a merged message as soon as its last gradient is
-    ready, on the streams in turn (Horovod's NCCL streams), so that two may be under way beside
-    the backward pass: their latencies overlap, and their bytes share the link. A gradient is
-    merged only where that holds nothing up (``--fusion asc``). No kernels of its own. Bytes a
-    rank: 2 (P-1)/P x 4 a parameter (ring). Memory: the merged buffers, none from one iteration to
-    the next beyond the gradients. Left out: copies into the buffers, the host's wait for the
-    compute stream before each message; and what the paper's own scheduler does besides the rule
-    of the code, as its text could not be read.
+    In backward order, one dense all-reduce a merged message as soon as its last gradient is ready,
+    on the streams in turn (Horovod's NCCL streams), so that two may be under way beside the
+    backward pass: their latencies overlap, and their bytes share the link. A gradient is merged
+    only where that holds nothing up (`fusion` asc). No kernels of its own. Bytes a rank: 2 (P-1)/P
+    x 4 a parameter (ring). Memory: the merged buffers, none from one iteration to the next beyond
+    the gradients. Left out: copies into the buffers, the host's wait for the compute stream before
+    each message; and what the paper's own scheduler does besides the rule of the code, as its text
+    could not be read.
 
     ``capacity``: what several flows carry together. By default no more than one alone: the rates
     of perfsim's networks are those of long messages, which nearly fill the wire. The authors'

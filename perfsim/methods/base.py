@@ -1,4 +1,10 @@
-"""What methods are made of: kernels and collectives in stages, stages in jobs, jobs in rounds."""
+"""What a training method is: checked options, and jobs made of kernels and collectives.
+
+An iteration of a method is a list of jobs. A job is a list of stages, one after the other: kernels
+(`Compute`) or a collective (`Send`). A method knows gradients, buckets, kernels and collectives by
+their interfaces only, and of the job it runs in what `MethodContext` says. Its file in
+``perfsim/methods`` is all there is to it: the file's name is the method's name.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ from perfsim.simulate.graph import COMPUTE, Shared
 
 __all__ = [
     "FAMILIES",
-    "LOCAL",
+    "LOCAL_ITERATION",
     "SET",
     "SGD_LAUNCHES",
     "Compute",
@@ -26,6 +32,7 @@ __all__ = [
     "MethodContext",
     "Moment",
     "OnlyWith",
+    "OptionError",
     "PassPoint",
     "Phase",
     "Round",
@@ -36,103 +43,19 @@ __all__ = [
 ]
 
 
-class _Set:
-    """Stands for any value but the option's default."""
-
-
-SET = _Set()
-"""``OnlyWith(warmup_epochs=SET)``: where warmup_epochs is not its default."""
-
-
-class OnlyWith:
-    """Marks an option that has an effect only where others have one of some values.
-
-    Each keyword is another option of the same method: a value, a tuple of values, or ``SET``.
-    All of them must hold. Written beside the type:
-    ``bits: Annotated[int, OnlyWith(compress="qsgd")] = Field(8, ...)``.
-
-    Examples
-    --------
-    >>> OnlyWith(compress="qsgd").words()
-    'compress=qsgd'
-    >>> OnlyWith(codec=("a", "b"), warmup_epochs=SET, schedule="").words()
-    'codec=a or b, warmup_epochs set, schedule not set'
-    """
-
-    def __init__(self, **allowed: object) -> None:
-        self.allowed: Mapping[str, object] = allowed
-
-    def unmet(self, options: BaseModel) -> str:
-        """Return what takes the effect away and how to have it, as the end of a sentence, or ""."""
-        for name, allowed in self.allowed.items():
-            value = getattr(options, name)
-            if allowed is SET:
-                met = value != type(options).model_fields[name].default
-            else:
-                met = value in _values(allowed)
-            if not met:
-                remedy = f"leave {name} out" if allowed == "" else f"set {_words(name, allowed)}"
-                return f"with {name}={value}; {remedy.removesuffix(' set')}"
-        return ""
-
-    def words(self) -> str:
-        """Return what it is for."""
-        return ", ".join(_words(name, allowed) for name, allowed in self.allowed.items())
-
-
-def _values(allowed: object) -> tuple[object, ...]:
-    return allowed if isinstance(allowed, tuple) else (allowed,)
-
-
-def _words(name: str, allowed: object) -> str:
-    if allowed is SET:
-        return f"{name} set"
-    if allowed == "":
-        return f"{name} not set"
-    return f"{name}={' or '.join(map(str, _values(allowed)))}"
-
-
-def truth_for_number(model: type[BaseModel], values: object) -> str:
-    """Return the first field whose value is true or false where a number is due, or "".
-
-    True would be taken as 1.
-    """
-    if not isinstance(values, Mapping):
-        return ""
-    for name, value in values.items():
-        field = model.model_fields.get(name)
-        if field is None or not isinstance(value, bool):
-            continue
-        kinds: tuple[Any, ...] = (field.annotation, *get_args(field.annotation))
-        if bool not in kinds and (int in kinds or float in kinds):
-            return str(name)
-    return ""
-
-
-def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[str, object]:
-    """Return values with text as a whole number where the choices are such: "2" of 2 or 4."""
-    read = dict(values)
-    for name, value in values.items():
-        field = model.model_fields.get(name)
-        if field is not None and isinstance(value, str) and value.isascii() and value.isdecimal():
-            whole = [one for one in get_args(field.annotation) if isinstance(one, int)]
-            read[name] = next((one for one in whole if str(one) == value), value)
-    return read
-
-
 Moment = Literal["ready", "backward", "update"]
-"""Earliest moment of a stage: what it needs is there; backward is over; the update is done."""
+"""When a stage may start at the earliest: with its input, after backward, or after the update."""
 
 Phase = Literal["forward", "backward", "update", "next"]
 """A pass of the iteration, the end of its update, or the forward pass of the next iteration."""
 
 Group = Literal["all", "node", "leaders", "across"] | int | tuple[int, int]
-"""Who takes part in a collective: all ranks; each node's ranks, all nodes at once; one rank of
-each node; the ranks that have the same place on every node, all places at once; so many ranks
-that stand together, all such groups at once; or (count, stride): so many ranks that stand so far
-apart, all such groups at once."""
+"""Who takes part in a collective: all ranks; each node's ranks, all nodes at once ("node"); one
+rank of each node ("leaders"); the ranks with the same local rank on every node, all such groups at
+once ("across"); a number of neighbouring ranks, all such groups at once; or (count, stride): so
+many ranks that are so far apart, all such groups at once."""
 
-LOCAL = -1
+LOCAL_ITERATION = -1
 """Number of an iteration in which nothing is exchanged."""
 
 
@@ -142,12 +65,12 @@ class Compute(NamedTuple):
     Parameters
     ----------
     kernels : what is run
-    kind : what the time counts as
+    kind : what the time is counted as
     stream : "compute" (contends with the backward pass) or a stream of the method's own
         ("rank 3": the compute stream of another rank, which this one may wait for)
     earliest : "ready" (in the hook, as soon as what it needs is there), "backward" (once the
         backward pass is over) or "update" (after the optimizer's step)
-    blocks : the host waits for it where it stands, so that what follows in the backward pass is
+    blocks : the host waits for it at this point, so that what follows in the backward pass is
         issued behind it; else kernels on "compute" that need a collective's result are issued
         after the backward pass
     """
@@ -168,20 +91,19 @@ class Send(NamedTuple):
     size_bytes : the full size: of the buffer for an all-reduce, of all ranks' blocks together for
         an all-gather
     earliest : as for ``Compute``
-    awaited : whether the next stage needs its result; whoever waits for the job always does
+    awaited : whether the next stage waits for its result; what waits for the job always does
     stream : sends on one stream go one after the other
-    algorithm : how it is carried out; "auto" is what the library takes, or what the user asked of
-        all-reduces
+    algorithm : "auto" is what the library takes, or what the user asked for in all-reduces
     group : who takes part; ``size_bytes`` is that of one group
     priority : which message goes first, where the method's ``order`` is "priority"
     credit_bytes : there, messages are handed to the stream, the most urgent first, while those
         under way have fewer bytes; they cannot be overtaken any more. 0: one at a time
     servers : machines without GPUs that serve a push or pull beside those on the workers
-    counted : whether this rank sends it; else it is another rank's, and only waited for
-    shares : the link that sends on other streams slow it down on
+    counted : whether this rank sends it; else another rank does, and this one only waits
+    shares : the link on which sends on other streams slow it down
     distances : where a rank exchanges with some others only: how far away, on both sides, they
-        are; what it costs is that of ``group``
-    by_turns : one of these distances an iteration
+        are; it costs what ``group`` says
+    by_turns : whether each iteration uses one of these distances, in turn
     between : whether distances count ranks, or nodes (whose first ranks exchange)
     """
 
@@ -206,9 +128,9 @@ JobStage = Compute | Send
 
 
 class PassPoint(NamedTuple):
-    """A place in an iteration: ``seconds`` of computation into one of its passes.
+    """A point in an iteration: ``seconds`` of computation into one of its passes.
 
-    After the update there is one place, in this iteration or ``later`` iterations on.
+    After the update there is one point, in this iteration or ``later`` iterations on.
     """
 
     phase: Phase
@@ -218,7 +140,7 @@ class PassPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Stages one after the other: when they may begin, and who waits for the last of them.
+    """Stages one after the other: when they may begin, and what waits for the last of them.
 
     Parameters
     ----------
@@ -229,10 +151,10 @@ class Job:
         this iteration or a later one), or ("next") in the next forward pass; None: the update waits
     needs : names of jobs of the same iteration that must end before its first stage; where one
         of them is not issued yet when this one may begin, this one goes after the backward pass
-    updates : share of the optimizer's step that is run on what it brings, where ``holds`` is in
-        the next forward pass; the rest is run at the end of the iteration
-    after : kernels that computation runs once it has waited for the job, where it does so: before
-        the job's part of the update, or the update that waits
+    updates : share of the optimizer's step that runs on this job's result, where ``holds`` is in
+        the next forward pass; the rest runs at the end of the iteration
+    after : kernels that computation runs once it has waited for the job, at the point where it
+        waits: before the job's part of the update, or the update that waits
 
     Raises
     ------
@@ -250,7 +172,7 @@ class Job:
     after: tuple[Compute, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what would silently be lost."""
+        """Refuse what would silently have no effect."""
         phase = self.holds.phase if self.holds else None
         if not self.stages:
             raise ValueError(f"job {self.name}: it has no stage to wait for")
@@ -266,7 +188,7 @@ class Job:
             raise ValueError(f"job {self.name}: computation runs 'after' where it waits")
 
     def in_turn(self) -> Job:
-        """Return the job as it goes where nothing overlaps: it begins where it is waited for."""
+        """Return the job as it runs without overlap: it begins where computation waits for it."""
         if self.holds is None:
             return self
         if self.holds.phase in ("forward", "backward"):
@@ -297,15 +219,14 @@ def _instant(kernel: Kernel, /) -> float:
 
 @dataclass(frozen=True)
 class MethodContext:
-    """Ranks, nodes, and the costs that methods decide by.
+    """What a method may know of the job: its ranks and nodes, the model, and what things cost.
 
     Parameters
     ----------
     ranks : P
     nodes : N; 0 for as many as full ones hold the ranks
     gpus_per_node : g, GPUs on the fullest node
-    collective_s : (collective, bytes, group) to seconds, as the stages that name no algorithm
-        are charged
+    collective_s : (collective, bytes, group) to seconds, as for stages that name no algorithm
     kernel_s : kernel to seconds
     profile : the model as it runs here; None where no method asks for it
 
@@ -328,8 +249,103 @@ class MethodContext:
             object.__setattr__(self, "nodes", -(-self.ranks // self.gpus_per_node))
 
 
+class OptionError(ValueError):
+    """An option of a method that is refused: its name, its value, and why.
+
+    ``why`` follows the value in the sentence: "has no effect with compress=none; ...".
+    """
+
+    def __init__(self, option: str, value: object, why: str) -> None:
+        super().__init__(f"{option}={value} {why}")
+        self.option, self.value, self.why = option, value, why
+
+
+class _Set:
+    """A mark for any value but the option's default."""
+
+
+SET = _Set()
+"""``OnlyWith(warmup_epochs=SET)``: where warmup_epochs is not its default."""
+
+
+class OnlyWith:
+    """A mark on an option that has an effect only where others have certain values.
+
+    Each keyword is another option of the same method: a value, a tuple of values, or ``SET``.
+    All of them must hold. Written beside the type:
+    ``bits: Annotated[int, OnlyWith(compress="qsgd")] = Field(8, ...)``.
+
+    Examples
+    --------
+    >>> OnlyWith(compress="qsgd").words()
+    'compress=qsgd'
+    >>> OnlyWith(codec=("a", "b"), warmup_epochs=SET, schedule="").words()
+    'codec=a or b, warmup_epochs set, schedule not set'
+    """
+
+    def __init__(self, **allowed: object) -> None:
+        self.allowed: Mapping[str, object] = allowed
+
+    def unmet(self, options: BaseModel) -> str:
+        """Return which option takes the effect away and what to set, to end a sentence, or ""."""
+        for name, allowed in self.allowed.items():
+            value = getattr(options, name)
+            if allowed is SET:
+                met = value != type(options).model_fields[name].default
+            else:
+                met = value in _values(allowed)
+            if not met:
+                remedy = f"leave {name} out" if allowed == "" else f"set {_words(name, allowed)}"
+                return f"with {name}={value}; {remedy.removesuffix(' set')}"
+        return ""
+
+    def words(self) -> str:
+        """Return the values that the other options need."""
+        return ", ".join(_words(name, allowed) for name, allowed in self.allowed.items())
+
+
+def _values(allowed: object) -> tuple[object, ...]:
+    return allowed if isinstance(allowed, tuple) else (allowed,)
+
+
+def _words(name: str, allowed: object) -> str:
+    if allowed is SET:
+        return f"{name} set"
+    if allowed == "":
+        return f"{name} not set"
+    return f"{name}={' or '.join(map(str, _values(allowed)))}"
+
+
+def truth_for_number(model: type[BaseModel], values: object) -> str:
+    """Return the first field that is true or false where it should be a number, or "".
+
+    Pydantic would take true as 1.
+    """
+    if not isinstance(values, Mapping):
+        return ""
+    for name, value in values.items():
+        field = model.model_fields.get(name)
+        if field is None or not isinstance(value, bool):
+            continue
+        kinds: tuple[Any, ...] = (field.annotation, *get_args(field.annotation))
+        if bool not in kinds and (int in kinds or float in kinds):
+            return str(name)
+    return ""
+
+
+def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[str, object]:
+    """Return values with texts as whole numbers where the choices are such: "2" of 2 or 4."""
+    read = dict(values)
+    for name, value in values.items():
+        field = model.model_fields.get(name)
+        if field is not None and isinstance(value, str) and value.isascii() and value.isdecimal():
+            choices = [choice for choice in get_args(field.annotation) if isinstance(choice, int)]
+            read[name] = next((choice for choice in choices if str(choice) == value), value)
+    return read
+
+
 SGD_LAUNCHES = 5
-"""Kernels a tensor of a step of SGD with momentum and weight decay, parameter by parameter."""
+"""Kernels per tensor in a step of SGD with momentum and weight decay, parameter by parameter."""
 
 FAMILIES = (
     "dense",
@@ -349,7 +365,7 @@ class Method(BaseModel):
     Class facts: ``summary`` (one line), ``citation``, ``family`` (one of ``FAMILIES``), ``wire``
     (see below), ``fusion`` (policy used when none is asked for), ``lossy`` (whether it changes
     what is learnt, so that time alone cannot rank it), ``needs`` (what it takes besides GPUs and a
-    network, "" for nothing), ``decides`` (what it does depends on what things cost, so that a
+    network, "" for nothing), ``decides`` (whether it acts on what things cost, so that a
     faster network need not make it faster), ``order`` ("priority": messages overtake each other
     by their priority), ``first_needed_first`` (what is issued after the backward pass goes in the
     order of the next forward pass), ``waits`` (the host waits for what is exchanged before it
@@ -359,8 +375,8 @@ class Method(BaseModel):
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
     side), the method's options by name, and log2, ceil, min and max.
 
-    An option without effect unless others have certain values says so by ``OnlyWith``; where it is
-    given all the same it is refused.
+    An option that has an effect only beside certain values of others is marked with ``OnlyWith``;
+    given without these it is refused.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -382,8 +398,8 @@ class Method(BaseModel):
     def _numbers_are_numbers(cls, values: Any) -> Any:
         wrong = truth_for_number(cls, values)
         if wrong:
-            given = f"{wrong}={str(values[wrong]).lower()}"
-            raise ValueError(f"{given} is not allowed: a number is needed")
+            given = str(values[wrong]).lower()
+            raise OptionError(wrong, given, "is not allowed: a number is needed")
         return choices_read(cls, values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
@@ -392,13 +408,13 @@ class Method(BaseModel):
             for mark in self.only_with(option):
                 unmet = mark.unmet(self)
                 if unmet and option in self.model_fields_set:
-                    given = f"{option}={getattr(self, option)}"
-                    raise ValueError(f"{given} has no effect {unmet}, or leave {option} out")
+                    why = f"has no effect {unmet}, or leave {option} out"
+                    raise OptionError(option, getattr(self, option), why)
         return self
 
     @classmethod
     def only_with(cls, option: str) -> list[OnlyWith]:
-        """Return what an option needs of others to have an effect."""
+        """Return the marks that say which other options an option needs to have an effect."""
         return [mark for mark in cls.model_fields[option].metadata if isinstance(mark, OnlyWith)]
 
     def in_effect(self) -> dict[str, Any]:
@@ -438,7 +454,7 @@ class Method(BaseModel):
         return gradient.size_bytes
 
     def negotiation_s(self, tensors: int, world: MethodContext) -> float:
-        """Return how long the ranks agree on some tensors before these may be sent [s]."""
+        """Return how long the ranks negotiate over some tensors before these may be sent [s]."""
         return 0.0
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
@@ -446,7 +462,7 @@ class Method(BaseModel):
         return 0.0
 
     def memory_in(self, world: MethodContext) -> float:
-        """Return the same where it depends on more than the number of ranks: nodes, layers."""
+        """Return the extra memory where it also depends on nodes or layers."""
         gradients = world.profile.gradients if world.profile else ()
         return self.memory_bytes(gradients, world.ranks)
 
@@ -458,7 +474,7 @@ class Method(BaseModel):
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
 
     def late_launches(self) -> int:
-        """Return the kernels a tensor of an update that the host issues after it has waited.
+        """Return the kernels per tensor of an update that the host issues after it has waited.
 
         0 where the host issues the update ahead of the GPU, as with DDP.
         """

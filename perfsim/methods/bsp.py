@@ -8,23 +8,23 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 
 
 class Bsp(Method):
     """Sends the gradient of the whole model in one buffer once the backward pass is over.
 
-    Nothing overlaps: forward, backward, one dense all-reduce, update. The code's merge threshold
-    is 536870912 elements, more than its models have; ``--fusion`` cuts the buffer, and the pieces
-    still go after the backward pass, in backward order. No kernels of its own. Bytes a rank:
-    2 (P-1)/P x 4 a parameter (ring). Memory: none from one iteration to the next; the buffer, as
-    large as the gradients, takes their place. Left out: the copy of each gradient into the buffer
-    in its hook (2 passes, a launch a tensor), and the host's wait for the compute stream before it
-    sends.
+    Nothing overlaps: forward, backward, one dense all-reduce, update. The code's merge threshold is
+    536870912 elements, more than its models have; `fusion` cuts the buffer, and the pieces still go
+    after the backward pass, in backward order. No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a
+    parameter (ring). Memory: none from one iteration to the next; the buffer, as large as the
+    gradients, takes their place. Left out: the copy of each gradient into the buffer in its hook (2
+    passes, a launch a tensor), and the host's wait for the compute stream before it sends.
 
     ``write_back``: as Gradient-Compression does, the gradients are concatenated after the backward
     pass (2 passes), and each is cleared and gets its piece of the sum added (4 passes). The host
-    goes through the tensors while the all-reduce runs; what it has left then is waited for.
+    goes through the tensors while the all-reduce runs; the iteration waits for what it has not done
+    by then.
     """
 
     summary: ClassVar[str] = "one dense all-reduce after the backward pass, no overlap (BSP)"
@@ -52,7 +52,7 @@ class Bsp(Method):
         sent_s = world.collective_s("all_reduce", bucket.size_bytes, "all")
         back = written_back(n, tensors, world, sent_s)
         return [
-            Compute(packed(n, tensors), "compress", earliest="backward"),
+            Compute(packed_buffer(n, tensors), "compress", earliest="backward"),
             send,
             Compute(back, "decompress", earliest="backward"),
         ]

@@ -12,8 +12,9 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
-from perfsim.methods.building.host import busiest_server, cpu_sum, received, to_gpu, to_host
-from perfsim.methods.building.layerwise import PUSH_PULL, Places, update_shares
+from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, received, to_gpu, to_host
+from perfsim.methods.building.layerwise import LayerStarts, update_shares
+from perfsim.methods.building.tensor_slices import PUSH_PULL
 
 PAGE_BYTES = 4096
 
@@ -24,23 +25,22 @@ class Byteps(Method):
     A part (``partition_bytes``, in whole pages for each GPU) is reduce-scattered inside its node;
     each GPU copies its share to the host; the node pushes the part to the servers, whose CPUs add
     up what all nodes send, and pulls the sum; each GPU copies its share back, and shares are
-    all-gathered. These stages work on different parts at the same time, each on one part at a
-    time; both of NCCL's are on one stream, sums first. Each node has a server; with ``servers``
-    further ones stand on machines without GPUs, and take the share of the load that fills every
-    NIC (mixed mode). All ranks update at the end; ``cross_barrier`` lets a layer of the next
-    forward pass wait for its own tensors only. On one node there is NCCL only. Tensors go in the
-    order in which they are ready: BytePS orders by priority only if BYTEPS_SCHEDULING_CREDIT is
-    set, and its PyTorch plugin gives none.
-    ``van``: by RDMA messages land where they belong; over TCP ("zmq") one thread of each server,
-    and one of each worker, takes them off ZeroMQ, whatever the number of connections.
+    all-gathered. These stages work on different parts at the same time, each on one part at a time;
+    both of NCCL's are on one stream, sums first. Each node has a server; with ``servers`` further
+    ones stand on machines without GPUs, and take the share of the load that fills every NIC (mixed
+    mode). All ranks update at the end; ``cross_barrier`` lets a layer of the next forward pass wait
+    for its own tensors only. On one node there is NCCL only. Tensors go in the order in which they
+    are ready: BytePS orders by priority only if BYTEPS_SCHEDULING_CREDIT is set, and its PyTorch
+    plugin gives none. ``van``: by RDMA messages arrive in place; over TCP ("zmq") one thread of
+    each server, and one of each worker, takes them off ZeroMQ, whatever the number of connections.
 
-    Kernels: the copies, the servers' sums and what is received, see ``perfsim.methods.building.host``; ``switch``:
-    GPUs that copy over one link to the host at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a
-    parameter, down to 4 with P servers more. Memory: none more on the GPU. Left out: that a part
-    goes to one server, chosen by hash, not to all of them; NICs and NCCL on the PCIe links that
-    copies take; a limit of one TCP connection (said to carry less than 25 Gb/s); the threads'
-    polling and signals from one GPU of a node to the others; sums across PCIe switches
-    (BYTEPS_PCIE_SWITCH_SIZE, unset by default).
+    Kernels: the copies, the servers' sums and what is received
+    (`perfsim.methods.building.cpu_offload`); ``switch``: GPUs that copy over one link to the host
+    at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a parameter, down to 4 with P servers more.
+    Memory: none more on the GPU. Left out: that a part goes to one server, chosen by hash, not to
+    all of them; NICs and NCCL on the PCIe links that copies take; a limit of one TCP connection
+    (said to carry less than 25 Gb/s); the threads' polling and signals from one GPU of a node to
+    the others; sums across PCIe switches (BYTEPS_PCIE_SWITCH_SIZE, unset by default).
     """
 
     summary: ClassVar[str] = "tensors in parts through sharded summation servers (BytePS)"
@@ -71,7 +71,7 @@ class Byteps(Method):
         """Return a job a part of a tensor."""
         if world.ranks == 1:  # nothing is sent
             return []
-        places = Places.of(world)
+        starts = LayerStarts.of(world)
         step = PAGE_BYTES * world.gpus_per_node
         most_bytes = ceil(self.partition_bytes / step) * step
         jobs = []
@@ -84,7 +84,7 @@ class Byteps(Method):
                         f"{number}.{part}",
                         tuple(self.way(size_bytes, world)),
                         PassPoint("backward", bucket.ready_s),
-                        places.needed(bucket) if self.cross_barrier else None,
+                        starts.needed(bucket) if self.cross_barrier else None,
                         updates=share / parts if self.cross_barrier else 0.0,
                     )
                 )

@@ -10,13 +10,8 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
-from perfsim.methods.building.layerwise import (
-    PUSH_PULL,
-    crossing,
-    push_pull,
-    split_evenly,
-    too_many,
-)
+from perfsim.methods.building.layerwise import crossing_jobs
+from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_evenly, too_many
 
 
 class Bytescheduler(Method):
@@ -30,7 +25,8 @@ class Bytescheduler(Method):
     workers' nodes or, with ``servers``, on machines of their own too.
 
     Parts are handed to the library while those under way hold fewer than ``credit`` parameters, and
-    what has been handed over cannot be overtaken (``perfsim.methods.base.Send``); 0 is one part at a time.
+    what has been handed over cannot be overtaken (`perfsim.methods.base.Send`); 0 is one part at a
+    time.
 
     The code cuts at 1 million parameters; its notes advise 8 million for all-reduces (DeAR's
     authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter, down
@@ -70,7 +66,7 @@ class Bytescheduler(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a tensor: its parts, and the layer that waits for them."""
-        return crossing(buckets, world, self.sends)
+        return crossing_jobs(buckets, world, self.sends)
 
     def sends(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return the collectives of each part; none waits for another part's."""

@@ -18,7 +18,7 @@ RECIPES = {
     "two_shot": compressed.two_shot,
     "one_shot": compressed.one_shot,
     "triple_shot": compressed.triple_shot,
-    "ring": compressed.ring,
+    "ring": compressed.compressed_ring,
 }
 """Those before "ring" stand for the automatic choice; ties go to the first."""
 
@@ -26,21 +26,21 @@ RECIPES = {
 class Coccl(Method):
     """Compresses gradients in the all-reduce itself, on NCCL's stream, hop by hop or in two steps.
 
-    In the hook the bucket is cut into P chunks and coded; kernels and sends then take turns on
-    the communication stream. ``recipe`` "two_shot": all-to-all of the chunks; P parts decoded,
-    added up and coded again; all-gather; decoding. "one_shot": all-gather of everything, P parts
-    decoded and added up. "triple_shot": all-to-all inside nodes, merge, all-to-all between GPUs
-    of one place on all nodes, merge, all-gather, decoding. "ring", of the paper's artefact: P-1
+    In the hook the bucket is cut into P chunks and coded; kernels and sends then take turns on the
+    communication stream. ``recipe`` "two_shot": all-to-all of the chunks; P parts decoded, added up
+    and coded again; all-gather; decoding. "one_shot": all-gather of everything, P parts decoded and
+    added up. "triple_shot": all-to-all inside nodes, merge, all-to-all between the GPUs with the
+    same local rank on all nodes, merge, all-gather, decoding. "ring", of the paper's artefact: P-1
     hops, each a copy, the merge of 2 parts, and a send; then coding, all-gather, decoding. "auto",
     the library's default, takes what costs least of the first three. ``codec`` "sdp4bit" has a
     fixed rate, ``bits`` and a scale a ``group``, in kernels that stream; "dietgpu" is lossless:
     exponents are entropy-coded to ``exponent_bits``, 3 bytes go as they are, and sizes go ahead of
-    each message. Messages below ``threshold`` bytes go uncompressed. Bytes a rank: with p those
-    of a coded chunk 2 (P-1) p; one_shot P (P-1) p; triple_shot less than 3 P p. Memory: two
-    compressed messages, P + 1 in one_shot. dietGPU's points are of bf16 values; 1 pass is added
-    for fp32's other 2 bytes. Left out: ZFP, whose speed by size was not found; Hadamard rotation;
-    pipelines deeper than 1; the host's waiting for sizes; messages that P does not divide, which
-    the library sends dense.
+    each message. Messages below ``threshold`` bytes go uncompressed. Bytes a rank: with p those of
+    a coded chunk 2 (P-1) p; one_shot P (P-1) p; triple_shot less than 3 P p. Memory: two compressed
+    messages, P + 1 in one_shot. dietGPU's points are of bf16 values; 1 pass is added for fp32's
+    other 2 bytes. Left out: ZFP, whose speed by size was not found; Hadamard rotation; pipelines
+    deeper than 1; the host's waiting for sizes; messages that P does not divide, which the library
+    sends dense.
     """
 
     summary: ClassVar[str] = "all-reduce that compresses inside: fixed-rate or lossless (COCCL)"

@@ -8,10 +8,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, OnlyWith, Round
+from perfsim.methods.base import (
+    Compute,
+    Job,
+    JobStage,
+    Method,
+    MethodContext,
+    OnlyWith,
+    OptionError,
+    Round,
+)
 from perfsim.methods.bsp import Bsp
 from perfsim.methods.building.averaging import averages, periodic
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.qsgd import Qsgd
 from perfsim.methods.randk import Randk
 from perfsim.methods.randk_maxnorm import RandkMaxnorm
@@ -21,16 +30,15 @@ class Cpsgd(Method):
     """Updates locally; every ``interval`` iterations all ranks exchange once.
 
     ``exchange`` "parameters" averages the models: after the update they are concatenated and
-    divided by P (4 passes, 2 launches), all-reduced as one buffer, and the next forward pass
-    waits. "gradients" is what vineeths96's code calls local steps: in every interval's last
-    iteration the gradients are packed (2 passes), all-reduced and added to the cleared ones (4
-    passes) after the backward pass, and the update waits; ``compress`` then sends them by QSGD's
-    max-norm all-reduce, by Rand-k with a shared seed or by Rand-k max-norm, with those methods'
-    kernels.
-    ``--fusion none`` averages tensor by tensor. Bytes a rank: 2 (P-1)/P x 4 / interval a
-    parameter. Memory: none from one iteration to the next; a copy of the model while averaging.
-    Left out: averaging of batch-norm statistics; Rand-k's places, which that code looks up on
-    the CPU. The default interval is the one of PyTorch's documentation.
+    divided by P (4 passes, 2 launches), all-reduced as one buffer, and the next forward pass waits.
+    "gradients" is what vineeths96's code calls local steps: in every interval's last iteration the
+    gradients are packed (2 passes), all-reduced and added to the cleared ones (4 passes) after the
+    backward pass, and the update waits; ``compress`` then sends them by QSGD's max-norm all-reduce,
+    by Rand-k with a shared seed or by Rand-k max-norm, with those methods' kernels. `fusion` none
+    averages tensor by tensor. Bytes a rank: 2 (P-1)/P x 4 / interval a parameter. Memory: none from
+    one iteration to the next; a copy of the model while averaging. Left out: averaging of
+    batch-norm statistics; Rand-k's indices, which that code looks up on the CPU. The default
+    interval is the one of PyTorch's documentation.
     """
 
     summary: ClassVar[str] = "models averaged every so many iterations (CPSGD)"
@@ -69,7 +77,7 @@ class Cpsgd(Method):
     @model_validator(mode="after")
     def _gradients_are_compressed(self) -> Cpsgd:
         if self.compress != "none" and self.exchange == "parameters":
-            raise ValueError(f"compress={self.compress} is for gradients: set exchange=gradients")
+            raise OptionError("compress", self.compress, "is for gradients: set exchange=gradients")
         return self
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
@@ -92,7 +100,7 @@ class Cpsgd(Method):
         places = Randk.model_validate({"density": self.density})
         tensors, n = len(bucket.gradients), bucket.elements
         return [
-            Compute(packed(n, tensors), "compress", earliest="backward"),
+            Compute(packed_buffer(n, tensors), "compress", earliest="backward"),
             *places.stages(bucket, world, iteration),
             Compute(written_back(n, tensors, world), "decompress", earliest="backward"),
         ]

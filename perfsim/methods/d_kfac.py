@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint
 from perfsim.methods.building.kfac_factors import inverted
-from perfsim.methods.building.kfac_schedule import Averaged, Product
+from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFactor
 
 
-class DKfac(Averaged):
+class DKfac(AveragedFactors):
     """Sends gradients dense as S-SGD, then the upper triangles of all factors by all-reduces.
 
     Once the backward pass is over and Horovod has averaged the gradients: A of every convolution
@@ -34,7 +34,11 @@ class DKfac(Averaged):
     )
 
     def inverses(
-        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
+        self,
+        factors: list[KroneckerFactor],
+        world: MethodContext,
+        needs: tuple[str, ...],
+        end: PassPoint,
     ) -> list[Job]:
         """Return all inverses on every rank."""
         kernels = tuple(kernel for factor in factors for kernel in inverted(factor.side))

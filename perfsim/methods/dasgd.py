@@ -11,12 +11,13 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
-    LOCAL,
+    LOCAL_ITERATION,
     Compute,
     Job,
     JobStage,
     Method,
     MethodContext,
+    OptionError,
     PassPoint,
     Round,
     Send,
@@ -52,9 +53,10 @@ class Dasgd(Method):
     @model_validator(mode="after")
     def _one_at_a_time(self) -> Dasgd:
         if self.late > self.interval:
-            raise ValueError(
-                f"late={self.late} is over interval={self.interval}: an average is merged before"
-                " the next one begins"
+            raise OptionError(
+                "late",
+                self.late,
+                f"is over interval={self.interval}: an average is merged before the next begins",
             )
         return self
 
@@ -65,7 +67,7 @@ class Dasgd(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the averaging that begins with the forward pass, and the merging."""
-        if iteration == LOCAL:
+        if iteration == LOCAL_ITERATION:
             return []
         merges = PassPoint("update", later=self.overlapped - 1)
         found = []
@@ -79,7 +81,7 @@ class Dasgd(Method):
 
     def rounds(self) -> list[Round]:
         """Return one round of an interval, since averaging goes on from one to the next."""
-        return [Round((0, *[LOCAL] * (self.interval - 1)))]
+        return [Round((0, *[LOCAL_ITERATION] * (self.interval - 1)))]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
         """Return the buffer: one fp32 value a parameter."""

@@ -18,20 +18,21 @@ class Dct(Method):
     """Sends each layer's values above an old threshold to parameter servers; parameters return.
 
     In the hook, layer by layer, on the compute stream: the error is added (3 passes), magnitudes
-    are taken (2) and compared with the threshold, places found (1.75), the gradient masked (2.25)
+    are taken (2) and compared with the threshold, indices found (1.75), the gradient masked (2.25)
     and taken from itself for the next error (3), and what is sent gathered. Every ``lifespan``
-    iterations the threshold is found by exact Top-k first. Values and places (8 bytes) are pushed
+    iterations the threshold is found by exact Top-k first. Values and indices (8 bytes) are pushed
     to servers, which update the model; every rank pulls the parameters, dense.
 
     Each GPU is a worker and pushes and pulls by itself, so that those of a node share its NICs: no
-    sum inside a node is known of, as there is no code. Bytes a rank, one GPU a node: (P-1)/P x (8 k
+    sum inside a node is known, since there is no code. Bytes a rank, one GPU a node: (P-1)/P x (8 k
     + 4 a parameter), 8 k with P servers more. Memory: the error, 4 bytes a parameter. Left out:
     DCT-MP, the paper's other half, which thresholds activations and their gradients between the
-    parts of a split model: no model is split here, none has embedding tables; ``perfsim.pipeline``
+    parts of a split model: no model is split here, none has embedding tables; `perfsim.pipeline`
     holds its messages. Asynchronous training with several threads a rank, which the paper runs on
     CPUs; the servers' work (every rank updates what came back); that the count above an old
     threshold drifts from k (the paper: a threshold by 26 % at most). The paper sorts magnitudes for
-    a threshold, PyTorch's Top-k stands for it; it gives no format of a sparse message.
+    a threshold, PyTorch's Top-k takes its place here; the paper gives no format of a sparse
+    message.
 
     ``exchange`` "all_gather": all ranks get all pairs, as other sparsifiers do without servers.
     ``servers``: machines without GPUs; none: a server on each node. ``lifespan``: 1000 in the

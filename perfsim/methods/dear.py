@@ -8,7 +8,7 @@ from typing import ClassVar
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
-from perfsim.methods.building.layerwise import crossing
+from perfsim.methods.building.layerwise import crossing_jobs
 
 
 class Dear(Method):
@@ -16,16 +16,16 @@ class Dear(Method):
 
     A group's gradients are reduce-scattered as soon as they are all there, in backward order. Once
     the backward pass and the last reduce-scatter are over the groups are all-gathered, the first
-    layers' first, while the next forward pass begins: it waits before the first layer of each
-    group for that group, and then updates it, every rank all of it. Without tensor fusion
-    (``--fusion none``) it is the paper's "DeAR w/o TF". No kernels of its own.
+    layers' first, while the next forward pass begins: it waits before the first layer of each group
+    for that group, and then updates it, every rank all of it. Without tensor fusion (`fusion` none)
+    it is the paper's "DeAR w/o TF". No kernels of its own.
 
     Bytes a rank: (P-1)/P x 4 a parameter twice, those of a ring all-reduce. Memory: the groups'
     buffers and this rank's shard of each. Left out: copies into and out of the groups' buffers and
     the division by P (6 passes over a parameter, as with ``ssgd``); values that pad a group to a
-    multiple of P; the host, which stops for each collective before it launches what comes next;
-    the search for the groups' size (try ``--bucket``). A layer's update runs when its group is
-    there, not before each of its layers.
+    multiple of P; the host, which stops for each collective before it launches what comes next; the
+    search for the groups' size (try `bucket`). A layer's update runs when its group is there, not
+    before each of its layers.
     """
 
     summary: ClassVar[str] = "reduce-scatter in backward, all-gather in the next forward (DeAR)"
@@ -42,7 +42,7 @@ class Dear(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a group: its two halves, and the layer that waits for them."""
-        return crossing(buckets, world, self.halves)
+        return crossing_jobs(buckets, world, self.halves)
 
     def halves(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return the reduce-scatter and the all-gather of a group."""

@@ -1,4 +1,4 @@
-"""A method described from its own file: what it sends, keeps and leaves out, and its options."""
+"""Describe a method from its own file: what it sends, keeps and leaves out, and its options."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ __all__ = [
     "sections",
 ]
 
-MARKS = {"Bytes a rank": "bytes_a_rank", "Memory": "memory", "Left out": "left_out"}
-MARK = re.compile(r"\b(Bytes a rank|Memory|Left out)((?:,| \()[^:.]{0,60})?: ")
-SYMBOLS = "P ranks on equal hops; a matrix of n = rows x columns values; k of them kept; r the rank"
-KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_MARKS = {"Bytes a rank": "bytes_a_rank", "Memory": "memory", "Left out": "left_out"}
+_MARK = re.compile(r"\b(Bytes a rank|Memory|Left out)((?:,| \()[^:.]{0,60})?: ")
+_WIRE_SYMBOLS = (
+    "P ranks on equal hops; a matrix of n = rows x columns values; k of them kept; r the rank"
+)
+_KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
-    """Return all that is known of one method.
+    """Describe one method: what it sends, keeps and leaves out, its options and its accuracy.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         **sections(inspect.getdoc(cls) or ""),
         "wire": cls.wire,
         "wire_by_default": by_default(cls),
-        "wire_symbols": SYMBOLS,
+        "wire_symbols": _WIRE_SYMBOLS,
         "options": [_option(cls, option) for option in cls.model_fields],
         "default_fusion": cls().default_fusion(),
         "family": cls.family,
@@ -72,32 +74,32 @@ def sections(docstring: str) -> dict[str, str]:
     ('Sends k.', 'none.', 'all.')
     """
     paragraphs = [" ".join(part.split()) for part in docstring.split("\n\n")]
-    place = MARK.search(paragraphs[0])
-    first = paragraphs[0][: place.start()].strip() if place else paragraphs[0]
+    mark = _MARK.search(paragraphs[0])
+    first = paragraphs[0][: mark.start()].strip() if mark else paragraphs[0]
     rest = [paragraphs[0].removeprefix(first), *paragraphs[1:]]
-    found = dict.fromkeys(("what_is_sent", "kernels", *MARKS.values(), "remarks"), "")
-    found["what_is_sent"] = first
+    parts = dict.fromkeys(("what_is_sent", "kernels", *_MARKS.values(), "remarks"), "")
+    parts["what_is_sent"] = first
     marked = False
     for paragraph in rest:
-        # What MARK captures stands between the texts: text, mark, condition, text, ...
-        before, *parts = MARK.split(paragraph)
+        # The pattern's groups stand between the texts: text, mark, condition, text, ...
+        before, *pieces = _MARK.split(paragraph)
         if before.strip():
-            _add(found, "remarks" if marked else "kernels", before)
-        for mark, condition, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            _add(parts, "remarks" if marked else "kernels", before)
+        for word, condition, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
             marked = True
-            told = (condition or "").strip(", ")
-            _add(found, MARKS[mark], f"{told}: {text}" if told else text)
-    return {name: text.replace("`", "") for name, text in found.items()}
+            when = (condition or "").strip(", ")
+            _add(parts, _MARKS[word], f"{when}: {text}" if when else text)
+    return {name: text.replace("`", "") for name, text in parts.items()}
 
 
 class _Chosen(ast.NodeTransformer):
-    """Puts in place of every choice by options the branch that the defaults take."""
+    """Replaces every choice by options with the branch that the defaults take."""
 
     def __init__(self, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        used = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
+        used = {name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)}
         if not used <= set(self.defaults):
             return self.generic_visit(node)
         code = compile(ast.Expression(node.test), "wire", "eval")
@@ -117,8 +119,8 @@ def by_default(cls: type[Method]) -> str:
     return ast.unparse(tree)
 
 
-def _add(found: dict[str, str], name: str, text: str) -> None:
-    found[name] = f"{found[name]} {text.strip()}".strip()
+def _add(parts: dict[str, str], name: str, text: str) -> None:
+    parts[name] = f"{parts[name]} {text.strip()}".strip()
 
 
 def _option(cls: type[Method], option: str) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def _allowed(field: Any) -> str:
         for key, word in words.items()
         if hasattr(limit, key)
     ]
-    return f"{KINDS.get(kind, kind.__name__)} {' and '.join(limits)}".strip() + optional
+    return f"{_KINDS.get(kind, kind.__name__)} {' and '.join(limits)}".strip() + optional
 
 
 def _number(value: float) -> str:
@@ -161,7 +163,7 @@ def _number(value: float) -> str:
 
 
 PLAIN_FUSION = "size"
-"""S-SGD's own fusion. Methods with another are what they are by it, too."""
+"""S-SGD's own fusion. Another fusion is part of what a method is."""
 
 WHY_KEPT = {
     "fusion": "is for methods that fuse as ssgd, as another fusion is part of what a method is",
@@ -171,10 +173,10 @@ WHY_KEPT = {
 
 
 def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
-    """Return the scenario for one method, and the flags of fusion that do not apply to it.
+    """Return the scenario for one method, and the fields of fusion that do not apply to it.
 
-    ``--fusion`` applies to methods that fuse as ssgd, ``--bucket`` and ``--set fusion.NAME=VALUE``
-    to those whose fusion takes them; where one does not apply, the method keeps its own.
+    `fusion` applies to methods that fuse as ssgd, `bucket` and `fusion_options` to those whose
+    fusion takes them; where one does not apply, the method keeps its own.
     """
     own = _own(name, scenario.options)
     changes: dict[str, Any] = {"method": name}
@@ -183,22 +185,22 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
     if own not in (used, PLAIN_FUSION):
         changes["fusion"], used = None, own
         kept.append(f"`fusion` {scenario.fusion}")
-    policy = fusion.load(used)
+    policy = fusion.load_policy(used)
     if scenario.bucket and policy.limit_bytes is None:
         changes["bucket"] = None
         kept.append(f"`bucket` {scenario.bucket}")
-    strange = [option for option in scenario.fusion_options if option not in policy.options]
-    if strange:
+    foreign = [option for option in scenario.fusion_options if option not in policy.options]
+    if foreign:
         known = scenario.fusion_options.items()
-        changes["fusion_options"] = {key: value for key, value in known if key not in strange}
-        kept += [f"`options` fusion.{option}" for option in strange]
+        changes["fusion_options"] = {key: value for key, value in known if key not in foreign}
+        kept += [f"`fusion_options.{option}`" for option in foreign]
     return scenario.model_copy(update=changes), kept
 
 
 def check_fusion_options(scenario: Scenario) -> None:
     """Refuse an option of fusion that no method's fusion has."""
     used = {for_method(scenario, name)[0].fusion or _own(name, {}) for name in method_names()}
-    known = {option for name in used for option in fusion.load(name).options}
+    known = {option for name in used for option in fusion.load_policy(name).options}
     for option in scenario.fusion_options:
         if option not in known:
             raise unknown_option("fusion", option, known, field="options")

@@ -58,13 +58,12 @@ class Dgc(Method):
     measured apart; each try waits for the GPU). ``adaptations``: thresholds tried again because too
     few were found (10 at most), beyond what the measured encode holds. Warm-up: in epoch e the
     density is ``warmup_coefficient`` ** (e + 1), never below ``density``; 0.25 is the paper's 0.25,
-    0.0625, 0.016, 0.004, while the code takes density ** (1 / (warmup_epochs + 1)) unless told; its
-    ImageNet recipe has none.
-    ``exchange``: the code's all-gathers; "all_reduce", as the paper's Algorithm 1 and the model
-    behind its speed-ups (there a worker is a node of 4 GPUs): pairs are added up on the way,
-    their number doubling at every step, no place being shared; "all_reduce_union" expects as many
-    places as independent draws cover (derived, not the paper's). ``decoding`` and both sums: see
-    ``perfsim.methods.building.sparsify``.
+    0.0625, 0.016, 0.004, while the code takes density ** (1 / (warmup_epochs + 1)) by default; its
+    ImageNet recipe has none. ``exchange``: the code's all-gathers; "all_reduce", as the paper's
+    Algorithm 1 and the model behind its speed-ups (there a worker is a node of 4 GPUs): pairs are
+    added up on the way, their number doubling at every step, no index being shared;
+    "all_reduce_union" expects as many indices as independent draws cover (derived, not the
+    paper's). ``decoding`` and both sums: see `perfsim.methods.building.sparsify`.
     """
 
     summary: ClassVar[str] = "sampled-threshold sparsification with momentum correction (DGC)"

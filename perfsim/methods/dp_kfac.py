@@ -15,11 +15,11 @@ from perfsim.methods.building.kfac_factors import (
     Inversion,
     KfacLayer,
     factor_sides,
-    factored,
-    local,
+    kfac_layers,
+    local_kernels,
     rescaled,
 )
-from perfsim.methods.building.kfac_placement import busiest, round_robin
+from perfsim.methods.building.kfac_placement import busiest_rank, round_robin
 from perfsim.methods.building.kfac_schedule import Preconditioner
 
 
@@ -29,15 +29,15 @@ class DpKfac(Preconditioner):
     Layers are dealt out to the ranks in turn; only its owner keeps a layer's input and output
     gradients. Once Horovod has averaged the gradients: A and G of the own layers from the local
     batch (no factor is sent), then their eigendecompositions (``inversion`` cholesky: damped
-    inverses), then G^-1 W A^-1. One broadcast a layer follows, in layer order: each needs every
+    inverses), then G^-1 W A^-1. One broadcast a layer follows, in layer order: each involves every
     rank, so that the first waits for the busiest one. All ranks scale and write the new gradients.
-    Preconditioning and broadcasts happen in every iteration. The code's class takes eigenvalues
-    unless told otherwise, D-, MPD- and SPD-KFAC always invert: rank them with ``inversion``
-    cholesky here, of which the paper's comparison has both kinds.
-    Bytes a rank: 2 (P-1)/P x 4 n + (P-1)/P x 4 n (the bias in the second). Memory: factors and
-    inverses of the own layers, 8 (a^2 + g^2) bytes each, of the rank with most, and every layer's
-    preconditioned gradient. Left out: padding of input maps, Horovod's copies into and out of its
-    buffer and its negotiation of each broadcast, and saved output gradients.
+    Preconditioning and broadcasts happen in every iteration. The code's class takes eigenvalues by
+    default, while D-, MPD- and SPD-KFAC always invert: compare them with ``inversion`` cholesky
+    here, of which the paper's comparison has both kinds. Bytes a rank: 2 (P-1)/P x 4 n + (P-1)/P x
+    4 n (the bias in the second). Memory: factors and inverses of the own layers, 8 (a^2 + g^2)
+    bytes each, of the rank with most, and every layer's preconditioned gradient. Left out: padding
+    of input maps, Horovod's copies into and out of its buffer and its negotiation of each
+    broadcast, and saved output gradients.
     """
 
     summary: ClassVar[str] = "K-FAC from local factors, preconditioned gradients sent (DP-KFAC)"
@@ -54,16 +54,18 @@ class DpKfac(Preconditioner):
 
     def layers(self, profile: Profile) -> list[KfacLayer]:
         """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""
-        return factored(profile, mean_over_tokens=True)
+        return kfac_layers(profile, mean_over_tokens=True)
 
     def steps(
         self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
     ) -> tuple[list[Job], list[Job]]:
         """Return the busiest rank's own layers, all broadcasts, and the new gradients."""
         assert world.profile is not None
-        work = [local(layer, HKBU_LATER, self.inversion, factors, inverses) for layer in layers]
+        work = [
+            local_kernels(layer, HKBU_LATER, self.inversion, factors, inverses) for layer in layers
+        ]
         owners = round_robin(len(layers), world.ranks)
-        rank = busiest(owners, [sum(map(world.kernel_s, kernels)) for kernels in work])
+        rank = busiest_rank(owners, [sum(map(world.kernel_s, kernels)) for kernels in work])
         mine = [
             one for owner, own in zip(owners, work, strict=True) if owner == rank for one in own
         ]

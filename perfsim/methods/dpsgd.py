@@ -18,7 +18,12 @@ from perfsim.methods.base import (
     PassPoint,
     Round,
 )
-from perfsim.methods.building.averaging import from_first_ranks, merged, periodic, with_neighbours
+from perfsim.methods.building.averaging import (
+    from_first_ranks,
+    merged_bucket,
+    periodic,
+    with_neighbours,
+)
 
 
 class Dpsgd(Method):
@@ -73,7 +78,11 @@ class Dpsgd(Method):
         """Return one job a fused buffer."""
         if self.topology == "all":
             return [
-                Job("model", tuple(from_first_ranks(merged(buckets), world)), PassPoint("forward"))
+                Job(
+                    "model",
+                    tuple(from_first_ranks(merged_bucket(buckets), world)),
+                    PassPoint("forward"),
+                )
             ]
         peers = min(2, world.ranks - 1) if self.topology == "ring" else 1
         hierarchical = self.topology == "hierarchical"

@@ -1,4 +1,4 @@
-"""DRAGONN: places of large values written through a hash instead of a prefix sum."""
+"""DRAGONN: indices of large values written through a hash instead of a prefix sum."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.methods.building.sparsify import decoded, kept
 
-SMALL = 2**17
+_SMALL = 2**17
 """Elements up to which the code keeps one value in a hundred, whatever the density."""
 
 
 class Dragonn(Method):
-    """Compresses large tensors by hashing the places of large values; small ones go dense.
+    """Compresses large tensors by hashing the indices of large values; small ones go dense.
 
-    Tensor by tensor in the hook, on the compute stream: momentum correction (multiply 2 passes,
-    add 3), or a residual (two products and a sum, 7); one encode (measured as one kernel:
-    threshold from an exact Top-k of a random 1 % sample, one pass that writes the place of each
-    value above it into a zeroed table of 4 k by its hash, places and values gathered from the
-    table); what is sent is cleared, or the residual's rest taken (3). One all-gather of the values
-    and one of the places. After the backward pass the pairs of all ranks are scattered into one
-    zeroed tensor each (sparse decoding). Tensors of ``compress_above`` elements or fewer are
-    all-reduced dense. Messages are fused by Horovod, which carries them.
+    Tensor by tensor in the hook, on the compute stream: momentum correction (multiply 2 passes, add
+    3), or a residual (two products and a sum, 7); one encode (measured as one kernel: threshold
+    from an exact Top-k of a random 1 % sample, one pass that writes the index of each value above
+    it into a zeroed table of 4 k by its hash, indices and values gathered from the table); what is
+    sent is cleared, or the residual's rest taken (3). One all-gather of the values and one of the
+    indices. After the backward pass the pairs of all ranks are scattered into one zeroed tensor
+    each (sparse decoding). Tensors of ``compress_above`` elements or fewer are all-reduced dense.
+    Messages are fused by Horovod, which carries them.
 
-    Bytes a rank: (P-1) x 8 k, or 2 (P-1)/P x 4 n of a dense tensor. Memory: the momentum buffer
-    or the residual, 4 bytes a parameter. Left out: values lost where two places meet in the table
-    (about 1 in 9); 200 dense iterations first; the wait for the number of places found.
+    Bytes a rank: (P-1) x 8 k, or 2 (P-1)/P x 4 n of a dense tensor. Memory: the momentum buffer or
+    the residual, 4 bytes a parameter. Left out: values lost where two indices meet in the table
+    (about 1 in 9); 200 dense iterations first; the wait for the number of indices found.
 
     ``compress_above``: 2**20 by default in the code; its example for MLP-Mixer takes 204800.
-    ``choose`` "costs": compressed where encoding and decoding cost less than they save on the
-    wire, tensor by tensor (the paper's equation 1). ``decoding`` "dense": a tensor a rank, then
-    their sum. ``memory``: the authors' command line takes "residual" and "dense" unless told, their
+    ``choose`` "costs": compressed where encoding and decoding cost less than they save on the wire,
+    tensor by tensor (the paper's equation 1). ``decoding`` "dense": a tensor a rank, then their
+    sum. ``memory``: the authors' command line takes "residual" and "dense" by default, their
     example of DRAGONN "none" and "sparse".
     """
 
@@ -81,7 +81,7 @@ class Dragonn(Method):
         return stages
 
     def _count(self, elements: int) -> int:
-        return kept(elements, self.density if elements > SMALL else 0.01)
+        return kept(elements, self.density if elements > _SMALL else 0.01)
 
     def _encoded(self, elements: int) -> tuple[Kernel, ...]:
         # Where nothing was measured: the tensor once, its sample 8 times, the table 3 times.

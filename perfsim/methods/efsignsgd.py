@@ -25,35 +25,34 @@ from perfsim.methods.building.quantise import (
     two_step,
 )
 
-FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
+_FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays
 the residual, scales, adds, subtracts and copies; GRACE scales, adds and subtracts."""
 
 
 class Efsignsgd(Method):
-    """Sends one bit a value and one scale, the mean magnitude; what is lost is kept.
+    """Sends one bit a value and one scale, the mean magnitude; error feedback keeps what is lost.
 
     In the hook, on the compute stream: the residual is added, signs and mean are taken, the own
-    message is decoded for the new residual (one decode and the passes of ``FEEDBACK``). One
-    all-gather of the signs and one of the scales; after the backward pass a loop decodes the P
-    messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P.
-    Kernels: ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor
-    sum; a message behind the first costs its launches, not the measured floor once more (see
-    ``perfsim.methods.building.quantise``).
-    ``exchange`` "two_step" is the compressed all-reduce of 1-bit Adam, after the backward pass:
-    all-to-all, each rank unpacks all pieces by one kernel, adds them up and encodes 1/P of the
-    values with a residual of its own, then all-gather; decoding does not grow with P.
-    "between_nodes" is how Espresso runs HiPress, and how Cupcake's code works on several nodes
-    (``least`` 1): fp32 inside the nodes, each GPU compresses its share of large tensors towards
-    the other nodes and decodes a message a node, all on the communication stream; tensors of
-    fewer than ``least`` values are all-reduced dense.
-    Bytes a rank: (P-1) (n/8 + 4); in two steps 2 (P-1)/P n/8 + 8 (P-1). Memory: the residual; in
-    two steps 1/P of another (between nodes it is a share only, but counted whole).
+    message is decoded for the new residual (one decode, and the passes that the residual takes).
+    One all-gather of the signs and one of the scales; after the backward pass a loop decodes the P
+    messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P. Kernels:
+    ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor sum; a
+    message behind the first costs its launches, not the measured floor once more (see
+    `perfsim.methods.building.queued_kernels`). ``exchange`` "two_step" is the compressed all-reduce
+    of 1-bit Adam, after the backward pass: all-to-all, each rank unpacks all pieces by one kernel,
+    adds them up and encodes 1/P of the values with a residual of its own, then all-gather; decoding
+    does not grow with P. "between_nodes" is how Espresso runs HiPress, and how Cupcake's code works
+    on several nodes (``least`` 1): fp32 inside the nodes, each GPU compresses its share of large
+    tensors towards the other nodes and decodes a message a node, all on the communication stream;
+    tensors of fewer than ``least`` values are all-reduced dense. Bytes a rank: (P-1) (n/8 + 4); in
+    two steps 2 (P-1)/P n/8 + 8 (P-1). Memory: the residual; in two steps 1/P of another (between
+    nodes it is a share only, but counted whole).
 
     ``packing``: MergeComp, Espresso and DeepSpeed pack bits; GRACE sends a byte a sign ("bytes").
     Messages: as for signsgd, a tensor each or all in one (``sign_fusion``); tensors merged by
-    ``--fusion`` share one scale. Left out: the learning rate inside the residual (no time),
-    padding to whole bytes a rank, cupy's hand-over on the host but for the first message.
+    `fusion` share one scale. Left out: the learning rate inside the residual (no time), padding to
+    whole bytes a rank, cupy's hand-over on the host but for the first message.
     """
 
     summary: ClassVar[str] = "signs and one scale a tensor, error feedback (EF-SignSGD)"
@@ -102,7 +101,7 @@ class Efsignsgd(Method):
 
     def encode(self, elements: int) -> list[Kernel]:
         """Return what makes a message, and the residual that it leaves."""
-        feedback = elementwise(elements, *FEEDBACK[self.packing])
+        feedback = elementwise(elements, *_FEEDBACK[self.packing])
         own = sign_encode(elements, self.packing, scaled=True)
         return [feedback, own, self.decode(elements)]
 

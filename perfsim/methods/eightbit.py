@@ -12,7 +12,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, Method, MethodContext, OnlyWith, Send
 from perfsim.methods.building.quantise import STREAM, QuantisedExchange, gathered_from_all
 
-HEADER = 32
+_HEADER = 32
 """Bytes before each piece of Bagua's message: its least and largest value, aligned."""
 
 
@@ -74,7 +74,7 @@ class Eightbit(Method):
     def pieces(self, elements: int, ranks: int, group: Group) -> list[JobStage]:
         """Return ByteGrad's steps among ``ranks``, one piece each."""
         piece = -(-elements // ranks)
-        size = float(elements + HEADER * ranks)
+        size = float(elements + _HEADER * ranks)
         bounds, own = elementwise(elements, 2, 4 * ranks), elementwise(piece, 3.25, 5)
         encode, decode = elementwise(elements, 1.25), elementwise(elements, 1.25)
         mean = elementwise(elements, 1 + 1 / ranks)

@@ -19,16 +19,16 @@ class Fp16(Method):
     """Sends every bucket as fp16 by an all-reduce as soon as it is ready, in backward order.
 
     Without error feedback. ``library`` "ddp", PyTorch's fp16_compress_hook: in the hook, on the
-    compute stream, the bucket is cast (reads 4 and writes 2 bytes a value, 1 launch) and divided
-    by P in fp16 (1 pass, 1 launch); once reduced it is cast back into the bucket (1 launch) by
-    the future's callback, which runs on a stream of its own and blocks neither host nor backward
-    pass. Buckets are those of the fp32 gradients. "horovod", Compression.fp16: each tensor is
-    cast by itself in its hook, before fusion, so that twice as many fit a buffer (``--fusion
-    threshold``); after the backward pass each is cast back on the compute stream, 1 launch a
-    tensor, and the update is launched behind them, as `horovod` says. Bytes a rank: 2 (P-1)/P x 2 a
-    parameter (ring). Memory: none from one iteration to the next; a bucket's fp16 copy lives while
-    it is sent. Left out: what the callback's kernel takes from the backward pass that runs beside
-    it; copies into buckets or fusion buffers (see `ssgd`, `horovod`).
+    compute stream, the bucket is cast (reads 4 and writes 2 bytes a value, 1 launch) and divided by
+    P in fp16 (1 pass, 1 launch); once reduced it is cast back into the bucket (1 launch) by the
+    future's callback, which runs on a stream of its own and blocks neither host nor backward pass.
+    Buckets are those of the fp32 gradients. "horovod", Compression.fp16: each tensor is cast by
+    itself in its hook, before fusion, so that twice as many fit a buffer (`fusion` threshold);
+    after the backward pass each is cast back on the compute stream, 1 launch a tensor, and the
+    update is launched behind them, as `horovod` says. Bytes a rank: 2 (P-1)/P x 2 a parameter
+    (ring). Memory: none from one iteration to the next; a bucket's fp16 copy lives while it is
+    sent. Left out: what the callback's kernel takes from the backward pass that runs beside it;
+    copies into buckets or fusion buffers (see `ssgd`, `horovod`).
 
     Casts have a point on the V100 (2**20 values), flat below it.
     """

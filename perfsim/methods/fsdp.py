@@ -9,8 +9,8 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
-from perfsim.methods.building.layerwise import (
-    Places,
+from perfsim.methods.building.layerwise import LayerStarts
+from perfsim.methods.building.sharded_parameters import (
     Prefetch,
     backward_gathers,
     forward_gathers,
@@ -23,18 +23,18 @@ class Fsdp(Method):
 
     Forward: a unit waits for its all-gather; while it runs the next one's is under way, and no
     further (limit_all_gathers: two units at a time). Its parameters are given up after it. In the
-    backward pass a unit is gathered again, with ``prefetch`` "pre" (BACKWARD_PRE, the default)
-    when the one before it in that pass begins, with "post" when that has ended, with "none" after
-    its gradients were sent off. Gradients of a unit are divided, reduce-scattered and divided again
-    (2 passes over all, then over a share) as they are ready. All collectives share one stream.
-    Every rank updates its share. ``sharding`` "shard_grad_op" keeps the parameters through the
-    backward pass. Units are the buckets of ``--fusion``: "block" is wrapping by block class.
+    backward pass a unit is gathered again, with ``prefetch`` "pre" (BACKWARD_PRE, the default) when
+    the one before it in that pass begins, with "post" when that has ended, with "none" after its
+    gradients were sent off. Gradients of a unit are divided, reduce-scattered and divided again (2
+    passes over all, then over a share) as they are ready. All collectives share one stream. Every
+    rank updates its share. ``sharding`` "shard_grad_op" keeps the parameters through the backward
+    pass. Units are the buckets of `fusion`: "block" is wrapping by block class.
 
-    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S ranks that stand together share a
-    copy: they gather and scatter among themselves, then each share is divided, all-reduced with
-    those of the other P/S copies, on a stream of its own, and divided again. NCCL gathers and
-    scatters in rings (PAT, since 2.23 with one GPU a node, is not considered), so that each of the
-    3 calls a unit takes P-1 hops: on a thousand GPUs small units are little but hops, which hybrid
+    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S neighbouring ranks share a copy:
+    they gather and scatter among themselves, then each share is divided, all-reduced with those of
+    the other P/S copies, on a stream of its own, and divided again. NCCL gathers and scatters in
+    rings (PAT, since 2.23 with one GPU a node, is not considered), so that each of the 3 calls a
+    unit takes P-1 hops: on a thousand GPUs small units consist of little but hops, which hybrid
     sharding avoids.
 
     Bytes a rank: 3 (S-1)/S x 4 a parameter, shard_grad_op 2 (S-1)/S x 4, S = P unless given; with
@@ -80,7 +80,7 @@ class Fsdp(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the gathers of the forward pass, then what each unit does in the backward one."""
-        places, shards = Places.of(world), self.ranks_a_copy(world.ranks)
+        starts, shards = LayerStarts.of(world), self.ranks_a_copy(world.ranks)
         group: Group = "all" if shards == world.ranks else shards
         sums = [
             Job(
@@ -90,10 +90,10 @@ class Fsdp(Method):
             )
             for number, unit in enumerate(buckets)
         ]
-        jobs = forward_gathers(buckets, places, group)
+        jobs = forward_gathers(buckets, starts, group)
         if self.sharding == "shard_grad_op":
             return jobs + sums
-        again = backward_gathers(buckets, places, self.prefetch, group)
+        again = backward_gathers(buckets, starts, self.prefetch, group)
         # In the order of issue: how many gathers go before a unit's gradients do.
         before = 1 if self.prefetch == "none" else 2
         for number, job in enumerate(sums):

@@ -22,16 +22,15 @@ class Gaussiank(Method):
     """Estimates the threshold that keeps k values by a normal fit, corrected a few times.
 
     On the compute stream: residual added (3 passes), standard deviation and mean (a read each),
-    magnitudes (2), then compare and find places, once and once more for each correction (1.75
+    magnitudes (2), then compare and find indices, once and once more for each correction (1.75
     passes, 5 launches each), gathering, and a copy to the residual with what is sent cleared (2).
     Two all-gathers (values, int32 indices) of what each rank found: up to 4/3 k, which is what is
-    charged. After the backward pass the gradient is zeroed, P counts are scatter-added and the
-    mean is taken (3 passes). Bytes a rank: (P-1) x 8 x 4/3 k. Memory: the residual. Left out:
-    ranks that find fewer values than the largest count; the copies that pack a buffer and zero
-    the gradients taken out of it; the host's waits, for deviation, mean and each count. That the
-    authors' Horovod gathers by MPI through host memory (NCCL only all-reduces there) is left out
-    too. Their code merges all gradients into one buffer by default, hence no overlap;
-    ``--fusion size`` for buckets.
+    charged. After the backward pass the gradient is zeroed, P counts are scatter-added and the mean
+    is taken (3 passes). Bytes a rank: (P-1) x 8 x 4/3 k. Memory: the residual. Left out: ranks that
+    find fewer values than the largest count; the copies that pack a buffer and zero the gradients
+    taken out of it; the host's waits, for deviation, mean and each count. That the authors' Horovod
+    gathers by MPI through host memory (NCCL only all-reduces there) is left out too. Their code
+    merges all gradients into one buffer by default, hence no overlap; `fusion` size for buckets.
     """
 
     summary: ClassVar[str] = "Top-k with a threshold from a Gaussian fit (GaussianK-SGD)"

@@ -18,14 +18,14 @@ class Gtopk(Method):
     """Adds up the ranks' k largest values in pairs, keeping k each time, and broadcasts the result.
 
     In the hook, on the compute stream: the residual is added (3 passes), magnitudes are taken (2),
-    the k largest selected exactly, a mask is set (1), the residual is cleared (1), then made of
-    the rest (3), which is subtracted (3). Then, log2 P times, half of the ranks that are left send
-    their k values and places (8 bytes) to a neighbour, which keeps the k largest of the sum (see
-    ``perfsim.methods.building.sparsify.merged_pairs``): a binomial broadcast run backwards, neighbours in a node
-    first, its merges counted together at the end. The root broadcasts k pairs in log2 P rounds.
-    After the backward pass the gradient is zeroed and filled and the mean taken (3 passes), and
-    what was sent in vain goes back to the residual. One buffer for the whole model, hence no
-    overlap, as in the code; ``--fusion size`` for buckets.
+    the k largest selected exactly, a mask is set (1), the residual is cleared (1), then made of the
+    rest (3), which is subtracted (3). Then, log2 P times, half of the ranks that are left send
+    their k values and indices (8 bytes) to a neighbour, which keeps the k largest of the sum (see
+    `merged_pairs` in `perfsim.methods.building.sparsify`): a binomial broadcast run backwards,
+    neighbours in a node first, its merges counted together at the end. The root broadcasts k pairs
+    in log2 P rounds. After the backward pass the gradient is zeroed and filled and the mean taken
+    (3 passes), and what was sent in vain goes back to the residual. One buffer for the whole model,
+    hence no overlap, as in the code; `fusion` size for buckets.
 
     Bytes a rank: 2 (P-1)/P x 8 k, the mean; the root sends log2 P x 8 k. Memory: the residual and
     the mask, 8 bytes a parameter. Left out: that the authors' code merges with numpy on the CPU,

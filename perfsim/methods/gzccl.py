@@ -12,7 +12,11 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Send
-from perfsim.methods.building.compressed_collectives import Separate, largest_message, run
+from perfsim.methods.building.compressed_collectives import (
+    Separate,
+    inside_collective,
+    largest_message,
+)
 
 
 class Gzccl(Method):
@@ -54,8 +58,8 @@ class Gzccl(Method):
         ranks, codec = world.ranks, self.codec()
         n = bucket.elements if self.exchange == "doubling" else -(-bucket.elements // ranks)
         sent = codec.packed_bytes(n)
-        compress = run(codec.encode(n))
-        add = run([*codec.decode(n), elementwise(n, 3)], undo=True)
+        compress = inside_collective(codec.encode(n))
+        add = inside_collective([*codec.decode(n), elementwise(n, 3)], undo=True)
         if self.exchange == "doubling":
             near = floor_log2(world.gpus_per_node)
             far = floor_log2(ranks) - near
@@ -67,7 +71,7 @@ class Gzccl(Method):
             *(hop * (ranks - 1)),
             compress,
             Send("all_gather", sent * ranks, algorithm="ring"),
-            run(codec.decode(n) * (ranks - 1), undo=True),
+            inside_collective(codec.decode(n) * (ranks - 1), undo=True),
         ]
 
     def codec(self) -> Separate:

@@ -8,23 +8,23 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
-from perfsim.methods.building.averaging import in_rows_and_columns, uneven
+from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
 from perfsim.methods.ssgd import Ssgd
 
 
 class Hierarchical(Ssgd):
     """Sends every bucket in three calls, as soon as it is ready, in backward order.
 
-    A reduce-scatter among the g GPUs of each node; an all-reduce of n/g between the GPUs that
-    have the same place on every node, all g places at once on the nodes' NICs; an all-gather in
-    each node. On one node, or with one GPU a node, it is one all-reduce, as `ssgd`. No kernels of
-    its own. Bytes a rank: 2 (g-1)/g x 4 a parameter in the node, 2 (N-1)/N x 4/g between nodes
+    A reduce-scatter among the g GPUs of each node; an all-reduce of n/g between the GPUs with the
+    same local rank on every node, all g groups at once on the nodes' NICs; an all-gather in each
+    node. On one node, or with one GPU a node, it is one all-reduce, as `ssgd`. No kernels of its
+    own. Bytes a rank: 2 (g-1)/g x 4 a parameter in the node, 2 (N-1)/N x 4/g between nodes
     (together those of a ring). Memory: none more. Left out: Horovod's copies to host memory and
-    back around an all-reduce of MPI, here NCCL's (its ``--torus-allreduce``); what is left where
-    a bucket does not divide by g.
+    back around an all-reduce of MPI, here NCCL's (its option torus-allreduce); what is left where a
+    bucket does not divide by g.
 
     ``across`` "split", BlueConnect: between nodes a reduce-scatter and an all-gather, each a call.
-    Buckets are DDP's; Horovod's are ``--fusion threshold``.
+    Buckets are DDP's; Horovod's are `fusion` threshold.
     """
 
     summary: ClassVar[str] = "all-reduce in two levels: in each node, then between nodes"
@@ -47,4 +47,4 @@ class Hierarchical(Ssgd):
 
     def refusal(self, world: MethodContext) -> str:
         """Return that uneven nodes are refused."""
-        return uneven(world)
+        return uneven_nodes(world)

@@ -10,31 +10,31 @@ from pydantic import Field
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, MethodContext, Send
-from perfsim.methods.building.host import MESSAGE_US, negotiation_s
-from perfsim.methods.ssgd import SHARE, Ssgd
+from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
+from perfsim.methods.ssgd import _SHARE, Ssgd
 
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
 
 
 class Horovod(Ssgd):
-    """Sends what was pushed since the last cycle, fused up to a threshold, once all ranks agree.
+    """Sends what was pushed since the last cycle, fused up to a threshold, once all ranks have it.
 
-    In backward order, one dense all-reduce a fused buffer, during the backward pass and after it:
-    a background thread wakes every cycle (1 ms; ``--set fusion.cycle_time``) and fills buffers of
-    at most 128 MiB (``--bucket``); ``--fusion threshold`` says how. Before a buffer goes, the
-    hosts agree on what all ranks have, by MPI over TCP, as Horovod's pages launch it: with the
-    response ``cache`` one all-reduce of a bit a tensor, ceil(log2 N) messages one after the other
-    over N nodes (those inside a node taken as free); without it a gather and two broadcasts of as
-    many each, a gather straight to the coordinator, one more, and the coordinator's work on the
-    requests of all ranks, 0.35 us each; the next cycle waits for it. What was pushed while the GPU
-    was not there yet is agreed on by then. The thread hands buffers to NCCL without waiting for
-    it. Kernels: the gradients of a buffer are copied in and out again around the all-reduce, on
-    its stream (2 passes each, a launch for 160 tensors); a tensor alone goes from where it is.
-    Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where the ``gradients`` are fp16
-    (`ssgd`). Memory: one fusion buffer of the threshold, none from one iteration to the next. Left
-    out: the host's work in a hook; the thread's launches; cycles that find nothing; the host's wait
-    for the last buffer, in steps of 1 ms before 0.21.0.
+    In backward order, one dense all-reduce a fused buffer, during the backward pass and after it: a
+    background thread wakes every cycle (1 ms; `fusion_options.cycle_time`) and fills buffers of at
+    most 128 MiB (`bucket`); `fusion` threshold says how. Before a buffer goes, the hosts negotiate
+    which tensors all ranks have, by MPI over TCP, as Horovod's pages launch it: with the response
+    ``cache`` one all-reduce of a bit a tensor, ceil(log2 N) messages one after the other over N
+    nodes (those inside a node taken as free); without it a gather and two broadcasts of as many
+    each, a gather straight to the coordinator, one more, and the coordinator's work on the requests
+    of all ranks, 0.35 us each; the next cycle waits for it. What was pushed while the GPU was not
+    there yet is negotiated by then. The thread hands buffers to NCCL without waiting for it.
+    Kernels: the gradients of a buffer are copied in and out again around the all-reduce, on its
+    stream (2 passes each, a launch for 160 tensors); a tensor alone goes from where it is. Bytes a
+    rank: 2 (P-1)/P x 4 a parameter (ring), half of it where the ``gradients`` are fp16 (`ssgd`).
+    Memory: one fusion buffer of the threshold, none from one iteration to the next. Left out: the
+    host's work in a hook; the thread's launches; cycles that find nothing; the host's wait for the
+    last buffer, in steps of 1 ms before 0.21.0.
 
     ``update_launches``: the optimizer waits on the host until the last buffer is back
     (``synchronize`` in its step), so that nothing is queued on the GPU when it launches the update:
@@ -43,7 +43,7 @@ class Horovod(Ssgd):
     and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow), or an
     engine that takes the reductions among its own operations (MXNet): 0.
 
-    ``message_us`` and the coordinator's work: `perfsim.methods.building.host`.
+    ``message_us`` and the coordinator's work: `perfsim.methods.building.negotiation`.
     """
 
     summary: ClassVar[str] = "all-reduce of what is ready each cycle, fused (Horovod)"
@@ -82,7 +82,7 @@ class Horovod(Ssgd):
         tensors = len(bucket.gradients)
         if tensors == 1:
             return [send]
-        passes = 2 * SHARE[self.gradients]
+        passes = 2 * _SHARE[self.gradients]
         copy = (elementwise(bucket.elements, passes, ceil(tensors / COPIED)),)
         stream = "communication"
         return [Compute(copy, "compress", stream), send, Compute(copy, "decompress", stream)]

@@ -11,7 +11,8 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import Job, MethodContext
 from perfsim.methods.building.kfac_factors import KfacLayer, factor_sides
-from perfsim.methods.building.kfac_schedule import KfacGrid, Preconditioner, grid_jobs, phased_jobs
+from perfsim.methods.building.kfac_grid import KfacGrid, grid_jobs, phased_jobs
+from perfsim.methods.building.kfac_schedule import Preconditioner
 
 
 class Kaisa(Preconditioner):
@@ -22,15 +23,15 @@ class Kaisa(Preconditioner):
     backward pass (copies, X^T X, symmetrised, running average), filled into buckets of 25 MB that
     are all-reduced among the gradients' DDP buckets, whole or as triangles (``symmetric``). With
     gradients and factors averaged, layer by layer from the last: A and G are decomposed by the one
-    rank that n^3 balancing gave them to, and eigenvectors and quotients of eigenvalues broadcast in
-    its group. Then, from the last layer, each worker of its group preconditions it and broadcasts
-    it along its row. f = 1 sends no gradient, f = 1/P no eigenvectors. ``release`` 0.3, which the
-    paper ran: factors after the backward pass with an all-reduce each, and each phase over before
-    the next begins; worker groups are neighbours, so that gradients cross nodes.
-    Bytes a rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) + (P-1)/P x 4 (a^2 + g^2 + a g). Memory:
-    factors of all layers, 4 (a^2 + g^2) bytes each, and 4 (a^2 + g^2 + a g) of each worker's.
-    Left out: cloning and padding of input maps, and factor all-reduces that run into the
-    next iteration where no inverse waits for them. Bytes and calls are those of the slowest group.
+    rank to which balancing by n^3 gave them, and eigenvectors and quotients of eigenvalues
+    broadcast in its group. Then, from the last layer, each worker of its group preconditions it and
+    broadcasts it along its row. f = 1 sends no gradient, f = 1/P no eigenvectors. ``release`` 0.3,
+    which the paper ran: factors after the backward pass with an all-reduce each, and each phase
+    over before the next begins; worker groups are neighbours, so that gradients cross nodes. Bytes
+    a rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) + (P-1)/P x 4 (a^2 + g^2 + a g). Memory: factors
+    of all layers, 4 (a^2 + g^2) bytes each, and 4 (a^2 + g^2 + a g) of each worker's. Left out:
+    cloning and padding of input maps, and factor all-reduces that run into the next iteration where
+    no inverse waits for them. Bytes and calls are those of the slowest group.
     """
 
     summary: ClassVar[str] = "K-FAC with a fraction of gradient workers (KAISA)"

@@ -27,10 +27,10 @@ class Localsgd(Method):
 
     The idea is that of `cpsgd`; the implementation that of Hugging Face Accelerate, which most
     users of this name run: tensor after tensor in the order of the buckets is cloned (2 passes),
-    all-reduced and divided by P (2 passes), each waiting for the one before; the next forward
-    pass waits for all. ``--fusion whole`` does so with one buffer. Bytes a rank: 2 (P-1)/P x 4 /
-    interval a parameter. Memory: none from one iteration to the next. Left out: the barrier
-    before averaging; averaging of batch-norm statistics. The interval is that of its example.
+    all-reduced and divided by P (2 passes), each waiting for the one before; the next forward pass
+    waits for all. `fusion` whole does so with one buffer. Bytes a rank: 2 (P-1)/P x 4 / interval a
+    parameter. Memory: none from one iteration to the next. Left out: the barrier before averaging;
+    averaging of batch-norm statistics. The interval is that of its example.
     """
 
     summary: ClassVar[str] = "models averaged every few iterations, tensor by tensor (local SGD)"

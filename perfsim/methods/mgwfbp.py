@@ -10,18 +10,18 @@ from perfsim.methods.ssgd import Ssgd
 class Mgwfbp(Ssgd):
     """Sends gradients merged where waiting for the next one costs less than a call's latency.
 
-    In backward order, one dense all-reduce a merged message as soon as its last gradient is
-    ready, beside the backward pass; what is merged is decided before training, from the tensors'
-    ready times and the time of an all-reduce (``--fusion mgwfbp``). No kernels of its own. Bytes
-    a rank: 2 (P-1)/P x 4 a parameter (ring). Memory: the merged buffers, none from one iteration
-    to the next beyond the gradients. Left out: the copy of each gradient into its buffer
-    (2 passes, a launch a tensor), the host's wait for the compute stream before each message, and
-    the profiling run that measures ready times.
+    In backward order, one dense all-reduce a merged message as soon as its last gradient is ready,
+    beside the backward pass; what is merged is decided before training, from the tensors' ready
+    times and the time of an all-reduce (`fusion` mgwfbp). No kernels of its own. Bytes a rank: 2
+    (P-1)/P x 4 a parameter (ring). Memory: the merged buffers, none from one iteration to the next
+    beyond the gradients. Left out: the copy of each gradient into its buffer (2 passes, a launch a
+    tensor), the host's wait for the compute stream before each message, and the profiling run that
+    measures ready times.
 
     The paper's implementation takes alpha and beta of an all-reduce from a table or a fit at
     start-up, the later benchmark code from a table only, and merges every message below 8192
-    elements besides; here the rule sees the network's own cost unless ``--set
-    fusion.merge_alpha=... fusion.merge_beta=... fusion.merge_below=32KiB`` say otherwise.
+    elements besides; here the rule sees the network's own cost unless the fusion options
+    merge_alpha, merge_beta and merge_below=32KiB say otherwise.
     """
 
     summary: ClassVar[str] = "gradients merged by a cost rule, then all-reduced (MG-WFBP)"

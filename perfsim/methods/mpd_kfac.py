@@ -7,22 +7,21 @@ from typing import ClassVar
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
 from perfsim.methods.building.kfac_factors import inverted
-from perfsim.methods.building.kfac_placement import busiest, round_robin
-from perfsim.methods.building.kfac_schedule import Averaged, Product, packing
+from perfsim.methods.building.kfac_placement import busiest_rank, round_robin
+from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFactor, packing
 
 
-class MpdKfac(Averaged):
+class MpdKfac(AveragedFactors):
     """Sends gradients and factors as D-KFAC, then every inverse by a broadcast of its own.
 
-    As D-KFAC up to the averaged factors. Then layers are dealt out to the ranks in turn, or
-    factors (A, G, A, G, ...) where there are more ranks than layers; a rank inverts its own, zeroes
-    its copies of the others, packs all upper triangles, and broadcasts follow one another in layer
-    order: each needs every rank, so that the first waits for the busiest one. Then all are
+    As D-KFAC up to the averaged factors. Then layers are dealt out to the ranks in turn, or factors
+    (A, G, A, G, ...) where there are more ranks than layers; a rank inverts its own, zeroes its
+    copies of the others, packs all upper triangles, and broadcasts follow one another in layer
+    order: each involves every rank, so that the first waits for the busiest one. Then all are
     unpacked and every rank preconditions every layer. ``symmetric`` false sends whole matrices, as
-    lzhangbv/kfac_pytorch@c45acb8f does.
-    Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) + (P-1)/P x 4 (a(a+1)/2 + g(g+1)/2).
-    Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes each. Left out: as for D-KFAC,
-    and Horovod's negotiation of each broadcast.
+    lzhangbv/kfac_pytorch@c45acb8f does. Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) +
+    (P-1)/P x 4 (a(a+1)/2 + g(g+1)/2). Memory: factors and inverses of all layers, 8 (a^2 + g^2)
+    bytes each. Left out: as for D-KFAC, and Horovod's negotiation of each broadcast.
     """
 
     summary: ClassVar[str] = "K-FAC: each factor inverted on one rank and broadcast (MPD-KFAC)"
@@ -36,7 +35,11 @@ class MpdKfac(Averaged):
     )
 
     def inverses(
-        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
+        self,
+        factors: list[KroneckerFactor],
+        world: MethodContext,
+        needs: tuple[str, ...],
+        end: PassPoint,
     ) -> list[Job]:
         """Return the busiest rank's inverses, then all broadcasts."""
         layers = len(factors) // 2
@@ -44,7 +47,7 @@ class MpdKfac(Averaged):
         if world.ranks <= layers:
             owners = [owner for owner in round_robin(layers, world.ranks) for _ in range(2)]
         seconds = [sum(map(world.kernel_s, inverted(factor.side))) for factor in factors]
-        rank = busiest(owners, seconds)
+        rank = busiest_rank(owners, seconds)
         kernels: list[Kernel] = []
         for factor, owner in zip(factors, owners, strict=True):
             own = owner == rank
@@ -55,6 +58,8 @@ class MpdKfac(Averaged):
             Job("broadcasts", (*packing(factors), *sends), end, needs=("inverses",)),
         ]
 
-    def unpacked_inverses(self, factors: list[Product], world: MethodContext) -> tuple[Kernel, ...]:
+    def unpacked_inverses(
+        self, factors: list[KroneckerFactor], world: MethodContext
+    ) -> tuple[Kernel, ...]:
         """Return the unpacking of every inverse."""
         return tuple(kernel for factor in factors for kernel in factor.unpacked())

@@ -32,12 +32,12 @@ class Mstopk(Method):
     magnitudes (2), mean and maximum (a read each), halves the interval between them ``samples``
     times, counting each time (1.5 passes, 7 launches), and finds what is above the upper threshold
     and, to fill up to k, between the two (5.5 passes, 12 launches). Values and indices are
-    all-gathered among the ranks of the same place on all nodes, and these pairs inside the node.
-    After the backward pass each share is zeroed, filled and concatenated (3 passes). Bytes a
-    rank: (P-1) x 8 k on nodes of one GPU; on N nodes of g, k of n/g: 4 n (g-1)/g dense and
-    8 k N (g-1) inside, 8 k (N-1) between. Memory: the residual (of the share alone in two layers;
-    the whole is charged). Left out: the random place where filling up begins; the host's two
-    waits a sample, for its tests.
+    all-gathered among the ranks with the same local rank on all nodes, and these pairs inside the
+    node. After the backward pass each share is zeroed, filled and concatenated (3 passes). Bytes a
+    rank: (P-1) x 8 k on nodes of one GPU; on N nodes of g, k of n/g: 4 n (g-1)/g dense and 8 k N
+    (g-1) inside, 8 k (N-1) between. Memory: the residual (of the share alone in two layers; the
+    whole is charged). Left out: the random place where filling up begins; the host's two waits a
+    sample, for its tests.
 
     ``exchange``: "all_gather" selects from the whole bucket in the hook, on the compute stream,
     and gathers among all ranks. ``inside``: "sums" adds up each share before the node gathers
@@ -97,7 +97,7 @@ class Mstopk(Method):
         elif self.select == "randk":
             kernel = Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4)
         else:
-            # Two comparisons more, joined, and places found: 2 x 1.25 + 0.75 + 0.5.
+            # Two comparisons more, joined, and indices found: 2 x 1.25 + 0.75 + 0.5.
             passes = 2 + 1 + 1 + 1.5 * self.samples + ABOVE_PASSES + 3.75
             launches = 3 + SAMPLE_LAUNCHES * self.samples + 2 * ABOVE_LAUNCHES + 2
             kernel = elementwise(elements, passes, launches)

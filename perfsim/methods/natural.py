@@ -12,12 +12,12 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext
 from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
-ENCODE = {"cupy": (26.75, 13), "cuda": (3.25, 2)}
+_ENCODE = {"cupy": (26.75, 13), "cuda": (3.25, 2)}
 """Passes and launches. cupy: sign, exponent and mantissa by masks (6), draw (1), compare (2.25),
 next exponent (2), choose (3.25), clip (2), shifts and offset (6), join (3), cast (1.25); cuda:
 draw (1), one kernel (2.25)."""
 
-DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
+_DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
 """cupy: sign and exponent from bytes (1), offset and cast (1.75), shift (2), negate (2), choose
 (3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
 
@@ -27,13 +27,13 @@ class Natural(Method):
 
     In the hook, on the compute stream, tensor by tensor as GRACE does: exponents are drawn and
     packed. One all-gather of n bytes from each rank; after the backward pass a loop decodes the P
-    messages and adds them up (3 passes), so decoding grows with P; the mean (2 passes).
-    ``kernel`` "cupy" is what GRACE's Horovod version runs, operation by operation, "cuda" its
-    fused extension. ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward
-    pass: each rank adds up 1/P of the values, draws again, all-gathers, decodes the pieces and
-    joins them (2 passes). Compare with other methods at one ``--fusion``. Bytes a rank: (P-1) n;
-    in two steps 2 (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit
-    (GRACE keeps 7 bits of the exponent, clipped), cupy's hand-over on the host.
+    messages and adds them up (3 passes), so decoding grows with P; the mean (2 passes). ``kernel``
+    "cupy" is what GRACE's Horovod version runs, operation by operation, "cuda" its fused extension.
+    ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward pass: each rank
+    adds up 1/P of the values, draws again, all-gathers, decodes the pieces and joins them (2
+    passes). Compare with other methods at one `fusion`. Bytes a rank: (P-1) n; in two steps 2
+    (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit (GRACE keeps 7 bits
+    of the exponent, clipped), cupy's hand-over on the host.
     """
 
     summary: ClassVar[str] = "sign and exponent only, drawn at random (natural compression)"
@@ -54,7 +54,7 @@ class Natural(Method):
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return draw and pack, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
-        encode, decode = ENCODE[self.kernel], DECODE[self.kernel]
+        encode, decode = _ENCODE[self.kernel], _DECODE[self.kernel]
         added = (decode[0] + 3, decode[1] + 1)
         first, mean = elementwise(n, *encode), elementwise(n, 2)
         if self.exchange == "all_gather":

@@ -28,16 +28,16 @@ class Oktopk(Method):
     """Sends each region's values to its owner, which adds them up and keeps the global Top-k.
 
     The residual is added and copied (5 passes), magnitudes taken (2), and values above a reused
-    threshold counted; then, region by region (one a rank), magnitudes, compare, places and values
+    threshold counted; then, region by region (one a rank), magnitudes, compare, indices and values
     once more (7 launches a region). Ranks tell each other the sizes (4 bytes a rank) and exchange
     pairs, so that each owner gets the k of its region (an all-to-all of 8 k); it adds them into a
     zeroed region (3 launches a rank), selects what is above the global threshold, and sizes and
-    pairs are all-gathered (8 k in all).
-    After the backward pass the gradient is zeroed and filled, and the residual cleared of what was
-    sent and chosen. Every ``threshold_interval`` iterations both thresholds are found by exact
-    Top-k instead, for which all sums are gathered: P k at most, n at most, which is charged. Every
-    ``region_interval`` the regions are made equal in count again: one search more, and an
-    all-reduce of P-1 borders. One buffer for the whole model, hence no overlap, as in the code.
+    pairs are all-gathered (8 k in all). After the backward pass the gradient is zeroed and filled,
+    and the residual cleared of what was sent and chosen. Every ``threshold_interval`` iterations
+    both thresholds are found by exact Top-k instead, for which all sums are gathered: P k at most,
+    n at most, which is charged. Every ``region_interval`` the regions are made equal in count
+    again: one search more, and an all-reduce of P-1 borders. One buffer for the whole model, hence
+    no overlap, as in the code.
 
     Bytes a rank, where thresholds are reused: (P-1)/P x 16 k and 8 bytes of sizes a rank, within
     the 6 k of the paper. Memory: the residual, 4 bytes a parameter. Left out: copies through host

@@ -11,33 +11,34 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext
-from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged
+from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged_by_omgs
 
 
 class Omgs(Method):
     """Merges neighbouring tensors, and selects and gathers the Top-k of each merged one.
 
-    A tensor is merged into the next one of the backward pass where that saves more latency than
-    it costs in waiting and selecting (see ``perfsim.methods.building.sparsify.merged``), by what selection and
-    all-gathers cost on this GPU and network. When the last tensor of a group is ready: the
-    residual is added (3 passes), magnitudes are taken (2), the k largest selected exactly, and
-    the residual copied with what is sent cleared (2), all in the hook on the compute stream, so
-    that the backward pass waits; then one all-gather of the values and one of the places, beside
-    it. After it the gradient is zeroed, P k pairs are scatter-added and the mean is taken.
+    A tensor is merged into the next one of the backward pass where that saves more latency than it
+    costs in waiting and selecting (see `merged_by_omgs` in `perfsim.methods.building.sparsify`), by
+    what selection and all-gathers cost on this GPU and network. When the last tensor of a group is
+    ready: the residual is added (3 passes), magnitudes are taken (2), the k largest selected
+    exactly, and the residual copied with what is sent cleared (2), all in the hook on the compute
+    stream, so that the backward pass waits; then one all-gather of the values and one of the
+    indices, beside it. After it the gradient is zeroed, P k pairs are scatter-added and the mean is
+    taken.
 
     Bytes a rank: (P-1) x 8 k. Memory: the residual, 4 bytes a parameter. Left out: the copies into
     merged buffers and out of them; that the authors' code merges by a fit of both costs on its own
     cluster (2.19e-10 s x n log2 n; all-gathers on 1 GbE for 2, 4, 8, 16 ranks), and does so only
     with ADAPTIVE_MERGE set: else it closes groups at 8192 elements.
 
-    The rule is the authors' and weighs what a merge does to the end of the messages only. Where
-    they hide behind the backward pass anyway it saves nothing by them and stops merging, though
-    each selection and each group's scatter-add less would still shorten the iteration: so a network
-    of less latency, with more and smaller groups, can be slower: on 8 nodes of a V100 ResNet-50 by
-    6 and DenseNet-201 by 9 % from 50 to 5 us a hop, still faster than with ``merge`` False.
+    The rule is the authors' and weighs only when the messages end. Where they hide behind the
+    backward pass anyway it gains nothing and stops merging, though fewer selections and
+    scatter-adds would still shorten the iteration: so a network of less latency, with more and
+    smaller groups, can be slower: on 8 nodes of a V100 ResNet-50 by 6 and DenseNet-201 by 9 % from
+    50 to 5 us a hop, still faster than with ``merge`` False.
 
     ``merge``: False sends each tensor alone, the paper's layer-wise Top-k (LAGS). Buckets of a
-    ``--fusion`` policy are what is merged, single tensors by default.
+    `fusion` policy are what is merged, single tensors by default.
     """
 
     summary: ClassVar[str] = "Top-k of tensors merged by the cost of selection and latency (OMGS)"
@@ -69,7 +70,7 @@ class Omgs(Method):
                     for size in (FLOAT, INDEX)
                 )
 
-            buckets = merged(buckets, select_s, gather_s)
+            buckets = merged_by_omgs(buckets, select_s, gather_s)
         return super().jobs(buckets, world, iteration)
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:

@@ -26,7 +26,7 @@ class Omnireduce(Method):
 
     Of each bucket, a kernel beside the backward pass marks the blocks that hold anything (one
     pass), and each of 8 threads copies its part into the buffer that the NIC reads (2). A rank
-    sends the blocks that it has, each with the place of its next one (4 bytes), to aggregators that
+    sends the blocks that it has, each with the index of its next one (4 bytes), to aggregators that
     share out the blocks; they send every block that any rank has to all ranks. Both directions
     stream at the same time. Nothing is decoded: sums are written in place and copied back (2). The
     code takes one tensor, that is one GPU, a node. Of several, ``inside`` "sum", NCCL first reduces
@@ -35,14 +35,14 @@ class Omnireduce(Method):
     own, so that they share the node's NICs.
 
     Bytes a rank, one GPU a node: (P-1)/P x 4 n x (density of blocks + that of their union), with
-    the places; dedicated, 4 n x density. Memory: the buffer of 1 GiB, the marks, a byte a block.
+    the indices; dedicated, 4 n x density. Memory: the buffer of 1 GiB, the marks, a byte a block.
     Left out: copies through host memory (the configuration that comes with the code has the NIC
     read the GPU, direct_memory = 1; without it chunks go through the host); the sums on the
     aggregators' CPUs; empty answers; several messages' latencies where few are under way.
 
     ``block_density`` is a property of the model: 1 is a dense gradient, the worst case; the
     authors' benchmark runs 1, 0.4, 0.1 and 0.01. Zeros come from embeddings and the like, or from
-    a sparsifier. ``union``: blocks of different ranks lie at random, or all in the same places, or
+    a sparsifier. ``union``: blocks of different ranks lie at random, or all at the same indices, or
     nowhere together (the benchmark has all three). ``aggregators`` "dedicated": as many machines
     without GPUs as nodes, as in the authors' runs; "colocated": one on each node, which then
     carries both loads, as much as a ring for dense gradients.

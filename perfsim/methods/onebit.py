@@ -20,32 +20,32 @@ from perfsim.methods.building.quantise import (
     summed,
 )
 
-ENCODE = (10.0, 18)
-"""Passes and launches but for the packing: compare (1.25); for each sign the places of its mask
+_ENCODE = (10.0, 18)
+"""Passes and launches but for the packing: compare (1.25); for each sign the indices of its mask
 (1.5 in 3 launches), the values there (2) and their sum (0.5); count (0.25) and other mask (0.5)."""
 
-DECODE = (6.0, 4)
+_DECODE = (6.0, 4)
 """Mask times mean (1.25), other mask (0.5), times mean (1.25), added (3)."""
 
 
 class Onebit(Method):
-    """Sends one bit a value and two means, one for each sign; what is lost is kept.
+    """Sends one bit a value and two means, one for each sign; error feedback keeps what is lost.
 
     In the hook, on the compute stream: the residual is added (7 passes: decay, scale, add), signs
     and the two means are taken, the own message is decoded and subtracted (one decode, 3 passes).
     All-gathers of signs and means; after the backward pass a loop decodes the P messages, then
     these are summed and divided (3 P + 1 passes, P + 1 launches), so decoding grows with P.
     Kernels: ``onebit_encode`` and ``onebit_decode`` as measured (V100, packed); a message behind
-    the first costs its launches, not the measured floor once more (see ``perfsim.methods.building.quantise``).
-    ``exchange`` "between_nodes" is how Espresso runs HiPress: see efsignsgd.
-    Bytes a rank: (P-1) (n/8 + 8). Memory: the residual.
+    the first costs its launches, not the measured floor once more (see
+    `perfsim.methods.building.queued_kernels`). ``exchange`` "between_nodes" is how Espresso runs
+    HiPress: see efsignsgd. Bytes a rank: (P-1) (n/8 + 8). Memory: the residual.
 
     ``packing``: MergeComp and Espresso pack bits and send both means in one message; "bytes" is
-    GRACE, which sends a byte a sign and two scalars. BytePS's onebit has one scale and runs on
-    the CPU: see efsignsgd for its bytes. Messages: a tensor each, as GRACE and MergeComp run it;
-    tensors merged by ``--fusion`` share one pair of means, where Seide et al. take one a column.
-    Left out: the host's waiting for the size of each mask, and the aggregation by shares of the
-    paper's cluster (two steps over MPI).
+    GRACE, which sends a byte a sign and two scalars. BytePS's onebit has one scale and runs on the
+    CPU: see efsignsgd for its bytes. Messages: a tensor each, as GRACE and MergeComp run it;
+    tensors merged by `fusion` share one pair of means, where Seide et al. take one a column. Left
+    out: the host's waiting for the size of each mask, and the aggregation by shares of the paper's
+    cluster (two steps over MPI).
     """
 
     summary: ClassVar[str] = "signs and two means a tensor, error feedback (1-bit SGD)"
@@ -90,16 +90,16 @@ class Onebit(Method):
         """Return what makes a message, and the residual that it leaves."""
         residual = elementwise(elements, 7 + 3, 4)
         if self.packing == "bits":
-            own = _measured("onebit_encode", elements, ENCODE)
+            own = _measured("onebit_encode", elements, _ENCODE)
         else:
-            own = elementwise(elements, ENCODE[0] + 0.5, ENCODE[1] + 1)
+            own = elementwise(elements, _ENCODE[0] + 0.5, _ENCODE[1] + 1)
         return [residual, own, self.decode(elements)]
 
     def decode(self, elements: int) -> Kernel:
         """Return the decoding of one message."""
         if self.packing == "bits":
-            return _measured("onebit_decode", elements, DECODE)
-        return elementwise(elements, *DECODE)
+            return _measured("onebit_decode", elements, _DECODE)
+        return elementwise(elements, *_DECODE)
 
     def refusal(self, world: MethodContext) -> str:
         """Return why it cannot compress between nodes, where that is asked for."""

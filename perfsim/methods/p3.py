@@ -9,7 +9,8 @@ from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, Send
-from perfsim.methods.building.layerwise import PUSH_PULL, crossing, push_pull, split_whole, too_many
+from perfsim.methods.building.layerwise import crossing_jobs
+from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_whole, too_many
 
 
 class P3(Method):
@@ -49,7 +50,7 @@ class P3(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a gradient: its slices, and the layer that waits for them."""
-        return crossing(buckets, world, self.sends)
+        return crossing_jobs(buckets, world, self.sends)
 
     def sends(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return push and pull of each slice."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, Job, Method, MethodContext, PassPoint, Round, Send
-from perfsim.methods.building.averaging import averages, merged
+from perfsim.methods.building.averaging import averages, merged_bucket
 
 DENSE, APART, AVERAGED = 0, 1, 2
 """Iterations: gradients reduced by all; not; not, and models averaged after the update."""
@@ -64,7 +64,7 @@ class Postlocalsgd(Method):
             for number, bucket in enumerate(buckets)
             for group in groups
         ]
-        return reduced + (averages([merged(buckets)]) if iteration == AVERAGED else [])
+        return reduced + (averages([merged_bucket(buckets)]) if iteration == AVERAGED else [])
 
     def rounds(self) -> list[Round]:
         """Return the iterations of both phases by their share."""

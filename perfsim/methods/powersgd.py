@@ -11,15 +11,15 @@ from pydantic import Field, model_validator
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import JobStage, Method, MethodContext, Round
+from perfsim.methods.base import JobStage, Method, MethodContext, OptionError, Round
 from perfsim.methods.building.low_rank import (
     Orthogonaliser,
+    batched_powersgd_hook,
     factor_rank,
-    factored,
-    hook,
-    papers_code,
-    papers_package,
-    square,
+    factored_matrices,
+    powersgd_hook,
+    powersgd_package,
+    powersgd_paper_code,
 )
 
 HOOKS = ("hook", "batched_hook")
@@ -36,7 +36,8 @@ class Powersgd(Method):
     """Sends P = M Q, then Q = M^T P, of every matrix; what is not compressed goes dense.
 
     Residual added, P = M Q; all-reduce of all P; P orthonormalised, Q = M^T P; all-reduce of all Q;
-    P Q^T rebuilt, the difference kept. ``perfsim.methods.building.low_rank`` counts each variant's kernels.
+    P Q^T rebuilt, the difference kept. `perfsim.methods.building.low_rank` counts each variant's
+    kernels.
 
     ``variant`` "hook" is PyTorch's DDP hook, bucket by bucket: what is not compressed goes before
     P, Q of the last iteration is orthonormalised before P = M Q, and a matrix is compressed only
@@ -88,9 +89,10 @@ class Powersgd(Method):
     @model_validator(mode="after")
     def _known_in_the_variant(self) -> Self:
         for name, variants in ONLY.items():
-            changed = getattr(self, name) != type(self).model_fields[name].default
+            value = getattr(self, name)
+            changed = value != type(self).model_fields[name].default
             if changed and self.variant not in variants:
-                raise ValueError(f"{name} can only be changed in variant {' or '.join(variants)}")
+                raise OptionError(name, value, f"is only for variant {' or '.join(variants)}")
         return self
 
     def default_fusion(self) -> str:
@@ -114,18 +116,18 @@ class Powersgd(Method):
         """Return the exchanges of the factors and of the rest around their products."""
         kernel = self.orthogonalisation
         if self.variant == "batched_hook":
-            return square(bucket.elements, self.rank, kernel)
+            return batched_powersgd_hook(bucket.elements, self.rank, kernel)
         chosen = [gradient for gradient in bucket.gradients if self.compressed(gradient)]
         together = self.same_shape or self.variant == "package"
-        matrices = factored(chosen, self.rank, together=together)
+        matrices = factored_matrices(chosen, self.rank, together=together)
         vectors = len(bucket.gradients) - len(chosen)
         dense = bucket.elements - sum(gradient.elements for gradient in chosen)
         if self.variant == "package":
-            return papers_package(matrices, dense, vectors, kernel, sends_q=iteration % 2 == 0)
+            return powersgd_package(matrices, dense, vectors, kernel, sends_q=iteration % 2 == 0)
         if self.variant == "after_backward":
             kernel = "gram_schmidt" if kernel == "auto" else kernel
-            return papers_code(matrices, dense, vectors, kernel, warm_start=self.warm_start)
-        return hook(matrices, dense, vectors, kernel)
+            return powersgd_paper_code(matrices, dense, vectors, kernel, warm_start=self.warm_start)
+        return powersgd_hook(matrices, dense, vectors, kernel)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return what is sent of a matrix in this iteration, or the vector itself."""

@@ -20,14 +20,14 @@ from perfsim.methods.base import (
     OnlyWith,
     Send,
 )
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.building.quantise import gathered_from_all, summed_levels, two_step
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
 """Reads and writes of the value's size, and launches, of the operations that the class lists."""
 
-FEEDBACK = (14, 6)
+_FEEDBACK = (14, 6)
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
 residual, scales, adds, subtracts and copies."""
 
@@ -45,27 +45,27 @@ class Qsgd(Method):
 
     In the hook, on the compute stream: the groups' norms (1 read), then draw, round and pack by
     unfused PyTorch operations (magnitude, scale twice, floor, remainder, random numbers, compare,
-    add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels
-    and its norms are gathered, and after the backward pass a loop unpacks the P messages and adds
-    them up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes).
-    Form "all_reduce", after the backward pass: the gradients are packed into one buffer; the
-    largest magnitude (3 passes) is agreed first (a tiny all-reduce, for which the host waits),
-    values are drawn (27.5 passes in 13 launches), then levels are summed as integers of 8 bits if
-    these hold P of them, else of 32 (NCCL sums no 16-bit integers), unpacked once, and every
-    gradient is cleared and gets its piece of the buffer added, which keeps the host busy longer
-    than the GPU. With ``second_bits`` values are drawn at two scales; the finer one is used where
-    all ranks' values are small, which an all-reduce of a mask (a byte a value, for which the host
-    waits) finds out. Form "two_step" is GRACE's all-to-all communicator, after the backward pass:
-    levels and norms are shared out, each rank adds up 1/P and quantises again, all-gathers bring
-    it back, and the pieces are joined. ``feedback`` keeps what is lost, as MergeComp does: the own
-    message is decoded in the hook and subtracted.
-    Bytes a rank: (P-1) (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed
-    2 (P-1)/P of a byte or four a value. Memory: none, or the residual.
+    add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels and
+    its norms are gathered, and after the backward pass a loop unpacks the P messages and adds them
+    up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes). Form
+    "all_reduce", after the backward pass: the gradients are packed into one buffer; the largest
+    magnitude (3 passes) is all-reduced first (a tiny message, for which the host waits), values are
+    drawn (27.5 passes in 13 launches), then levels are summed as integers of 8 bits if these hold P
+    of them, else of 32 (NCCL sums no 16-bit integers), unpacked once, and every gradient is cleared
+    and gets its piece of the buffer added, which keeps the host busy longer than the GPU. With
+    ``second_bits`` values are drawn at two scales; the finer one is used where all ranks' values
+    are small, which an all-reduce of a mask (a byte a value, for which the host waits) finds out.
+    Form "two_step" is GRACE's all-to-all communicator, after the backward pass: levels and norms
+    are shared out, each rank adds up 1/P and quantises again, all-gathers bring it back, and the
+    pieces are joined. ``feedback`` keeps the error of quantisation, as MergeComp does: the own
+    message is decoded in the hook and subtracted. Bytes a rank: (P-1) (bits/8 n + 4 n/group); in
+    two steps 2 (P-1)/P of a message; summed 2 (P-1)/P of a byte or four a value. Memory: none, or
+    the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
-    128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression
-    runs it; compare with other methods at one ``--fusion``. Left out: the paper's Elias coding,
-    which GPU implementations do not use.
+    128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression runs
+    it; compare with other methods at one `fusion`. Left out: the paper's Elias coding, which GPU
+    implementations do not use.
     """
 
     summary: ClassVar[str] = "stochastic quantisation to a few bits a value (QSGD)"
@@ -122,7 +122,7 @@ class Qsgd(Method):
         encode, mean = [norms, quantise], [elementwise(n, 2)]
         if self.feedback:
             own = elementwise(n, share + DECODE_PASSES, DECODE_LAUNCHES)
-            encode = [elementwise(n, *FEEDBACK), *encode, own]
+            encode = [elementwise(n, *_FEEDBACK), *encode, own]
         return gathered_from_all(encode, parts, [add], world.ranks, mean)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
@@ -133,7 +133,7 @@ class Qsgd(Method):
         n, tensors = bucket.elements, len(bucket.gradients)
         levels = elementwise(n, LEVEL_PASSES, LEVEL_LAUNCHES)
         width = self.sum_bytes(world.ranks)
-        norms = (*packed(n, tensors), elementwise(n, 3, 2))
+        norms = (*packed_buffer(n, tensors), elementwise(n, 3, 2))
         return [
             Compute(norms, "compress", earliest="backward"),
             Send("all_reduce", float(FLOAT)),

@@ -15,22 +15,22 @@ from perfsim.methods.building.sparsify import Decoding, exchanged, kept
 
 
 class Randk(Method):
-    """Sends k values at random places; with a shared seed all ranks choose the same places.
+    """Sends k values at random indices; with a shared seed all ranks choose the same ones.
 
-    In the hook, on the compute stream: places are drawn and k values gathered, residual
-    included. With ``shared_seed`` the values alone are all-reduced, since the places are known to
-    all, and their mean is taken before they are put back (2 passes over k); without it values and
-    indices are all-gathered. Bytes a rank: 2 (P-1)/P x 4 k, or (P-1) x 8 k. After the backward
-    pass the gradient is zeroed and filled; without the seed, where places may meet, the other
-    ranks' pairs are added to it and the mean is taken (2 passes). Memory: the residual. Left
-    out: agreeing on the seed, which is done once. The kernels' measured points hold at density
-    1 %; they are taken for every density, since drawing and clearing touch the whole bucket.
+    In the hook, on the compute stream: indices are drawn and k values gathered, residual included.
+    With ``shared_seed`` the values alone are all-reduced, since all ranks know the indices, and
+    their mean is taken before they are put back (2 passes over k); without it values and indices
+    are all-gathered. Bytes a rank: 2 (P-1)/P x 4 k, or (P-1) x 8 k. After the backward pass the
+    gradient is zeroed and filled; without the seed, where indices may coincide, the other ranks'
+    pairs are added to it and the mean is taken (2 passes). Memory: the residual. Left out: the
+    exchange of the seed, which is done once. The kernels' measured points hold at density 1 %; they
+    are taken for every density, since drawing and clearing touch the whole bucket.
 
     ``decoding`` (without the seed): "one_by_one" makes a dense tensor a rank in a loop and adds
     these, as GRACE and MergeComp do; "together" is one call, as Cupcake and Espresso do. Messages:
-    buckets, as for topk; GRACE and MergeComp work tensor by tensor (``--fusion none``).
+    buckets, as for topk; GRACE and MergeComp work tensor by tensor (`fusion` none).
 
-    ``draw``: "randint" draws k places, as Cupcake and Espresso do; "randperm" shuffles all n and
+    ``draw``: "randint" draws k indices, as Cupcake and Espresso do; "randperm" shuffles all n and
     takes the first k, as GRACE and MergeComp do: PyTorch shuffles fewer than 30,000 on the CPU, for
     which the host waits, and sorts more by random keys; the residual then takes MergeComp's
     operations (copy, scale, add; clear by a mask, copy: 11 passes, 5 launches).
@@ -49,9 +49,9 @@ class Randk(Method):
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
     draw: Literal["randint", "randperm"] = Field(
-        "randint", description="k places drawn, or all of them shuffled"
+        "randint", description="k indices drawn, or all of them shuffled"
     )
-    shared_seed: bool = Field(True, description="all ranks draw the same places")
+    shared_seed: bool = Field(True, description="all ranks draw the same indices")
     decoding: Annotated[Decoding, OnlyWith(shared_seed=False)] = Field(
         "together", description="all ranks' pairs, or a tensor a rank"
     )
@@ -78,7 +78,7 @@ class Randk(Method):
         """Return drawing and gathering, the residual included."""
         if self.draw == "randint":
             return (Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4),)
-        # Where nothing was measured: keys and places, 8 bytes each, are read and written 8 times.
+        # Where nothing was measured: keys and indices, 8 bytes each, are read and written 8 times.
         shuffle = Kernel("randperm", elements, 16.0 * FLOAT * 2 * elements, launches=7)
         return (elementwise(elements, 11, 5), shuffle, elementwise(count, 3, 3))
 

@@ -10,10 +10,10 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
-from perfsim.methods.building.host import packed, written_back
+from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.qsgd import LEVEL_LAUNCHES, LEVEL_PASSES
 
-INDEX_PASSES = 4
+_INDEX_PASSES = 4
 """Gathering by 8-byte indices: index, value read and written."""
 
 
@@ -21,19 +21,18 @@ class RandkMaxnorm(Method):
     """All-reduces integers for the same few random values on all ranks, over one common norm.
 
     After the backward pass, on the compute stream: all gradients are packed into one buffer (2
-    passes, a view a tensor), the values whose turn it is are gathered and their largest magnitude
-    taken. The norms (4 bytes a rank) are all-gathered, for which the host waits; values are
-    rounded to levels of the largest norm at random (27.5 passes over the few values in 13
-    launches) and all-reduced, as 32-bit integers where ``bits`` is 8 or more, else as 8-bit ones.
-    Then they are scaled and put back, every gradient is zeroed and the buffer, with the local
-    values that were not sent, added to it (4 passes over everything, three launches and four views
-    a tensor, which keep the host busy longer): these fixed costs weigh more than the exchange.
-    Bytes a rank: 4 (P-1) + 2 (P-1)/P x 4 ``values``. Memory: none, there is no residual. Left out:
-    the host's permutation of all places and its transfer of indices; its comparison of the norms
-    one by one.
+    passes, a view a tensor), the values of this iteration are gathered and their largest magnitude
+    taken. The norms (4 bytes a rank) are all-gathered, for which the host waits; values are rounded
+    to levels of the largest norm at random (27.5 passes over the few values in 13 launches) and
+    all-reduced, as 32-bit integers where ``bits`` is 8 or more, else as 8-bit ones. Then they are
+    scaled and put back, every gradient is zeroed and the buffer, with the local values that were
+    not sent, added to it (4 passes over everything, three launches and four views a tensor, which
+    keep the host busy longer): these fixed costs weigh more than the exchange. Bytes a rank: 4
+    (P-1) + 2 (P-1)/P x 4 ``values``. Memory: none, there is no residual. Left out: the host's
+    permutation of all indices and its transfer of indices; its comparison of the norms one by one.
 
     ``two_scale``: values are also rounded to a finer scale; a mask of those that fit it on every
-    rank is agreed by an all-reduce of one byte a value first, and the levels take one byte.
+    rank is all-reduced first, one byte a value, and the levels take one byte.
     """
 
     summary: ClassVar[str] = "few random values a rank, as integers of one norm (Rand-k max-norm)"
@@ -57,9 +56,9 @@ class RandkMaxnorm(Method):
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return pack and gather, the norms, rounding, the sum, and writing back."""
         n, k, tensors = bucket.elements, min(self.values, bucket.elements), len(bucket.gradients)
-        pick = (*packed(n, tensors), elementwise(k, INDEX_PASSES + 3, 3))
+        pick = (*packed_buffer(n, tensors), elementwise(k, _INDEX_PASSES + 3, 3))
         levels = elementwise(k, LEVEL_PASSES, LEVEL_LAUNCHES)
-        back = (elementwise(k, INDEX_PASSES), *written_back(n, tensors, world))
+        back = (elementwise(k, _INDEX_PASSES), *written_back(n, tensors, world))
         norms: list[JobStage] = [
             Compute(pick, "compress", earliest="backward"),
             Send("all_gather", float(FLOAT * world.ranks)),

@@ -14,22 +14,22 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
 from perfsim.methods.building.sparsify import above, gathered, kept
 
-COUNTS = {"binary": 3, "trimmed": 6}
+_COUNTS = {"binary": 3, "trimmed": 6}
 """Counts made at most: halving 1 until it is no more than 0.2; 0.8 (twice), 0.6, ... 0 (code)."""
 
 
 class Redsync(Method):
     """Keeps what is above mean + ratio (maximum - mean); the ratio is searched, not the values.
 
-    On the compute stream: residual added (3 passes), magnitudes (2), their mean and maximum (a
-    read each), then compare and find places for each ratio tried (1.75 passes, 5 launches each),
+    On the compute stream: residual added (3 passes), magnitudes (2), their mean and maximum (a read
+    each), then compare and find indices for each ratio tried (1.75 passes, 5 launches each),
     gathering, and a copy to the residual with what is sent cleared (2). Two all-gathers (values,
     int32 indices) of what a rank found. After the backward pass the gradient is zeroed, the pairs
     of all ranks are scatter-added and the mean is taken (3 passes). Bytes a rank: (P-1) x 8 x
     surplus k. Memory: the residual. Left out: what only the paper describes and no code here does
-    (the exact Top-k of what trimming leaves, messages that hold one mean for all values,
-    thresholds kept for several iterations, and layers too small to compress); the host's wait for
-    each count; that the authors' Horovod gathers by MPI through host memory.
+    (the exact Top-k of what trimming leaves, messages that hold one mean for all values, thresholds
+    kept for several iterations, and layers too small to compress); the host's wait for each count;
+    that the authors' Horovod gathers by MPI through host memory.
 
     ``search``: "binary" halves the interval of ratios, 3 counts at most (the code's "redsync");
     "trimmed" lowers the ratio from 0.8 in steps of 0.2 until k are found, 6 at most
@@ -57,7 +57,7 @@ class Redsync(Method):
         count = min(n, ceil(self.surplus * kept(n, self.density)))
         # Add, magnitudes, mean, maximum, copy; then gather and clear what is sent.
         bounds = elementwise(n, 3 + 2 + 1 + 1 + 2, launches=5)
-        search = above(n, self.counts or COUNTS[self.search])
+        search = above(n, self.counts or _COUNTS[self.search])
         return [
             Compute((bounds, search, elementwise(count, 3, 2)), "compress"),
             *gathered(n, count, world.ranks),

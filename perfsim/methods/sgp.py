@@ -11,7 +11,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
-from perfsim.methods.building.averaging import merged, neighbours
+from perfsim.methods.building.averaging import merged_bucket, neighbours
 
 
 class Sgp(Method):
@@ -43,7 +43,7 @@ class Sgp(Method):
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the exchange, and what keeps a node's ranks together."""
-        whole = merged(buckets)
+        whole = merged_bucket(buckets)
         n, tensors, size = whole.elements, len(whole.gradients), whole.size_bytes
         found: list[Job] = []
         if world.gpus_per_node > 1:

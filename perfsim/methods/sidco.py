@@ -13,30 +13,30 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
 from perfsim.methods.building.sparsify import above, gathered, kept
 
-FIRST = 0.25
+_FIRST_STAGE_SHARE = 0.25
 """Share that the first of several stages keeps (code, settings.py, FIRST_RATIO)."""
 
 
 class Sidco(Method):
     """Fits a distribution to the magnitudes; its quantile is the threshold, refined in stages.
 
-    On the compute stream: residual added (3 passes), norm (1), magnitudes over the norm (4), a
-    copy of them (2), the fit (below), then compare and find places (1.75, in 5 launches),
-    gathering, and the residual as the code weighs it (two products and a sum, 7) with what is sent
-    cleared. Of S > 1 stages the first aims at a quarter, the others at equal ratios of what is
-    left: each compares and compacts (1.75 passes over what it gets, 4 over what stays), takes the
-    minimum and fits again there. Two all-gathers (values, int32 indices) of the k aimed at. After
-    the backward pass the gradient is zeroed, the pairs of all ranks are scatter-added and the mean
-    is taken (3 passes). Bytes a rank: (P-1) x 8 k. Memory: the residual. Left out: counts up to
-    20 % off k, which the adaptation accepts; the inverse gamma function on the host; the host's
-    wait for each count; that the code's Horovod gathers by MPI through host memory.
+    On the compute stream: residual added (3 passes), norm (1), magnitudes over the norm (4), a copy
+    of them (2), the fit (below), then compare and find indices (1.75, in 5 launches), gathering,
+    and the residual as the code weighs it (two products and a sum, 7) with what is sent cleared. Of
+    S > 1 stages the first aims at a quarter, the others at equal ratios of what is left: each
+    compares and compacts (1.75 passes over what it gets, 4 over what stays), takes the minimum and
+    fits again there. Two all-gathers (values, int32 indices) of the k aimed at. After the backward
+    pass the gradient is zeroed, the pairs of all ranks are scatter-added and the mean is taken (3
+    passes). Bytes a rank: (P-1) x 8 k. Memory: the residual. Left out: counts up to 20 % off k,
+    which the adaptation accepts; the inverse gamma function on the host; the host's wait for each
+    count; that the code's Horovod gathers by MPI through host memory.
 
-    ``distribution``: "exponential" fits the mean (1 pass), "pareto" mean and variance (1 pass,
-    and 2 to subtract the minimum in later stages), "gamma" also the mean logarithm (6 passes),
-    and Pareto in later stages. ``fits``: the code's script runs 1; its adaptation begins at 1
-    and leaves it only if counts are more than 20 % off, so that it stays where the fit holds; it
-    goes no further than log2(1 / density), 10 for 0.001. The script merges all gradients into one
-    buffer (a partition), hence no overlap; ``--fusion none`` fits tensor by tensor.
+    ``distribution``: "exponential" fits the mean (1 pass), "pareto" mean and variance (1 pass, and
+    2 to subtract the minimum in later stages), "gamma" also the mean logarithm (6 passes), and
+    Pareto in later stages. ``fits``: the code's script runs 1; its adaptation begins at 1 and
+    leaves it only if counts are more than 20 % off, so that it stays where the fit holds; it goes
+    no further than log2(1 / density), 10 for 0.001. The script merges all gradients into one buffer
+    (a partition), hence no overlap; `fusion` none fits tensor by tensor.
     """
 
     summary: ClassVar[str] = "Top-k with a threshold from a fitted distribution (SIDCo)"
@@ -68,11 +68,11 @@ class Sidco(Method):
 
     def _later(self, elements: int) -> list[Kernel]:
         """Return the kernels of the stages after the first."""
-        if self.fits == 1 or self.density >= FIRST:
+        if self.fits == 1 or self.density >= _FIRST_STAGE_SHARE:
             return []
-        ratio = (self.density / FIRST) ** (1 / (self.fits - 1))
+        ratio = (self.density / _FIRST_STAGE_SHARE) ** (1 / (self.fits - 1))
         fit, launches = (2, 3) if self.distribution == "exponential" else (4, 4)
-        kernels, share = [], FIRST
+        kernels, share = [], _FIRST_STAGE_SHARE
         for _ in range(self.fits - 1):
             left = kept(elements, share)
             kernels += [above(elements), elementwise(left, 4 + fit, launches)]

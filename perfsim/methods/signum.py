@@ -11,7 +11,8 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
-from perfsim.methods.building.quantise import SIGN_WIRE, QuantisedExchange, Voting, sign_encode
+from perfsim.methods.building.majority_vote import Voting
+from perfsim.methods.building.quantise import SIGN_WIRE, QuantisedExchange, sign_encode
 
 
 class Signum(Voting):

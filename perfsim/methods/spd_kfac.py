@@ -9,25 +9,24 @@ from pydantic import Field, field_validator
 from perfsim.compute.kernel import Kernel
 from perfsim.methods.base import Job, MethodContext, PassPoint
 from perfsim.methods.building.kfac_factors import inverted
-from perfsim.methods.building.kfac_placement import balanced
-from perfsim.methods.building.kfac_schedule import Averaged, FactorFusion, Product
+from perfsim.methods.building.kfac_placement import balanced_inverses
+from perfsim.methods.building.kfac_schedule import AveragedFactors, FactorFusion, KroneckerFactor
 
 
-class SpdKfac(Averaged):
+class SpdKfac(AveragedFactors):
     """Sends gradients as S-SGD, factors in both passes, and large inverses by broadcasts.
 
     A of a layer is built and packed in the hook before its forward pass, G in the hook after its
     backward pass, on the compute stream; neighbours are merged while waiting costs less than the
     start-up saved (the rule of MG-WFBP, here with the network's own cost) and all-reduced behind
-    the passes, on one stream with the gradients. Once all are there they are unpacked. A factor
+    the passes, on one stream with the gradients. Once all have arrived they are unpacked. A factor
     whose inverse costs less than its broadcast is inverted everywhere; the others go, largest
-    first, to the rank with the smallest sum of sides. In layer order each rank inverts what is
-    its, packs, and its broadcast follows while other ranks still invert. Then as D-KFAC.
-    Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each factor
-    that is sent (none of the small ones). Memory: factors and inverses of all layers,
-    8 (a^2 + g^2) bytes each. Left out: as for MPD-KFAC, the profiling iterations that tell the
-    rule its times, the gaps that the host's wait before each message leaves, and Horovod's further
-    NCCL streams.
+    first, to the rank with the smallest sum of sides. In layer order each rank inverts its own and
+    packs them, and their broadcasts follow while other ranks still invert. Then as D-KFAC. Bytes a
+    rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each factor that is
+    sent (none of the small ones). Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes
+    each. Left out: as for MPD-KFAC, the profiling iterations in which the rule measures its times,
+    the gaps that the host's wait before each message leaves, and Horovod's further NCCL streams.
     """
 
     summary: ClassVar[str] = "K-FAC pipelined with its communication, inverses balanced (SPD-KFAC)"
@@ -56,7 +55,7 @@ class SpdKfac(Averaged):
     def _none(cls, value: object) -> object:
         return None if value == "none" else value
 
-    def everywhere(self, factor: Product, world: MethodContext) -> bool:
+    def everywhere(self, factor: KroneckerFactor, world: MethodContext) -> bool:
         """Tell whether every rank inverts a factor for itself."""
         if self.everywhere_below is not None:
             return factor.side < self.everywhere_below
@@ -64,13 +63,19 @@ class SpdKfac(Averaged):
         return inverse_s < world.collective_s("broadcast", 4.0 * factor.values, "all")
 
     def inverses(
-        self, factors: list[Product], world: MethodContext, needs: tuple[str, ...], end: PassPoint
+        self,
+        factors: list[KroneckerFactor],
+        world: MethodContext,
+        needs: tuple[str, ...],
+        end: PassPoint,
     ) -> list[Job]:
         """Return each broadcast after its owner's inverse; small factors on every rank."""
         sent = {factor.name for factor in factors if not self.everywhere(factor, world)}
-        return balanced(factors, sent, world, needs, end)
+        return balanced_inverses(factors, sent, world, needs, end)
 
-    def unpacked_inverses(self, factors: list[Product], world: MethodContext) -> tuple[Kernel, ...]:
+    def unpacked_inverses(
+        self, factors: list[KroneckerFactor], world: MethodContext
+    ) -> tuple[Kernel, ...]:
         """Return the unpacking of the inverses that were sent."""
         sent = (factor for factor in factors if not self.everywhere(factor, world))
         return tuple(kernel for factor in sent for kernel in factor.unpacked())

@@ -10,7 +10,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Send
 
-SHARE = {"fp32": 1.0, "fp16": 0.5}
+_SHARE = {"fp32": 1.0, "fp16": 0.5}
 """Bytes of a gradient of each type, of those in fp32."""
 
 
@@ -18,8 +18,8 @@ class Ssgd(Method):
     """Sends every bucket dense by an all-reduce as soon as it is ready, in backward order.
 
     With overlap this is wait-free backpropagation with tensor fusion (PyTorch DDP's rule by
-    default); ``--no-overlap`` sends after the backward pass, ``--fusion whole --no-overlap`` is
-    BSP with one buffer. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where
+    default); without `overlap` it sends after the backward pass, `fusion` whole without `overlap`
+    is BSP with one buffer. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where
     ``gradients`` are "fp16": the weights themselves are cast to half, so that the backward pass
     makes gradients in half, and the optimizer keeps masters in fp32 (MXNet's float16 networks with
     multi_precision, Apex's O2); PyTorch's amp keeps gradients in fp32. No kernels of its own.
@@ -44,7 +44,7 @@ class Ssgd(Method):
 
     def dense_bytes(self, bucket: Bucket) -> float:
         """Return the bytes of a bucket's gradients."""
-        return SHARE[self.gradients] * bucket.size_bytes
+        return _SHARE[self.gradients] * bucket.size_bytes
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the one all-reduce."""
@@ -52,4 +52,4 @@ class Ssgd(Method):
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of the gradient."""
-        return SHARE[self.gradients] * gradient.size_bytes
+        return _SHARE[self.gradients] * gradient.size_bytes

@@ -19,7 +19,7 @@ DRAW = {"bytes": (15.75, 9), "two_bits": (22 + 9 / 16, 14)}
 """Magnitude (2), largest (1), sign (2), scale (2), draw (1), compare (2.25), clear (2.25); then
 sign and cast (3.25), or signs, masks, both joined and packed (10 1/16)."""
 
-DECODE = {"bytes": (3.25, 2), "two_bits": (7 + 1 / 16, 6)}
+_DECODE = {"bytes": (3.25, 2), "two_bits": (7 + 1 / 16, 6)}
 """Cast (1.25), or unpack, choose, cast and shift (5 1/16); multiply (2)."""
 
 WIRE = "(n if packing == 'bytes' else ceil(n / 4))"
@@ -32,14 +32,14 @@ class Terngrad(Method):
     In the hook, on the compute stream, tensor by tensor as GRACE does, by unfused operations:
     clipping (option ``clip``), largest magnitude, random draw, cast. All-gathers of the values and
     of the scale; after the backward pass a loop decodes the P messages (cast and multiply, 3.25
-    passes) and adds them up (3 passes), so decoding grows with P; the mean (2 passes).
-    ``packing`` "bytes": a value a byte, as GRACE and Gradient-Compression send; "two_bits" as the
-    paper counts and MergeComp packs, with 7 passes more to pack and 4 to unpack.
-    ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward pass: each rank
-    adds up 1/P of the values, draws again, all-gathers, decodes the pieces and joins them (2
-    passes). Compare with other methods at one ``--fusion``. Bytes a rank: (P-1) (n + 4), or n/4
-    for n; in two steps 2 (P-1)/P n + 8 (P-1). Memory: none between iterations. Left out: the
-    paper's sharing of one scale by all ranks, and the host's waiting for deviation and scale.
+    passes) and adds them up (3 passes), so decoding grows with P; the mean (2 passes). ``packing``
+    "bytes": a value a byte, as GRACE and Gradient-Compression send; "two_bits" as the paper counts
+    and MergeComp packs, with 7 passes more to pack and 4 to unpack. ``exchange`` "two_step" is
+    GRACE's all-to-all communicator, after the backward pass: each rank adds up 1/P of the values,
+    draws again, all-gathers, decodes the pieces and joins them (2 passes). Compare with other
+    methods at one `fusion`. Bytes a rank: (P-1) (n + 4), or n/4 for n; in two steps 2 (P-1)/P n + 8
+    (P-1). Memory: none between iterations. Left out: the paper's sharing of one scale by all ranks,
+    and the host's waiting for deviation and scale.
     """
 
     summary: ClassVar[str] = "three levels a value, drawn at random, one scale a tensor (TernGrad)"
@@ -72,7 +72,7 @@ class Terngrad(Method):
         piece = -(-n // ranks)
         middle = [self.added(piece)] * ranks + [self.drawn(piece)]
         # The pieces that come back are decoded and joined, not added up.
-        decode = elementwise(piece, *DECODE[self.packing])
+        decode = elementwise(piece, *_DECODE[self.packing])
         last = [decode] * ranks + [elementwise(n, 2), mean]
         return two_step([encode], [sent], FLOAT, middle, last, ranks)
 
@@ -85,7 +85,7 @@ class Terngrad(Method):
 
     def added(self, elements: int) -> Kernel:
         """Return the decoding of one message and its addition to the sum."""
-        passes, launches = DECODE[self.packing]
+        passes, launches = _DECODE[self.packing]
         return elementwise(elements, passes + 3, launches + 1)
 
     def packed_bytes(self, elements: int) -> float:

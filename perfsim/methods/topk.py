@@ -25,11 +25,12 @@ class Topk(Method):
     residual, 4 bytes a parameter. Left out: the copies that pack a bucket; GRACE's residual by
     unfused operations (6 passes more).
 
-    ``kernel``: the PyTorch kernel that selects; "old" is the single-block one before 1.11 (about
-    9 ns an element on V100), "new" the multi-block one (derived: 7 passes over the data, from one
+    ``kernel``: the PyTorch kernel that selects; "old" is the single-block one before 1.11 (about 9
+    ns an element on V100), "new" the multi-block one (derived: 7 passes over the data, from one
     published fp16 time on another GPU; no fp32 time is known). ``exchange`` and ``decoding``: see
-    ``perfsim.methods.building.sparsify``; HKBU's codes add all pairs into one gradient, GRACE makes a dense one a
-    rank. ``--fusion none`` selects tensor by tensor (GRACE), ``whole`` from one buffer (HKBU).
+    `perfsim.methods.building.sparsify`; HKBU's codes add all pairs into one gradient, GRACE makes a
+    dense one a rank. `fusion` none selects tensor by tensor (GRACE), ``whole`` from one buffer
+    (HKBU).
     """
 
     summary: ClassVar[str] = "exact Top-k of each bucket, values and indices all-gathered"

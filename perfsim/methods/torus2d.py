@@ -9,23 +9,23 @@ from pydantic import Field
 from perfsim.collectives.all_reduce import torus_grid
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, MethodContext
-from perfsim.methods.building.averaging import in_rows_and_columns, uneven
+from perfsim.methods.building.two_level import in_rows_and_columns, uneven_nodes
 from perfsim.methods.ssgd import Ssgd
 
 
 class Torus2d(Ssgd):
     """Sends every bucket in three calls on a grid of X x Y GPUs, as soon as it is ready.
 
-    In backward order: a reduce-scatter along each row of X GPUs that stand together, a ring
-    all-reduce of n/X down each column, all columns at once, an all-gather along each row. A grid
-    of one row or one column is one all-reduce, as `ssgd`. No kernels of its own. Bytes a rank:
-    2 (X-1)/X x 4 a parameter along its row, 2 (Y-1)/Y x 4/X down its column (together those of a
-    ring). Memory: none more. Left out: what is left where a bucket does not divide by X; the large
-    batches of the paper.
+    In backward order: a reduce-scatter along each row of X neighbouring GPUs, a ring all-reduce of
+    n/X down each column, all columns at once, an all-gather along each row. A grid of one row or
+    one column is one all-reduce, as `ssgd`. No kernels of its own. Bytes a rank: 2 (X-1)/X x 4 a
+    parameter along its row, 2 (Y-1)/Y x 4/X down its column (together those of a ring). Memory:
+    none more. Left out: what is left where a bucket does not divide by X; the large batches of the
+    paper.
 
     ``grid`` "square": rows of whole nodes, as many as make the grid most square, so that steps grow
     with the square root of P. The paper arranges its GPUs in a logical grid, the sizes of which
-    could not be read. "node": a row is a node, as Horovod's ``--torus-allreduce`` has it; that is
+    could not be read. "node": a row is a node, as Horovod's option torus-allreduce has it; that is
     `hierarchical` with rings. Where no grid is more square than that (8 nodes of 4, say) both are
     the same. Rows of several nodes send 2 (X-1)/X n out of each node where rows of one send
     nothing, and columns less for it: on slow wires 16 nodes of 4, in rows of 2, take longer than 4
@@ -52,4 +52,4 @@ class Torus2d(Ssgd):
 
     def refusal(self, world: MethodContext) -> str:
         """Return that uneven nodes are refused."""
-        return uneven(world)
+        return uneven_nodes(world)

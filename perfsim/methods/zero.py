@@ -23,12 +23,12 @@ class Zero(Method):
 
     Gradients are copied into a bucket in their hooks (2 passes, a launch a tensor). A full bucket
     is divided by P, flattened (2 passes each) and reduced; what this rank owns is copied out (2
-    passes over a share). The optimizer runs on 1/P of the parameters; one all-gather of all of
-    them ends the step, before the next forward pass. ``overlap_comm`` reduces while the
-    backward pass goes on; without it, DeepSpeed's default below stage 3, the reduction stands in
-    the way of the backward pass. ``reduction`` "all_reduce" is what DeepSpeed does
-    (use_multi_rank_bucket_allreduce); "reduce" sends each owner its part, one reduce after the
-    other, as DeepSpeed does with that off; "reduce_scatter" is the paper's.
+    passes over a share). The optimizer runs on 1/P of the parameters; one all-gather of all of them
+    ends the step, before the next forward pass. ``overlap_comm`` reduces while the backward pass
+    goes on; without it, DeepSpeed's default below stage 3, the backward pass waits for the
+    reduction. ``reduction`` "all_reduce" is what DeepSpeed does (use_multi_rank_bucket_allreduce);
+    "reduce" sends each owner its part, one reduce after the other, as DeepSpeed does with that off;
+    "reduce_scatter" is the paper's.
 
     Bytes a rank: 3 (P-1)/P x 4 a parameter, 2 (P-1)/P x 4 unless all-reduced. Memory: 1/P of the
     optimizer's state, in stage 2 of the gradients too; the buffer of gradients (two with overlap)

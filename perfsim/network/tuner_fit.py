@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from perfsim.libraries.nccl import NcclTuner
-from perfsim.libraries.nccl_versions import VersionFigures, figures
+from perfsim.libraries.nccl_versions import VersionFigures, version_figures
 from perfsim.network.measured import CollectiveCurve
 
 __all__ = [

@@ -6,11 +6,14 @@ its cost is GPU hours times the prices of a file that the user keeps.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
@@ -20,6 +23,7 @@ from perfsim.data.toml import (
 from perfsim.errors import RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario
+from perfsim.quantity import NumberLimit
 from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
 

@@ -10,7 +10,7 @@ from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record, to_frame
 from perfsim.errors import RequestError, unknown
-from perfsim.methods import AUTO, load_method, method_class, method_name, method_names
+from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
 from perfsim.methods.describe import for_method
 from perfsim.planning.neighbours import gpu_counts, thinned
@@ -102,7 +102,7 @@ def own_method(scenario: Scenario) -> str | None:
     >>> own_method(Scenario(model="resnet50", gpus=8)) is None
     True
     """
-    if "method" not in scenario.model_fields_set or scenario.method.lower() == AUTO:
+    if "method" not in scenario.model_fields_set or scenario.method.lower() == AUTO_METHOD:
         return None
     return method_name(scenario.method)
 

@@ -571,7 +571,7 @@ def with_bucket(setup: Setup, factor: float) -> Setup | None:
     options = dict(setup.scenario.fusion_options)
     first = first_bucket(setup)
     if "first_bucket" in options:
-        first = parse_bytes(options["first_bucket"], "fusion.first_bucket")
+        first = parse_bytes(options["first_bucket"], "fusion_options.first_bucket")
     if first is not None:
         options["first_bucket"] = f"{first * factor!r}B"
     scenario = setup.scenario.model_copy(update={"fusion_options": options})

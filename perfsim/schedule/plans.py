@@ -86,7 +86,7 @@ def is_baseline(resolved: Setup) -> bool:
 
 def baseline_of(resolved: Setup, kept: JobCache | None = None) -> list[CostedGraph]:
     """Return the plans of the same with ssgd, DDP buckets and overlap; ``kept`` as `plans_of`'s."""
-    return _among(resolved, _planned_ssgd, fusion.load("size").fuse, kept)
+    return _among(resolved, _planned_ssgd, fusion.load_policy("size").fuse, kept)
 
 
 def plans_of(resolved: Setup, kept: JobCache | None = None) -> list[CostedGraph]:

@@ -12,7 +12,7 @@ from perfsim.conditions.ranks import exchanges, plans_joined, plans_under
 from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
-from perfsim.methods.base import LOCAL, Job, Method, MethodContext, Round
+from perfsim.methods.base import LOCAL_ITERATION, Job, Method, MethodContext, Round
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.build import issue, late_launches_s
 from perfsim.schedule.costs import Costs
@@ -129,7 +129,7 @@ class _Rounds:
         def make() -> list[Job]:
             return self.method.jobs(self.fused(self.world, iteration), self.world, iteration)
 
-        if self.costs.cluster.gpus == 1 or iteration == LOCAL:
+        if self.costs.cluster.gpus == 1 or iteration == LOCAL_ITERATION:
             return []
         if self.kept is None:
             return make()
@@ -189,7 +189,7 @@ def _held(
     world: MethodContext,
 ) -> Costs:
     """Return costs by which the method's kernels take what was measured on one GPU."""
-    exchanging = (one for part in method.rounds() for one in part.iterations if one != LOCAL)
+    exchanging = (one for part in method.rounds() for one in part.iterations if one != LOCAL_ITERATION)
     first = next(exchanging)
     alone = replace(world, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0)
     return costs.held(kernels_s, method.jobs(fused(first), alone, first))

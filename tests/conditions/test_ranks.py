@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from perfsim.conditions.ranks import joined, sample
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.methods.base import LOCAL, Round
+from perfsim.methods.base import LOCAL_ITERATION, Round
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.array import UNCHANGED, simulate, simulate_draws
@@ -163,7 +163,7 @@ def test_draws_that_do_not_vary_are_one_run() -> None:
 
 def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
     def exchanging(iteration: int) -> bool:
-        return iteration != LOCAL
+        return iteration != LOCAL_ITERATION
 
     def read(rounds: list[Round]) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
         return [
@@ -172,13 +172,13 @@ def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
         ]
 
     assert read([Round((0,), 1), Round((1,), 4)]) == [((0,), (1,), 1), ((1,), (1,), 4)]
-    assert read([Round((LOCAL,), 7), Round((0,), 1)]) == [((LOCAL, 0), (7, 1), 1.0)]
+    assert read([Round((LOCAL_ITERATION,), 7), Round((0,), 1)]) == [((LOCAL_ITERATION, 0), (7, 1), 1.0)]
     # 5 local iterations for 2 exchanges: one exchange after 2, one after 3.
-    assert read([Round((LOCAL,), 5), Round((0,), 2)]) == [
-        ((LOCAL, 0), (2, 1), 1.0),
-        ((LOCAL, 0), (3, 1), 1.0),
+    assert read([Round((LOCAL_ITERATION,), 5), Round((0,), 2)]) == [
+        ((LOCAL_ITERATION, 0), (2, 1), 1.0),
+        ((LOCAL_ITERATION, 0), (3, 1), 1.0),
     ]
-    assert read([Round((LOCAL,), 3)]) == [((LOCAL,), (1,), 3)]
+    assert read([Round((LOCAL_ITERATION,), 3)]) == [((LOCAL_ITERATION,), (1,), 3)]
 
 
 def test_iterations_that_send_inside_nodes_only_are_run_one_by_one() -> None:

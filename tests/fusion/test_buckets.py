@@ -17,20 +17,20 @@ from support.tensors import MIB, POLICIES, context, gradient_lists, places, tens
 def test_every_policy_file_is_found_and_says_what_it_is() -> None:
     assert {"none", "size", "threshold", "whole", "mgwfbp", "compressed"} <= set(POLICIES)
     for name in POLICIES:
-        policy = fusion.load(name)
+        policy = fusion.load_policy(name)
         assert policy.summary and "\n" not in policy.summary
         assert all(option.isidentifier() and text for option, text in policy.options.items())
 
 
 def test_an_unknown_policy_is_refused_with_the_nearest() -> None:
     with pytest.raises(RequestError, match=r"fusion: no 'treshold'; did you mean 'threshold'"):
-        fusion.load("treshold")
+        fusion.load_policy("treshold")
 
 
 @pytest.mark.parametrize("name", ["bucket", "__init__", "os", "../fusion", ""])
 def test_what_is_no_policy_cannot_be_loaded(name: str) -> None:
     with pytest.raises(RequestError):
-        fusion.load(name)
+        fusion.load_policy(name)
 
 
 # -- laws that hold for all policies -----------------------------------------------------------
@@ -45,7 +45,7 @@ def test_what_is_no_policy_cannot_be_loaded(name: str) -> None:
 def test_every_gradient_once_and_in_order(
     name: str, gradients: list[Gradient], limit: float | None, shrink: float
 ) -> None:
-    buckets = fusion.load(name).fuse(gradients, context(gradients, limit, shrink=shrink))
+    buckets = fusion.load_policy(name).fuse(gradients, context(gradients, limit, shrink=shrink))
     assert [g for bucket in buckets for g in bucket.gradients] == gradients
     assert all(bucket.gradients for bucket in buckets)
     ready = [bucket.ready_s for bucket in buckets]
@@ -57,14 +57,14 @@ def test_every_gradient_once_and_in_order(
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_nothing_to_send_makes_no_bucket(name: str) -> None:
-    assert fusion.load(name).fuse([], context([])) == []
+    assert fusion.load_policy(name).fuse([], context([])) == []
 
 
 @given(gradient_lists())
 def test_none_and_whole_are_the_two_ends(gradients: list[Gradient]) -> None:
     ctx = context(gradients)
-    assert len(fusion.load("none").fuse(gradients, ctx)) == len(gradients)
-    (bucket,) = fusion.load("whole").fuse(gradients, ctx)
+    assert len(fusion.load_policy("none").fuse(gradients, ctx)) == len(gradients)
+    (bucket,) = fusion.load_policy("whole").fuse(gradients, ctx)
     assert bucket.size_bytes == sum(gradient.size_bytes for gradient in gradients)
     assert bucket.elements == sum(gradient.elements for gradient in gradients)
 
@@ -75,20 +75,22 @@ def test_none_and_whole_are_the_two_ends(gradients: list[Gradient]) -> None:
 def test_size_makes_the_buckets_of_pytorchs_own_test_with_one_limit() -> None:
     # pytorch/pytorch, test/distributed/test_c10d_common.py, ComputeBucketAssignmentTest
     gradients = tensors((100, 0), (200, 0), (100, 0), (50, 0))
-    buckets = fusion.load("size").fuse(gradients, context(gradients, 400.0))
+    buckets = fusion.load_policy("size").fuse(gradients, context(gradients, 400.0))
     assert places(buckets) == [[0], [1], [2], [3]]
 
 
 def test_size_makes_the_buckets_of_pytorchs_own_test_with_two_limits() -> None:
     gradients = tensors((10, 0), (10, 0), (10, 0), (10, 0))
-    buckets = fusion.load("size").fuse(gradients, context(gradients, 80.0, first_bucket="40B"))
+    buckets = fusion.load_policy("size").fuse(
+        gradients, context(gradients, 80.0, first_bucket="40B")
+    )
     assert places(buckets) == [[0], [1, 2], [3]]
 
 
 def test_size_starts_with_one_mebibyte_unless_a_limit_is_given() -> None:
     quarter = MIB // 16  # elements of a quarter of a MiB
     gradients = tensors(*[(quarter, place * 1e-3) for place in range(120)])
-    size = fusion.load("size").fuse
+    size = fusion.load_policy("size").fuse
     assert [len(b.gradients) for b in size(gradients, context(gradients))] == [4, 100, 16]
     explicit = context(gradients, 25.0 * MIB)
     assert [len(b.gradients) for b in size(gradients, explicit)] == [100, 20]
@@ -98,7 +100,7 @@ def test_size_starts_with_one_mebibyte_unless_a_limit_is_given() -> None:
 
 def test_size_counts_the_gradients_not_what_is_sent() -> None:
     gradients = tensors(*[(MIB, 0.0)] * 10)
-    size = fusion.load("size").fuse
+    size = fusion.load_policy("size").fuse
     assert size(gradients, context(gradients, 8.0 * MIB)) == size(
         gradients, context(gradients, 8.0 * MIB, shrink=0.01)
     )
@@ -108,7 +110,7 @@ def test_size_counts_the_gradients_not_what_is_sent() -> None:
 def test_size_closes_with_the_gradient_that_crosses(
     gradients: list[Gradient], limit: float
 ) -> None:
-    *closed, last = fusion.load("size").fuse(gradients, context(gradients, limit))
+    *closed, last = fusion.load_policy("size").fuse(gradients, context(gradients, limit))
     for bucket in closed:
         assert bucket.size_bytes >= limit
     for bucket in [*closed, last]:
@@ -121,7 +123,7 @@ def test_size_closes_with_the_gradient_that_crosses(
 def test_compressed_scales_the_limit_with_what_is_sent() -> None:
     # Three tensors of 10 MiB sent as 1 MiB each: the limit of 25 MiB becomes 2.5 MiB.
     gradients = tensors(*[(10 * MIB // 4, 0.0)] * 3)
-    buckets = fusion.load("compressed").fuse(gradients, context(gradients, shrink=0.1))
+    buckets = fusion.load_policy("compressed").fuse(gradients, context(gradients, shrink=0.1))
     assert places(buckets) == [[0, 1], [2]]
 
 
@@ -129,7 +131,7 @@ def test_compressed_scales_the_limit_with_what_is_sent() -> None:
 def test_compressed_makes_the_same_buckets_however_much_a_uniform_method_shrinks(
     gradients: list[Gradient], limit: float
 ) -> None:
-    compressed = fusion.load("compressed").fuse
+    compressed = fusion.load_policy("compressed").fuse
     # Powers of two, so that the scaled sums are exact.
     plain = compressed(gradients, context(gradients, limit))
     assert compressed(gradients, context(gradients, limit, shrink=2.0**-7)) == plain

@@ -39,7 +39,9 @@ alpha_beta = st.tuples(st.floats(1e-6, 5e-3), st.floats(0, 1e-8))
 def test_mgwfbp_merges_what_is_ready_before_the_message_could_start() -> None:
     # alpha 1 s, beta 0: the first goes at 0 and ends at 1; the others are all ready before that.
     gradients = tensors((1, 0.0), (1, 1.5), (1, 1.6), (1, 9.0))
-    buckets = fusion.load("mgwfbp").fuse(gradients, context(gradients, all_reduce_s=lambda _: 1.0))
+    buckets = fusion.load_policy("mgwfbp").fuse(
+        gradients, context(gradients, all_reduce_s=lambda _: 1.0)
+    )
     assert places(buckets) == [[0], [1, 2], [3]]
 
 
@@ -47,7 +49,7 @@ def test_mgwfbp_merges_what_is_ready_before_the_message_could_start() -> None:
 def test_mgwfbp_waits_for_less_than_alpha(ready_s: float, merged: bool) -> None:
     gradients = tensors((25, 0.0), (25, ready_s))
     ctx = context(gradients, all_reduce_s=lambda size: 1.0 + 0.01 * size)
-    buckets = fusion.load("mgwfbp").fuse(gradients, ctx)
+    buckets = fusion.load_policy("mgwfbp").fuse(gradients, ctx)
     assert places(buckets) == ([[0, 1]] if merged else [[0], [1]])
 
 
@@ -56,8 +58,8 @@ def test_mgwfbp_can_hold_back_a_large_message_too_long() -> None:
     # each time and sends all at 8.1 (to 19.1); sending the first at once ends at 11 + 1.
     gradients = tensors((10_000_000, 0.0), *[(1, 0.9 * place) for place in range(1, 10)])
     ctx = context(gradients, all_reduce_s=lambda size: 1.0 + 10.0 * size / 40e6)
-    greedy = fusion.load("mgwfbp").fuse(gradients, ctx)
-    best = fusion.load("optimal").fuse(gradients, ctx)
+    greedy = fusion.load_policy("mgwfbp").fuse(gradients, ctx)
+    best = fusion.load_policy("optimal").fuse(gradients, ctx)
     assert places(greedy) == [list(range(10))]
     assert end_s(greedy, ctx) == pytest.approx(19.1)
     assert places(best) == [[0], list(range(1, 10))]
@@ -71,10 +73,10 @@ def test_mgwfbp_ends_within_one_alpha_a_tensor_of_brute_force(
     alpha_s, beta = cost
     ctx = context(gradients, all_reduce_s=lambda size: alpha_s + beta * size)
     best_s = min(end_s(buckets, ctx) for buckets in every_partition(gradients))
-    merged_s = end_s(fusion.load("mgwfbp").fuse(gradients, ctx), ctx)
+    merged_s = end_s(fusion.load_policy("mgwfbp").fuse(gradients, ctx), ctx)
     assert best_s * (1 - 1e-9) <= merged_s
     assert merged_s <= (best_s + (len(gradients) - 1) * alpha_s) * (1 + 1e-9)
-    found_s = end_s(fusion.load("optimal").fuse(gradients, ctx), ctx)
+    found_s = end_s(fusion.load_policy("optimal").fuse(gradients, ctx), ctx)
     assert found_s == pytest.approx(best_s, rel=1e-9)
 
 
@@ -84,16 +86,16 @@ def test_optimal_is_never_later_than_any_other_policy(
 ) -> None:
     alpha_s, beta = cost
     ctx = context(gradients, all_reduce_s=lambda size: alpha_s + beta * size)
-    best_s = end_s(fusion.load("optimal").fuse(gradients, ctx), ctx)
+    best_s = end_s(fusion.load_policy("optimal").fuse(gradients, ctx), ctx)
     for name in POLICIES:
-        assert best_s <= end_s(fusion.load(name).fuse(gradients, ctx), ctx) * (1 + 1e-9)
+        assert best_s <= end_s(fusion.load_policy(name).fuse(gradients, ctx), ctx) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["mgwfbp", "optimal"])
 def test_merge_cost_can_be_the_authors_own(name: str) -> None:
     # 10GbE at 16 workers in the authors' code: 0.9081 ms and 0.7396 ns a byte.
     gradients = tensors((1, 0.0), (1, 0.5e-3), (1, 2e-3))
-    fuse = fusion.load(name).fuse
+    fuse = fusion.load_policy(name).fuse
     free = context(gradients, all_reduce_s=lambda _: 0.0, merge_alpha="0.9081ms",
                    merge_beta="0.7396ns/B")  # fmt: skip
     same = context(gradients, all_reduce_s=lambda size: 0.9081e-3 + 0.7396e-9 * size)
@@ -105,7 +107,7 @@ def test_merge_below_takes_small_messages_along_however_long_it_waits() -> None:
     # is merged counts as one: 4 + 4 bytes reach the limit of 8, so that the third starts anew.
     gradients = tensors((1, 0.0), (1, 1.0), (1, 2.0), (9, 3.0), (1, 4.0))
     ctx = context(gradients, all_reduce_s=lambda _: 1e-3, merge_below="8B")
-    assert places(fusion.load("mgwfbp").fuse(gradients, ctx)) == [[0, 1], [2, 3], [4]]
+    assert places(fusion.load_policy("mgwfbp").fuse(gradients, ctx)) == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize(
@@ -127,4 +129,4 @@ def test_merge_below_takes_small_messages_along_however_long_it_waits() -> None:
 def test_a_wrong_merge_cost_is_refused(options: dict[str, str], message: str) -> None:
     gradients = tensors((1, 0.0))
     with pytest.raises(RequestError, match=message):
-        fusion.load("mgwfbp").fuse(gradients, context(gradients, **options))
+        fusion.load_policy("mgwfbp").fuse(gradients, context(gradients, **options))

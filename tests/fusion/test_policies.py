@@ -32,7 +32,7 @@ def made(
     )
     return [
         ([one.name for one in bucket.gradients], bucket.ready_s)
-        for bucket in fusion.load(name).fuse(gradients, context)
+        for bucket in fusion.load_policy(name).fuse(gradients, context)
     ]
 
 
@@ -68,7 +68,7 @@ def test_ranks_agree_at_once_unless_told_otherwise() -> None:
 
 def test_what_is_no_policy_is_listed_nowhere() -> None:
     with pytest.raises(RequestError) as error:
-        fusion.load("asx")
+        fusion.load_policy("asx")
     assert str(error.value) == (
         "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear, groups,"
         " mgwfbp, none, optimal, size, threshold, whole, zero."
@@ -129,8 +129,8 @@ def test_a_merge_cost_needs_both_halves() -> None:
         with pytest.raises(RequestError) as error:
             made("mgwfbp", tensors(0.0), **{name: "1s"})
         assert str(error.value) == (
-            f"fusion_options.{name}: merge_alpha and merge_beta go together; give both, or neither to merge"
-            " by the network's own cost."
+            f"fusion_options.{name}: merge_alpha and merge_beta go together; give both, or neither"
+            " to merge by the network's own cost."
         )
 
 
@@ -229,8 +229,8 @@ def test_groups_wait_for_the_next_cycle() -> None:
         ),
         (
             {"cycle_time": "7"},
-            "fusion_options.cycle_time: '7' is not a time (a bare number has no unit); give a number and a"
-            " unit such as '50us'. Units: s, ms, us, ns, min, h.",
+            "fusion_options.cycle_time: '7' is not a time (a bare number has no unit); give a"
+            " number and a unit such as '50us'. Units: s, ms, us, ns, min, h.",
         ),
     ],
 )

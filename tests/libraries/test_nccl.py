@@ -15,7 +15,7 @@ from perfsim.libraries.nccl_versions import (
     PROTOCOLS,
     TUNED_ALGORITHMS,
     all_figures,
-    figures,
+    version_figures,
 )
 from support.builders import tuner
 
@@ -117,7 +117,9 @@ def test_ll128_between_nodes_needs_near_nics():
 
 
 def test_figures_are_those_of_the_last_tag_that_changed_them():
-    assert [figures(version).tag for version in ("2.5.7", "2.9.9", "2.16.5", "2.22.3", "2.99")] == [
+    assert [
+        version_figures(version).tag for version in ("2.5.7", "2.9.9", "2.16.5", "2.22.3", "2.99")
+    ] == [
         "v2.5.6-1",
         "v2.8.3-1",
         "v2.14.3-1",

@@ -62,7 +62,7 @@ def test_kernels_cost_what_they_were_measured_to_on_one_gpu() -> None:
 
 
 def test_cpsgd_compresses_no_parameters() -> None:
-    with pytest.raises(RequestError, match="compress=qsgd is for gradients"):
+    with pytest.raises(RequestError, match=r"options\.compress: qsgd is for gradients"):
         load_method("cpsgd", {"compress": "qsgd"})
 
 
@@ -86,7 +86,7 @@ def test_adpsgd_takes_the_variance_each_time() -> None:
 
 
 def test_adpsgd_refuses_what_is_no_schedule() -> None:
-    with pytest.raises(RequestError, match="options.schedule: '4,8' is not allowed"):
+    with pytest.raises(RequestError, match=r"options\.schedule: '4,8' is not allowed"):
         load_method("adpsgd", {"schedule": "4,8"})
 
 
@@ -137,7 +137,7 @@ def test_delayed_averaging_hides_behind_the_interval() -> None:
 
 
 def test_delayed_averaging_merges_before_it_begins_again() -> None:
-    with pytest.raises(RequestError, match="late=3 is over interval=2"):
+    with pytest.raises(RequestError, match=r"options\.late: 3 is over interval=2"):
         load_method("dasgd", {"interval": 2, "late": 3})
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods import load_method
 from perfsim.methods.base import MethodContext
-from perfsim.methods.building.sparsify import merged
+from perfsim.methods.building.sparsify import merged_by_omgs
 from perfsim.schedule.run import run
 from support.builders import bucket, gradient, ring_cluster
 from support.stages import kernels, moved, of, plans, sends, time_s
@@ -29,7 +29,7 @@ def test_tensors_are_merged_while_waiting_is_cheaper_than_latency(
 ) -> None:
     # A gather takes alpha + n/1000: the link is free when the next tensor comes, 1 later, so that
     # merging pays if alpha > 1.
-    assert len(merged(three(), lambda n: 0.0, lambda n: alpha + n / 1000)) == groups
+    assert len(merged_by_omgs(three(), lambda n: 0.0, lambda n: alpha + n / 1000)) == groups
 
 
 def test_a_busy_link_makes_merging_free() -> None:
@@ -38,7 +38,10 @@ def test_a_busy_link_makes_merging_free() -> None:
     def gather_s(elements: int) -> float:
         return 0.1 + 4.9 * elements / 100
 
-    assert [len(one.gradients) for one in merged(three(), lambda n: 0.0, gather_s)] == [1, 2]
+    assert [len(one.gradients) for one in merged_by_omgs(three(), lambda n: 0.0, gather_s)] == [
+        1,
+        2,
+    ]
 
 
 def test_selection_that_costs_more_together_keeps_tensors_apart() -> None:
@@ -46,8 +49,8 @@ def test_selection_that_costs_more_together_keeps_tensors_apart() -> None:
     def select_s(elements: int) -> float:
         return (elements / 100) ** 2
 
-    assert len(merged(three()[:2], select_s, lambda n: 2.9 + n)) == 2
-    assert len(merged(three()[:2], select_s, lambda n: 3.1 + n)) == 1
+    assert len(merged_by_omgs(three()[:2], select_s, lambda n: 2.9 + n)) == 2
+    assert len(merged_by_omgs(three()[:2], select_s, lambda n: 3.1 + n)) == 1
 
 
 @given(
@@ -57,7 +60,7 @@ def test_selection_that_costs_more_together_keeps_tensors_apart() -> None:
 )
 def test_merging_keeps_all_tensors_in_order(sizes: list[int], alpha: float, floor: float) -> None:
     each = [bucket(gradient(n, 0.01 * i, f"t{i}")) for i, n in enumerate(sizes)]
-    found = merged(each, lambda n: floor + 1e-9 * n, lambda n: alpha + 1e-8 * n)
+    found = merged_by_omgs(each, lambda n: floor + 1e-9 * n, lambda n: alpha + 1e-8 * n)
     assert [g.name for one in found for g in one.gradients] == [f"t{i}" for i in range(len(sizes))]
     assert all(one.ready_s == one.gradients[-1].ready_s for one in found)
 

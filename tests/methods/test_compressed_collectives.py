@@ -55,7 +55,7 @@ def moved(found: list[JobStage]) -> list[float]:
 def plan(method: Method, elements: int, cluster: Cluster) -> CostedGraph:
     """Return the plan of a model of one tensor."""
     made = profile([elements], [0.010], backward_s=0.012, forward_s=0.006)
-    fuse = fusion.load(method.default_fusion()).fuse
+    fuse = fusion.load_policy(method.default_fusion()).fuse
     return schedule(made, method, fuse, hand_device(), cluster)[0]
 
 

@@ -43,7 +43,7 @@ def test_dear_fills_groups_of_whole_layers_from_the_front(
         Gradient(name, (2,), ready_s, layer)
         for name, ready_s, layer in (("d", 1.0, 2), ("c", 2.0, 1), ("b", 3.0, 1), ("a", 4.0, 0))
     ]
-    found = fusion.load("dear").fuse(tensors, context(limit_bytes))
+    found = fusion.load_policy("dear").fuse(tensors, context(limit_bytes))
     assert ["".join(one.name for one in each.gradients) for each in found] == groups
 
 
@@ -128,7 +128,7 @@ def test_blocks_are_read_off_the_names() -> None:
             ]
         )
     ]
-    found = fusion.load("block").fuse(tensors, context(None))
+    found = fusion.load_policy("block").fuse(tensors, context(None))
     assert [len(one.gradients) for one in found] == [1, 2, 1, 1]
     assert block_of("layer2.0.conv.weight") == "layer2.0"
 

@@ -133,10 +133,10 @@ def test_asc_merges_what_waits_anyway() -> None:
         None, 30 * MS, lambda one: one.size_bytes, lambda n: 6 * MS + 1.5e-9 * n
     )
     gradients = [gradient(250_000, ready * MS) for ready in (10, 13, 14, 30)]
-    buckets = fusion.load("asc").fuse(gradients, context)
+    buckets = fusion.load_policy("asc").fuse(gradients, context)
     assert [len(bucket.gradients) for bucket in buckets] == [1, 2, 1]
     assert [bucket.ready_s for bucket in buckets] == pytest.approx([10 * MS, 14 * MS, 30 * MS])
-    assert fusion.load("asc").fuse([], context) == []
+    assert fusion.load_policy("asc").fuse([], context) == []
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_asc_never_holds_a_message_back(
     context = FusionContext(None, 1.0, lambda one: one.size_bytes, cost_s)
     end_s = {}
     for policy in ("asc", "none"):
-        buckets = fusion.load(policy).fuse(gradients, context)
+        buckets = fusion.load_policy(policy).fuse(gradients, context)
         assert [one for bucket in buckets for one in bucket.gradients] == gradients
         end_s[policy] = wait_free_chain(
             [bucket.ready_s for bucket in buckets],

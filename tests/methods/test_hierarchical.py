@@ -15,7 +15,7 @@ from perfsim.collectives.all_reduce import (
 from perfsim.collectives.hops import Hops
 from perfsim.errors import RequestError
 from perfsim.methods.base import Send
-from perfsim.methods.building.averaging import in_rows_and_columns
+from perfsim.methods.building.two_level import in_rows_and_columns
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from support.dense import SLOW, planned, took_ms

@@ -15,11 +15,11 @@ from perfsim.methods.building.kfac_factors import (
     HKBU_LATER,
     decomposed,
     inverted,
-    packed,
+    packed_triangle,
     preconditioned,
     rescaled,
     triangle,
-    unpacked,
+    unpacked_triangle,
 )
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -88,8 +88,8 @@ def test_d_kfac_may_build_its_factors_in_the_hooks() -> None:
         "second_order 0.averaged",
     ]
     # Two all-reduces of 6 ms each and more hide behind 40 ms of passes; the last two are after.
-    products = k(*built(), *map(packed, SIDES))
-    rest = sum(k(*unpacked(s, mean=True), *inverted(s)) for s in SIDES) + END + 2 * MS
+    products = k(*built(), *map(packed_triangle, SIDES))
+    rest = sum(k(*unpacked_triangle(s, mean=True), *inverted(s)) for s in SIDES) + END + 2 * MS
     exposed = reduce_s(triangle(30), 4) + reduce_s(1840, 4)
     expected = PASSES + products + exposed + rest
     assert took("d_kfac", pipelined=True, factor_fusion="none") == pytest.approx(expected, rel=1e-9)
@@ -104,9 +104,11 @@ def test_mpd_kfac_waits_for_the_busiest_rank_then_broadcasts(ranks: int) -> None
     own = (31, 40) if ranks == 2 else (40,)
     others = [side for side in SIDES if side not in own]
     inverting = sum(k(*inverted(side)) for side in own)
-    inverting += sum(k(elementwise(side**2, 1)) for side in others) + k(*map(packed, SIDES))
+    inverting += sum(k(elementwise(side**2, 1)) for side in others) + k(
+        *map(packed_triangle, SIDES)
+    )
     sending = sum(broadcast_s(triangle(side), ranks) for side in SIDES)
-    unpacking = sum(k(*unpacked(side)) for side in SIDES)
+    unpacking = sum(k(*unpacked_triangle(side)) for side in SIDES)
     expected = until_unpacked(ranks) + inverting + sending + unpacking + END + 2 * MS
     assert took("mpd_kfac", ranks) == pytest.approx(expected, rel=1e-9)
 
@@ -139,10 +141,12 @@ def test_spd_kfac_broadcasts_follow_each_owners_inverse() -> None:
     # Both invert 20 and 30. Rank 1: 31, and sends it; the other clears and packs its 31, inverts
     # 40 and sends it when the first broadcast is over.
     small = k(*inverted(20), *inverted(30))
-    first = small + k(*inverted(31), packed(31)) + broadcast_s(triangle(31), 2)
-    second = small + k(elementwise(31**2, 1), packed(31), *inverted(40), packed(40))
+    first = small + k(*inverted(31), packed_triangle(31)) + broadcast_s(triangle(31), 2)
+    second = small + k(
+        elementwise(31**2, 1), packed_triangle(31), *inverted(40), packed_triangle(40)
+    )
     sent = max(first, second) + broadcast_s(triangle(40), 2)
-    rest = k(*unpacked(31), *unpacked(40)) + END + 2 * MS
+    rest = k(*unpacked_triangle(31), *unpacked_triangle(40)) + END + 2 * MS
     assert run(plan).iteration_s == pytest.approx(until_unpacked(2) + sent + rest, rel=1e-9)
 
 

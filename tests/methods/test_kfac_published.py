@@ -9,8 +9,8 @@ import pytest
 from perfsim.compute.device import load_device
 from perfsim.methods.building.kfac_factors import (
     HKBU,
-    factored,
     inverted,
+    kfac_layers,
     preconditioned,
     rescaled,
 )
@@ -52,7 +52,7 @@ def test_building_all_factors_and_preconditioning_takes_what_was_measured(
     device = load_device("rtx2080ti", catalog)
     seconds = sum(
         device.cost(kernel).seconds
-        for layer in factored(profile)
+        for layer in kfac_layers(profile)
         for kernel in (
             *HKBU.input_factor(layer),
             *HKBU.output_factor(layer),
@@ -73,7 +73,7 @@ def test_inverting_all_factors_takes_what_was_measured(
     device = load_device("rtx2080ti", catalog)
     seconds = sum(
         device.cost(kernel).seconds
-        for layer in factored(profile)
+        for layer in kfac_layers(profile)
         for side in (layer.inputs, layer.outputs)
         for kernel in inverted(side)
     )

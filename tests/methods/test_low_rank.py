@@ -38,7 +38,7 @@ def plan(method: Method, *shapes: int | tuple[int, ...], ranks: int = 4) -> Cost
     [made] = schedule(
         profile(list(shapes), ready_s, forward_s=0.005, optimizer_s=0.001),
         method,
-        fusion.load(method.default_fusion() if len(shapes) == 1 else "none").fuse,
+        fusion.load_policy(method.default_fusion() if len(shapes) == 1 else "none").fuse,
         hand_device(),
         ring_cluster(ranks, "1GB/s,1ms"),
         algorithm="ring",

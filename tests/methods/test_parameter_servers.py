@@ -110,7 +110,7 @@ def test_byteps_sums_inside_go_before_gathers() -> None:
 def test_byteps_cuts_at_whole_pages_for_each_gpu() -> None:
     method = load_method("byteps", {})
     of = model([1_025_000], [5.0])
-    [bucket] = fusion.load("none").fuse(of.in_ready_order(), context(None))
+    [bucket] = fusion.load_policy("none").fuse(of.in_ready_order(), context(None))
 
     def parts(gpus: int) -> int:
         return len(method.jobs([bucket], MethodContext(gpus * 2, 2, gpus, profile=of), 0))

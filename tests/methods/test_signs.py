@@ -11,14 +11,8 @@ from perfsim.compute.kernel import Kernel
 from perfsim.data.catalog import Catalog
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext, Send
-from perfsim.methods.building.quantise import (
-    in_turn,
-    queued,
-    sign_bytes,
-    sign_decode,
-    sign_encode,
-    summed,
-)
+from perfsim.methods.building.quantise import sign_bytes, sign_decode, sign_encode, summed
+from perfsim.methods.building.queued_kernels import in_turn, queued
 from support.builders import bucket, gradient
 from support.quantised import computes, passes, sends
 

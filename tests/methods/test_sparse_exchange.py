@@ -207,7 +207,7 @@ def test_omnireduce_is_through_with_a_bucket_before_the_next() -> None:
     [plan] = schedule(
         profile([250_000] * 2, [0.01] * 2, forward_s=0.01),
         load_method("omnireduce", {"block_size": 1}),
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(2, "1GB/s,1ms"),
     )

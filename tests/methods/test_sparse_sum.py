@@ -88,7 +88,7 @@ def test_wire_of_both_sums_of_dgc(exchange: str, density: float, ranks: int) -> 
     [plan] = schedule(
         profile([(384, 256)], [0.01], forward_s=0.01, optimizer_s=0.001),
         method,
-        fusion.load(method.default_fusion()).fuse,
+        fusion.load_policy(method.default_fusion()).fuse,
         hand_device(),
         ring_cluster(ranks, "1GB/s,20us"),
         algorithm="ring",

@@ -45,3 +45,15 @@ def test_a_diff_is_read_as_what_goes_and_what_comes() -> None:
     assert (
         run.shown(change, "") == "a.py\n  - x = 1\n  + x = 2\n  NOT EXPLAINED: a test is missing\n"
     )
+
+
+def test_registered_functions_are_changed_too() -> None:
+    """Mutmut skips what is decorated: the copy registers it by a call."""
+    from scripts.mutation import run
+
+    source = '@policy(\n    "none", summary="one"\n)\ndef fuse(a):\n    return a\n\n\nX = 1'
+    text = run.undecorated(source)
+    assert text.startswith("def fuse(a):\n    return a\n\npolicy('none', summary='one')(fuse)")
+    assert text.endswith("\n\nX = 1")
+    for path in (*(ROOT / "perfsim" / "fusion").glob("*.py"),):
+        assert "@policy" not in run.undecorated(path.read_text("utf-8")).replace("`", "")

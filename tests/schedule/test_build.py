@@ -9,7 +9,7 @@ import pytest
 
 from perfsim import fusion
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import LOCAL, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.methods.base import LOCAL_ITERATION, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.schedule.schedule import schedule
@@ -60,7 +60,7 @@ class _Averages(_Toy):
         return [Job("parameters", (send,), PassPoint("backward"), PassPoint("next"))]
 
     def rounds(self) -> list[Round]:
-        return [Round((LOCAL,), 2), Round((0,))]
+        return [Round((LOCAL_ITERATION,), 2), Round((0,))]
 
 
 class _Gathers(_Toy):
@@ -98,7 +98,7 @@ def plans(method: Method, ranks: int = 4, **more: bool) -> list[CostedGraph]:
             optimizer_s=2 * MS,
         ),
         method,
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(ranks, "1GB/s,1ms"),
         algorithm="ring",

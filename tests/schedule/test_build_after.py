@@ -66,7 +66,7 @@ def plan_of(method: Method, **more: bool) -> CostedGraph:
     [plan] = schedule(
         profile([(500, 500)] * 2, [10 * MS, 30 * MS], forward_s=10 * MS, optimizer_s=2 * MS),
         method,
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(4, "1GB/s,1ms"),
         algorithm="ring",

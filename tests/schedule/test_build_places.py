@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import LOCAL, Compute, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.methods.base import LOCAL_ITERATION, Compute, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.schedule.schedule import schedule
@@ -44,7 +44,7 @@ def plans(method: Method, host_s: float = 0.0, **more: bool) -> list[CostedGraph
     return schedule(
         model,
         method,
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(4, "1GB/s,1ms"),
         algorithm="ring",
@@ -105,7 +105,7 @@ class _Merges(_Toy):
         return [Job("average", (send,), PassPoint("forward"), place, after=(merge,))]
 
     def rounds(self) -> list[Round]:
-        return [Round((0,) + (LOCAL,) * (self.interval - 1))]
+        return [Round((0,) + (LOCAL_ITERATION,) * (self.interval - 1))]
 
 
 def test_a_place_after_the_update_hides_what_the_update_does_not_wait_for() -> None:

@@ -60,7 +60,7 @@ def test_what_is_told_is_what_is_charged() -> None:
             return [Job("0", (Send("all_reduce", 1e6),), PassPoint("backward"))]
 
     found: list[float] = []
-    fuse = fusion.load("none").fuse
+    fuse = fusion.load_policy("none").fuse
     [plan] = schedule(MODEL, Told(), fuse, hand_device(), two_nodes(), algorithm="hierarchical")
     [send] = [task for task in plan.graph.tasks if task.kind == "communicate"]
     assert found == [send.duration_s]

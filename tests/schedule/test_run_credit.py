@@ -140,7 +140,7 @@ def test_a_method_states_its_credit_in_bytes(credit_bytes: float, exposed_ms: fl
     [plan] = schedule(
         profile([2_000_000] * 2, [0.025, 0.030], forward_s=0.010, optimizer_s=0.002),
         _Parts(credit_bytes=credit_bytes),
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(4, "1GB/s,1ms"),
         algorithm="ring",

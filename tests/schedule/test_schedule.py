@@ -36,7 +36,7 @@ def plan(
             optimizer_s=0.002,
         ),
         load_method(method, options or {}),
-        fusion.load(policy).fuse,
+        fusion.load_policy(policy).fuse,
         hand_device(),
         ring_cluster(ranks, "1GB/s,1ms"),
         algorithm="ring",
@@ -87,7 +87,7 @@ def test_plain_ssgd_never_overlaps_the_next_forward() -> None:
     [made] = schedule(
         profile([MB] * 3, [0.010, 0.020, 0.030], forward_s=0.015),
         load_method("ssgd", {}),
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(4, "1GB/s,20ms"),
     )
@@ -143,7 +143,7 @@ def test_the_papers_powersgd_hides_the_vectors_behind_orthogonalisation() -> Non
     [made] = schedule(
         profile([(500, 500), 100], [0.010, 0.020], optimizer_s=0.001),
         load_method("powersgd", {"variant": "after_backward", "rank": 2}),
-        fusion.load("whole").fuse,
+        fusion.load_policy("whole").fuse,
         hand_device(),
         ring_cluster(4, "1GB/s,1ms"),
         algorithm="ring",
@@ -207,7 +207,7 @@ def test_laws_of_every_plan(
         plans = schedule(
             one,
             load_method(method, {}),
-            fusion.load(policy).fuse,
+            fusion.load_policy(policy).fuse,
             hand_device(),
             ring_cluster(ranks, "1GB/s,20us"),
             overlap=overlap,
@@ -241,7 +241,7 @@ def test_wait_free_backpropagation_is_the_closed_recurrence(
     [made] = schedule(
         profile(list(sizes), moments),
         load_method("ssgd", {}),
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(ranks, "1.342177GB/s,5us"),
         algorithm="ring",

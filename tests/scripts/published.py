@@ -107,7 +107,7 @@ def five_buckets(workers: int) -> tuple[CostedGraph, list[float]]:
     [plan] = schedule(
         profile(list(sizes), READY_S),
         load_method("ssgd", {}),
-        fusion.load("none").fuse,
+        fusion.load_policy("none").fuse,
         hand_device(),
         ring_cluster(workers, f"{RATE:.0f}B/s,5us"),
         algorithm="ring",

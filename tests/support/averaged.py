@@ -35,7 +35,7 @@ def plans(
     return schedule(
         profile([(500, 500)] * 2, [10 * MS, 30 * MS], forward_s=10 * MS, optimizer_s=2 * MS),
         method,
-        fusion.load(more.pop("fusion", method.default_fusion())).fuse,
+        fusion.load_policy(more.pop("fusion", method.default_fusion())).fuse,
         hand_device(),
         ring_cluster(4, cluster) if isinstance(cluster, str) else cluster,
         algorithm="ring",

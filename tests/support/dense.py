@@ -40,7 +40,7 @@ def planned(
             optimizer_s=2 * MS,
         ),
         method,
-        fusion.load(fused or method.default_fusion()).fuse,
+        fusion.load_policy(fused or method.default_fusion()).fuse,
         hand_device(),
         cluster or ring_cluster(4, SLOW),
         algorithm="ring",

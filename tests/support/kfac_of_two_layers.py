@@ -11,12 +11,12 @@ from perfsim.methods import load_method
 from perfsim.methods.building.kfac_factors import (
     HKBU,
     Code,
-    factored,
-    packed,
+    kfac_layers,
+    packed_triangle,
     preconditioned,
     rescaled,
     triangle,
-    unpacked,
+    unpacked_triangle,
 )
 from perfsim.network.cluster import Cluster
 from perfsim.schedule.plan import CostedGraph
@@ -47,7 +47,7 @@ TWO = Profile(
 )
 """Forward 10 ms, backward 30, update 2; 600 and 1240 parameters; 10 and 5 rows."""
 
-FIRST, SECOND = factored(TWO)
+FIRST, SECOND = kfac_layers(TWO)
 PASSES = 40 * MS
 
 
@@ -58,7 +58,7 @@ def plans(
     return schedule(
         TWO,
         load_method(name, options),
-        fusion.load("whole").fuse,
+        fusion.load_policy("whole").fuse,
         hand_device(),
         cluster or ring_cluster(ranks, "1GB/s,1ms"),
         algorithm="ring",
@@ -113,7 +113,7 @@ def until_unpacked(ranks: int) -> float:
         PASSES
         + reduce_s(1840, ranks)
         + k(*built())
-        + k(*map(packed, SIDES))
+        + k(*map(packed_triangle, SIDES))
         + reduce_s(TRIANGLES, ranks)
-        + sum(k(*unpacked(side, mean=True)) for side in SIDES)
+        + sum(k(*unpacked_triangle(side, mean=True)) for side in SIDES)
     )

@@ -50,7 +50,7 @@ def plan(
     [found] = schedule(
         of or model([250_000] * 2, [5.0, 5.0]),
         method,
-        fusion.load(policy).fuse,
+        fusion.load_policy(policy).fuse,
         hand_device(),
         cluster or ring_cluster(4, "1GB/s,1ms"),
         algorithm="ring",

@@ -22,7 +22,7 @@ def one_matrix(method: Method, ranks: int, link: str = "1GB/s,20us") -> list[Cos
     return schedule(
         profile([(ROWS, COLUMNS)], [0.010], backward_s=0.012, forward_s=0.006, optimizer_s=0.001),
         method,
-        fusion.load(method.default_fusion()).fuse,
+        fusion.load_policy(method.default_fusion()).fuse,
         hand_device(),
         ring_cluster(ranks, link),
         algorithm="ring",

@@ -36,5 +36,5 @@ def plan(name: str, options: dict[str, str], ranks: int) -> CostedGraph:
     """Return the plan for a model of two tensors on equal hops."""
     method = load_method(name, options)
     made = profile([(640, 32), 64], [0.010, 0.012], backward_s=0.013, forward_s=0.006)
-    fuse = fusion.load(method.default_fusion()).fuse
+    fuse = fusion.load_policy(method.default_fusion()).fuse
     return schedule(made, method, fuse, hand_device(), ring_cluster(ranks, "1GB/s,20us"))[0]

@@ -26,7 +26,7 @@ def plans(method: Method, one: Bucket, cluster: Cluster) -> list[CostedGraph]:
     return schedule(
         profile(shapes, [0.01] * len(shapes), forward_s=0.01, optimizer_s=0.001),
         method,
-        fusion.load(method.default_fusion()).fuse,
+        fusion.load_policy(method.default_fusion()).fuse,
         hand_device(),
         cluster,
         algorithm="ring",

@@ -49,7 +49,7 @@ def plans(
     return schedule(
         profile(list(sizes), ready_s or [0.01] * len(sizes), forward_s=0.01),
         method,
-        fusion.load(method.default_fusion()).fuse,
+        fusion.load_policy(method.default_fusion()).fuse,
         hand_device(),
         cluster,
         algorithm="ring",

@@ -131,7 +131,7 @@ def test_a_group_waits_for_the_thread_to_wake() -> None:
     gradients = [Gradient(str(number), (1,), number * 1e-3, number) for number in range(4)]
     options = {"count": "2", "cycle_time": "0.7ms"}
     context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda size: size, options)
-    ready = [bucket.ready_s for bucket in fusion.load("groups").fuse(gradients, context)]
+    ready = [bucket.ready_s for bucket in fusion.load_policy("groups").fuse(gradients, context)]
     assert ready == pytest.approx([1.4e-3, 3.5e-3])
 
 
@@ -139,7 +139,7 @@ def grouped(tensors: int, **options: str) -> list[int]:
     """Return the tensors of each group."""
     gradients = [Gradient(str(number), (1,), number * 1e-3, number) for number in range(tensors)]
     context = FusionContext(None, 1.0, lambda one: one.size_bytes, lambda size: size, options)
-    buckets = fusion.load("groups").fuse(gradients, context)
+    buckets = fusion.load_policy("groups").fuse(gradients, context)
     assert [one for bucket in buckets for one in bucket.gradients] == gradients
     assert all(one.ready_s == one.gradients[-1].ready_s for one in buckets)
     return [len(bucket.gradients) for bucket in buckets]
@@ -158,10 +158,10 @@ def test_groups_are_cut_by_count_as_horovod_cuts_them() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"count": "0"}, "fusion.count: '0' is not a whole number above zero"),
-        ({"cycle_time": "fast"}, "fusion.cycle_time"),
-        ({"sizes": "3/x"}, "fusion.sizes: 'x' is not a whole number above zero"),
-        ({"sizes": "3", "count": "2"}, "fusion.sizes: leave out fusion.count"),
+        ({"count": "0"}, "fusion_options.count: '0' is not a whole number above zero"),
+        ({"cycle_time": "fast"}, "fusion_options.cycle_time"),
+        ({"sizes": "3/x"}, "fusion_options.sizes: 'x' is not a whole number above zero"),
+        ({"sizes": "3", "count": "2"}, "fusion_options.sizes: leave out fusion_options.count"),
     ],
 )
 def test_wrong_groups_are_refused(options: dict[str, str], words: str) -> None:

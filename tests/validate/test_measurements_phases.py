@@ -10,10 +10,10 @@ from perfsim.compute.kernel import elementwise
 from perfsim.methods.building.kfac_factors import (
     decomposed,
     inverted,
-    packed,
+    packed_triangle,
     preconditioned,
     rescaled,
-    unpacked,
+    unpacked_triangle,
 )
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
@@ -55,7 +55,7 @@ def test_the_phases_of_d_kfac_by_hand() -> None:
     [plan] = plans("d_kfac")
     layers = (FIRST, SECOND)
     own = [kernel for layer in layers for kernel in preconditioned(layer, "cholesky")]
-    packing = k(*map(packed, SIDES), *(one for s in SIDES for one in unpacked(s, mean=True)))
+    packing = k(*map(packed_triangle, SIDES), *(one for s in SIDES for one in unpacked_triangle(s, mean=True)))
     assert phases(run(plan)) == pytest.approx(
         [
             PASSES + 2 * MS,

@@ -1,1 +1,1 @@
-"""What families of methods share: sparsifying, quantising, low rank, K-FAC, averaging."""
+"""What families of methods share: one subject a file."""

@@ -1,4 +1,4 @@
-"""What methods of fewer exchanges share: averaging of parameters, periods, and neighbours."""
+"""Fewer exchanges: periods, averaging of parameters, and averaging with neighbours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError, shown
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
-    LOCAL,
+    LOCAL_ITERATION,
     Compute,
     Group,
     Job,
@@ -23,11 +23,9 @@ __all__ = [
     "averages",
     "by_schedule",
     "from_first_ranks",
-    "in_rows_and_columns",
-    "merged",
+    "merged_bucket",
     "neighbours",
     "periodic",
-    "uneven",
     "with_neighbours",
 ]
 
@@ -41,7 +39,7 @@ def periodic(interval: int) -> list[Round]:
     [((-1,), 3), ((0,), 1)]
     """
     exchange = Round((0,), 1)
-    return [Round((LOCAL,), interval - 1), exchange] if interval > 1 else [exchange]
+    return [Round((LOCAL_ITERATION,), interval - 1), exchange] if interval > 1 else [exchange]
 
 
 def by_schedule(schedule: str) -> list[Round]:
@@ -69,7 +67,7 @@ def by_schedule(schedule: str) -> list[Round]:
     exchange = Round((0,), exchanges)
     if exchanges == iterations:
         return [exchange]
-    return [Round((LOCAL,), iterations - exchanges), exchange]
+    return [Round((LOCAL_ITERATION,), iterations - exchanges), exchange]
 
 
 def _not_a_schedule(schedule: str) -> RequestError:
@@ -103,7 +101,7 @@ def averages(buckets: Sequence[Bucket]) -> list[Job]:
     ]
 
 
-def merged(buckets: Sequence[Bucket]) -> Bucket:
+def merged_bucket(buckets: Sequence[Bucket]) -> Bucket:
     """Return all buckets as one, ready with the last of them."""
     return Bucket.of([gradient for bucket in buckets for gradient in bucket.gradients])
 
@@ -191,39 +189,3 @@ def from_first_ranks(bucket: Bucket, world: MethodContext) -> list[JobStage]:
     if several:
         stages.append(Send("broadcast", size, earliest="backward", group="node"))
     return stages
-
-
-def uneven(world: MethodContext) -> str:
-    """Return why ranks that do not form a grid of nodes and places are refused, or ""."""
-    if world.ranks == world.nodes * world.gpus_per_node:
-        return ""
-    return f"needs as many GPUs on every node, not {world.ranks} on {world.nodes} nodes"
-
-
-def in_rows_and_columns(
-    size_bytes: float, row: int, column: int, *, split: bool = False, algorithm: str = "auto"
-) -> list[JobStage]:
-    """Return the calls that all-reduce a buffer on a grid of rows of ranks that stand together.
-
-    Reduce-scatter along the row, all-reduce of the part that is left down the column (with
-    ``split`` as a reduce-scatter and an all-gather), all-gather along the row. Where the grid is
-    one row or one column it is one all-reduce.
-
-    Examples
-    --------
-    >>> [(send.collective, send.size_bytes) for send in in_rows_and_columns(8.0, 4, 2)]
-    [('reduce_scatter', 8.0), ('all_reduce', 2.0), ('all_gather', 8.0)]
-    >>> [send.collective for send in in_rows_and_columns(8.0, 1, 8)]
-    ['all_reduce']
-    """
-    if row == 1 or column == 1:
-        return [Send("all_reduce", size_bytes)]
-    part, down = size_bytes / row, (column, row)
-    middle: list[JobStage] = [Send("all_reduce", part, group=down, algorithm=algorithm)]
-    if split:
-        middle = [Send("reduce_scatter", part, group=down), Send("all_gather", part, group=down)]
-    return [
-        Send("reduce_scatter", size_bytes, group=row),
-        *middle,
-        Send("all_gather", size_bytes, group=row),
-    ]

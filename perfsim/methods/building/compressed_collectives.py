@@ -1,4 +1,4 @@
-"""What compressed collectives share: codecs, what they make of a chunk, and what their kernels do.
+"""Compression inside a collective: codecs, what they make of a chunk, and what their kernels do.
 
 Inside a collective everything waits in line on the communication stream: kernels and sends of one
 message alternate, and the next message starts behind them.
@@ -20,10 +20,10 @@ __all__ = [
     "Codec",
     "Fused",
     "Separate",
+    "compressed_ring",
+    "inside_collective",
     "largest_message",
     "one_shot",
-    "ring",
-    "run",
     "serial_s",
     "triple_shot",
     "two_shot",
@@ -46,7 +46,7 @@ class Separate:
     name : of the kernels
     share : compressed bytes over the bytes of fp32 values
     extra_passes : of the values' size, beside what the points were measured with
-    framed : whether sizes are known after coding only, so that the receivers must be told them
+    framed : whether sizes are known after coding only, so that they are sent ahead
 
     Examples
     --------
@@ -142,7 +142,7 @@ def _streamed(elements: int, moved_bytes: float) -> tuple[Kernel, ...]:
     return (Kernel("elementwise", elements, moved_bytes),)
 
 
-def run(kernels: Sequence[Kernel], undo: bool = False) -> JobStage:
+def inside_collective(kernels: Sequence[Kernel], undo: bool = False) -> JobStage:
     """Return kernels inside a collective: they keep the communication stream busy."""
     return Compute(tuple(kernels), "decompress" if undo else "compress", STREAM)
 
@@ -178,11 +178,11 @@ def two_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage
     """
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     return [
-        run(codec.encode(chunk, ranks)),
+        inside_collective(codec.encode(chunk, ranks)),
         *_sent("all_to_all", chunk, ranks, codec),
-        run(codec.merged_again(chunk, ranks)),
+        inside_collective(codec.merged_again(chunk, ranks)),
         *_sent("all_gather", chunk, ranks, codec),
-        run(codec.decode(chunk, ranks), undo=True),
+        inside_collective(codec.decode(chunk, ranks), undo=True),
     ]
 
 
@@ -190,28 +190,28 @@ def one_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage
     """Return an all-gather of every rank's P coded chunks, and their merge."""
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     return [
-        run(codec.encode(chunk, ranks)),
+        inside_collective(codec.encode(chunk, ranks)),
         *_sent("all_gather", chunk, ranks * ranks, codec),
-        run(codec.merged(ranks * chunk, ranks), undo=True),
+        inside_collective(codec.merged(ranks * chunk, ranks), undo=True),
     ]
 
 
 def triple_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
-    """Return the two steps by levels: inside nodes, between places on them, and back to all."""
+    """Return the two steps by levels: inside nodes, between equal local ranks, and back to all."""
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     inside, nodes = world.gpus_per_node, world.nodes
     return [
-        run(codec.encode(chunk, ranks)),
+        inside_collective(codec.encode(chunk, ranks)),
         *_sent("all_to_all", chunk, ranks, codec, "node"),
-        run(codec.merged_again(nodes * chunk, inside)),
+        inside_collective(codec.merged_again(nodes * chunk, inside)),
         *_sent("all_to_all", chunk, nodes, codec, "across"),
-        run(codec.merged_again(chunk, nodes)),
+        inside_collective(codec.merged_again(chunk, nodes)),
         *_sent("all_gather", chunk, ranks, codec),
-        run(codec.decode(chunk, ranks), undo=True),
+        inside_collective(codec.decode(chunk, ranks), undo=True),
     ]
 
 
-def ring(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
+def compressed_ring(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
     """Return P - 1 hops round the ring with a merge before each but the first, then an all-gather.
 
     A chunk is copied to the send buffer (read and write) before each hop and before the last
@@ -225,14 +225,14 @@ def ring(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     copy = Kernel("elementwise", chunk, 2.0 * codec.packed_bytes(chunk))
     hop = _sent("send_recv", chunk, 1, codec)
-    again = run([copy, *codec.merged_again(chunk, 2)])
+    again = inside_collective([copy, *codec.merged_again(chunk, 2)])
     return [
-        run([*codec.encode(chunk, ranks), copy]),
+        inside_collective([*codec.encode(chunk, ranks), copy]),
         *hop,
         *([again, *hop] * (ranks - 2)),
-        run([copy, *codec.merged(chunk, 2), *codec.encode(chunk)]),
+        inside_collective([copy, *codec.merged(chunk, 2), *codec.encode(chunk)]),
         *_sent("all_gather", chunk, ranks, codec),
-        run(codec.decode(chunk, ranks), undo=True),
+        inside_collective(codec.decode(chunk, ranks), undo=True),
     ]
 
 

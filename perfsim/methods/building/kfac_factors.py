@@ -1,7 +1,12 @@
-"""GPU operations of K-FAC as the public codes run them: passes and launches of each, counted.
+"""Kronecker factors: the shapes of a layer's A and G, and the GPU operations of K-FAC, counted.
 
-A pass is one fp32 read or write of all values; padding and cloning of a convolution's input are
-left out, since a profile does not hold the size of its input maps.
+The Fisher matrix of a layer is taken as A (x) G: A is X^T X of its input matrix X (a convolution's
+patches, one row a sample and output position, a column of ones for a bias), G that of the
+gradients of its outputs, with as many rows.
+
+Passes and launches are those of the public codes. A pass is one fp32 read or write of all values.
+Padding and cloning of a convolution's input are left out, since a profile does not hold the size
+of its input maps.
 """
 
 from __future__ import annotations
@@ -32,18 +37,18 @@ __all__ = [
     "KfacLayer",
     "decomposed",
     "factor_sides",
-    "factored",
     "inverted",
-    "local",
-    "packed",
+    "kfac_layers",
+    "local_kernels",
+    "packed_triangle",
     "preconditioned",
     "rescaled",
     "triangle",
-    "unpacked",
+    "unpacked_triangle",
 ]
 
 TABLE = "embed"
-"""Part of the name of a table of vectors, of which no factors are built."""
+"""Part of the name of an embedding table; K-FAC builds no factors for those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ def _shape(tensors: Iterable[Gradient]) -> tuple[int, int, bool] | None:
     return inputs + bias, outputs, bias
 
 
-def factored(profile: Profile, *, mean_over_tokens: bool = False) -> list[KfacLayer]:
+def kfac_layers(profile: Profile, *, mean_over_tokens: bool = False) -> list[KfacLayer]:
     """Return the layers with known positions in forward order.
 
     ``mean_over_tokens``: a dense layer on sequences has one row a sample, their mean.
@@ -105,7 +110,7 @@ def factored(profile: Profile, *, mean_over_tokens: bool = False) -> list[KfacLa
     --------
     >>> from perfsim.data.catalog import Catalog
     >>> from perfsim.resolve import find_profile
-    >>> layers = factored(find_profile("resnet50", "v100", 32, "fp32", Catalog()))
+    >>> layers = kfac_layers(find_profile("resnet50", "v100", 32, "fp32", Catalog()))
     >>> len(layers), layers[0].inputs, layers[0].rows, layers[-1].inputs
     (54, 147, 401408, 2049)
     """
@@ -149,7 +154,7 @@ def factor_sides(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
 
 
 Inversion = Literal["cholesky", "eigen"]
-INDEX_PASSES = 4
+_INDEX_PASSES = 4
 """Passes that a value's row and column (two int64) are worth, written or read."""
 
 
@@ -200,19 +205,19 @@ product made symmetric (5 passes) and averaged in three operations."""
 
 
 @cache
-def packed(side: int) -> Kernel:
-    """Return the packing of an upper triangle: places made by triu_indices, then gathered."""
-    return elementwise(triangle(side), INDEX_PASSES + INDEX_PASSES + 2, 3)
+def packed_triangle(side: int) -> Kernel:
+    """Return the packing of an upper triangle: indices made by triu_indices, then gathered."""
+    return elementwise(triangle(side), _INDEX_PASSES + _INDEX_PASSES + 2, 3)
 
 
 @cache
-def unpacked(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
-    """Return the unpacking: places of both triangles, two scatters and a gather of the mirror.
+def unpacked_triangle(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
+    """Return the unpacking: indices of both triangles, two scatters and a gather of the mirror.
 
     ``mean`` also divides the matrix by the number of ranks.
     """
-    places, moves = 2 * INDEX_PASSES, 3 * (INDEX_PASSES + 2)
-    both = elementwise(triangle(side), places + moves, 7)
+    indices, moves = 2 * _INDEX_PASSES, 3 * (_INDEX_PASSES + 2)
+    both = elementwise(triangle(side), indices + moves, 7)
     return (both, elementwise(side**2, 2)) if mean else (both,)
 
 
@@ -253,7 +258,7 @@ def rescaled(layer: KfacLayer) -> Kernel:
     return elementwise(layer.elements, 10, 6 * (1 + layer.bias))
 
 
-def local(
+def local_kernels(
     layer: KfacLayer, code: Code, inversion: Inversion, factors: bool, inverses: bool
 ) -> list[Kernel]:
     """Return all that one rank runs for a layer of its own: factors, inverses, preconditioning."""

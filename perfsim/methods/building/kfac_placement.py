@@ -1,4 +1,7 @@
-"""SPD-KFAC's inverses: the large ones balanced over the ranks, the others on every rank."""
+"""Placement of K-FAC's inverses: which rank inverts which matrix.
+
+SPD-KFAC balances the large ones over the ranks and has the others inverted on every rank.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from collections.abc import Sequence, Set
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
 from perfsim.methods.building.kfac_factors import inverted
-from perfsim.methods.building.kfac_schedule import Product
+from perfsim.methods.building.kfac_schedule import KroneckerFactor
 
-__all__ = ["balanced", "busiest", "least_loaded", "round_robin"]
+__all__ = ["balanced_inverses", "busiest_rank", "least_loaded", "round_robin"]
 
 
 def round_robin(count: int, ranks: int) -> list[int]:
@@ -44,12 +47,12 @@ def least_loaded(weights: Sequence[float], ranks: int) -> list[int]:
     return owners
 
 
-def busiest(owners: Sequence[int], seconds: Sequence[float]) -> int:
+def busiest_rank(owners: Sequence[int], seconds: Sequence[float]) -> int:
     """Return the rank whose tasks take longest, by their owners and times [s].
 
     Examples
     --------
-    >>> busiest([0, 1, 0], [1.0, 3.0, 1.0])
+    >>> busiest_rank([0, 1, 0], [1.0, 3.0, 1.0])
     1
     """
     loads: dict[int, float] = {}
@@ -58,8 +61,8 @@ def busiest(owners: Sequence[int], seconds: Sequence[float]) -> int:
     return max(loads, key=lambda owner: loads[owner], default=0)
 
 
-def balanced(
-    factors: Sequence[Product],
+def balanced_inverses(
+    factors: Sequence[KroneckerFactor],
     sent: Set[str],
     world: MethodContext,
     needs: tuple[str, ...],
@@ -75,7 +78,7 @@ def balanced(
     owners = least_loaded([factor.side for factor in large], world.ranks)
     seconds = [sum(map(world.kernel_s, inverted(factor.side))) for factor in large]
     owner_of = {factor.name: owner for factor, owner in zip(large, owners, strict=True)}
-    shown = busiest(owners, seconds)
+    shown = busiest_rank(owners, seconds)
     common: list[Kernel] = []
     begun: dict[int, int] = {}
     jobs = []

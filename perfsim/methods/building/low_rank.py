@@ -1,8 +1,8 @@
-"""Power-SGD's stages, as each of its public implementations runs them.
+"""Low rank: gradients factored as M = P Q^T, and Power-SGD's stages in each public implementation.
 
-Every function takes the matrices that are factored, the ``dense`` values that are not and how
-many tensors (``vectors``) hold those; passes and launches are those of the PyTorch operations in
-the code that it names.
+Every function of Power-SGD takes the matrices that are factored, the ``dense`` values that are not
+and how many tensors (``vectors``) hold those; passes and launches are those of the PyTorch
+operations in the code that it names.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from perfsim.methods.base import Compute, JobStage, Send
 __all__ = [
     "LowRankTensor",
     "Orthogonaliser",
+    "batched_powersgd_hook",
     "factor_rank",
-    "factored",
-    "hook",
+    "factored_matrices",
     "orthogonalise",
-    "papers_code",
-    "papers_package",
-    "square",
+    "powersgd_hook",
+    "powersgd_package",
+    "powersgd_paper_code",
 ]
 
 Orthogonaliser = Literal["auto", "gram_schmidt", "qr"]
@@ -131,13 +131,15 @@ class LowRankTensor:
         )
 
 
-def factored(gradients: Iterable[Gradient], rank: int, *, together: bool) -> list[LowRankTensor]:
+def factored_matrices(
+    gradients: Iterable[Gradient], rank: int, *, together: bool
+) -> list[LowRankTensor]:
     """Return the matrices of some gradients, one by one or ``together`` by shape.
 
     Examples
     --------
     >>> ones = [Gradient(name, (8, 6), 0.0, 0) for name in "ab"]
-    >>> [one.count for one in factored(ones, 2, together=True)]
+    >>> [one.count for one in factored_matrices(ones, 2, together=True)]
     [2]
     """
     gradients = list(gradients)
@@ -150,7 +152,7 @@ def factored(gradients: Iterable[Gradient], rank: int, *, together: bool) -> lis
 Direction = Literal["compress", "decompress"]
 
 
-def hook(
+def powersgd_hook(
     matrices: Sequence[LowRankTensor], dense: int, vectors: int, kernel: Orthogonaliser
 ) -> list[JobStage]:
     """Return a bucket's stages in PyTorch's powerSGD_hook.
@@ -190,7 +192,7 @@ def hook(
     ]
 
 
-def square(elements: int, rank: int, kernel: Orthogonaliser) -> list[JobStage]:
+def batched_powersgd_hook(elements: int, rank: int, kernel: Orthogonaliser) -> list[JobStage]:
     """Return a bucket's stages in PyTorch's batched_powerSGD_hook.
 
     All values of the bucket as one square, moved to a larger buffer and filled up where it needs
@@ -216,7 +218,7 @@ def square(elements: int, rank: int, kernel: Orthogonaliser) -> list[JobStage]:
     ]
 
 
-def papers_code(
+def powersgd_paper_code(
     matrices: Sequence[LowRankTensor],
     dense: int,
     vectors: int,
@@ -261,7 +263,7 @@ def papers_code(
     ]
 
 
-def papers_package(
+def powersgd_package(
     matrices: Sequence[LowRankTensor],
     dense: int,
     vectors: int,

@@ -1,4 +1,4 @@
-"""What quantising methods share: packed signs, adding up every rank's message, the two-step form.
+"""Quantised messages: packed signs, adding up every rank's message, and the two-step form.
 
 Public implementations pack signs in three ways (``Packing``): "bits" with cupy's packbits,
 measured on a V100 under the names ``efsign_encode`` and ``efsign_decode``; "bit2byte" with the
@@ -6,9 +6,9 @@ extension of signSGD's authors, 32 signs in an int32 by shifts and masks that ar
 one; "bytes" as GRACE does, a whole byte a sign. Passes are counted operation by operation: a byte
 read or written is a quarter of a pass, a packed bit a 32nd.
 
-Who decodes what: after an all-gather all of them loop over the messages in Python, so launches
-grow with P (see ``perfsim.methods.building.quantise`` for what the points then stand for); 1-bit Adam's two steps
-unpack all pieces by one kernel.
+After an all-gather all of them decode in a loop over the messages in Python, so that launches grow
+with P (`perfsim.methods.building.queued_kernels` says what the measured points hold there). 1-bit
+Adam's two steps unpack all pieces by one kernel.
 
 References
 ----------
@@ -25,24 +25,19 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Literal
 
-from pydantic import Field
-
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
-from perfsim.compute.profile import Gradient
-from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.queued_kernels import in_turn
 
 __all__ = [
     "SIGN_WIRE",
     "STREAM",
     "Packing",
     "QuantisedExchange",
-    "Voting",
     "between_nodes",
     "gathered_from_all",
-    "in_turn",
     "majority",
     "one_node",
-    "queued",
     "sign_bytes",
     "sign_decode",
     "sign_encode",
@@ -51,31 +46,6 @@ __all__ = [
     "summed_levels",
     "two_step",
 ]
-
-QUEUED = {name: f"{name}_queued" for name in ("dgc_decode", "efsign_decode", "onebit_decode")}
-"""Names of the points for kernels behind others of their kind."""
-
-
-def queued(kernel: Kernel) -> Kernel:
-    """Return a kernel as it runs right behind others, with no synchronisation before it.
-
-    Examples
-    --------
-    >>> queued(Kernel("efsign_decode", 1000, 4e3)).name, queued(elementwise(10, 1)).name
-    ('efsign_decode_queued', 'elementwise')
-    """
-    return kernel._replace(name=QUEUED.get(kernel.name, kernel.name))
-
-
-def in_turn(kernels: Sequence[Kernel], times: int) -> tuple[Kernel, ...]:
-    """Return kernels that a loop runs ``times`` over, all but the first time queued.
-
-    Examples
-    --------
-    >>> [kernel.name for kernel in in_turn([Kernel("onebit_decode", 1000, 4e3)], 3)]
-    ['onebit_decode', 'onebit_decode_queued', 'onebit_decode_queued']
-    """
-    return tuple(kernels) + tuple(map(queued, kernels)) * (times - 1)
 
 
 def summed(elements: int, tensors: int) -> Kernel:
@@ -100,11 +70,11 @@ STREAM = "communication"
 SIGN_WIRE = "(ceil(n / 8) if packing == 'bits' else n if packing == 'bytes' else 4 * ceil(n / 32))"
 """``sign_bytes`` as part of a method's ``wire``."""
 
-ENCODE = {"bits": (1 + 17 / 32, 2), "bit2byte": (16 + 25 / 32, 160), "bytes": (1.75, 2)}
+_SIGN_ENCODE = {"bits": (1 + 17 / 32, 2), "bit2byte": (16 + 25 / 32, 160), "bytes": (1.75, 2)}
 """Passes and launches. Compare (1.25) and pack booleans (9/32); sign, pad and cast (6), then 11
 passes over a 32nd for 31 of 32 parts, and 4 more; compare and cast booleans (0.5)."""
 
-DECODE = {"bits": (5 + 17 / 32, 4), "bit2byte": (14.0, 100), "bytes": (5.25, 3)}
+_SIGN_DECODE = {"bits": (5 + 17 / 32, 4), "bit2byte": (14.0, 100), "bytes": (5.25, 3)}
 """Unpack (9/32; ones, 7 passes over a 32nd for each of 32 parts), cast to float (1.25; 2), twice
 and minus one (4; 4)."""
 
@@ -133,7 +103,7 @@ def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) 
 
     The measured kernel covers the mean in any case.
     """
-    passes, launches = ENCODE[packing]
+    passes, launches = _SIGN_ENCODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALE[0], launches + SCALE[1]
     name = "efsign_encode" if packing == "bits" else "elementwise"
@@ -142,7 +112,7 @@ def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) 
 
 def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
     """Return the unpacking of one message; the measured kernel holds the scale in any case."""
-    passes, launches = DECODE[packing]
+    passes, launches = _SIGN_DECODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALED[0], launches + SCALED[1]
     name = "efsign_decode" if packing == "bits" else "elementwise"
@@ -239,9 +209,9 @@ def between_nodes(
     """Return compression between nodes only, on a stream of its own.
 
     Fewer than ``least`` values are all-reduced dense. Else: reduce-scatter in fp32 inside each
-    node; every GPU encodes its share of n / g values, gathers those of the GPUs that have its
-    place on the other nodes, decodes N messages and adds them up; all-gather in fp32 inside each
-    node. All of it waits in line on the communication stream.
+    node; every GPU encodes its share of n / g values, gathers those of the GPUs with its local rank
+    on the other nodes, decodes N messages and adds them up; all-gather in fp32 inside each node.
+    All of it waits in line on the communication stream.
 
     References
     ----------
@@ -324,39 +294,3 @@ def summed_levels(
         whole,
         Compute((done,), "decompress", earliest="backward"),
     ]
-
-
-class Voting(Method):
-    """Signs, exchanged by an all-gather or in two steps, and their majority."""
-
-    exchange: Literal["all_gather", "server", "two_step"] = Field(
-        "all_gather", description="who counts the votes: every rank, rank 0, each rank its share"
-    )
-    packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
-
-    def voted(self, elements: int, ranks: int, encode: Sequence[Kernel]) -> list[JobStage]:
-        """Return the encoding of signs, their exchange (but by a server) and the votes' count.
-
-        In two steps a piece is n / P of each of P messages: as many values to decode as one
-        message has.
-        """
-        sent = [float(sign_bytes(elements, self.packing))]
-        decode = sign_decode(elements, self.packing)
-        if self.exchange == "all_gather":
-            vote = [summed(elements, ranks), majority(elements)]
-            return gathered_from_all(encode, sent, [decode], ranks, vote)
-        piece = -(-elements // ranks)
-        again = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
-        return two_step(encode, sent, 0.0, [decode, *again], [decode], ranks)
-
-    def default_fusion(self) -> str:
-        """Return a message a tensor for the frameworks' form, one message for the others."""
-        return sign_fusion(self.exchange)
-
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
-
-    def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the signs of one gradient."""
-        return float(sign_bytes(gradient.elements, self.packing))

@@ -1,4 +1,4 @@
-"""What sparsifying methods share: counting, thresholds, and the exchange of values and places."""
+"""Sparsified gradients: selection, thresholds, merging, and the exchange of values and indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
-from perfsim.methods.building.quantise import in_turn
+from perfsim.methods.building.queued_kernels import in_turn
 
 __all__ = [
     "ABOVE_LAUNCHES",
@@ -26,7 +26,7 @@ __all__ = [
     "gathered",
     "hierarchical",
     "kept",
-    "merged",
+    "merged_by_omgs",
     "merged_pairs",
     "served",
     "union_estimate",
@@ -49,7 +49,7 @@ def exact(elements: int, selection: Selection) -> Kernel:
 
 
 def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
-    """Return the top ``count`` of the sum of two lists of ``count`` values and their places.
+    """Return the top ``count`` of the sum of two lists of ``count`` values and their indices.
 
     The 2 k pairs are sorted by place (a radix sort: four digits, keys and values read and
     written: 16 passes), neighbours of one place added (4), magnitudes taken (2), the largest
@@ -63,7 +63,7 @@ def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
     return elementwise(2 * count, 16 + 4 + 2 + 4, 4 + 1 + 1 + 2), exact(2 * count, selection)
 
 
-def merged(
+def merged_by_omgs(
     buckets: Sequence[Bucket],
     select_s: Callable[[int], float],
     gather_s: Callable[[int], float],
@@ -89,7 +89,7 @@ def merged(
     --------
     >>> from perfsim.compute.profile import Gradient
     >>> each = [Bucket.of([Gradient(name, (9,), time, 0)]) for name, time in zip("ab", (1.0, 3.0))]
-    >>> [len(merged(each, lambda n: 0.0, lambda n: alpha + n / 9)) for alpha in (0.5, 2.5)]
+    >>> [len(merged_by_omgs(each, lambda n: 0.0, lambda n: alpha + n / 9)) for alpha in (0.5, 2.5)]
     [2, 1]
     """
     groups: list[list[Bucket]] = []
@@ -118,7 +118,7 @@ def served(
 ) -> list[Send]:
     """Return what each rank by itself sends to sharded servers, and what it gets back.
 
-    Nothing is added up inside a node, so that its ranks share the NICs. A server stands on each
+    Nothing is added up inside a node, so that its ranks share the NICs. A server runs on each
     node, or there are ``servers`` machines for them besides.
 
     Examples
@@ -137,7 +137,7 @@ SparseExchange = Literal["all_gather", "all_reduce"]
 """Every rank gets all pairs; or pairs are added up on the way, their number doubling."""
 
 SparseSum = Literal["all_gather", "all_reduce", "all_reduce_union"]
-"""As ``SparseExchange``, and pairs added up on the way whose places are taken to be independent."""
+"""As ``SparseExchange``, and pairs added up on the way, with indices taken to be independent."""
 
 Decoding = Literal["together", "one_by_one"]
 """All ranks' pairs added into one tensor (HKBU's codes, DGC's); or a tensor a rank, then their sum
@@ -145,7 +145,7 @@ Decoding = Literal["together", "one_by_one"]
 
 ABOVE_PASSES = 1.75
 """Passes of finding what is above a threshold: 4 bytes read and a mask of 1 byte written an
-element; ``nonzero`` reads the mask twice, to count and to write places."""
+element; ``nonzero`` reads the mask twice, to count and to write indices."""
 
 ABOVE_LAUNCHES = 5
 """Launches of the same."""
@@ -165,7 +165,7 @@ def kept(elements: int, density: float) -> int:
 
 
 def above(elements: int, times: int = 1) -> Kernel:
-    """Return the search for values above a threshold, ``times`` over: compare, find places.
+    """Return the search for values above a threshold, ``times`` over: compare, find indices.
 
     Five launches each: the comparison, and in ``nonzero`` a sum and a selection of two each
     (pytorch/pytorch@0358b9e9 aten/src/ATen/native/cuda/Nonzero.cu: CUB's DeviceReduce and
@@ -186,8 +186,8 @@ def decoded(
 
     "together": the dense gradient is zeroed, the pairs of all ranks are scatter-added and the
     mean is taken (3 passes). "one_by_one": of each tensor, each rank's pairs are scattered into a
-    zeroed tensor in one loop (points measured as ``dgc_decode``, see ``perfsim.methods.building.quantise``), then
-    these are added and divided (3 P + 1 passes).
+    zeroed tensor in one loop (points measured as ``dgc_decode``, see
+    `perfsim.methods.building.queued_kernels`), then these are added and divided (3 P + 1 passes).
 
     Examples
     --------
@@ -208,7 +208,7 @@ def decoded(
 def gathered(
     elements: int, count: int, ranks: int, value_bytes: int = FLOAT, index_bytes: int = INDEX
 ) -> list[JobStage]:
-    """Return the exchange of ``count`` values and their places, and what makes a gradient of it.
+    """Return the exchange of ``count`` values and their indices, and what makes a gradient of it.
 
     One all-gather of the values and one of the indices; after the backward pass they are
     ``decoded`` together.
@@ -250,7 +250,7 @@ def doubled(
     *,
     union: bool = False,
 ) -> list[JobStage]:
-    """Return an all-reduce of pairs whose number doubles at every step: no place is shared.
+    """Return an all-reduce of pairs whose number doubles at every step: no index is shared.
 
     Recursive doubling over distances 1, 2, 4, ...: at step i < log2 P a rank sends
     min(2**i ``count`` pairs, the dense gradient) and adds what it gets. Ranks beyond a power of
@@ -258,9 +258,9 @@ def doubled(
     written) until pairs would be longer than the dense gradient; then it is scattered, and added
     dense (3 passes). Joining runs beside the backward pass, decoding after it.
 
-    ``union``: the sum of 2**i ranks holds n (1 - (1 - count / n)**(2**i)) of the n places, what is
-    expected where each rank's places are drawn apart from the others'. Derived here, not from
-    the paper: never more than the worst case, and too much where gradients agree on places.
+    ``union``: the sum of 2**i ranks holds n (1 - (1 - count / n)**(2**i)) of the n values, as
+    expected where each rank's indices are drawn apart from the others'. Derived here, not from
+    the paper: never more than the worst case, and too much where gradients agree on indices.
 
     References
     ----------
@@ -269,10 +269,11 @@ def doubled(
 
     Examples
     --------
-    >>> [stage.size_bytes for stage in doubled(100, 10, MethodContext(8)) if isinstance(stage, Send)]
+    >>> stages = doubled(100, 10, MethodContext(8))
+    >>> [stage.size_bytes for stage in stages if isinstance(stage, Send)]
     [80.0, 160.0, 320.0]
-    >>> independent = doubled(100, 10, MethodContext(8), union=True)  # 10, 19 and 34.4 places expected
-    >>> [stage.size_bytes for stage in independent if isinstance(stage, Send)]
+    >>> stages = doubled(100, 10, MethodContext(8), union=True)  # 10, 19, 34.4 expected
+    >>> [stage.size_bytes for stage in stages if isinstance(stage, Send)]
     [80.0, 152.0, 280.0]
     """
     dense_bytes = float(FLOAT * elements)
@@ -299,9 +300,9 @@ def doubled(
 
 
 def _expected(elements: int, count: int, ranks: int) -> int:
-    """Return how many places some ranks' independent draws of ``count`` places cover, rounded up.
+    """Return how many indices some ranks' independent draws of ``count`` cover, rounded up.
 
-    A millionth is taken off first, so that rounding errors do not count as a place.
+    A millionth is taken off first, so that rounding errors do not count as an index.
     """
     return math.ceil(elements - elements * (1 - count / elements) ** ranks - 1e-6)
 
@@ -327,9 +328,9 @@ def worst_case(pair: str) -> str:
 
 def union_estimate(pair: str) -> str:
     """Return the same where ``doubled`` takes ``union``, step by step up to 2**20 ranks."""
-    places = "ceil(n - n * (1 - k / n) ** {summed} - 1e-6)"
+    indices = "ceil(n - n * (1 - k / n) ** {summed} - 1e-6)"
     return " + ".join(
-        f"(P > {2**step}) * min(4 * n, {pair} * {places.format(summed=2**step)})"
+        f"(P > {2**step}) * min(4 * n, {pair} * {indices.format(summed=2**step)})"
         for step in range(20)
     )
 
@@ -343,8 +344,8 @@ def hierarchical(
 ) -> list[JobStage]:
     """Return an exchange in two layers; ``count`` pairs are kept of a rank's share of its node.
 
-    Inside the node the dense gradient is reduce-scattered; ``select`` runs on a share of it;
-    values and indices are all-gathered among the ranks of the same place on all nodes. Then
+    Inside the node the dense gradient is reduce-scattered; ``select`` runs on a share of it; values
+    and indices are all-gathered among the ranks with the same local rank on all nodes. Then
     "pairs": these are gathered inside the node, and after the backward pass each share is zeroed,
     filled and concatenated (3 passes). "sums": each rank adds up its share, the node gathers the
     dense shares. All of it on the stream of the communication.

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.methods.base import LOCAL, Compute, JobStage, MethodContext, Send
+from perfsim.methods.base import LOCAL_ITERATION, Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.averaging import (
     averages,
     by_schedule,
     from_first_ranks,
-    merged,
+    merged_bucket,
     neighbours,
     periodic,
     with_neighbours,
@@ -40,7 +40,7 @@ def test_a_schedule_holds_its_iterations_and_exchanges(parts: list[tuple[int, in
     counts = {one.iterations[0]: one.count for one in rounds}
     assert sum(counts.values()) == pytest.approx(sum(count for _, count in parts))
     assert counts[0] == pytest.approx(sum(count / interval for interval, count in parts))
-    assert counts.get(LOCAL, 0) >= 0
+    assert counts.get(LOCAL_ITERATION, 0) >= 0
 
 
 @pytest.mark.parametrize("schedule", ["4", "4x", "x100", "0x100", "4x0", "4x100,", "4 * 100"])
@@ -59,7 +59,7 @@ def test_models_are_averaged_in_one_buffer_or_tensor_by_tensor() -> None:
     ]
     apart = averages([bucket(first), bucket(second)])
     assert [said(job.stages)[0][2] for job in apart] == [8000.0, 4000.0]
-    assert merged([bucket(first), bucket(second)]) == bucket(first, second)
+    assert merged_bucket([bucket(first), bucket(second)]) == bucket(first, second)
 
 
 @pytest.mark.parametrize(

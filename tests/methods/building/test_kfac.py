@@ -19,19 +19,18 @@ from perfsim.methods.building.kfac_factors import (
     KfacLayer,
     decomposed,
     inverted,
-    packed,
+    packed_triangle,
     preconditioned,
     rescaled,
-    unpacked,
+    unpacked_triangle,
 )
-from perfsim.methods.building.kfac_placement import busiest, least_loaded, round_robin
+from perfsim.methods.building.kfac_grid import KfacGrid, bucketed
+from perfsim.methods.building.kfac_placement import busiest_rank, least_loaded, round_robin
 from perfsim.methods.building.kfac_schedule import (
-    KfacGrid,
-    Product,
+    KroneckerFactor,
     after_backward,
-    bucketed,
     in_hooks,
-    products,
+    kronecker_factors,
 )
 
 CONV = KfacLayer("c", True, False, 27, 64, 1000, 0.0, 0.2)
@@ -59,11 +58,11 @@ def test_a_bias_joins_a_column_of_ones() -> None:
 
 def test_packing_and_inverting_by_hand() -> None:
     # triu_indices writes two int64, the gather reads them and moves a float: 16 + 16 + 8 bytes
-    assert packed(3).moved_bytes == 6 * 40
-    both, divided = unpacked(3, mean=True)
+    assert packed_triangle(3).moved_bytes == 6 * 40
+    both, divided = unpacked_triangle(3, mean=True)
     # two triangles' places (32), then scatter, gather and scatter of 24 each
     assert both.moved_bytes == 6 * (32 + 72) and divided == elementwise(9, 2)
-    assert unpacked(3) == (both,)
+    assert unpacked_triangle(3) == (both,)
     assert inverted(3)[1:] == (cholesky(3), cholesky_inverse(3))
     assert decomposed(3, copied=True) == (*decomposed(3, copied=False), elementwise(9, 2))
     assert eigh(3) in decomposed(3, copied=False)
@@ -102,13 +101,15 @@ def test_an_inverse_and_its_parts_never_shrink_with_the_side(side: int) -> None:
 # Fusion of factors
 
 
-def made(*sides: int) -> list[Product]:
+def made(*sides: int) -> list[KroneckerFactor]:
     """Return factors of one matrix a layer: A in a forward hook each 1 s, G in backward."""
     found = []
     for place, side in enumerate(sides):
-        found.append(Product(f"{place} A", side, (), PassPoint("forward", float(place))))
+        found.append(KroneckerFactor(f"{place} A", side, (), PassPoint("forward", float(place))))
         found.append(
-            Product(f"{place} G", side, (), PassPoint("backward", float(len(sides) - place)))
+            KroneckerFactor(
+                f"{place} G", side, (), PassPoint("backward", float(len(sides) - place))
+            )
         )
     return found
 
@@ -152,7 +153,7 @@ def test_after_the_backward_pass_a_and_g_alternate_in_messages() -> None:
 
 
 def test_products_are_a_and_g_of_each_layer() -> None:
-    names = [(one.name, one.side, one.hook) for one in products([CONV], HKBU)]
+    names = [(one.name, one.side, one.hook) for one in kronecker_factors([CONV], HKBU)]
     assert names == [
         ("c A", 27, PassPoint("forward", 0.0)),
         ("c G", 64, PassPoint("backward", 0.2)),
@@ -179,8 +180,8 @@ def test_a_bucket_goes_in_the_hook_of_what_no_longer_fits() -> None:
 def test_largest_first_to_the_least_loaded() -> None:
     # 5 to 0, 4 to 1, 3 to 1 (4 < 5), 3 to 0 (5 < 7), 2 to 1 (7 < 8)
     assert least_loaded([3, 5, 3, 2, 4], 2) == [1, 0, 0, 1, 1]
-    assert busiest([1, 0, 0, 1, 1], [3, 5, 3, 2, 4]) == 1
-    assert busiest([], []) == 0
+    assert busiest_rank([1, 0, 0, 1, 1], [3, 5, 3, 2, 4]) == 1
+    assert busiest_rank([], []) == 0
     assert round_robin(4, 3) == [0, 1, 2, 0]
 
 

@@ -11,8 +11,11 @@ from build_profiles import build_positions, positions_of, positions_text, read_r
 from perfsim.compute.profile import POSITIONS_SUFFIX, Gradient, Layer, Profile, read_positions
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
-from perfsim.methods.building.kfac_factors import factor_sides, factored, triangle
-from perfsim.models import build_model
+from perfsim.methods.building.kfac_factors import factor_sides, kfac_layers, triangle
+from perfsim.models import build
+from perfsim.models.assemble.__main__ import positions
+from perfsim.models.assemble.anchors import read_anchors
+from perfsim.models.assemble.positions import positions_of, positions_text
 from perfsim.resolve import find_profile
 
 
@@ -101,7 +104,7 @@ def test_damaged_positions_are_refused(tmp_path: Path, text: str, said: str) -> 
 
 
 def test_resnet50_has_the_factors_of_the_paper() -> None:
-    layers = factored(resnet50())
+    layers = kfac_layers(resnet50())
     # Shi et al. 2021: 62.3 million elements of A and 14.6 million of G are sent.
     assert sum(triangle(layer.inputs) for layer in layers) == pytest.approx(62.3e6, rel=1e-3)
     assert sum(triangle(layer.outputs) for layer in layers) == pytest.approx(14.6e6, rel=5e-3)
@@ -110,7 +113,7 @@ def test_resnet50_has_the_factors_of_the_paper() -> None:
 
 def test_a_layers_hooks_stand_where_its_passes_begin_and_end() -> None:
     profile = resnet50()
-    layers = factored(profile)
+    layers = kfac_layers(profile)
     assert layers[0].begins_s == 0 and layers[0].ready_s == profile.backward_s
     before = sum(layer.forward_s for layer in profile.layers[:-1])
     assert layers[-1].begins_s == pytest.approx(before)
@@ -135,8 +138,8 @@ def test_a_bias_is_one_column_more_and_tokens_are_rows_or_their_mean() -> None:
         header={},
         positions={"fc": 7},
     )
-    [layer] = factored(made)
+    [layer] = kfac_layers(made)
     assert (layer.inputs, layer.outputs, layer.rows, layer.bias) == (7, 5, 28, True)
-    assert factored(made, mean_over_tokens=True)[0].rows == 4
-    assert factored(replace(made, positions={})) == []
+    assert kfac_layers(made, mean_over_tokens=True)[0].rows == 4
+    assert kfac_layers(replace(made, positions={})) == []
     assert factor_sides(made.gradients) == [(7, 5)]

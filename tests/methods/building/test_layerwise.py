@@ -1,4 +1,4 @@
-"""Places of layers in a pass, parts of tensors and servers' loads, by hand."""
+"""Starts of layers in a pass, slices of tensors and servers' loads, by hand."""
 
 from __future__ import annotations
 
@@ -14,13 +14,8 @@ from perfsim.collectives.parameter_server import push_sent_bytes as pushed_bytes
 from perfsim.collectives.parameter_server import server_loads
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.methods.base import MethodContext, PassPoint, Send
-from perfsim.methods.building.layerwise import (
-    Places,
-    crossing,
-    split_evenly,
-    split_whole,
-    update_shares,
-)
+from perfsim.methods.building.layerwise import LayerStarts, crossing_jobs, update_shares
+from perfsim.methods.building.tensor_slices import split_evenly, split_whole
 from support.builders import bucket, profile
 
 MS = 1e-3
@@ -39,31 +34,31 @@ def three_layers() -> Profile:
     return replace(profile([1], [1.0]), layers=layers, gradients=gradients)
 
 
-def test_layers_stand_where_those_before_them_end() -> None:
-    places = Places.of(MethodContext(2, profile=three_layers()))
-    assert places.forward_s == pytest.approx((0.0, 1 * MS, 3 * MS))
-    assert places.backward_s == pytest.approx((10 * MS, 6 * MS, 0.0))
+def test_layers_start_where_those_before_them_end() -> None:
+    starts = LayerStarts.of(MethodContext(2, profile=three_layers()))
+    assert starts.forward_s == pytest.approx((0.0, 1 * MS, 3 * MS))
+    assert starts.backward_s == pytest.approx((10 * MS, 6 * MS, 0.0))
 
 
-def test_a_bucket_stands_at_its_first_layer() -> None:
+def test_a_bucket_starts_at_its_first_layer() -> None:
     model = three_layers()
-    places = Places.of(MethodContext(2, profile=model))
+    starts = LayerStarts.of(MethodContext(2, profile=model))
     first, second, third = model.gradients
     both = bucket(third, second)
-    assert places.needed(both) == PassPoint("next", 1 * MS)
-    assert places.backward_start_s(both) == 0.0
-    assert (places.rank(both), places.rank(bucket(first))) == (1, 0)
+    assert starts.needed(both) == PassPoint("next", 1 * MS)
+    assert starts.backward_start_s(both) == 0.0
+    assert (starts.first_index(both), starts.first_index(bucket(first))) == (1, 0)
 
 
-def test_a_world_without_a_model_has_no_places() -> None:
+def test_a_context_without_a_model_has_no_starts() -> None:
     with pytest.raises(ValueError, match="no profile"):
-        Places.of(MethodContext(2))
+        LayerStarts.of(MethodContext(2))
 
 
 def test_jobs_cross_into_the_next_forward_pass() -> None:
     model = three_layers()
     first, second, third = model.gradients
-    jobs = crossing(
+    jobs = crossing_jobs(
         [bucket(third), bucket(second, first)],
         MethodContext(2, profile=model),
         lambda one, rank: [Send("all_reduce", one.size_bytes, priority=-rank)],

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.compute.kernel import gemm, gram_schmidt, qr
-from perfsim.methods.building.low_rank import LowRankTensor, Orthogonaliser, factored, orthogonalise
+from perfsim.methods.building.low_rank import (
+    LowRankTensor,
+    Orthogonaliser,
+    factored_matrices,
+    orthogonalise,
+)
 from support.builders import gradient, hand_device
 
 
@@ -29,12 +34,12 @@ def test_the_orthogonaliser_is_pytorchs_by_rank(
 def test_matrices_of_one_shape_are_grouped_and_keep_their_order() -> None:
     # A 3 x 3 convolution of 32 channels is seen as 64 x 288.
     gradients = [gradient((64, 32, 3, 3)), gradient((8, 6)), gradient((64, 288)), gradient((3, 2))]
-    assert factored(gradients, 4, together=True) == [
+    assert factored_matrices(gradients, 4, together=True) == [
         LowRankTensor(2, 64, 288, 4),
         LowRankTensor(1, 8, 6, 4),
         LowRankTensor(1, 3, 2, 2),
     ]
-    assert [one.count for one in factored(gradients, 4, together=False)] == [1, 1, 1, 1]
+    assert [one.count for one in factored_matrices(gradients, 4, together=False)] == [1, 1, 1, 1]
 
 
 def test_a_group_is_one_launch_and_all_the_work() -> None:
@@ -62,7 +67,9 @@ def test_gram_schmidt_takes_a_group_together_and_qr_does_not() -> None:
 )
 def test_grouping_changes_launches_only(shapes: list[tuple[int, int]], rank: int) -> None:
     gradients = [gradient(shape) for shape in shapes]
-    apart, grouped = (factored(gradients, rank, together=together) for together in (False, True))
+    apart, grouped = (
+        factored_matrices(gradients, rank, together=together) for together in (False, True)
+    )
     for what in ("elements", "p_elements", "q_elements"):
         sums = [sum(getattr(one, what) for one in made) for made in (apart, grouped)]
         assert sums[0] == sums[1]

@@ -12,6 +12,7 @@ changed and, where ``survivors.toml`` knows the line, why that is no fault of th
 from __future__ import annotations
 
 import argparse
+import ast
 import collections
 import importlib.metadata
 import shutil
@@ -92,10 +93,31 @@ def copy(folder: Path) -> None:
             shutil.copytree(source, folder / name, ignore=ignored, dirs_exist_ok=True)
         else:
             shutil.copy(source, folder / name)
+    for name in MUTATED:
+        for path in (folder / name).glob("*.py"):
+            path.write_text(undecorated(path.read_text(encoding="utf-8")), encoding="utf-8")
     with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write(CONFIGURATION)
     with (folder / "tests" / "conftest.py").open("a", encoding="utf-8") as file:
         file.write(NO_SHRINKING)
+
+
+def undecorated(source: str) -> str:
+    """Return a module whose formulas and policies are entered by a call after their definition.
+
+    mutmut leaves decorated functions as they are.
+    """
+    lines = source.split("\n")
+    for node in reversed(ast.parse(source).body):
+        if not isinstance(node, ast.FunctionDef) or len(node.decorator_list) != 1:
+            continue
+        (decorator,) = node.decorator_list
+        called = decorator.func if isinstance(decorator, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in ("algorithm", "policy"):
+            assert node.end_lineno is not None
+            lines.insert(node.end_lineno, f"\n{ast.unparse(decorator)}({node.name})")
+            del lines[decorator.lineno - 1 : node.lineno - 1]
+    return "\n".join(lines)
 
 
 def mutmut(folder: Path, *words: str) -> str:

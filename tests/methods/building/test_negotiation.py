@@ -1,8 +1,7 @@
-"""The host's part: how Horovod's ranks agree on tensors, and how servers share out a message."""
+"""Horovod's negotiation of the tensors of a cycle: by hand, by law, and in a method."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,27 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim import fusion
-from perfsim.collectives.hops import Hops
-from perfsim.collectives.parameter_server import server_loads
-from perfsim.compute.device import KernelCurve
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import FusionContext
 from perfsim.methods.base import MethodContext
-from perfsim.methods.building.host import (
-    REQUEST_S,
-    busiest_server,
-    cpu_sum,
-    negotiation_s,
-    received,
-    to_gpu,
-    to_host,
-)
+from perfsim.methods.building.negotiation import REQUEST_S, negotiation_s
 from perfsim.methods.d_kfac import DKfac
 from perfsim.methods.horovod import Horovod
-from support.builders import hand_device
 
 
-def test_agrees_in_the_logarithm_of_nodes() -> None:
+def test_negotiation_takes_the_logarithm_of_nodes() -> None:
     asked = [
         negotiation_s(9, 4 * nodes, nodes, cache=True, message_s=28e-6) for nodes in (1, 2, 5, 8, 9)
     ]
@@ -58,14 +45,14 @@ def test_the_cache_is_never_slower_and_more_never_faster(
 
 
 @pytest.mark.parametrize("kind", [Horovod, DKfac])
-def test_methods_on_horovod_agree(kind: Any) -> None:
+def test_methods_on_horovod_negotiate(kind: Any) -> None:
     world = MethodContext(64, 16)
     asked_s = negotiation_s(5, 64, 16, cache=False, message_s=28e-6)
     assert kind(cache=False).negotiation_s(5, world) == pytest.approx(asked_s)
     assert kind().negotiation_s(5, world) == pytest.approx(4 * 28e-6)
 
 
-def test_the_next_cycle_waits_until_all_agree() -> None:
+def test_the_next_cycle_waits_for_the_negotiation() -> None:
     """Pushed at 0 and 1 ms; cycles of 1 ms, 3 ms of agreement a tensor."""
     gradients = [Gradient(name, (2,), 1e-3 * number, 0) for number, name in enumerate("ab")]
     context = FusionContext(
@@ -76,33 +63,5 @@ def test_the_next_cycle_waits_until_all_agree() -> None:
         {"hook": "1s"},
         negotiation_s=lambda tensors: 3e-3 * tensors,
     )
-    buckets = fusion.load("threshold").fuse(gradients, context)
+    buckets = fusion.load_policy("threshold").fuse(gradients, context)
     assert [bucket.ready_s for bucket in buckets] == pytest.approx([3e-3, 6e-3])
-
-
-TOLD = (("measured",) * 2, ("here",) * 2, (None,) * 2)
-
-
-def test_copies_are_read_off_measured_points() -> None:
-    curve = KernelCurve(0, (250.0, 250_000.0), (2e-6, 80e-6), *TOLD)
-    device = replace(hand_device(), points={"copy_to_host": (curve,)})
-    assert device.cost(to_host(250_000)).seconds == pytest.approx(80e-6)
-    # Beyond the last point on the line of the last two: 78 us for 249,750 values. The other way
-    # has no points: 1 us at 1 TB/s, and a launch.
-    assert device.cost(to_host(499_750)).seconds == pytest.approx(158e-6)
-    assert device.cost(to_gpu(250_000)).seconds == pytest.approx(11e-6)
-    assert device.cost(cpu_sum(250_000)).seconds == pytest.approx(1e-6)
-    assert device.cost(received(250_000)).seconds == pytest.approx(1e-6)
-
-
-@given(elements=st.integers(1, 10**8), nodes=st.integers(2, 200), servers=st.integers(0, 300))
-def test_the_busiest_server_gets_no_less_than_its_share(
-    elements: int, nodes: int, servers: int
-) -> None:
-    found = busiest_server(elements, nodes, servers)
-    extra = min(servers, nodes)
-    assert found >= elements * nodes / (nodes + extra) - 1
-    on_node, of_its_own = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
-    # All that all nodes send is added up somewhere.
-    assert nodes * on_node + extra * of_its_own == pytest.approx(1.0)
-    assert found <= elements * nodes

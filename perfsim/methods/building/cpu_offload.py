@@ -1,0 +1,74 @@
+"""Work on the host: copies between a GPU and its host's memory, and sums on the host's CPUs.
+
+They are kernels like any other, so that measured points give their cost (``copy_to_host``,
+``copy_to_gpu``, ``cpu_sum``, ``zmq_receive``) and no method holds a rate. A GPU without such points
+takes them for free, but for the launch: memory bandwidth, by which other kernels are then
+estimated, is some fifty times PCIe's.
+"""
+
+from __future__ import annotations
+
+from perfsim.collectives.hops import Hops
+from perfsim.collectives.parameter_server import server_loads
+from perfsim.compute.kernel import FLOAT, Kernel
+
+__all__ = ["busiest_server", "cpu_sum", "received", "to_gpu", "to_host"]
+
+
+def to_host(elements: int) -> Kernel:
+    """Return the copy of fp32 values from a GPU to pinned host memory, over its link to the host.
+
+    Examples
+    --------
+    >>> to_host(250).name, to_host(250).moved_bytes
+    ('copy_to_host', 1000.0)
+    """
+    return Kernel("copy_to_host", elements, float(FLOAT * elements))
+
+
+def to_gpu(elements: int) -> Kernel:
+    """Return the copy of fp32 values from pinned host memory to a GPU.
+
+    Examples
+    --------
+    >>> to_gpu(250).name
+    'copy_to_gpu'
+    """
+    return Kernel("copy_to_gpu", elements, float(FLOAT * elements))
+
+
+def cpu_sum(elements: int) -> Kernel:
+    """Return the addition of fp32 values that come in to those that a server holds.
+
+    Examples
+    --------
+    >>> cpu_sum(250).name, cpu_sum(250).launches
+    ('cpu_sum', 0)
+    """
+    return Kernel("cpu_sum", elements, float(FLOAT * elements), launches=0)
+
+
+def received(elements: int) -> Kernel:
+    """Return what a process's one receiving thread does with fp32 values that come in by ZeroMQ.
+
+    Examples
+    --------
+    >>> received(250).name, received(250).launches
+    ('zmq_receive', 0)
+    """
+    return Kernel("zmq_receive", elements, float(FLOAT * elements), launches=0)
+
+
+def busiest_server(elements: int, nodes: int, servers: int) -> int:
+    """Return the values that come in at the busiest of the servers that share out a message.
+
+    Each node sends ``elements``; servers run on the nodes and on ``servers`` machines of their
+    own, loaded as in `perfsim.collectives.parameter_server.server_loads`.
+
+    Examples
+    --------
+    >>> busiest_server(1000, 4, 0), busiest_server(1000, 4, 2), busiest_server(1000, 4, 8)
+    (1000, 1200, 1000)
+    """
+    on_node, on_own_machine = server_loads(Hops.flat(nodes, 0.0, 0.0), servers)
+    return round(elements * nodes * max(on_node, on_own_machine))

@@ -1,0 +1,75 @@
+"""One buffer for all gradients, filled and emptied tensor by tensor from Python.
+
+Filling it takes a view of each gradient and one concatenation. Emptying it clears each gradient
+(a slice is assigned a number: a scalar made on the GPU, and its copy) and adds its piece of the
+buffer (a slice, a view, a device that stays the same, an addition). The GPU does each piece
+faster than the host asks for it, so that the host's calls decide: ``eager_launch`` is an operation
+that launches a kernel, ``eager_view`` one that launches none. Their points are of the optimizer's
+step and the accumulation of gradients, which the same code times apart from the exchange.
+
+References
+----------
+vineeths96/Gradient-Compression@e5b61b1e reducer.py (TensorBuffer, NoneAllReducer), trainer.py;
+assignment to a slice: PyTorch 1.7, aten/src/ATen/TensorIndexing.h (scalarToTensor, copy_to).
+"""
+
+from __future__ import annotations
+
+from perfsim.compute.kernel import Kernel, elementwise
+from perfsim.methods.base import MethodContext
+
+__all__ = ["packed_buffer", "python_calls", "written_back"]
+
+_EMPTY_LAUNCHES, _EMPTY_VIEWS = 3, 4
+"""The host's calls a tensor when the buffer is emptied."""
+
+
+_FILL_PASSES, _EMPTY_PASSES = 2, 4
+"""Concatenate; clear (1) and add (3)."""
+
+
+def python_calls(launches: int, views: int) -> tuple[Kernel, ...]:
+    """Return the kernels of the host's calls from Python: operations that launch, and views.
+
+    Examples
+    --------
+    >>> [(kernel.name, kernel.elements) for kernel in python_calls(3, 0)]
+    [('eager_launch', 3)]
+    """
+    calls = (("eager_launch", launches), ("eager_view", views))
+    return tuple(
+        Kernel(name, count, 0.0, launches=count if name == "eager_launch" else 0)
+        for name, count in calls
+        if count
+    )
+
+
+def packed_buffer(elements: int, tensors: int) -> tuple[Kernel, ...]:
+    """Return the concatenation of ``tensors`` gradients of ``elements`` values together."""
+    return (*python_calls(1, tensors), elementwise(elements, _FILL_PASSES, 0))
+
+
+def written_back(
+    elements: int, tensors: int, world: MethodContext, beside_s: float = 0.0
+) -> tuple[Kernel, ...]:
+    """Return the emptying of the buffer: the host's calls, or the GPU's work where that is longer.
+
+    ``beside_s`` is how long a collective still runs while the host goes through the tensors.
+
+    Examples
+    --------
+    >>> [kernel.name for kernel in written_back(1000, 2, MethodContext(4))]
+    ['elementwise']
+    >>> hosted = MethodContext(4, kernel_s=lambda kernel: float(not kernel.moved_bytes))
+    >>> [(one.name, one.elements) for one in written_back(1000, 2, hosted)]
+    [('eager_launch', 6), ('eager_view', 8)]
+    >>> [(one.name, one.elements) for one in written_back(1000, 2, hosted, beside_s=1.0)]
+    [('eager_launch', 3), ('eager_view', 4)]
+    """
+    calls = python_calls(_EMPTY_LAUNCHES * tensors, _EMPTY_VIEWS * tensors)
+    host_s = sum(world.kernel_s(call) for call in calls)
+    moved = elementwise(elements, _EMPTY_PASSES, 0)
+    left = max(0.0, 1.0 - beside_s / host_s) if host_s > 0 else 0.0
+    if left * host_s <= world.kernel_s(moved):
+        return (moved,)
+    return python_calls(*(round(left * call.elements) for call in calls))

@@ -1,0 +1,429 @@
+"""KAISA's grid of ranks: who decomposes and preconditions a layer, and who gets what from whom.
+
+Factors are all-reduced in buckets that go when the next factor would not fit (`bucketed`), and
+decompositions follow each other without a stop (`grid_jobs`). Releases up to 0.3, which the paper
+ran, do one phase after the other and wait for each (`phased_jobs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.methods.base import (
+    Compute,
+    Group,
+    Job,
+    JobStage,
+    MethodContext,
+    PassPoint,
+    Send,
+)
+from perfsim.methods.building.kfac_factors import (
+    KAISA,
+    KfacLayer,
+    decomposed,
+    packed_triangle,
+    preconditioned,
+    rescaled,
+    triangle,
+    unpacked_triangle,
+)
+from perfsim.methods.building.kfac_schedule import KroneckerFactor, kronecker_factors
+
+__all__ = ["KfacGrid", "Placement", "bucketed", "grid_jobs", "phased_jobs"]
+
+
+def bucketed(
+    factors: Sequence[KroneckerFactor],
+    sizes_bytes: Sequence[float],
+    limit_bytes: float,
+    end: PassPoint,
+) -> list[Job]:
+    """Return each factor's product in its hook, and the buckets' all-reduces.
+
+    A first, in forward order, then G in backward order. A bucket's all-reduce is issued in the
+    hook of the factor that would have made it exceed the limit; the last one after the passes.
+
+    References
+    ----------
+    gpauloski/kfac-pytorch@869cf11 kfac/distributed.py, allreduce_bucketed.
+    """
+    sizes = dict(zip((factor.name for factor in factors), sizes_bytes, strict=True))
+    order = sorted(factors, key=lambda one: (one.hook.phase == "backward", one.hook.seconds))
+    jobs: list[Job] = []
+    group: list[str] = []
+
+    def send(hook: PassPoint, after: str) -> None:
+        if group:
+            size_bytes = sum(sizes[name] for name in group)
+            number = sum(job.name.startswith("factors") for job in jobs)
+            send_it = Send("all_reduce", size_bytes)
+            jobs.append(Job(f"factors {number}", (send_it,), hook, needs=(after,)))
+            group.clear()
+
+    for factor in order:
+        # The copy into the bucket is counted with the product: the order on the stream is the same.
+        copy = elementwise(round(sizes[factor.name] / FLOAT), 2)
+        stage = Compute((*factor.kernels, copy), "second_order")
+        jobs.append(Job(factor.name, (stage,), factor.hook))
+        if sum(sizes[name] for name in group) + sizes[factor.name] > limit_bytes:
+            send(factor.hook, factor.name)
+        group.append(factor.name)
+    send(end, order[-1].name)
+    return jobs
+
+
+@dataclass(frozen=True, slots=True)
+class KfacGrid:
+    """``workers`` rows of ranks in order; columns are worker groups, rows receiver groups.
+
+    ``neighbours`` (releases up to 0.3): a worker group is so many ranks in order, and a receiver
+    group has one of each.
+
+    Examples
+    --------
+    >>> grid = KfacGrid(8, 2)
+    >>> grid.columns, [grid.column(rank) for rank in range(8)], grid.members(1)
+    (4, [0, 1, 2, 3, 0, 1, 2, 3], range(1, 8, 4))
+    >>> KfacGrid(8, 2, neighbours=True).members(1)
+    range(2, 4)
+    """
+
+    ranks: int
+    workers: int
+    neighbours: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Worker groups."""
+        return self.ranks // self.workers
+
+    def column(self, rank: int) -> int:
+        """Return the worker group of a rank."""
+        return rank // self.workers if self.neighbours else rank % self.columns
+
+    def members(self, column: int) -> range:
+        """Return the ranks of a worker group."""
+        if self.neighbours:
+            return range(column * self.workers, (column + 1) * self.workers)
+        return range(column, self.ranks, self.columns)
+
+    @property
+    def worker_group(self) -> Group:
+        """Who takes part in a broadcast of eigenvectors."""
+        if self.columns == 1:
+            return "all"
+        return self.workers if self.neighbours else (self.workers, self.columns)
+
+    @property
+    def receiver_group(self) -> Group:
+        """Who takes part in a broadcast of a gradient."""
+        if self.workers == 1:
+            return "all"
+        return (self.columns, self.workers) if self.neighbours else self.columns
+
+    def refusal(self) -> str:
+        """Return why the ranks cannot be split so, or ""."""
+        if self.ranks % self.workers:
+            return f"cannot split {self.ranks} ranks into groups of {self.workers} workers"
+        return ""
+
+    def assigned(self, layers: Sequence[KfacLayer]) -> list[int]:
+        """Return the rank that decomposes each layer: most work first, to the least loaded.
+
+        Work is a^3 + g^3; first the worker group with least in all, then its rank with least;
+        up to release 0.3 the rank with least of all.
+        """
+        loads = [0.0] * self.ranks
+        work = [float(layer.inputs**3 + layer.outputs**3) for layer in layers]
+        owners = [0] * len(layers)
+        for index in sorted(range(len(layers)), key=lambda index: -work[index]):
+            totals = [sum(loads[rank] for rank in self.members(c)) for c in range(self.columns)]
+            column = totals.index(min(totals))
+            among = range(self.ranks) if self.neighbours else self.members(column)
+            rank = min(among, key=loads.__getitem__)
+            owners[index] = rank
+            loads[rank] += work[index]
+        return owners
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Who runs what: the owner of each layer, the busiest member of each worker group (``busy``).
+
+    Shown on the compute stream is the one of these whose group takes longest; other ranks have
+    streams of their own.
+    """
+
+    grid: KfacGrid
+    owners: Sequence[int]
+    busy: Sequence[int]
+    shown: int
+
+    @classmethod
+    def of(
+        cls,
+        grid: KfacGrid,
+        layers: Sequence[KfacLayer],
+        decomposed_s: Sequence[float],
+        own_s: Sequence[float],
+    ) -> Placement:
+        """Return the placement of layers.
+
+        ``decomposed_s`` is what the owner of each layer runs for it, ``own_s`` what every worker
+        of its group does.
+        """
+        owners = grid.assigned(layers)
+        loads = [0.0] * grid.ranks
+        for owner, seconds in zip(owners, decomposed_s, strict=True):
+            loads[owner] += seconds
+        busy = [max(grid.members(column), key=loads.__getitem__) for column in range(grid.columns)]
+        taken = [loads[rank] for rank in busy]
+        for owner, seconds in zip(owners, own_s, strict=True):
+            taken[grid.column(owner)] += seconds
+        return cls(grid, owners, busy, busy[taken.index(max(taken))])
+
+    def stream(self, rank: int) -> str:
+        """Return the stream of a rank's kernels."""
+        return "compute" if rank == self.shown else f"rank {rank}"
+
+    def worker(self, owner: int) -> str:
+        """Return the stream of the busiest worker in an owner's group."""
+        return self.stream(self.busy[self.grid.column(owner)])
+
+    def counted(self, column: int) -> bool:
+        """Return whether a worker group is the one whose bytes and calls are shown."""
+        return column == self.grid.column(self.shown)
+
+
+def _decompositions(
+    layer: KfacLayer, owner: int, placement: Placement
+) -> dict[str, tuple[JobStage, ...]]:
+    """Return A's and G's decompositions on their owner, each with its broadcasts in the group."""
+    grid = placement.grid
+    column = grid.column(owner)
+    quotients = elementwise(layer.elements, 5, 3)
+    kernels = {
+        "A": decomposed(layer.inputs, copied=False),
+        "G": (*decomposed(layer.outputs, copied=False), quotients),
+    }
+    sent = {"A": (layer.inputs**2,), "G": (layer.outputs**2, layer.elements)}
+    found: dict[str, tuple[JobStage, ...]] = {}
+    for side, own in kernels.items():
+        sends = tuple(
+            Send(
+                "broadcast",
+                float(FLOAT * size),
+                awaited=False,
+                stream=f"workers {column}",
+                group=grid.worker_group,
+                counted=placement.counted(column),
+            )
+            for size in sent[side]
+            if grid.workers > 1
+        )
+        found[side] = (Compute(own, "second_order", placement.stream(owner)), *sends)
+    return found
+
+
+def _averaged_factors(
+    layers: Sequence[KfacLayer], symmetric: bool, limit_bytes: float, end: PassPoint
+) -> tuple[list[Job], Job]:
+    """Return the factors' jobs in the hooks, and their division by the ranks behind them."""
+    built = kronecker_factors(layers, KAISA)
+    if symmetric:
+        built = [
+            KroneckerFactor(one.name, one.side, (*one.kernels, packed_triangle(one.side)), one.hook)
+            for one in built
+        ]
+    values = [triangle(one.side) if symmetric else one.side**2 for one in built]
+    hooks = bucketed(built, [float(FLOAT * many) for many in values], limit_bytes, end)
+    after: list[Kernel] = []
+    for one, many in zip(built, values, strict=True):
+        after.append(elementwise(many, 2))
+        after += unpacked_triangle(one.side) if symmetric else ()
+    sent = tuple(job.name for job in hooks if job.name.startswith("factors"))
+    gate = Compute(tuple(after), "second_order")
+    return hooks, Job("divided", (gate,), end, needs=("averaged", *sent))
+
+
+def _preconditioned(layer: KfacLayer, owner: int, placement: Placement) -> tuple[JobStage, ...]:
+    """Return a layer's preconditioning on each worker of its group, sent along their rows."""
+    grid = placement.grid
+    kernels = preconditioned(layer, "eigen", quotients=True)
+    own = Compute(kernels, "second_order", placement.worker(owner))
+    if grid.workers == grid.ranks:
+        return (own,)
+    size_bytes = float(FLOAT * layer.elements)
+    return own, Send("broadcast", size_bytes, stream="rows", group=grid.receiver_group)
+
+
+def grid_jobs(
+    grid: KfacGrid,
+    layers: Sequence[KfacLayer],
+    world: MethodContext,
+    factors: bool,
+    inverses: bool,
+    symmetric: bool,
+    limit_bytes: float,
+) -> tuple[list[Job], list[Job]]:
+    """Return KAISA's jobs in the passes, and those after gradients are averaged."""
+    assert world.profile is not None
+    end = PassPoint("backward", world.profile.backward_s)
+    hooks: list[Job] = []
+    steps: list[Job] = []
+    needs: tuple[str, ...] = ("averaged",)
+    if factors:
+        hooks, divided = _averaged_factors(layers, symmetric, limit_bytes, end)
+        steps.append(divided)
+        needs = (divided.name,)
+    own_s = [sum(map(world.kernel_s, preconditioned(layer, "eigen"))) for layer in layers]
+    decomposed_s = [
+        inverses
+        * sum(
+            world.kernel_s(kernel)
+            for side in (layer.inputs, layer.outputs)
+            for kernel in decomposed(side, copied=False)
+        )
+        for layer in layers
+    ]
+    placement = Placement.of(grid, layers, decomposed_s, own_s)
+    backwards = list(zip(layers, placement.owners, strict=True))[::-1]
+    if inverses:
+        for layer, owner in backwards:
+            for side, stages in _decompositions(layer, owner, placement).items():
+                steps.append(Job(f"eigen {layer.name} {side}", stages, end, needs=needs))
+    for layer, owner in backwards:
+        eigen = (f"eigen {layer.name} A", f"eigen {layer.name} G")
+        stages = _preconditioned(layer, owner, placement)
+        before = eigen if inverses else needs
+        steps.append(Job(f"gradient {layer.name}", stages, end, needs=before))
+    scaled = Compute(tuple(rescaled(layer) for layer in layers), "second_order")
+    gradients = tuple(f"gradient {layer.name}" for layer in layers)
+    steps.append(Job("scaled", (scaled,), end, needs=gradients))
+    return hooks, steps
+
+
+def phased_jobs(
+    grid: KfacGrid,
+    layers: Sequence[KfacLayer],
+    world: MethodContext,
+    factors: bool,
+    inverses: bool,
+    symmetric: bool,
+) -> list[Job]:
+    """Return KAISA's jobs after the gradients are averaged.
+
+    All factors, their all-reduces one by one, all decompositions, the broadcasts of eigenvectors,
+    all preconditioned gradients and their broadcasts: each of these begins when the one before is
+    over. A broadcast is queued behind all kernels of its phase, so that none hides behind them.
+
+    References
+    ----------
+    gpauloski/kfac-pytorch@37d4e81 kfac/preconditioner.py, step; kfac/comm.py, TorchBackend.
+    """
+    assert world.profile is not None
+    end = PassPoint("backward", world.profile.backward_s)
+    steps: list[Job] = []
+    needs: tuple[str, ...] = ("averaged",)
+    if factors:
+        steps += _factors(layers, end, symmetric)
+        needs = ("divided",)
+
+    decomposed_s = [inverses * sum(map(world.kernel_s, _decomposed(layer))) for layer in layers]
+    own_s = [
+        sum(map(world.kernel_s, preconditioned(layer, "eigen", quotients=True))) for layer in layers
+    ]
+    placement = Placement.of(grid, layers, decomposed_s, own_s)
+    there: dict[int, tuple[str, ...]] = {column: needs for column in range(grid.columns)}
+    if inverses:
+        made, there = _phased_decompositions(layers, placement, there, end)
+        steps += made
+    for layer, owner in zip(layers, placement.owners, strict=True):
+        kernels = preconditioned(layer, "eigen", quotients=True)
+        worker = Compute(kernels, "second_order", placement.worker(owner))
+        before = there[grid.column(owner)]
+        steps.append(Job(f"gradient {layer.name}", (worker,), end, needs=before))
+    needs = tuple(f"gradient {layer.name}" for layer in layers)
+    if grid.workers < grid.ranks:
+        gradients = tuple(
+            Send("broadcast", float(FLOAT * layer.elements), group=grid.receiver_group)
+            for layer in layers
+        )
+        steps.append(Job("sent gradients", gradients, end, needs=needs))
+        needs = ("sent gradients",)
+    scaled = Compute(tuple(rescaled(layer) for layer in layers), "second_order")
+    return [*steps, Job("scaled", (scaled,), end, needs=needs)]
+
+
+def _phased_decompositions(
+    layers: Sequence[KfacLayer],
+    placement: Placement,
+    needs: Mapping[int, tuple[str, ...]],
+    end: PassPoint,
+) -> tuple[list[Job], dict[int, tuple[str, ...]]]:
+    """Return all decompositions and each group's broadcasts, and what a group waits for."""
+    grid = placement.grid
+    there = dict(needs)
+    jobs: list[Job] = []
+    columns: dict[int, list[KfacLayer]] = {}
+    for layer, owner in zip(layers, placement.owners, strict=True):
+        column = grid.column(owner)
+        columns.setdefault(column, []).append(layer)
+        stage = Compute(_decomposed(layer), "second_order", placement.stream(owner))
+        jobs.append(Job(f"eigen {layer.name}", (stage,), end, needs=needs[column]))
+    for column, own in columns.items():
+        there[column] = tuple(f"eigen {layer.name}" for layer in own)
+        if grid.workers == 1:
+            continue
+        sends = tuple(
+            Send(
+                "broadcast",
+                float(FLOAT * size),
+                stream=f"workers {column}",
+                group=grid.worker_group,
+                counted=placement.counted(column),
+            )
+            for layer in own
+            for size in _vectors(layer)
+        )
+        name = f"sent eigen {column}"
+        jobs.append(Job(name, sends, end, needs=there[column]))
+        there[column] = (name,)
+    return jobs, there
+
+
+def _factors(layers: Sequence[KfacLayer], end: PassPoint, symmetric: bool) -> list[Job]:
+    """Return all products, an all-reduce of each factor, and their division by the ranks."""
+    built = kronecker_factors(layers, KAISA)
+    before: list[Kernel] = [kernel for one in built for kernel in one.kernels]
+    after: list[Kernel] = []
+    sends = []
+    for one in built:
+        values = triangle(one.side) if symmetric else one.side**2
+        before += [packed_triangle(one.side)] if symmetric else []
+        sends.append(Send("all_reduce", float(FLOAT * values)))
+        after.append(elementwise(values, 2))
+        after += unpacked_triangle(one.side) if symmetric else ()
+    return [
+        Job("products", (Compute(tuple(before), "second_order"),), end, needs=("averaged",)),
+        Job("factors", tuple(sends), end, needs=("products",)),
+        Job("divided", (Compute(tuple(after), "second_order"),), end, needs=("factors",)),
+    ]
+
+
+def _decomposed(layer: KfacLayer) -> tuple[Kernel, ...]:
+    """Return both decompositions of a layer, and the quotients of their eigenvalues."""
+    quotients = elementwise(layer.elements, 5, 3)
+    return (
+        *decomposed(layer.inputs, copied=False),
+        *decomposed(layer.outputs, copied=False),
+        quotients,
+    )
+
+
+def _vectors(layer: KfacLayer) -> tuple[int, int, int]:
+    """Return the values of what an owner sends: eigenvectors of A and G, and the quotients."""
+    return layer.inputs**2, layer.outputs**2, layer.elements

@@ -1,0 +1,115 @@
+"""Sharded parameters: when units of a model are gathered, as PyTorch's FSDP does it.
+
+References
+----------
+Zhao et al., "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", VLDB 2023 (arXiv
+2304.11277). Code: pytorch/pytorch at 00ae0bc9, torch/distributed/fsdp/
+_runtime_utils.py; at 07b3040a, torch/distributed/algorithms/_comm_hooks/default_hooks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from perfsim.compute.kernel import elementwise
+from perfsim.fusion.buckets import Bucket
+from perfsim.methods.base import Compute, Group, Job, JobStage, PassPoint, Send
+from perfsim.methods.building.layerwise import LayerStarts
+
+__all__ = ["Prefetch", "backward_gathers", "divisor", "forward_gathers", "scattered"]
+
+Prefetch = Literal["pre", "post", "none"]
+"""When a unit is gathered for the backward pass: with the start of the unit before it, with its
+end, or when it is needed."""
+
+
+ALIVE = 2
+"""Units whose parameters may be gathered at once (limit_all_gathers)."""
+
+
+def forward_gathers(
+    units: Sequence[Bucket], starts: LayerStarts, group: Group = "all"
+) -> list[Job]:
+    """Return the gathers of the forward pass, in its order; the pass waits unit by unit.
+
+    From the third unit on a gather begins when the unit two before it has been run.
+    """
+    ordered = sorted(reversed(units), key=starts.forward_start_s)
+    starts_s = [starts.forward_start_s(unit) for unit in ordered]
+    return [
+        Job(
+            f"unit {number}",
+            (Send("all_gather", unit.size_bytes, group=group),),
+            PassPoint("forward", starts_s[number - ALIVE + 1] if number >= ALIVE else 0.0),
+            PassPoint("forward", starts_s[number]),
+        )
+        for number, unit in enumerate(ordered)
+    ]
+
+
+def backward_gathers(
+    units: Sequence[Bucket], starts: LayerStarts, prefetch: Prefetch, group: Group = "all"
+) -> list[Job]:
+    """Return the gathers of the backward pass; units are given in its order."""
+    # A unit is entered when the backward pass is through with the one before it.
+    done_s = [0.0, *(unit.ready_s for unit in units)]
+    enters_s = [
+        max(starts.backward_start_s(unit), done)
+        for unit, done in zip(units, done_s[:-1], strict=True)
+    ]
+    begins_s = {"pre": [0.0, *enters_s], "post": done_s, "none": enters_s}[prefetch]
+    return [
+        Job(
+            f"again {number}",
+            (Send("all_gather", unit.size_bytes, group=group),),
+            PassPoint("backward", begins_s[number]),
+            PassPoint("backward", enters_s[number]),
+        )
+        for number, unit in enumerate(units)
+    ]
+
+
+def scattered(unit: Bucket, shards: int, ranks: int) -> tuple[JobStage, ...]:
+    """Return the reduction of a unit's gradients: among ``shards`` that share a copy, then copies.
+
+    Examples
+    --------
+    >>> from perfsim.compute.profile import Gradient
+    >>> unit = Bucket.of([Gradient("w", (1000,), 0.0, 0)])
+    >>> [stage.size_bytes for stage in scattered(unit, 4, 8) if isinstance(stage, Send)]
+    [4000.0, 1000.0]
+    """
+    own, copies = -(-unit.elements // shards), ranks // shards
+    if copies == 1:
+        return _divided(Send("reduce_scatter", unit.size_bytes), unit.elements, own, ranks)
+    inside = Send("reduce_scatter", unit.size_bytes, group=shards)
+    share_bytes = unit.size_bytes / shards
+    across = Send("all_reduce", share_bytes, stream="copies", group=(copies, shards))
+    return (
+        *_divided(inside, unit.elements, own, shards),
+        *_divided(across, own, own, copies),
+    )
+
+
+def _divided(send: Send, elements: int, left: int, ranks: int) -> tuple[JobStage, ...]:
+    """Return a sum over ``ranks`` with the divisions before it and, if need be, after it."""
+    before = Compute((elementwise(elements, passes=2),), "compress", "post_backward")
+    after = Compute((elementwise(left, passes=2),), "decompress", "post_backward")
+    if ranks == 1:
+        return (send,)
+    return (before, send, after) if ranks > divisor(ranks) else (before, send)
+
+
+def divisor(ranks: int) -> int:
+    """Return what gradients are divided by before they are added up; the rest comes after.
+
+    Examples
+    --------
+    >>> [divisor(ranks) for ranks in (2, 3, 4, 16, 64)]
+    [2, 2, 2, 4, 8]
+    """
+    factor = 1
+    while ranks % factor == 0 and ranks / factor > factor:
+        factor *= 2
+    return factor

@@ -1,0 +1,83 @@
+"""Slices of tensors: how tensors are cut, and how slices go through parameter servers and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfsim.compute.kernel import FLOAT
+from perfsim.compute.profile import Gradient
+from perfsim.methods.base import Send
+
+__all__ = ["MAX_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
+
+PUSH_PULL = "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
+"""Bytes that a rank sends, mean over ranks, with servers on the nodes and on further machines."""
+
+
+MAX_PARTS = 20_000
+"""Messages of an iteration up to which a prediction takes seconds, not minutes."""
+
+
+def split_evenly(gradient: Gradient, most: int) -> list[int]:
+    """Return the values in each part of a gradient cut along its first axis, near ``most`` each.
+
+    As many parts as ``most`` asks for, but none less than a row: of equal rows, the last ones
+    with one more.
+
+    Examples
+    --------
+    >>> split_evenly(Gradient("w", (5, 100), 0.0, 0), 200)
+    [100, 200, 200]
+    >>> split_evenly(Gradient("w", (2, 1000), 0.0, 0), 300)
+    [1000, 1000]
+    """
+    count = min(-(-gradient.elements // most), gradient.shape[0])
+    rows, more = divmod(gradient.shape[0], count)
+    row = gradient.elements // gradient.shape[0]
+    return [row * (rows + (part >= count - more)) for part in range(count)]
+
+
+def split_whole(elements: int, most: int) -> list[int]:
+    """Return the values in each part of a tensor cut into parts of ``most`` and a rest.
+
+    Examples
+    --------
+    >>> split_whole(250, 100)
+    [100, 100, 50]
+    """
+    return [min(most, elements - start) for start in range(0, elements, most)]
+
+
+def too_many(elements: int, most: int, option: str) -> str:
+    """Return why a model cannot be cut into parts of ``most`` values, or "".
+
+    Examples
+    --------
+    >>> too_many(10**8, 100, "slice")
+    'would cut 100,000,000 parameters into more than 20,000 parts; set slice to at least 5,000'
+    """
+    if elements <= MAX_PARTS * most:
+        return ""
+    return (
+        f"would cut {elements:,} parameters into more than {MAX_PARTS:,} parts; set {option} to"
+        f" at least {-(-elements // MAX_PARTS):,}"
+    )
+
+
+def push_pull(parts: Sequence[int], priority: int, servers: int) -> list[Send]:
+    """Return push and pull of each part, by number of values; no part waits for another's pull.
+
+    Both go on one stream: servers on the workers' nodes send what others pull on the
+    NICs that push, and the cost of a push is half that of both at once (see ``push_sharded``).
+    """
+    return [
+        Send(
+            collective,
+            float(FLOAT * part),
+            awaited=awaited,
+            priority=priority,
+            servers=servers,
+        )
+        for part in parts
+        for collective, awaited in (("push", True), ("pull", False))
+    ]
