@@ -173,7 +173,9 @@ def _collectives(catalog: Catalog) -> list[dict[str, Any]]:
 def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
     from perfsim import fusion
 
-    return [{"fusion": name, "what": fusion.load(name).summary} for name in fusion.policy_names()]
+    return [
+        {"fusion": name, "what": fusion.load_policy(name).summary} for name in fusion.policy_names()
+    ]
 
 
 def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
@@ -407,13 +409,13 @@ def _method(name: str, catalog: Catalog) -> dict[str, Any]:
 
 
 def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
-    from perfsim.methods import AUTO, load_method
+    from perfsim.methods import AUTO_METHOD, load_method
     from perfsim.scenario import make_scenario, read_scenario
     from perfsim.validate.claims import claims_of
 
     data = read_scenario(catalog.scenario(name))
     scenario = make_scenario(data["scenario"], name)
-    if scenario.method.lower() != AUTO:
+    if scenario.method.lower() != AUTO_METHOD:
         try:
             load_method(scenario.method, scenario.options)
         except RequestError as error:

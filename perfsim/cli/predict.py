@@ -64,9 +64,9 @@ def predict_command(
 
 def ranking_of(scenario: Scenario, catalog: Catalog) -> Ranking | None:
     """Rank all methods where ``--method auto`` asks for it; None elsewhere."""
-    from perfsim.methods import AUTO
+    from perfsim.methods import AUTO_METHOD
 
-    if scenario.method.lower() != AUTO:
+    if scenario.method.lower() != AUTO_METHOD:
         return None
     from perfsim.ranking import rank
 

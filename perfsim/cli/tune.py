@@ -58,7 +58,7 @@ def tune_command(
     ] = None,
 ) -> None:
     """Tune a scenario: the best bucket size, density, rank, interval and algorithm, with curves."""
-    from perfsim.methods import AUTO
+    from perfsim.methods import AUTO_METHOD
     from perfsim.planning.tune import tune
     from perfsim.scenario import make_scenario
     from perfsim.session import Session

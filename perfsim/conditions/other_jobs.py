@@ -29,7 +29,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
     DataError
         If its file is damaged.
     """
-    from perfsim.methods import AUTO
+    from perfsim.methods import AUTO_METHOD
     from perfsim.scenario import Scenario, make_scenario, read_scenario
 
     try:

@@ -92,7 +92,7 @@ def tuner_figures(of: Communicator) -> tuple[str, VersionFigures]:
     '2.5.6'
     """
     version = _FIRST_FIGURES if of.version.startswith("2.4") else of.version
-    return version, figures(version)
+    return version, version_figures(version)
 
 
 Label = tuple[str, str]

@@ -17,13 +17,13 @@ from pydantic import Field, model_validator
 
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
-from perfsim.data.toml import (
+from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
     read_toml,
 )
 from perfsim.errors import RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
-from perfsim.resolve import ResolvedScenario
 from perfsim.quantity import NumberLimit
+from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
 

@@ -130,7 +130,7 @@ def chosen_methods(given: str | Iterable[str] | None, own: str | None) -> list[s
             f"{given!r} names no method; a list such as ssgd,topk,dgc is needed.",
             value=given,
         )
-    if any(text.lower() == AUTO for text in texts):
+    if any(text.lower() == AUTO_METHOD for text in texts):
         raise RequestError(
             "methods", "auto is not a method; leave `methods` out to compare all.", value=given
         )

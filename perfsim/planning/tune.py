@@ -397,7 +397,7 @@ def _other_fusion(setup: Setup) -> dict[str, float]:
     times = {}
     for name in _SELF_SIZING_FUSION:
         scenario = setup.scenario.model_copy(update={"fusion_options": {}})
-        policy = fusion.load(name)
+        policy = fusion.load_policy(name)
         other = replace(setup, scenario=scenario, policy_name=name, policy=policy, limit_bytes=None)
         try:
             times[name] = _iteration_s(other)

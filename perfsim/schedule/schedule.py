@@ -189,7 +189,9 @@ def _held(
     world: MethodContext,
 ) -> Costs:
     """Return costs by which the method's kernels take what was measured on one GPU."""
-    exchanging = (one for part in method.rounds() for one in part.iterations if one != LOCAL_ITERATION)
+    exchanging = (
+        one for part in method.rounds() for one in part.iterations if one != LOCAL_ITERATION
+    )
     first = next(exchanging)
     alone = replace(world, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0)
     return costs.held(kernels_s, method.jobs(fused(first), alone, first))

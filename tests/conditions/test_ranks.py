@@ -172,7 +172,9 @@ def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
         ]
 
     assert read([Round((0,), 1), Round((1,), 4)]) == [((0,), (1,), 1), ((1,), (1,), 4)]
-    assert read([Round((LOCAL_ITERATION,), 7), Round((0,), 1)]) == [((LOCAL_ITERATION, 0), (7, 1), 1.0)]
+    assert read([Round((LOCAL_ITERATION,), 7), Round((0,), 1)]) == [
+        ((LOCAL_ITERATION, 0), (7, 1), 1.0)
+    ]
     # 5 local iterations for 2 exchanges: one exchange after 2, one after 3.
     assert read([Round((LOCAL_ITERATION,), 5), Round((0,), 2)]) == [
         ((LOCAL_ITERATION, 0), (2, 1), 1.0),

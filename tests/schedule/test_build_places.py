@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import LOCAL_ITERATION, Compute, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.methods.base import (
+    LOCAL_ITERATION,
+    Compute,
+    Job,
+    Method,
+    MethodContext,
+    PassPoint,
+    Round,
+    Send,
+)
 from perfsim.schedule.plan import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.schedule.schedule import schedule

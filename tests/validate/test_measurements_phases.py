@@ -55,7 +55,10 @@ def test_the_phases_of_d_kfac_by_hand() -> None:
     [plan] = plans("d_kfac")
     layers = (FIRST, SECOND)
     own = [kernel for layer in layers for kernel in preconditioned(layer, "cholesky")]
-    packing = k(*map(packed_triangle, SIDES), *(one for s in SIDES for one in unpacked_triangle(s, mean=True)))
+    packing = k(
+        *map(packed_triangle, SIDES),
+        *(one for s in SIDES for one in unpacked_triangle(s, mean=True)),
+    )
     assert phases(run(plan)) == pytest.approx(
         [
             PASSES + 2 * MS,

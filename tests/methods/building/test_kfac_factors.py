@@ -12,10 +12,7 @@ from perfsim.compute.profile import POSITIONS_SUFFIX, Gradient, Layer, Profile, 
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
 from perfsim.methods.building.kfac_factors import factor_sides, kfac_layers, triangle
-from perfsim.models import build
-from perfsim.models.assemble.__main__ import positions
-from perfsim.models.assemble.anchors import read_anchors
-from perfsim.models.assemble.positions import positions_of, positions_text
+from perfsim.models import build_model
 from perfsim.resolve import find_profile
 
 
