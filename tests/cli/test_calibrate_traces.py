@@ -77,7 +77,7 @@ def test_a_log_without_a_name_is_refused_as_before(
 
 def test_a_gpu_that_the_trace_does_not_name_is_asked_for(tmp_path: Path) -> None:
     file = saved(tmp_path, step())
-    with pytest.raises(RequestError, match="--gpu: the trace does not name its GPU"):
+    with pytest.raises(RequestError, match="gpu: the trace does not name its GPU"):
         imported(tmp_path, file, gpu=None)
     told = [{"id": 0, "name": "Tesla V100-SXM2-32GB"}]
     assert (

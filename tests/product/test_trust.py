@@ -51,11 +51,9 @@ IN_PLACE = {
     "journal.py": "a journal grows line by line, and half a last line is cut off",
 }
 TRIALS = {
-    "calibrate/compute/compute.py",
-    "calibrate/importing_traces.py",
-    "calibrate/kernels/points_file.py",
-    "calibrate/network_files.py",
-    "validate/measurements/fit_network.py",
+    "calibrate/measure/kernel_files.py",
+    "calibrate/write_network.py",
+    "calibrate/write_profile.py",
 }
 """They write into a temporary folder, to read back what they are about to write."""
 
@@ -198,7 +196,7 @@ def test_a_name_in_a_table_makes_no_path(name: str, tmp_path: Path) -> None:
 def test_a_packed_trace_that_swells_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_file, "SMALL", 1 << 20)
+    monkeypatch.setattr(trace_file, "ALWAYS_UNPACKED_CHARACTERS", 1 << 20)
     bomb = tmp_path / "bomb.json.gz"
     with gzip.open(bomb, "wb") as file:
         file.write(b'{"schemaVersion": 1, "traceEvents": [')
@@ -212,7 +210,7 @@ def test_a_packed_trace_that_swells_is_refused(
 def test_a_trace_of_more_spans_than_fit_in_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_KEPT", 5)
+    monkeypatch.setattr(recording, "MAX_SPANS", 5)
     with pytest.raises(DataError, match="more than 5 spans of training; record fewer steps"):
         read_trace(SEEDS / "kineto" / "gpu.json")
 

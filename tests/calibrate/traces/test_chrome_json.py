@@ -130,7 +130,7 @@ def test_entries_are_those_of_the_whole_json(
     path.write_bytes(gzip.compress(data) if packed else data)
     whole = json.loads(data.decode("utf-8", errors="replace"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_file, "CHUNK", chunk)
+        patch.setattr(trace_file, "CHUNK_CHARACTERS", chunk)
         found = list(trace_entries(path))
         path.write_text(json.dumps(events))
         alone = list(trace_entries(path))
