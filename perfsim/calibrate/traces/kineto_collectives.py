@@ -47,7 +47,7 @@ def recorded_collectives(recording: Recording, world: int | None) -> list[Traced
         span = kernel.span
         if COMMUNICATION_KERNEL.match(span.name):
             note = _note_around(parameters, kernel.launched, kernel.thread)
-            arguments = _named(span.arguments) or _named(note and note.arguments) or {}
+            arguments = _named(span.arguments) or _named(note.arguments if note else None) or {}
             calls.append((span, arguments, _note_around(named, kernel.launched, kernel.thread)))
     if not calls:
         calls = [(note, note.arguments or {}, note) for note in _host_notes(recording)]
