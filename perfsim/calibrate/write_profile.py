@@ -19,6 +19,7 @@ __all__ = [
     "LayerTimes",
     "check_profile",
     "check_profile_name",
+    "is_profile_name",
     "milliseconds",
     "profile_csv",
     "profile_stem",
@@ -124,6 +125,11 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.6f}"
 
 
+def is_profile_name(name: str) -> bool:
+    """Say whether a name of a model or GPU may be part of a profile's file name."""
+    return bool(_PROFILE_NAME.fullmatch(name))
+
+
 def check_profile_name(field: str, name: str) -> None:
     """Refuse a name of a model or GPU that could not be part of a profile's file name.
 
@@ -132,7 +138,7 @@ def check_profile_name(field: str, name: str) -> None:
     RequestError
         For ``field``, if the name holds more than letters, digits, '_' and '-'.
     """
-    if not _PROFILE_NAME.fullmatch(name):
+    if not is_profile_name(name):
         why = f"{name!r} is no name; letters, digits, '_' and '-'."
         raise RequestError(field, why, value=name)
 

@@ -233,11 +233,11 @@ def _print_trace(made: ImportedTrace) -> None:
 def _print_step(made: ImportedTrace) -> None:
     from perfsim.units import format_seconds
 
-    step = made.traced.step
+    step = made.trace.step
     if step is None:
-        last = max(made.traced.ready_s.values(), default=0.0)
+        last = max(made.trace.ready_s.values(), default=0.0)
         typer.echo(
-            f"{len(made.traced.ready_s)} tensors, ready within {format_seconds(last)}; the trace"
+            f"{len(made.trace.ready_s)} tensors, ready within {format_seconds(last)}; the trace"
             " shows no forward or backward pass, so there is no profile"
         )
         return

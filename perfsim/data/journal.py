@@ -1,4 +1,7 @@
-"""What a measuring run has found so far: JSON lines on disk, each there when its call returns."""
+"""The journal of a long run: JSON lines on disk, each there when the call that adds it returns.
+
+A run that is killed resumes from it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """A file whose first line is the setting of a run and every other one thing measured.
+    """A file whose first line is the setting of a run, and whose other lines are its results.
 
     Parameters
     ----------
     path : of the file
-    schema : of what it holds
-    setting : what must agree for things measured to belong together (device, versions, ranks, ...)
+    schema : of the lines
+    setting : what must agree for results to belong together (device, versions, ranks, ...)
     what, anew : the run in words ("a sweep"), and how the user begins anew
     """
 
@@ -32,14 +35,14 @@ class Journal:
         self._schema, self._what, self._anew = schema, what, anew
 
     def open(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool = False) -> None:
-        """Go on with the file, each line of it given to ``take``, or begin it.
+        """Resume the file and give each of its lines to ``take``, or begin it.
 
-        It begins anew if ``fresh``, and where a run was killed before its first line was whole.
+        It begins anew if ``fresh``, or if a run was killed before its first line was whole.
 
         Raises
         ------
         DataError
-            If the file is no record.
+            If the file is no journal of this schema.
         RequestError
             If it was begun with another setting, or cannot be written.
         """
@@ -59,7 +62,7 @@ class Journal:
         self._write(json.dumps(line), "a")
 
     def remove(self) -> None:
-        """Delete the file, once what it holds stands elsewhere."""
+        """Delete the file, once its results are written elsewhere."""
         self.path.unlink(missing_ok=True)
 
     def _begun(self) -> bool:
@@ -68,14 +71,14 @@ class Journal:
         except FileNotFoundError:
             return False
         except OSError:
-            return True  # what cannot be read is refused as it is, not written over
+            return True  # a file that cannot be read is refused, not overwritten
 
     def _begin(self) -> None:
-        """Write the setting, in place of whatever the file holds."""
+        """Write the setting, and overwrite whatever the file holds."""
         self._write(json.dumps({"schema": self._schema, **self._setting}), "w")
 
     def _resume(self, take: Callable[[Mapping[str, Any]], None]) -> None:
-        """Give every whole line to ``take``, and cut off half a line that a killed run left."""
+        """Give every whole line to ``take``, and cut off the half line that a killed run left."""
         try:
             text = self.path.read_text(encoding="utf-8")
             head, *lines = text.splitlines()
@@ -86,8 +89,8 @@ class Journal:
             for line in whole:
                 take(json.loads(line))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            told = f"is no record of {self._what} that can be gone on with; {self._anew}."
-            raise DataError(spelled(told), path=self.path) from None
+            why = f"is no record of {self._what} that can be gone on with; {self._anew}."
+            raise DataError(spelled(why), path=self.path) from None
         for name, given in self._setting.items():
             if setting.get(name) != given:
                 raise RequestError(

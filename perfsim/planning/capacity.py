@@ -18,8 +18,6 @@ from pydantic import Field, model_validator
 from perfsim.compute.device import load_device
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_toml
-    read_toml,
-)
 from perfsim.errors import RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
 from perfsim.quantity import NumberLimit

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfsim.cli.main import COMMANDS, code
-from scripts.fuzz.options import BASES, asked, told, wrong_options
+from scripts.fuzz.options import BASES, wrong_answer, wrong_options, wrong_values
 
 EVERY = 37
 
@@ -23,7 +23,7 @@ def test_a_wrong_option_is_refused_in_one_sentence() -> None:
 
 
 def test_every_command_is_asked_and_every_option_gets_a_turn() -> None:
-    questions = list(asked())
+    questions = list(wrong_values())
     assert {command.split()[0] for command, _, _ in questions} == set(COMMANDS)
     assert set(BASES) == {command for command, _, _ in questions}
     taken = {(command, name) for command, name, _ in questions[11::EVERY]}
@@ -36,7 +36,7 @@ def test_what_a_wrong_answer_looks_like(monkeypatch: pytest.MonkeyPatch) -> None
         return 1
 
     monkeypatch.setattr("scripts.fuzz.options.code", fails)
-    assert told("predict", "--gpus", "x").startswith("exit code 1")
+    assert wrong_answer("predict", "--gpus", "x").startswith("exit code 1")
 
 
 def test_a_name_too_long_and_a_letter_of_no_alphabet(

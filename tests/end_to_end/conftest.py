@@ -1,4 +1,4 @@
-"""Hosts for tests: made in milliseconds, skipped with a reason where they cannot be."""
+"""Emulated hosts for tests: made in milliseconds, or skipped with a reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["bare_cluster", "cluster"]
 
 @pytest.fixture(scope="session")
 def _possible() -> None:
-    """Skip what needs hosts where there can be none."""
+    """Skip tests that need hosts if none can be made here."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
@@ -24,14 +24,14 @@ def _possible() -> None:
 
 @pytest.fixture
 def bare_cluster(_possible: None, tmp_path: Path) -> Iterator[Callable[..., Hosts]]:
-    """Return what makes so many hosts with links of a rate; they go when the test ends."""
+    """Return what makes hosts with links of a rate; they are removed when the test ends."""
     with ExitStack() as stack:
         yield lambda count, rate="1gbit": stack.enter_context(Hosts(count, rate, tmp_path))
 
 
 @pytest.fixture
 def cluster(bare_cluster: Callable[..., Hosts]) -> Callable[..., Hosts]:
-    """Return the same where PyTorch is there to run on the hosts."""
+    """Return the same if PyTorch is there to run on the hosts."""
     if find_spec("torch") is None:
         pytest.skip("needs PyTorch (pip install 'perfsim[calibrate]')")
     return bare_cluster

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.root, pytest.mark.torch]
 CALIBRATE = ("-m", "perfsim", "calibrate", "network", "--out", "ours.toml")
 SHORT = (*CALIBRATE, "--max-size", "256KiB", "--budget", "2s")
 STEADY = (*CALIBRATE, "--collectives", "all_reduce", "--max-size", "256KiB", "--tolerance", "0.01%")
-"""No point is ever so tight: each takes its share of the time, so that there is time to break."""
+"""No point gets so tight: each takes its whole share of the time, which leaves time to break it."""
 
 PATCHED = """\
 import os
@@ -38,7 +38,7 @@ run()
 
 
 def points(folder: Path) -> int:
-    """Return how many points a sweep has kept; of one looked at twice the record has two lines."""
+    """Return how many points a sweep has kept; a point measured twice has two lines."""
     part = folder / "ours.part"
     lines = part.read_text().split("\n")[1:-1] if part.exists() else []
     keys = ("collective", "nodes", "gpus_per_node", "size_bytes")
@@ -46,7 +46,7 @@ def points(folder: Path) -> int:
 
 
 def wait_for(count: int, job: Job, folder: Path) -> None:
-    """Wait until a sweep has kept so many points."""
+    """Wait until a sweep has kept ``count`` points."""
     end = time.monotonic() + 40
     while points(folder) < count:
         assert time.monotonic() < end and job.processes[0].poll() is None, job.text()

@@ -1,4 +1,4 @@
-"""Calibrate two emulated hosts, predict training on them, train for real: the short form."""
+"""Calibrate two emulated hosts, predict training on them and train for real: the short form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="needs PyTorch (pip install 'perfsim[calibra
 pytestmark = [pytest.mark.root, pytest.mark.torch, pytest.mark.slow]
 
 WITHIN = 0.15
-"""Of the measured iteration; the full comparison's figures are in its stored output."""
+"""Error allowed, over the measured iteration; `compare.txt` holds the full comparison's errors."""
 
 
 def test_predictions_hold_on_two_hosts(cluster: Callable[..., Hosts], tmp_path: Path) -> None:

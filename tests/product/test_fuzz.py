@@ -51,7 +51,7 @@ def loops(path: Path) -> None:
 
 
 def grows(path: Path) -> None:
-    bytearray(2 * campaign.BYTES)
+    bytearray(2 * campaign.MAX_CASE_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def grows(path: Path) -> None:
 def test_what_fails_is_told_with_how_to_have_it_again(
     broken: object, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(campaign, "SECONDS", 0.05)
+    monkeypatch.setattr(campaign, "MAX_CASE_S", 0.05)
     monkeypatch.setitem(PARSERS, "prices", broken)  # type: ignore[arg-type]
     assert campaign.main(["--only", "prices", "--mutations", "1", "--seed", "5"]) == 1
     printed = capsys.readouterr()

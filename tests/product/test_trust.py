@@ -47,14 +47,13 @@ def test_a_write_that_is_cut_short_leaves_what_was_there(
 
 
 IN_PLACE = {
-    "files.py": "what is no regular file has no other way",
-    "journal.py": "a journal grows line by line, and half a last line is cut off",
+    "data/files.py": "what is no regular file has no other way",
+    "data/journal.py": "a journal grows line by line, and half a last line is cut off",
 }
 TRIALS = {
-    "calibrate/compute/compute.py",
-    "calibrate/importing_traces.py",
-    "calibrate/kernels/points_file.py",
-    "calibrate/network_files.py",
+    "calibrate/measure/kernel_files.py",
+    "calibrate/write_network.py",
+    "calibrate/write_profile.py",
     "validate/measurements/fit_network.py",
 }
 """They write into a temporary folder, to read back what they are about to write."""
@@ -117,10 +116,10 @@ def test_nothing_is_executed_or_unpickled() -> None:
             names = {one.name.partition(".")[0] for one in node.names}
             names.add((getattr(node, "module", "") or "").partition(".")[0])
             wrong = names & {"pickle", "shelve", "marshal", "yaml", "dill", "joblib"}
-            found |= {(path.name, one) for one in wrong}
+            found |= {(str(path.relative_to(PACKAGE)), one) for one in wrong}
         if isinstance(node, ast.Name) and node.id in ("eval", "exec", "compile", "__import__"):
-            found.add((path.name, node.id))
-    assert found <= {("method_description.py", "eval"), ("method_description.py", "compile")}
+            found.add((str(path.relative_to(PACKAGE)), node.id))
+    assert found <= {("methods/describe.py", "eval"), ("methods/describe.py", "compile")}
 
 
 def test_only_the_command_line_names_modules_to_import() -> None:
@@ -132,7 +131,7 @@ def test_only_the_command_line_names_modules_to_import() -> None:
         given = ast.unparse(node.args[0])  # type: ignore[union-attr]
         own = re.match(r"f'(\{__name__\}|\{__package__\}|perfsim|\{package\})\.", given)
         listed = given in ("HOME[name]", "package")
-        assert own or listed or path.name == "subject.py", f"{path}: {given}"
+        assert own or listed or path == PACKAGE / "calibrate/measure/subject.py", f"{path}: {given}"
 
 
 # Scenario and network files reach no other files
@@ -198,7 +197,7 @@ def test_a_name_in_a_table_makes_no_path(name: str, tmp_path: Path) -> None:
 def test_a_packed_trace_that_swells_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_file, "SMALL", 1 << 20)
+    monkeypatch.setattr(trace_file, "ALWAYS_UNPACKED_CHARACTERS", 1 << 20)
     bomb = tmp_path / "bomb.json.gz"
     with gzip.open(bomb, "wb") as file:
         file.write(b'{"schemaVersion": 1, "traceEvents": [')
@@ -212,7 +211,7 @@ def test_a_packed_trace_that_swells_is_refused(
 def test_a_trace_of_more_spans_than_fit_in_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_KEPT", 5)
+    monkeypatch.setattr(recording, "MAX_SPANS", 5)
     with pytest.raises(DataError, match="more than 5 spans of training; record fewer steps"):
         read_trace(SEEDS / "kineto" / "gpu.json")
 

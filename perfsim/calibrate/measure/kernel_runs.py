@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 CALIBRATE_KERNELS_SCHEMA = "perfsim/calibrate-kernels/1"
-MAX_ELEMENTS = {"cuda": 2**28, "cpu": 2**24}
+MAX_INPUT_ELEMENTS = {"cuda": 2**28, "cpu": 2**24}
 """fp32 values of the largest input: 1 GiB of a GPU, 64 MiB of a CPU. No source: chosen, beyond the
 caches of either."""
 WARM_UP_CALLS = 3
@@ -91,7 +91,7 @@ class KernelRequest:
     gpu : the device's name in perfsim's words; None follows from what the driver says
     device : cuda or cpu; None is a GPU if there is one
     kernels : names of kernels; empty is all
-    most : fp32 values of the largest input; None is `MAX_ELEMENTS`
+    most : fp32 values of the largest input; None is `MAX_INPUT_ELEMENTS`
     rule : when points, kernels and the run are done
     device_file : write GPU.toml even if that GPU is known, with its rates and new figures
     title : one line on what the device is; None is what the driver calls it
@@ -175,7 +175,7 @@ def calibrate_kernels(request: KernelRequest, report_progress: ReportProgress) -
     benches = select_benches(device, request.kernels)
     journal = _open_journal(request, name, device)
     try:
-        most = request.most or MAX_ELEMENTS[device.device]
+        most = request.most or MAX_INPUT_ELEMENTS[device.device]
         cut = run_benches(benches, device, most, request.rule, journal, report_progress)
     except (KeyboardInterrupt, RuntimeError) as error:
         why = "stopped" if isinstance(error, KeyboardInterrupt) else f"the device failed ({error})"

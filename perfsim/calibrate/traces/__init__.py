@@ -1,8 +1,7 @@
-"""Reading traces of training: one format a file, found by its file name.
+"""Reading traces of training: one format a file, recognised by a trace's first characters.
 
-A new file in this folder is a new format; nothing else lists it. It holds
-``matches(head) -> bool``, of the first characters of a trace, and ``read(path) -> Traced``, and a
-docstring whose first line names the format.
+A format is a module of this folder, named in `trace_formats`. It holds ``matches(head) -> bool``
+and ``read(path) -> TrainingTrace``, and a docstring whose first line names the format.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def trace_formats() -> dict[str, ModuleType]:
 
 
 def read_trace(path: Path | str) -> TrainingTrace:
-    """Read a trace of any format that this folder knows, plain or gzipped.
+    """Read a trace of any known format, plain or gzipped.
 
     Raises
     ------
@@ -40,10 +39,11 @@ def read_trace(path: Path | str) -> TrainingTrace:
         If it cannot be read, is damaged, of no known format, or shows no training.
     """
     path = Path(path)
-    text = read_head(path)
+    head = read_head(path)
     for module in trace_formats().values():
-        if module.matches(text):
-            made: TrainingTrace = module.read(path)
-            return made
-    known = "; ".join((one.__doc__ or "").partition("\n")[0] for one in trace_formats().values())
+        if module.matches(head):
+            trace: TrainingTrace = module.read(path)
+            return trace
+    docstrings = (module.__doc__ or "" for module in trace_formats().values())
+    known = "; ".join(text.partition("\n")[0] for text in docstrings)
     raise DataError(f"is no trace in a form that is known: {known}", path=path)

@@ -1,4 +1,10 @@
-"""A trace in Chrome's JSON, plain or gzipped, read event by event: never whole in memory."""
+"""Chrome's JSON of a trace, plain or gzipped: read event by event, never whole in memory.
+
+Python's json decodes each event; this file only finds where events begin and end. json.load would
+hold the whole trace in more than four times its size, and traces of hundreds of MiB are usual.
+ijson refuses what profilers write all the same (NaN, control characters in names), and a damaged
+file of a hundred thousand open brackets makes it run out of memory.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +22,21 @@ from perfsim.errors import DataError
 __all__ = ["EVENTS", "is_trace", "microseconds", "read_head", "trace_entries"]
 
 EVENTS = "traceEvents"
-CHUNK = 1 << 20
-"""Characters read at once."""
-LARGEST = 16 << 20
-"""Characters of one event or setting; if more do not make a JSON value, the file is damaged."""
-HEAD = 1 << 20
-SMALL = 64 << 20
-MOST_PACKED = 200
-"""Characters unpacked, and those beyond which they may be at most so many times the packed size."""
-GZIP = b"\x1f\x8b"
-SPACE = " \t\r\n"
+"""Key of a trace's list of events (Chrome's Trace Event Format)."""
+CHUNK_CHARACTERS = 1 << 20
+"""Characters read at once. No source: chosen."""
+HEAD_CHARACTERS = 1 << 20
+"""Characters that show a trace's format. No source: chosen."""
+MAX_VALUE_CHARACTERS = 16 << 20
+"""Characters of one event or setting; more that make no value are damage. No source: chosen."""
+MAX_PACKING = 200
+"""A gzipped trace may unpack to this many times its size. No source: chosen, beyond what a trace
+packs to."""
+ALWAYS_UNPACKED_CHARACTERS = 64 << 20
+"""Characters that any gzipped trace may unpack to. No source: chosen."""
+_GZIP = b"\x1f\x8b"
+_SPACE = " \t\r\n"
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def is_trace(path: Path) -> bool:
@@ -36,12 +47,11 @@ def is_trace(path: Path) -> bool:
     DataError
         If it cannot be read.
     """
-    with _opened(path, raw=True) as file:
-        start = file.read(2)
-    if start.encode("latin-1") == GZIP:
-        return True
-    text = read_head(path)
-    return text[:1] in ("[", "{") and (f'"{EVENTS}"' in text or '"ph"' in text)
+    with _damage_of(path), path.open("rb") as file:
+        if file.read(2) == _GZIP:
+            return True
+    head = read_head(path)
+    return head[:1] in ("[", "{") and (f'"{EVENTS}"' in head or '"ph"' in head)
 
 
 def read_head(path: Path) -> str:
@@ -53,14 +63,14 @@ def read_head(path: Path) -> str:
         If it cannot be read.
     """
     with _opened(path) as file:
-        return file.read(HEAD).lstrip("\ufeff" + SPACE)
+        return file.read(HEAD_CHARACTERS).lstrip(_BYTE_ORDER_MARK + _SPACE)
 
 
 def trace_entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """Give every event as ("traceEvents", event) and every other setting as (key, value).
+    """Yield every event as ("traceEvents", event) and every other setting as (key, value).
 
-    The file is an object with a list ``traceEvents``, or that list alone; such a list may lack
-    its end, as Chrome's format allows and as writers leave it that are killed.
+    The file is an object with a list ``traceEvents``, or that list alone. Such a list may lack
+    its end: Chrome's format allows it, and profilers that are killed leave it so.
 
     Raises
     ------
@@ -68,9 +78,9 @@ def trace_entries(path: Path) -> Iterator[tuple[str, Any]]:
         If the file cannot be read or is no such JSON; names the character where it breaks.
     """
     with _opened(path) as file:
-        text = _Text(file, path)
+        text = _JsonText(file, path)
         if text.next() == "[":
-            yield from ((EVENTS, event) for event in text.list(endless=True))
+            yield from ((EVENTS, event) for event in text.list(may_lack_end=True))
             return
         text.take("{")
         while not text.took("}"):
@@ -85,13 +95,19 @@ def trace_entries(path: Path) -> Iterator[tuple[str, Any]]:
                 return
 
 
-def microseconds(event: Mapping[str, Any], key: str, place: str) -> float:
+def microseconds(event: Mapping[str, Any], key: str, where: str) -> float:
     """Return a moment or length of an event [us].
+
+    Parameters
+    ----------
+    event : as the trace holds it
+    key : of the moment or length
+    where : file and event, for the error
 
     Raises
     ------
     DataError
-        If it is no finite number; says which event, as ``place`` names it.
+        If it is no finite number.
 
     Examples
     --------
@@ -102,54 +118,55 @@ def microseconds(event: Mapping[str, Any], key: str, place: str) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        raise DataError(f"{place}: is damaged: {key!r} is {value!r:.40}, not a number") from None
+        raise DataError(f"{where}: is damaged: {key!r} is {value!r:.40}, not a number") from None
     if not math.isfinite(number):
-        raise DataError(f"{place}: is damaged: {key!r} is {value!r:.40}, not finite")
+        raise DataError(f"{where}: is damaged: {key!r} is {value!r:.40}, not finite")
     return number
 
 
-class _Text:
-    """JSON taken from a file piece by piece."""
+class _JsonText:
+    """JSON taken from a file piece by piece: marks one by one, values whole."""
 
-    def __init__(self, file: TextIO | _Bounded, path: Path) -> None:
+    def __init__(self, file: TextIO | _Unpacked, path: Path) -> None:
         self._file, self._path = file, path
-        self._held, self._place, self._before = "", 0, 0
+        self._buffer, self._at, self._read_before = "", 0, 0
         self._decoder = json.JSONDecoder(strict=False)
 
     def next(self) -> str:
-        """Return the next character that is no space, '' at the end; leave it there."""
+        """Return the next character that is no space, "" at the end, without taking it."""
         while True:
-            held, place = self._held, self._place
-            while place < len(held) and (held[place] in SPACE or held[place] == "\ufeff"):
-                place += 1
-            self._place = place
-            if place < len(held):
-                return held[place]
-            if not self._more():
+            buffer, at = self._buffer, self._at
+            while at < len(buffer) and (buffer[at] in _SPACE or buffer[at] == _BYTE_ORDER_MARK):
+                at += 1
+            self._at = at
+            if at < len(buffer):
+                return buffer[at]
+            if not self._read_more():
                 return ""
 
     def took(self, mark: str) -> bool:
-        """Take a mark if it comes next."""
+        """Take a mark if it comes next, and say whether it did."""
         if self.next() != mark:
             return False
-        self._place += 1
+        self._at += 1
         return True
 
     def take(self, mark: str) -> None:
         """Take a mark that must come next."""
         if not self.took(mark):
-            found = self.next()
-            raise self._damaged(f"{found!r} stands" if found else "it ends", f"{mark!r} is needed")
+            character = self.next()
+            found = f"{character!r} stands" if character else "it ends"
+            raise self._damage(found, f"{mark!r} is needed")
 
-    def list(self, *, endless: bool = False) -> Iterator[Any]:
-        """Give the values of the list that comes next."""
+    def list(self, *, may_lack_end: bool = False) -> Iterator[Any]:
+        """Yield the values of the list that comes next."""
         self.take("[")
         while not self.took("]"):
-            if endless and not self.next():
+            if may_lack_end and not self.next():
                 return
             yield self.value()
             if not self.took(","):
-                if endless and not self.next():
+                if may_lack_end and not self.next():
                     return
                 self.take("]")
                 return
@@ -159,36 +176,40 @@ class _Text:
         while True:
             self.next()
             try:
-                found, place = self._decoder.raw_decode(self._held, self._place)
+                value, end = self._decoder.raw_decode(self._buffer, self._at)
             except (ValueError, RecursionError) as error:
-                long = len(self._held) - self._place > LARGEST
-                if isinstance(error, RecursionError) or long or not self._more():
-                    raise self._damaged("a damaged value begins", "JSON is needed") from None
+                long = len(self._buffer) - self._at > MAX_VALUE_CHARACTERS
+                if isinstance(error, RecursionError) or long or not self._read_more():
+                    raise self._damage("a damaged value begins", "JSON is needed") from None
                 continue
-            # A number that ends with what is held may go on in the file.
-            if place < len(self._held) or not self._more():
-                self._place = place
-                return found
+            # A number at the end of the buffer may go on in the file: 12 with .5, 12. with 5.
+            rest = self._buffer[end : end + 3]
+            complete = len(rest) > 2 or bool(rest and rest[0] not in ".eE")
+            if complete or not self._read_more():
+                self._at = end
+                return value
 
-    def _more(self) -> bool:
-        text = self._file.read(max(CHUNK, len(self._held) - self._place))
-        self._before += self._place
-        self._held, self._place = self._held[self._place :] + text, 0
+    def _read_more(self) -> bool:
+        """Drop what was taken and read on; doubling keeps the time of long values linear."""
+        text = self._file.read(max(CHUNK_CHARACTERS, len(self._buffer) - self._at))
+        self._read_before += self._at
+        self._buffer, self._at = self._buffer[self._at :] + text, 0
         return bool(text)
 
-    def _damaged(self, found: str, needed: str) -> DataError:
-        place = self._before + self._place + 1
+    def _damage(self, found: str, needed: str) -> DataError:
+        character = self._read_before + self._at + 1
         return DataError(
-            f"is a damaged trace: at character {place} {found} where {needed}", path=self._path
+            f"is a damaged trace: at character {character} {found} where {needed}",
+            path=self._path,
         )
 
 
-class _Bounded:
-    """An unpacked text that ends where no trace would be: past so many times its packed size."""
+class _Unpacked:
+    """The text of a gzipped file, refused where it grows beyond what a trace packs into it."""
 
     def __init__(self, text: TextIO, path: Path) -> None:
-        self._text, self._path, self._given = text, path, 0
-        self._most = max(SMALL, MOST_PACKED * path.stat().st_size)
+        self._text, self._path, self._read = text, path, 0
+        self._most = max(ALWAYS_UNPACKED_CHARACTERS, MAX_PACKING * path.stat().st_size)
 
     def read(self, count: int) -> str:
         """Return the next characters.
@@ -199,28 +220,32 @@ class _Bounded:
             If there are more than any trace packs into such a file.
         """
         text = self._text.read(count)
-        self._given += len(text)
-        if self._given > self._most:
-            told = f"unpacks to more than {MOST_PACKED} times its size, which no trace does"
-            raise DataError(told, path=self._path)
+        self._read += len(text)
+        if self._read > self._most:
+            why = f"unpacks to more than {MAX_PACKING} times its size, which no trace does"
+            raise DataError(why, path=self._path)
         return text
 
 
 @contextmanager
-def _opened(path: Path, *, raw: bool = False) -> Iterator[TextIO | _Bounded]:
-    """Open a file, gzipped or not, as text; errors while it is read are its damage."""
-    try:
+def _opened(path: Path) -> Iterator[TextIO | _Unpacked]:
+    """Open a file, gzipped or not, as text."""
+    with _damage_of(path):
         with path.open("rb") as file:
-            packed = file.read(2) == GZIP
-        if raw:
-            with path.open(encoding="latin-1") as text:
-                yield text
-        elif packed:
+            packed = file.read(2) == _GZIP
+        if packed:
             with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace") as text:
-                yield _Bounded(text, path)
+                yield _Unpacked(text, path)
         else:
             with path.open(encoding="utf-8-sig", errors="replace") as text:
                 yield text
+
+
+@contextmanager
+def _damage_of(path: Path) -> Iterator[None]:
+    """Raise what goes wrong while a file is read as an error that names it."""
+    try:
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"is a damaged gzip file: {error}", path=path) from None
     except OSError as error:

@@ -1,13 +1,10 @@
-"""Import trace."""
+"""``perfsim calibrate import`` of a trace: write its profile, and its collectives as a table."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from perfsim.calibrate.measure.device import device_name
@@ -19,9 +16,16 @@ from perfsim.calibrate.traces.collectives import (
 )
 from perfsim.calibrate.traces.to_profile import profile_of_trace
 from perfsim.calibrate.traces.training_trace import TrainingTrace
-from perfsim.compute.profile import PRECISIONS, read_profile
+from perfsim.calibrate.write_profile import (
+    check_profile,
+    check_profile_name,
+    is_profile_name,
+    profile_stem,
+    refuse_existing,
+    write_files,
+)
+from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
-from perfsim.data.files import write_text
 from perfsim.errors import DataError, RequestError, unknown
 
 __all__ = ["ImportedTrace", "import_trace"]
@@ -29,21 +33,18 @@ __all__ = ["ImportedTrace", "import_trace"]
 IMPORT_TRACES_SCHEMA = "perfsim/calibrate-import-trace/1"
 
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-
-
 @dataclass(frozen=True)
 class ImportedTrace:
-    """The files written (None: not), and what the trace said."""
+    """The files written (None: not written), and what the trace says."""
 
     profile: Path | None
     collectives: Path | None
-    traced: TrainingTrace
+    trace: TrainingTrace
     by_size: tuple[dict[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object that ``calibrate import --json`` prints for a trace."""
-        step = self.traced.step
+        """Return the object that the command prints as JSON."""
+        step = self.trace.step
         passes = step and {
             "steps": step.count,
             "forward_s": step.forward_s,
@@ -59,11 +60,11 @@ class ImportedTrace:
             "schema": IMPORT_TRACES_SCHEMA,
             "profile": self.profile and str(self.profile),
             "collectives_file": self.collectives and str(self.collectives),
-            "device": self.traced.device,
-            "library": self.traced.library,
+            "device": self.trace.device,
+            "library": self.trace.library,
             "step": passes,
             "collectives": list(self.by_size),
-            "ready_s": dict(self.traced.ready_s),
+            "ready_s": dict(self.trace.ready_s),
         }
 
 
@@ -85,9 +86,9 @@ def import_trace(
     Parameters
     ----------
     file : PyTorch profile or Horovod timeline, plain or gzipped
-    model, batch, precision, gpu, sequence : what the profile says; a trace does not know them.
+    model, batch, precision, gpu, sequence : for the profile; a trace does not know them.
         ``gpu`` None is the device that the trace names
-    nodes, gpus_per_node : of the job, which a trace does not say; they place its collectives
+    nodes, gpus_per_node : of the job; a trace does not say on which nodes its ranks run
     folder : of profiles; the profile goes below its models/, the collectives into it
     force : replace files that are there
 
@@ -98,87 +99,64 @@ def import_trace(
     DataError
         If the trace is damaged or shows no training step; nothing is written then.
     """
-    _check(model, batch, precision, gpu, sequence, nodes, gpus_per_node)
-    traced = read_trace(file)
-    text, path, stem = None, None, file.name.partition(".")[0]
-    if traced.step is not None:
+    counts = {"batch": batch, "sequence": sequence, "nodes": nodes, "gpus_per_node": gpus_per_node}
+    _check_request({"model": model, "gpu": gpu}, precision, counts)
+    trace = read_trace(file)
+    texts: dict[Path, str] = {}
+    profile, stem = None, file.name.partition(".")[0]
+    if trace.step is not None:
         if model is None or batch is None:
-            lacks = "model" if model is None else "batch"
-            raise RequestError(f"{lacks}: is needed for the profile that {file.name} shows.")
-        known = Catalog().files("devices")
-        gpu = gpu or (device_name(traced.device, known) if traced.device else "")
-        if not NAME.fullmatch(gpu):
-            raise RequestError("gpu", "the trace does not name its GPU; give its name.")
+            lacking = "model" if model is None else "batch"
+            raise RequestError(lacking, f"is needed for the profile that {file.name} shows.")
+        gpu = gpu or _gpu_of_trace(trace)
         about = {"model": model, "gpu": gpu, "precision": precision, "batch": str(batch)}
         about |= {"sequence": str(sequence)} if sequence else {}
-        parts = [model, gpu, precision, f"b{batch}", *([f"s{sequence}"] if sequence else [])]
-        stem = ".".join(parts)
-        path = folder / "models" / f"{stem}.csv"
-        text = profile_of_trace(traced.step, about | _origin(file, traced), file)
-    table, beside = None, None
+        stem = profile_stem(model, gpu, precision, batch, sequence)
+        profile = folder / "models" / f"{stem}.csv"
+        texts[profile] = profile_of_trace(trace.step, about | _origin(file, trace), file)
+    table = None
     if nodes is not None:
-        whole, most = collectives_of_job(traced, nodes, gpus_per_node)
-        if whole:
-            beside = folder / f"{stem}.collectives.csv"
-            table = collectives_csv(whole, nodes, most, file, traced)
-    _write({path: text, beside: table}, file, force)
-    return ImportedTrace(path, beside, traced, tuple(summary_by_size(traced.seen)))
+        calls, per_node = collectives_of_job(trace, nodes, gpus_per_node)
+        if calls:
+            table = folder / f"{stem}.collectives.csv"
+            texts[table] = collectives_csv(calls, nodes, per_node, file.name, trace)
+    for path in texts:
+        refuse_existing(path, force)
+    if profile is not None:
+        try:
+            check_profile(profile.name, texts[profile])
+        except DataError as error:
+            raise DataError(f"makes no profile: {error.why}", path=file) from None
+    write_files(texts)
+    return ImportedTrace(profile, table, trace, tuple(summary_by_size(trace.collectives)))
 
 
-def _check(
-    model: str | None,
-    batch: int | None,
-    precision: str,
-    gpu: str | None,
-    sequence: int | None,
-    nodes: int | None,
-    gpus_per_node: int | None,
+def _check_request(
+    words: dict[str, str | None], precision: str, counts: dict[str, int | None]
 ) -> None:
-    for option, word in (("model", model), ("gpu", gpu)):
-        if word is not None and not NAME.fullmatch(word):
-            raise RequestError(f"{option}: {word!r} is no name; letters, digits, '_' and '-'.")
+    for field, word in words.items():
+        if word is not None:
+            check_profile_name(field, word)
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    counts = {"batch": batch, "sequence": sequence, "nodes": nodes, "gpus-per-node": gpus_per_node}
-    for option, count in counts.items():
+    for field, count in counts.items():
         if count is not None and count < 1:
-            raise RequestError(f"--{option}: must be at least 1, not {count}.")
+            raise RequestError(field, f"must be at least 1, not {count}.", value=count)
 
 
-def _origin(file: Path, traced: TrainingTrace) -> dict[str, str]:
-    named = f" on {traced.device}" if traced.device else ""
+def _gpu_of_trace(trace: TrainingTrace) -> str:
+    """Return perfsim's name of the GPU that a trace names."""
+    gpu = device_name(trace.device, Catalog().files("devices")) if trace.device else ""
+    if not is_profile_name(gpu):
+        raise RequestError("gpu", "the trace does not name its GPU; give its name.")
+    return gpu
+
+
+def _origin(file: Path, trace: TrainingTrace) -> dict[str, str]:
+    named = f" on {trace.device}" if trace.device else ""
     return {
         "framework": "PyTorch",
         "source": f"PyTorch profiler trace {file.name}{named}, by perfsim calibrate import",
         "licence": "the measurer's own",
         "date": date.today().isoformat(),
     }
-
-
-def _check_profile(trial: Path, file: Path) -> None:
-    """Refuse what perfsim would not read back, in the name of the trace."""
-    try:
-        read_profile(trial)
-    except DataError as error:
-        said = str(error).partition(": ")[2]
-        raise DataError(f"makes no profile: {said}", path=file) from None
-
-
-def _write(files: Mapping[Path | None, str | None], file: Path, force: bool) -> None:
-    """Write all files whole, the profile only if it reads back."""
-    wanted = [(path, text) for path, text in files.items() if path is not None and text]
-    for path, _ in wanted:
-        if path.exists() and not force:
-            raise RequestError("out", f"{str(path)!r} is there already; `force` replaces it.")
-    for path, text in wanted:
-        if path.parent.name == "models":
-            with TemporaryDirectory() as work:
-                trial = Path(work) / path.name
-                trial.write_text(text, encoding="utf-8")
-                _check_profile(trial, file)
-    for path, text in wanted:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RequestError("out", f"{str(path.parent)!r}: {error.strerror}.") from None
-        write_text(path, text)

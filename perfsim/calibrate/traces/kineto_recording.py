@@ -1,4 +1,4 @@
-"""The spans of a PyTorch profile that tell layers, kernels and collectives; the rest is dropped.
+"""The spans of a PyTorch profile that show layers, kernels and collectives; others are dropped.
 
 Kineto's output (pytorch/kineto, libkineto/src/output_json.cpp) names categories cpu_op,
 user_annotation, python_function, kernel, gpu_memcpy, gpu_memset, cuda_runtime, cuda_driver;
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from perfsim.calibrate.traces.chrome_json import EVENTS, microseconds, trace_entries
 from perfsim.data.files import printable
@@ -22,9 +22,12 @@ from perfsim.errors import DataError
 
 __all__ = [
     "ACCUMULATE",
-    "NODE",
+    "BACKWARD_OPERATOR",
+    "COMMUNICATION_KERNEL",
+    "ENGINE_NODE",
     "HostClock",
     "KernelClock",
+    "LaunchedKernel",
     "RecordedSpan",
     "Recording",
     "TraceClock",
@@ -35,23 +38,34 @@ __all__ = [
 ]
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
-NODE = "autograd::engine::evaluate_function: "
-MODULE = "nn.Module: "
-NOTED = ("ProfilerStep#", "Optimizer.", "nccl:", "gloo:", "mpi:", "record_param_comms")
-BACKWARD = re.compile(r"^(?!aten::|autograd::engine).*Backward\d*$")
-HOST = {"cpu_op", "operator", "user_annotation"}
-DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
-LAUNCH = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime"}
-COMMUNICATION = re.compile(r"^(nccl|rccl)", re.IGNORECASE)
-MOST_KEPT = 1_500_000
-"""Spans in memory: about 500 bytes each."""
-KEPT = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size")
-ARGUMENTS = ("Input Dims", "Input dims")
+"""Autograd's node that adds to a parameter's gradient."""
+ENGINE_NODE = "autograd::engine::evaluate_function: "
+"""What autograd's engine puts before the name of a node that it runs."""
+BACKWARD_OPERATOR = re.compile(r"^(?!aten::|autograd::engine).*Backward\d*$")
+COMMUNICATION_KERNEL = re.compile(r"^(nccl|rccl)", re.IGNORECASE)
+MAX_SPANS = 1_500_000
+"""Spans in memory, about 500 bytes each. No source: chosen."""
+_MODULE = "nn.Module: "
+_NOTES = ("ProfilerStep#", "Optimizer.", "nccl:", "gloo:", "mpi:", "record_param_comms")
+_HOST_CATEGORIES = {"cpu_op", "operator", "user_annotation"}
+_DEVICE_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
+_LAUNCH_CATEGORIES = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime"}
+_COLLECTIVE_ARGUMENTS = (
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "dtype",
+    "Group size",
+)
+_SHAPE_ARGUMENTS = ("Input Dims", "Input dims")
 
 
 @dataclass(slots=True)
 class RecordedSpan:
-    """Something that ran from ``start`` to ``end`` [us] on a thread or stream."""
+    """Something that ran from ``start`` to ``end`` [us] on a thread or stream.
+
+    ``sequence`` joins an operator to its backward node; ``arguments`` describe a collective.
+    """
 
     name: str
     start: float
@@ -59,30 +73,42 @@ class RecordedSpan:
     thread: str
     sequence: int | None = None
     shapes: list[Any] | None = None
-    told: dict[str, Any] | None = None
+    arguments: dict[str, Any] | None = None
+
+
+class LaunchedKernel(NamedTuple):
+    """Work of a device: when [us] and on which thread it was launched, and when it ran."""
+
+    launched: float
+    thread: str
+    span: RecordedSpan
 
 
 @dataclass
 class Recording:
     """One profile's spans, each list in the order of their starts.
 
-    ``operations`` have a sequence number: forward and backward operators and autograd's nodes;
-    ``kernels`` hold (launched [us], thread that launched, span) in the order of their launches.
+    Parameters
+    ----------
+    operations : spans with a sequence number: forward and backward operators, autograd's nodes
+    accumulations : additions to gradients
+    modules : calls of modules
+    notes : steps, optimizers and collectives that the host noted
+    kernels : in the order of their launches
+    settings : everything of the file but its events
+    backward : whether any autograd node ran, with a sequence number or without
     """
 
     operations: list[RecordedSpan] = field(default_factory=list)
     accumulations: list[RecordedSpan] = field(default_factory=list)
     modules: list[RecordedSpan] = field(default_factory=list)
     notes: list[RecordedSpan] = field(default_factory=list)
-    kernels: list[tuple[float, str, RecordedSpan]] = field(default_factory=list)
+    kernels: list[LaunchedKernel] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     backward: bool = False
-    """Whether any autograd node ran, with a sequence number or without."""
-    other: int = 0
-    """Spans that are none of these."""
 
     @property
-    def kept(self) -> int:
+    def host_spans(self) -> int:
         """Count the spans of the host."""
         return sum(map(len, (self.operations, self.accumulations, self.modules, self.notes)))
 
@@ -99,95 +125,109 @@ def read_recording(path: Path) -> Recording:
     DataError
         If it is no JSON trace, or an event lacks its time; names which.
     """
-    made = Recording()
-    launches: dict[str, tuple[float, str]] = {}
-    worked: list[tuple[str, RecordedSpan]] = []
+    reader = _Reader()
     count = 0
     for key, value in trace_entries(path):
         if key != EVENTS:
-            made.settings[key] = value
+            reader.recording.settings[key] = value
             continue
         count += 1
         if not isinstance(value, dict):
             raise DataError(f"is a damaged trace: event {count} is no object", path=path)
         if value.get("ph") == "X":
-            if len(launches) + len(worked) + made.kept > MOST_KEPT:
-                told = f"holds more than {MOST_KEPT:,} spans of training; record fewer steps"
-                raise DataError(told, path=path)
-            _keep(made, value, launches, worked, f"{path}: event {count}")
-    for correlation, span in worked:
-        moment, thread = launches.get(correlation, (span.start, ""))
-        made.kernels.append((moment, thread, span))
-    for spans in (made.operations, made.accumulations, made.modules, made.notes):
-        spans.sort(key=lambda span: (span.start, -span.end))
-    made.kernels.sort(key=lambda kernel: (kernel[0], kernel[2].start))
-    return made
+            if reader.spans > MAX_SPANS:
+                why = f"holds more than {MAX_SPANS:,} spans of training; record fewer steps"
+                raise DataError(why, path=path)
+            reader.take(value, f"{path}: event {count}")
+    return reader.finish()
 
 
-def _keep(
-    made: Recording,
-    event: Mapping[str, Any],
-    launches: dict[str, tuple[float, str]],
-    worked: list[tuple[str, RecordedSpan]],
-    place: str,
-) -> None:
-    """Sort one event into the list that it belongs to."""
-    sort, name = str(event.get("cat", "")).lower(), printable(str(event.get("name", "")))
-    told = event.get("args")
-    told = told if isinstance(told, dict) else {}
-    if sort in LAUNCH:
-        launches[str(told.get("correlation"))] = (microseconds(event, "ts", place), _thread(event))
-        return
-    if sort == "python_function":
-        if name.startswith(MODULE):
-            made.modules.append(_span(event, name.removeprefix(MODULE), place))
-        return
-    if sort in DEVICE:
-        span = _span(event, name, place)
-        if COMMUNICATION.match(name):
-            span.told = {key: told[key] for key in KEPT if key in told}
-        worked.append((str(told.get("correlation")), span))
-        return
-    if sort not in HOST:
-        made.other += 1
-        return
-    _keep_host(made, event, name, told, place)
+class _Reader:
+    """Sorts events into the lists of a recording, and joins kernels to their launches."""
+
+    def __init__(self) -> None:
+        self.recording = Recording()
+        self._launches: dict[str, tuple[float, str]] = {}
+        self._device_spans: list[tuple[str, RecordedSpan]] = []
+
+    @property
+    def spans(self) -> int:
+        """Count the spans in memory."""
+        return len(self._launches) + len(self._device_spans) + self.recording.host_spans
+
+    def take(self, event: Mapping[str, Any], where: str) -> None:
+        """Take one complete event; ``where`` names it in errors."""
+        category = str(event.get("cat", "")).lower()
+        name = printable(str(event.get("name", "")))
+        arguments = event.get("args")
+        arguments = arguments if isinstance(arguments, dict) else {}
+        correlation = str(arguments.get("correlation"))
+        if category in _LAUNCH_CATEGORIES:
+            self._launches[correlation] = (microseconds(event, "ts", where), _thread(event))
+        elif category == "python_function":
+            if name.startswith(_MODULE):
+                span = _span(event, name.removeprefix(_MODULE), where)
+                self.recording.modules.append(span)
+        elif category in _DEVICE_CATEGORIES:
+            span = _span(event, name, where)
+            if COMMUNICATION_KERNEL.match(name):
+                span.arguments = _of_collective(arguments)
+            self._device_spans.append((correlation, span))
+        elif category in _HOST_CATEGORIES:
+            self._take_host(event, name, arguments, where)
+
+    def _take_host(
+        self, event: Mapping[str, Any], name: str, arguments: Mapping[str, Any], where: str
+    ) -> None:
+        shapes = (arguments.get(key) for key in _SHAPE_ARGUMENTS)
+        shape = next((value for value in shapes if isinstance(value, list)), None)
+        if name == ACCUMULATE:
+            self.recording.backward = True
+            span = _span(event, name, where)
+            span.shapes = shape
+            self.recording.accumulations.append(span)
+        elif name.startswith(_NOTES):
+            span = _span(event, name, where)
+            span.shapes = shape
+            span.arguments = _of_collective(arguments) | {"types": arguments.get("Input type")}
+            self.recording.notes.append(span)
+        else:
+            node = name.startswith(ENGINE_NODE) or bool(BACKWARD_OPERATOR.match(name))
+            self.recording.backward = self.recording.backward or node
+            sequence = arguments.get("Sequence number")
+            if type(sequence) is int and sequence >= 0:
+                span = _span(event, name, where)
+                span.sequence = sequence
+                self.recording.operations.append(span)
+
+    def finish(self) -> Recording:
+        """Return the recording, sorted."""
+        made = self.recording
+        for correlation, span in self._device_spans:
+            launched, thread = self._launches.get(correlation, (span.start, ""))
+            made.kernels.append(LaunchedKernel(launched, thread, span))
+        for spans in (made.operations, made.accumulations, made.modules, made.notes):
+            spans.sort(key=lambda span: (span.start, -span.end))
+        made.kernels.sort(key=lambda kernel: (kernel.launched, kernel.span.start))
+        return made
 
 
-def _keep_host(
-    made: Recording, event: Mapping[str, Any], name: str, told: Mapping[str, Any], place: str
-) -> None:
-    shapes = next((told[key] for key in ARGUMENTS if isinstance(told.get(key), list)), None)
-    if name == ACCUMULATE:
-        made.backward = True
-        span = _span(event, name, place)
-        span.shapes = shapes
-        made.accumulations.append(span)
-    elif name.startswith(NOTED):
-        span = _span(event, name, place)
-        span.shapes = shapes
-        kinds = told.get("Input type")
-        span.told = {key: told[key] for key in KEPT if key in told} | {"types": kinds}
-        made.notes.append(span)
-    else:
-        node = name.startswith(NODE) or bool(BACKWARD.match(name))
-        made.backward = made.backward or node
-        sequence = told.get("Sequence number")
-        if type(sequence) is int and sequence >= 0:
-            span = _span(event, name, place)
-            span.sequence = sequence
-            made.operations.append(span)
+def _of_collective(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: arguments[key] for key in _COLLECTIVE_ARGUMENTS if key in arguments}
 
 
-def _span(event: Mapping[str, Any], name: str, place: str) -> RecordedSpan:
-    start = microseconds(event, "ts", place)
+def _span(event: Mapping[str, Any], name: str, where: str) -> RecordedSpan:
+    start = microseconds(event, "ts", where)
     # The profiler writes a negative length where it never saw the end.
-    end = start + max(0.0, microseconds(event, "dur", place))
+    end = start + max(0.0, microseconds(event, "dur", where))
     return RecordedSpan(sys.intern(name), start, end, _thread(event))
 
 
 def _thread(event: Mapping[str, Any]) -> str:
     return sys.intern(f"{event.get('pid')}/{event.get('tid')}")
+
+
+# When the work that the host asked for was done
 
 
 class TraceClock(Protocol):
@@ -219,7 +259,7 @@ class TraceClock(Protocol):
 
 
 class HostClock:
-    """Work on a CPU is done where it is asked for."""
+    """The clock of a CPU: work is done where it is asked for."""
 
     def begins(self, moment: float, thread: str) -> float:
         """Return the moment itself."""
@@ -238,40 +278,41 @@ class HostClock:
 
 
 class KernelClock:
-    """Kernels and copies of a GPU by the thread and moment that launched them; none of NCCL's."""
+    """The clock of a GPU: its kernels and copies by thread and moment of launch, without NCCL's."""
 
-    def __init__(self, kernels: Iterable[tuple[float, str, RecordedSpan]]) -> None:
-        by_thread: dict[str, list[tuple[float, float, float]]] = {}
-        for moment, thread, span in kernels:
-            if thread and not COMMUNICATION.match(span.name):
-                by_thread.setdefault(thread, []).append((moment, span.start, span.end))
-        self._launched = {name: [one[0] for one in of] for name, of in by_thread.items()}
-        self._spans = {name: [one[1:] for one in of] for name, of in by_thread.items()}
-        self._done = {
-            name: list(accumulate((one[2] for one in of), max)) for name, of in by_thread.items()
-        }
+    def __init__(self, kernels: Iterable[LaunchedKernel]) -> None:
+        by_thread: dict[str, list[LaunchedKernel]] = {}
+        for kernel in kernels:
+            if kernel.thread and not COMMUNICATION_KERNEL.match(kernel.span.name):
+                by_thread.setdefault(kernel.thread, []).append(kernel)
+        self._launched: dict[str, list[float]] = {}
+        self._spans: dict[str, list[tuple[float, float]]] = {}
+        self._done: dict[str, list[float]] = {}
+        for thread, own in by_thread.items():
+            self._launched[thread] = [kernel.launched for kernel in own]
+            self._spans[thread] = [(kernel.span.start, kernel.span.end) for kernel in own]
+            self._done[thread] = list(accumulate((kernel.span.end for kernel in own), max))
 
     def begins(self, moment: float, thread: str) -> float:
         """Return the start of the first kernel launched from a moment on."""
-        place = bisect_left(self._launched.get(thread, []), moment)
+        index = bisect_left(self._launched.get(thread, []), moment)
         spans = self._spans.get(thread, [])
-        if place == len(spans):
+        if index == len(spans):
             raise LookupError(moment)
-        return spans[place][0]
+        return spans[index][0]
 
     def done(self, moment: float, thread: str) -> float:
-        """Return the end of the last kernel launched up to a moment."""
-        place = bisect_right(self._launched.get(thread, []), moment)
-        if not place:
+        """Return when the last kernel launched up to a moment ended."""
+        count = bisect_right(self._launched.get(thread, []), moment)
+        if not count:
             raise LookupError(moment)
-        return self._done[thread][place - 1]
+        return self._done[thread][count - 1]
 
     def work(self, start: float, end: float, thread: str) -> list[tuple[float, float]]:
         """Return the kernels launched between two moments."""
         launched = self._launched.get(thread, [])
-        return self._spans.get(thread, [])[
-            bisect_left(launched, start) : bisect_right(launched, end)
-        ]
+        first, last = bisect_left(launched, start), bisect_right(launched, end)
+        return self._spans.get(thread, [])[first:last]
 
 
 def trace_clock(recording: Recording, path: Path) -> TraceClock:
@@ -284,7 +325,7 @@ def trace_clock(recording: Recording, path: Path) -> TraceClock:
     """
     if not recording.kernels:
         return HostClock()
-    if not any(thread for _, thread, _ in recording.kernels):
+    if not any(kernel.thread for kernel in recording.kernels):
         raise DataError(
             "shows GPU kernels but no launches of them (cuda_runtime): record CPU and CUDA"
             " activities together",
@@ -301,13 +342,13 @@ def merge_spans(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float
     >>> merge_spans([(3, 4), (0, 2), (1, 3), (5, 6)])
     [(0, 4), (5, 6)]
     """
-    made: list[tuple[float, float]] = []
+    merged: list[tuple[float, float]] = []
     for start, end in sorted(spans):
-        if made and start <= made[-1][1]:
-            made[-1] = (made[-1][0], max(made[-1][1], end))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            made.append((start, end))
-    return made
+            merged.append((start, end))
+    return merged
 
 
 def covered_length(spans: Sequence[tuple[float, float]]) -> float:

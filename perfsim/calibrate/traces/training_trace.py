@@ -1,4 +1,4 @@
-"""What a trace of training says, whoever wrote it: steps, layers, gradients, collectives."""
+"""What a trace of training says, whatever its format: steps, layers, gradients, collectives."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from perfsim.calibrate.formats.rows import collective_name
 
 __all__ = [
+    "TensorShape",
     "TracedCollective",
     "TracedLayer",
     "TracedStep",
@@ -16,7 +17,9 @@ __all__ = [
     "traced_collective_name",
 ]
 
-BYTES = {
+TensorShape = tuple[int, ...]
+
+_ELEMENT_TYPES = {
     8: ("double", "long", "longint", "float64", "int64"),
     4: ("float", "int", "float32", "int32"),
     2: ("half", "bfloat16", "short", "float16", "int16", "uint16", "c10half", "c10bfloat16"),
@@ -24,8 +27,7 @@ BYTES = {
 }
 """Bytes -> names of c10::ScalarType, C++ and Horovod's types, letters and digits only."""
 
-
-OTHER_NAMES = {
+_OTHER_COLLECTIVE_NAMES = {
     "allgatherbase": "all_gather",
     "allgatherintotensor": "all_gather",
     "allgathercoalesced": "all_gather",
@@ -37,42 +39,31 @@ OTHER_NAMES = {
     "recv": "send_recv",
     "sendrecv": "send_recv",
 }
+"""Names that only traces use, letters only -> perfsim's name."""
 
 
-def traced_collective_name(word: str) -> str:
-    """Return perfsim's name of a collective in a trace's words, '' where it knows none.
+@dataclass(frozen=True)
+class TrainingTrace:
+    """Everything that a trace says.
 
-    Examples
-    --------
-    >>> traced_collective_name("_allgather_base"), traced_collective_name("allreduce"), traced_collective_name("barrier")
-    ('all_gather', 'all_reduce', '')
+    Parameters
+    ----------
+    step : None if the trace holds collectives only
+    collectives : every call, in the order of their starts
+    device : name of the GPU as its driver gives it, "cpu", or "" if the trace does not say it
+    library : that carried the collectives: nccl, gloo, mpi; "" if there were none
+    version : of the library, "" if the trace does not say it
+    world : ranks of the job, None if the trace does not say it
+    ready_s : gradient -> seconds after the first, of traces that show no passes
     """
-    plain = "".join(letter for letter in word.lower() if letter.isalpha())
-    return OTHER_NAMES.get(plain) or collective_name(plain)
 
-
-def element_bytes(word: object) -> int | None:
-    """Return the bytes of one element of a type, None where it is not known.
-
-    Examples
-    --------
-    >>> element_bytes("Float"), element_bytes("c10::Half"), element_bytes("long int"), element_bytes(None)
-    (4, 2, 8, None)
-    """
-    plain = "".join(letter for letter in str(word).lower() if letter.isalnum())
-    return next((size for size, names in BYTES.items() if plain in names), None)
-
-
-TensorShape = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TracedLayer:
-    """A layer with parameters: its kind and its gradients' names and shapes (None: not said)."""
-
-    name: str
-    kind: str
-    gradients: tuple[tuple[str, TensorShape | None], ...]
+    step: TracedStep | None
+    collectives: tuple[TracedCollective, ...]
+    device: str = ""
+    library: str = ""
+    version: str = ""
+    world: int | None = None
+    ready_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +95,15 @@ class TracedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class TracedLayer:
+    """A layer with parameters: its kind, its gradients' names and shapes (None: not said)."""
+
+    name: str
+    kind: str
+    gradients: tuple[tuple[str, TensorShape | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TracedCollective:
     """One call of a collective: its perfsim name, bytes and ranks (None: not said), seconds."""
 
@@ -113,25 +113,28 @@ class TracedCollective:
     seconds: float
 
 
-@dataclass(frozen=True)
-class TrainingTrace:
-    """All that a trace says.
+def traced_collective_name(word: str) -> str:
+    """Return perfsim's name of a collective that a trace names, '' if perfsim knows none.
 
-    Parameters
-    ----------
-    step : None where the trace holds collectives only
-    seen : collectives
-    device : name of the GPU as its driver says it, "cpu", or "" where it is not said
-    library : that carried the collectives: nccl, gloo, mpi; "" where there were none
-    version : of it, "" where it is not said
-    world : ranks of the job, None where it is not said
-    ready_s : gradient -> seconds after the first, of traces that have no passes
+    Examples
+    --------
+    >>> traced_collective_name("_allgather_base"), traced_collective_name("allreduce")
+    ('all_gather', 'all_reduce')
+    >>> traced_collective_name("barrier")
+    ''
     """
+    plain = "".join(letter for letter in word.lower() if letter.isalpha())
+    return _OTHER_COLLECTIVE_NAMES.get(plain) or collective_name(plain)
 
-    step: TracedStep | None
-    seen: tuple[TracedCollective, ...]
-    device: str = ""
-    library: str = ""
-    version: str = ""
-    world: int | None = None
-    ready_s: Mapping[str, float] = field(default_factory=dict)
+
+def element_bytes(word: object) -> int | None:
+    """Return the bytes of one element of a type, None if the type is not known.
+
+    Examples
+    --------
+    >>> element_bytes("Float"), element_bytes("c10::Half"), element_bytes("long int")
+    (4, 2, 8)
+    >>> element_bytes(None)
+    """
+    plain = "".join(letter for letter in str(word).lower() if letter.isalnum())
+    return next((size for size, names in _ELEMENT_TYPES.items() if plain in names), None)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import pytest
-
-from perfsim.calibrate.measure.journals import KernelJournal, KernelStop
+from perfsim.calibrate.measure.journals import KernelStop
 from perfsim.calibrate.measure.kernel_runs import TimingRule, run_benches, time_call
-from perfsim.errors import DataError, RequestError
-from support.hand_benches import SETTING, HandClock, HandPlace, bench, journal
+from support.hand_benches import HandClock, HandPlace, bench, journal
 
 
 def quiet(done: int, total: int, words: str) -> None:
@@ -90,22 +87,3 @@ def test_the_whole_time_spent_names_the_kernels_left(tmp_path: Path) -> None:
         "two",
     ]  # type: ignore[arg-type]
     assert of.points == []
-
-
-def test_what_ran_out_of_time_is_tried_again_and_what_ran_out_of_memory_is_not(
-    tmp_path: Path,
-) -> None:
-    of = journal(tmp_path)
-    of.add_point(KernelStop("eigh", 4096, 0, "no time", final=False))
-    of.add_point(KernelStop("qr", 64, 2, "out of memory", final=True))
-    assert journal(tmp_path).stops == [KernelStop("qr", 64, 2, "out of memory", final=True)]
-
-
-def test_a_journal_of_another_machine_is_refused(tmp_path: Path) -> None:
-    of = journal(tmp_path)
-    with pytest.raises(RequestError, match="was begun with software some version, now it is new"):
-        KernelJournal(of.path, {**SETTING, "software": "new"})
-    KernelJournal(of.path, {**SETTING, "software": "new"}, fresh=True)
-    of.path.write_text("not json\n")
-    with pytest.raises(DataError, match="fresh begins anew"):
-        journal(tmp_path)

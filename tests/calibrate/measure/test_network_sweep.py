@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfsim.calibrate.measure.job import RankGroup
 from perfsim.calibrate.measure.journals import NetworkJournal
-from perfsim.calibrate.measure.launch import Launch
 from perfsim.calibrate.measure.network_sweep import (
     NetworkRequest,
     SweepPoint,
@@ -24,12 +26,12 @@ from perfsim.calibrate.measure.network_sweep import (
     measure_network,
     measured_curves,
     message_sizes,
+    points_to_measure,
     run_sweep,
 )
 from perfsim.calibrate.measure.rendezvous import check_same_request, open_journal
-from perfsim.calibrate.measure.watch import guard_sweep
 from perfsim.data.catalog import Catalog
-from perfsim.errors import DataError, PerfsimError, RequestError
+from perfsim.errors import DataError, RequestError
 from perfsim.network.cluster import Network, load_network
 from support.fake_wire import Wire, at_once, quiet, wires
 from support.sweep_points import SETTING, point
@@ -232,30 +234,6 @@ def test_a_forced_algorithm_stands_on_all_reduce_alone() -> None:
     assert reduced.kind == "measured" and reduced.spread is None  # one repeat tells no spread
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_library_that_breaks_off_says_which_end_and_what_was_kept(
-    tmp_path: Path, rank: int
-) -> None:
-    wire = wires(2)[rank]
-    journal = None if rank else NetworkJournal(tmp_path / "x.part", SETTING)
-    if journal:
-        journal.add_point(point(1024))
-    launch = Launch("torchrun", rank, 2, 0, "h", 1)
-    kept = (
-        " rank 0 says what was kept."
-        if rank
-        else (
-            f" 1 points are kept in {tmp_path / 'x.part'}, and the same command goes on from there."
-        )
-    )
-    with pytest.raises(PerfsimError) as broken, guard_sweep(launch, wire, ["h0", "h1"], journal):
-        raise RuntimeError("[x.cc:9] Connection closed by peer [198.18.0.3]:37600\nstack")
-    assert str(broken.value) == (
-        "calibrate network: the connection to 198.18.0.3 broke, a rank there died or its network"
-        f" failed;{kept}"
-    )
-
-
 def test_open_journal_and_request_are_known_to_all(tmp_path: Path) -> None:
     both = wires(2)
 
@@ -304,3 +282,19 @@ def test_time_that_early_points_leave_goes_to_later_ones() -> None:
     assert rule.share(4.0, 2).budget_s == 8.0
     assert rule.share(19.0, 5).budget_s == 2.0
     assert SweepRule(budget_s=2.0).share(4.0, 2).budget_s == 2.0
+
+
+def test_send_recv_is_asked_of_pairs_alone() -> None:
+    pair, three = RankGroup((0, 1), 2, 1), RankGroup((0, 1, 2), 3, 1)
+    found = [
+        (one.collective, one.group.nodes)
+        for one in points_to_measure(("all_reduce", "send_recv"), (pair, three), (8,))
+    ]
+    assert found == [("all_reduce", 2), ("send_recv", 2), ("all_reduce", 3)]
+
+
+@given(st.integers(1, 4096), st.integers(0, 2**30))
+def test_sizes_rise_by_at_most_the_factor_and_end_at_the_most(least: int, more: int) -> None:
+    found = message_sizes(least, least + more)
+    assert found[0] == least and found[-1] == least + more
+    assert all(a < b <= 2 * a for a, b in pairwise(found))

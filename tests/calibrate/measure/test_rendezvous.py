@@ -10,8 +10,6 @@ from perfsim.calibrate.measure.rendezvous import (
     meet_all_ranks,
     named_interface,
 )
-from perfsim.calibrate.measure.torch_wire import wait_for_all
-from perfsim.calibrate.measure.watch import SILENT_S, silent_ranks
 from perfsim.errors import RequestError
 from support.fake_wire import Store, at_once, word
 
@@ -37,12 +35,6 @@ def test_a_rank_that_cannot_go_on_says_why_to_all_others() -> None:
 def test_a_rank_that_does_not_come_is_named() -> None:
     with pytest.raises(RequestError, match=r"rank 1 of 2 has not come within 0 s; does it run"):
         meet_all_ranks(Store(), 0, 2, word(0), 0.1)
-
-
-def test_waiting_for_all_ends_when_all_have_come_or_time_is_up() -> None:
-    store = Store()
-    assert at_once(*[lambda: wait_for_all(store, "x", 3)] * 3) == [True] * 3
-    assert not wait_for_all(store, "y", 2, patience_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +74,3 @@ def test_an_interface_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPat
 def test_the_way_to_oneself_is_the_loopback() -> None:
     assert interface_towards("127.0.0.1") in ("lo", "lo0", "")
     assert interface_towards("no such host.") == ""
-
-
-def test_a_rank_is_silent_only_when_its_beats_stand_still_long_enough() -> None:
-    still = SILENT_S + 1
-    assert silent_ranks([7, 7], [7, 7], [0.0, still - 1], still) == [0]
-    assert silent_ranks([8, 7], [7, 7], [0.0, 0.0], still) == [1]
-    assert silent_ranks([7, 7], [7, 7], [0.0, 0.0], SILENT_S) == []

@@ -130,12 +130,23 @@ def test_entries_are_those_of_the_whole_json(
     path.write_bytes(gzip.compress(data) if packed else data)
     whole = json.loads(data.decode("utf-8", errors="replace"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_file, "CHUNK", chunk)
+        patch.setattr(trace_file, "CHUNK_CHARACTERS", chunk)
         found = list(trace_entries(path))
         path.write_text(json.dumps(events))
         alone = list(trace_entries(path))
     assert found == [("a", whole["a"]), *((EVENTS, one) for one in whole[EVENTS]), ("b", 12)]
     assert alone == [(EVENTS, one) for one in json.loads(json.dumps(events))]
+
+
+@pytest.mark.parametrize("number", ["12.5", "-3e-7", "1E+2", "0.0", "120"])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5])
+def test_a_number_at_the_edge_of_a_chunk_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str, chunk: int
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"a": {number}, "traceEvents": [{number}]}}')
+    monkeypatch.setattr(trace_file, "CHUNK_CHARACTERS", chunk)
+    assert list(trace_entries(path)) == [("a", float(number)), (EVENTS, float(number))]
 
 
 def test_memory_stays_below_the_size_of_the_file(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_kernels_give_the_moments_of_a_gpu(tmp_path: Path) -> None:
 
 
 def test_nccl_kernels_are_calls_with_bytes_ranks_and_seconds(tmp_path: Path) -> None:
-    seen = read_trace(saved(tmp_path, step())).seen
+    seen = read_trace(saved(tmp_path, step())).collectives
     assert seen == (TracedCollective("all_reduce", 1224, 2, pytest.approx(160 * US)),)
 
 
@@ -45,10 +45,10 @@ def test_kernels_without_words_take_those_of_the_call_that_launched_them(tmp_pat
         if event["name"].startswith("nccl"):
             told, event["args"] = event["args"], {"correlation": event["args"]["correlation"]}
     events += [host("record_param_comms", 264, 270, BACK, **told)]
-    assert read_trace(saved(tmp_path, events)).seen[0].size_bytes == 1224
+    assert read_trace(saved(tmp_path, events)).collectives[0].size_bytes == 1224
     events[-1] = host("nccl:all_reduce", 264, 270, BACK, **{"Input Dims": [[306]]})
     events[-1]["args"]["Input type"] = ["c10::Half"]
-    one = read_trace(saved(tmp_path, events, distributedInfo={"world_size": 8})).seen[0]
+    one = read_trace(saved(tmp_path, events, distributedInfo={"world_size": 8})).collectives[0]
     assert (one.size_bytes, one.ranks) == (612, 8)
 
 
@@ -87,7 +87,7 @@ def test_our_own_trace_of_two_ranks_on_gloo(tmp_path: Path) -> None:
         ("Linear_0", (10, 8192)),
     ]
     # Two buckets: the dense layer's 81 930 elements, then the other 7 424.
-    sizes = {one.size_bytes for one in traced.seen if one.collective == "all_reduce"}
+    sizes = {one.size_bytes for one in traced.collectives if one.collective == "all_reduce"}
     assert sizes == {4 * 81930, 4 * 7424}
     profile = imported(tmp_path, OWN, gpu=None)
     assert profile.elements == 81930 + 7424
@@ -130,7 +130,7 @@ def test_a_horovod_timeline_gives_its_messages(tmp_path: Path, end: str) -> None
     file.write_text(HOROVOD + end)
     traced = read_trace(file)
     assert traced.step is None and traced.world == 4
-    assert traced.seen == (
+    assert traced.collectives == (
         # 80 and 20 floats in one message.
         TracedCollective("all_reduce", 400, 4, pytest.approx(500 * US)),
         TracedCollective("broadcast", 40, 4, pytest.approx(20 * US)),

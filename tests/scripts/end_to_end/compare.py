@@ -55,7 +55,7 @@ def measure(bench: Bench, settings: Sequence[Setting]) -> Iterator[dict[str, Any
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rows and what they add up to, in words."""
+    """Return the rows as a table, with the errors' summary."""
     lines = [
         f"{'setting':34s} {'scheme':16s} {'measured':>10s} {'+-':>6s} {'predicted':>10s} error"
     ]
@@ -81,11 +81,12 @@ def ranking(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """Return how many pairs of schemes of one setting are ranked right, of how many."""
     right = pairs = 0
     for name in {row["setting"] for row in rows}:
-        for one, two in combinations([row for row in rows if row["setting"] == name], 2):
-            measured = one["measured_s"] / two["measured_s"]
+        of_setting = [row for row in rows if row["setting"] == name]
+        for first, second in combinations(of_setting, 2):
+            measured = first["measured_s"] / second["measured_s"]
             if max(measured, 1 / measured) > 1.10:
                 pairs += 1
-                right += (measured > 1) == (one["predicted_s"] > two["predicted_s"])
+                right += (measured > 1) == (first["predicted_s"] > second["predicted_s"])
     return right, pairs
 
 
@@ -105,7 +106,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     settings = SHORT if given.short else FULL
     if given.only is not None:
-        settings = tuple(settings[place] for place in given.only)
+        settings = tuple(settings[number] for number in given.only)
     rows = []
     bench = Bench(work.resolve(), 30.0 if given.short else 90.0, given.blocks)
     for row in measure(bench, settings):

@@ -1,4 +1,4 @@
-"""Open MPI's all-reduces on emulated hosts beside perfsim's predictions from another setting.
+"""Compare Open MPI's all-reduces on emulated hosts with predictions from other hosts or algorithms.
 
 ``python tests/scripts/end_to_end/mpi.py [HOSTS [RATE [SIZE]]]`` forces ring, recursive doubling and
 Rabenseifner in turn on 2, 4, ... HOSTS hosts (4) with links of RATE (1gbit), messages to SIZE
@@ -28,8 +28,9 @@ from support.emulated.mpirun import ALGORITHMS, mpirun, no_mpi
 
 __all__ = ["Beside", "beside", "measure", "table"]
 
-MOST = "16MiB"
+MAX_MESSAGE = "16MiB"
 LARGE_BYTES = 2**20
+"""Messages from here on are summarised on their own. No source: chosen."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Beside:
 
 
 def measure(
-    hosts: Hosts, algorithm: str, most: str = MOST, budget: str = "40s"
+    hosts: Hosts, algorithm: str, most: str = MAX_MESSAGE, budget: str = "40s"
 ) -> dict[int, CollectiveCurve]:
     """Return the all-reduce's curve of each number of hosts, as ``calibrate network`` measures."""
     out = f"{algorithm.replace('_', '-')}.toml"
@@ -70,8 +71,8 @@ def beside(
 ) -> list[Beside]:
     """Predict a curve's points by a network fitted to other curves."""
     made = make_network(list(fitted), "held", folder=work, transport="tcp", force=True)
-    network = load_network(str(made.network), Catalog(), "--net")
-    intra = load_network("pcie3", Catalog(), "--intra-net")
+    network = load_network(str(made.network), Catalog(), "net")
+    intra = load_network("pcie3", Catalog(), "intra_net")
     cluster = make_cluster(held_out.ranks, 1, None, network, intra, "mpi")
     return [
         Beside(
@@ -100,18 +101,19 @@ def table(rows: Sequence[Beside]) -> str:
             f" {row.error:+6.1%}"
         )
     for algorithm, hosts in dict.fromkeys((row.algorithm, row.hosts) for row in rows):
-        of = [row for row in rows if (row.algorithm, row.hosts) == (algorithm, hosts)]
-        off = [abs(row.error) for row in of]
-        large = [abs(row.error) for row in of if row.size_bytes >= LARGE_BYTES]
-        told = f"; from 1 MiB on mean {mean(large):.1%}, worst {max(large):.1%}" if large else ""
+        group = [row for row in rows if (row.algorithm, row.hosts) == (algorithm, hosts)]
+        errors = [abs(row.error) for row in group]
+        large = [abs(row.error) for row in group if row.size_bytes >= LARGE_BYTES]
+        words = f"; from 1 MiB on mean {mean(large):.1%}, worst {max(large):.1%}" if large else ""
         lines.append(
-            f"{algorithm} on {hosts}: |error| mean {mean(off):.1%}, median {median(off):.1%}, worst"
-            f" {max(off):.1%}{told}; repeats within {of[0].spread:.1%}"
+            f"{algorithm} on {hosts}: |error| mean {mean(errors):.1%}, median"
+            f" {median(errors):.1%}, worst"
+            f" {max(errors):.1%}{words}; repeats within {group[0].spread:.1%}"
         )
     return "\n".join(lines)
 
 
-def main(count: int = 4, rate: str = "1gbit", most: str = MOST) -> None:
+def main(count: int = 4, rate: str = "1gbit", most: str = MAX_MESSAGE) -> None:
     """Measure and print."""
     reason = why_not() or no_mpi()
     if reason:
@@ -122,16 +124,17 @@ def main(count: int = 4, rate: str = "1gbit", most: str = MOST) -> None:
             curves = {name: measure(hosts, name, most) for name in ALGORITHMS}
         print(f"{curves['ring'][count].version}, hosts at {rate}\n")
         print("From the same algorithm and the ring on fewer hosts:")
-        ring = [of for ranks, of in curves["ring"].items() if ranks < count]
+        ring = [curve for ranks, curve in curves["ring"].items() if ranks < count]
         rows = []
-        for name, curve_of in curves.items():
-            fewer = [of for ranks, of in curve_of.items() if ranks < count and name != "ring"]
-            rows.append(beside([*ring, *fewer], curve_of[count], work))
-        print(table([row for of in rows for row in of]))
+        for name, by_ranks in curves.items():
+            fewer = [curve for ranks, curve in by_ranks.items() if ranks < count]
+            others = fewer if name != "ring" else []
+            rows.append(beside([*ring, *others], by_ranks[count], work))
+        print(table([row for group in rows for row in group]))
         print(f"\nFrom the ring on {count} hosts:")
-        others = [of[count] for name, of in curves.items() if name != "ring"]
-        rows = [beside([curves["ring"][count]], of, work) for of in others]
-        print(table([row for of in rows for row in of]))
+        others = [by_ranks[count] for name, by_ranks in curves.items() if name != "ring"]
+        rows = [beside([curves["ring"][count]], curve, work) for curve in others]
+        print(table([row for group in rows for row in group]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Damaged files by the thousand: clean errors, accepted, failures; every case can be had again."""
+"""Read damaged files by the thousand and count clean errors, accepted files and failures.
+
+Every case can be repeated by its parser, seed and number.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ from scripts.fuzz.parsers import PARSERS, Seed, seeds
 
 __all__ = ["Count", "case", "main", "run"]
 
-SECONDS = 10
-BYTES = 1 << 30
-LONGEST_SENTENCE = 1500
-MOST_TOLD = 20
+MAX_CASE_S = 10
+MAX_CASE_BYTES = 1 << 30
+MAX_SENTENCE_CHARACTERS = 1500
+MAX_FAILURE_KINDS = 20
 
 
 class HangError(BaseException):
@@ -36,7 +39,7 @@ class HangError(BaseException):
 
 @dataclass
 class Count:
-    """What became of the cases of one parser."""
+    """The results of one parser's cases."""
 
     parser: str
     refused: int = 0
@@ -55,22 +58,22 @@ class Count:
         )
 
 
-HEAD = "parser          cases  clean errors  accepted  failures  slowest s"
+TABLE_HEAD = "parser          cases  clean errors  accepted  failures  slowest s"
 
 
 def case(parser: str, seed: int, number: int, known: Sequence[Seed]) -> tuple[str, bytes]:
-    """Return the name and content of one damaged file; the same for the same numbers."""
+    """Return the name and content of one damaged file; the same for the same arguments."""
     random = Random(f"{parser} {seed} {number}")
     chosen = random.choice(known)
-    return chosen.name, damaged(chosen.data, [one.data for one in known], random)
+    return chosen.name, damaged(chosen.data, [file.data for file in known], random)
 
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """Allow a parser so much memory beyond what is in use now."""
+    """Limit a parser's memory to `MAX_CASE_BYTES` beyond what is in use now, and its time."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_CASE_BYTES, before[1]))
     handler = signal.signal(signal.SIGPROF, _hangs)
     try:
         yield
@@ -94,7 +97,7 @@ def run(parser: str, numbers: Sequence[int], seed: int, folder: Path) -> Count:
             path = folder / name
             path.write_bytes(data)
             start = time.process_time()
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, MAX_CASE_S)
             try:
                 read(path)
                 count.accepted += 1
@@ -105,7 +108,7 @@ def run(parser: str, numbers: Sequence[int], seed: int, folder: Path) -> Count:
                 else:
                     count.refused += 1
             except HangError:
-                count.failures.append((number, f"takes more than {SECONDS} s"))
+                count.failures.append((number, f"takes more than {MAX_CASE_S} s"))
             except Exception as error:
                 count.failures.append((number, _where(error)))
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -115,12 +118,12 @@ def run(parser: str, numbers: Sequence[int], seed: int, folder: Path) -> Count:
 
 
 def _wrong(error: PerfsimError) -> str:
-    """Return what is wrong with an error's sentence, "" where nothing is."""
-    told = str(error)
+    """Return what is wrong with an error's sentence, "" if nothing is."""
+    sentence = str(error)
     if error.exit_code not in (2, 3):
-        return f"exit code {error.exit_code}: {told:.200}"
-    if "\n" in told or not told.strip() or len(told) > LONGEST_SENTENCE:
-        return f"is no sentence of one line ({len(told)} characters): {told[:200]!r}"
+        return f"exit code {error.exit_code}: {sentence:.200}"
+    if "\n" in sentence or not sentence.strip() or len(sentence) > MAX_SENTENCE_CHARACTERS:
+        return f"is no sentence of one line ({len(sentence)} characters): {sentence[:200]!r}"
     return ""
 
 
@@ -132,7 +135,7 @@ def _where(error: Exception) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 1 where anything failed."""
+    """Run the command line; return 1 if anything failed."""
     parse = argparse.ArgumentParser(prog="python tests/scripts/fuzz", description=__doc__)
     parse.add_argument("--mutations", type=int, default=1000, help="damaged files a parser")
     parse.add_argument("--only", action="append", choices=sorted(PARSERS), help="this parser")
@@ -140,46 +143,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parse.add_argument("--case", type=int, help="this damaged file again, with its traceback")
     parse.add_argument("--options", action="store_true", help="wrong options in place of files")
     parse.add_argument("--out", type=Path, help="write the table of results here as well")
-    asked = parse.parse_args(arguments)
-    if asked.options:
+    options = parse.parse_args(arguments)
+    if options.options:
         return _options()
-    names = asked.only or list(PARSERS)
+    names = options.only or list(PARSERS)
     folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=_fast()))
     try:
-        if asked.case is not None:
-            return _again(names[0], asked.seed, asked.case, folder)
+        if options.case is not None:
+            return _repeat(names[0], options.seed, options.case, folder)
         counts = []
-        print(HEAD, flush=True)
+        print(TABLE_HEAD, flush=True)
         for name in names:
-            counts.append(run(name, range(asked.mutations), asked.seed, folder))
+            counts.append(run(name, range(options.mutations), options.seed, folder))
             print(counts[-1].line, flush=True)
-            _tell(counts[-1], asked.seed)
-            if asked.out:
-                _store(asked.out, counts, asked.seed)
+            _print_failures(counts[-1], options.seed)
+            if options.out:
+                _store(options.out, counts, options.seed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return int(any(count.failures for count in counts))
 
 
 def _options() -> int:
-    """Ask every command with every option wrong."""
+    """Run every command with every option wrong."""
     from scripts.fuzz.options import wrong_options
 
-    count, found = wrong_options()
-    print("\n".join([*found, f"{count:,} wrong options, {len(found):,} failures"]))
-    return int(bool(found))
+    count, failures = wrong_options()
+    print("\n".join([*failures, f"{count:,} wrong options, {len(failures):,} failures"]))
+    return int(bool(failures))
 
 
 def _fast() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def _tell(count: Count, seed: int) -> None:
-    """Print each kind of failure once, with how to have it again."""
-    kinds = Counter(told.partition(": ")[0] for _, told in count.failures)
-    for kind, often in kinds.most_common(MOST_TOLD):
-        number, told = next(one for one in count.failures if one[1].startswith(kind))
-        print(f"  {often:,} x {told}", file=sys.stderr)
+def _print_failures(count: Count, seed: int) -> None:
+    """Print each kind of failure once, with the command that repeats it."""
+    kinds = Counter(what.partition(": ")[0] for _, what in count.failures)
+    for kind, often in kinds.most_common(MAX_FAILURE_KINDS):
+        number, what = next(failure for failure in count.failures if failure[1].startswith(kind))
+        print(f"  {often:,} x {what}", file=sys.stderr)
         print(
             f"      python tests/scripts/fuzz --only {count.parser} --seed {seed} --case {number}",
             file=sys.stderr,
@@ -187,15 +190,15 @@ def _tell(count: Count, seed: int) -> None:
         )
 
 
-def _again(parser: str, seed: int, number: int, folder: Path) -> int:
-    """Read one damaged file again: print it, and what becomes of it."""
+def _repeat(parser: str, seed: int, number: int, folder: Path) -> int:
+    """Read one damaged file again; print it, and whether it is refused or accepted."""
     name, data = case(parser, seed, number, seeds(parser))
     path = folder / name
     path.write_bytes(data)
     print(data[:5000].decode("utf-8", "backslashreplace"), flush=True)
     try:
         with limits():
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, MAX_CASE_S)
             PARSERS[parser](path)
     except PerfsimError as error:
         print(f"refused, exit code {error.exit_code}: {error}")
@@ -210,9 +213,10 @@ def _again(parser: str, seed: int, number: int, folder: Path) -> int:
 def _store(path: Path, counts: Sequence[Count], seed: int) -> None:
     lines = [
         f"python tests/scripts/fuzz, seed {seed}, {date.today().isoformat()}, Python"
-        f" {sys.version.partition(' ')[0]}; limits {SECONDS} s and {BYTES >> 20} MiB a case",
+        f" {sys.version.partition(' ')[0]}; limits {MAX_CASE_S} s and"
+        f" {MAX_CASE_BYTES >> 20} MiB a case",
         "",
-        HEAD,
+        TABLE_HEAD,
         *(count.line for count in counts),
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Damage to a file: of its bytes, of its tokens, of its structure; the same for the same seed."""
+"""Damage a file: its bytes, its tokens, its structure; the same damage for the same seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = (
     b"\\ud800", b"/", b"../", b"x", b"%s", b"{0}", b"*", b"=1+1", b"<script>", "\u202e".encode(),
     "\u2028".encode(), "\x85".encode(), "\U0001f4a3".encode(), "\u00e9".encode(), b"__class__",
 )  # fmt: skip
-"""What is put somewhere into a file."""
+"""What is inserted somewhere in a file."""
 CODES = ("utf-16", "utf-16-le", "utf-32", "latin-1", "cp500", "utf-8-sig")
 
 
@@ -85,10 +85,10 @@ def _put(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
 def _exchange(
     pattern: re.Pattern[bytes], data: bytes, new: Callable[[bytes], bytes], random: Random
 ) -> bytes:
-    found = list(pattern.finditer(data))
-    if not found:
+    matches = list(pattern.finditer(data))
+    if not matches:
         return data
-    match = random.choice(found)
+    match = random.choice(matches)
     return data[: match.start()] + new(match[0]) + data[match.end() :]
 
 
@@ -97,7 +97,7 @@ def _number(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
 
 
 def _scale(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
-    """A number that stays one: larger, smaller, or of the other sign."""
+    """Change a number to another: larger, smaller, or of the other sign."""
     factor = random.choice((b"0", b"e3", b"e-3", b"e12", b".5"))
     return _exchange(
         NUMBER, data, lambda old: b"-" + old if random.random() < 0.1 else old + factor, random
@@ -109,7 +109,7 @@ def _unit(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
 
 
 def _word(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
-    """A word in place of another: of this file, or of another."""
+    """Replace a word by another of this file, or of another file."""
     source = random.choice(others) if others and random.random() < 0.3 else data
     words = WORD.findall(source) or [b"x"]
     return _exchange(WORD, data, lambda _: random.choice(words), random)
@@ -131,7 +131,7 @@ def _long(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
 
 
 def _lines(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
-    """Lines taken out, doubled, moved, or taken from another file."""
+    """Delete, double or move a line, or take one from another file."""
     lines = data.split(b"\n")
     at, to = random.randrange(len(lines)), random.randrange(len(lines) + 1)
     what = random.randrange(4)
@@ -147,7 +147,7 @@ def _lines(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
 
 
 def _columns(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
-    """One column taken out, doubled or moved, in all lines or from one line on."""
+    """Delete, double or move a column, in all lines or from one line on."""
     what, at, to = random.randrange(3), random.randrange(12), random.randrange(12)
     lines = data.split(b"\n")
     first = 0 if random.random() < 0.7 else random.randrange(len(lines))
@@ -167,8 +167,9 @@ def _columns(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
 
 
 def _blocks(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
-    """Tables of TOML or objects of JSON taken out, doubled or moved."""
-    mark = next((one for one in (b"\n[", b"}, {", b"},\n", b'", "') if one in data), b"\n\n")
+    """Delete, double or move a table of TOML or an object of JSON."""
+    marks = (b"\n[", b"}, {", b"},\n", b'", "')
+    mark = next((mark for mark in marks if mark in data), b"\n\n")
     blocks = data.split(mark)
     at, to = random.randrange(len(blocks)), random.randrange(len(blocks) + 1)
     what = random.randrange(3)

@@ -1,4 +1,4 @@
-"""Every option of every command with what it cannot mean: exit 2 or 3, and one sentence."""
+"""Give every option of every command wrong values: exit 2 or 3, and one sentence."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import typer
 from perfsim.cli.main import application, code
 from scripts.fuzz.parsers import CONTROL, SEEDS
 
-__all__ = ["BASES", "asked", "told", "wrong_options"]
+__all__ = ["BASES", "wrong_answer", "wrong_options", "wrong_values"]
 
-ASKED = "--model resnet20-cifar --gpus 8 --net 10gbe"
+TRAINING = "--model resnet20-cifar --gpus 8 --net 10gbe"
 BASES = {
-    "predict": ASKED,
-    "compare": f"{ASKED} --methods ssgd,topk",
-    "sweep": f"{ASKED} --vary gpus=2,4",
-    "tune": f"{ASKED} --method topk --over density",
-    "explain": f"{ASKED} --method topk",
+    "predict": TRAINING,
+    "compare": f"{TRAINING} --methods ssgd,topk",
+    "sweep": f"{TRAINING} --vary gpus=2,4",
+    "tune": f"{TRAINING} --method topk --over density",
+    "explain": f"{TRAINING} --method topk",
     "plan": "--model resnet50 --dataset imagenet --epochs 1 --deadline 24h --counts 8"
     " --gpu-types v100 --nets 10gbe --methods ssgd",
     "list": "models",
@@ -37,7 +37,7 @@ BASES = {
     "validate nccl": "--data no-such-folder",
     "validate claims": "--profiles no-such-folder",
 }
-"""What each command is asked beside the wrong option; those that measure find nothing to do."""
+"""The other arguments of each command; commands that measure find nothing to do."""
 VALUES = (
     "x", "5", "-1", "0", "1e30", "1e400", "nan", "", " ", "\u00fc\U0001f4a3", "\x1b[31m",
     "9" * 400, "9" * 5000, "a,b", "../..", "=1", "\udcff", "%s{0}", "5s", "5GB", "0%", "1:2",
@@ -49,14 +49,14 @@ WRITTEN = ("--out", "--html", "--png", "--trace", "--csv", "--report")
 SLOWEST_S = 60
 
 
-def asked() -> Iterator[tuple[str, str, str]]:
-    """Give every command, option and wrong value."""
+def wrong_values() -> Iterator[tuple[str, str, str]]:
+    """Yield every command, option and wrong value."""
     root = typer.main.get_command(application())
     for command in BASES:
-        found: Any = root
+        command_node: Any = root
         for word in command.split():
-            found = found.commands[word]
-        for option in found.params:
+            command_node = command_node.commands[word]
+        for option in command_node.params:
             name = option.opts[0]
             if name == "--dask":  # it waits for a scheduler at that address
                 continue
@@ -67,8 +67,8 @@ def asked() -> Iterator[tuple[str, str, str]]:
                 yield from ((command, name, value) for value in FILES)
 
 
-def told(command: str, option: str, value: str) -> str:
-    """Return what is wrong with the answer to a wrong option, "" where nothing is."""
+def wrong_answer(command: str, option: str, value: str) -> str:
+    """Return what is wrong with the answer to a wrong option, "" if nothing is."""
     words = [*command.split(), *BASES[command].split()]
     if not option.startswith("-"):
         words = [*command.split(), value]
@@ -91,21 +91,21 @@ def told(command: str, option: str, value: str) -> str:
         f"prints {printed[:200]!r} beside {said[:200]!r}": left and printed,
         f"is no sentence of one line ({len(said)}): {said[:300]!r}": left and not sentence,
     }
-    return next((told for told, so in wrong.items() if so), "")
+    return next((what for what, true in wrong.items() if true), "")
 
 
 def wrong_options(every: int = 1, first: int = 0) -> tuple[int, list[str]]:
-    """Ask with every wrong value, or with one in ``every``: how many were asked, what was wrong."""
-    count, found = 0, []
+    """Run with every wrong value, or with one in ``every``; return how many, and what was wrong."""
+    count, failures = 0, []
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        for place, (command, option, value) in enumerate(asked()):
-            if place % every != first:
+        for index, (command, option, value) in enumerate(wrong_values()):
+            if index % every != first:
                 continue
             count += 1
-            wrong = told(command, option, value)
+            wrong = wrong_answer(command, option, value)
             if wrong:
-                found.append(f"perfsim {command} {option} {value[:60]!r}: {wrong}")
+                failures.append(f"perfsim {command} {option} {value[:60]!r}: {wrong}")
             for path in Path().iterdir():
                 if path.is_file():
                     path.unlink()
-    return count, found
+    return count, failures

@@ -1,4 +1,4 @@
-"""Every parser of perfsim as one function of a file: it reads, checks what it read, writes back."""
+"""Every parser of perfsim as a function of a file, which reads it, checks it and writes it back."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ SEEDS = Path(__file__).parent / "seeds"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 ALL: Any = {"collective": "all_reduce", "ranks": 8, "nodes": 2}
 GIVEN: Mapping[str, Any] = {"printed.csv": ALL, "pairs.csv": ALL, "param.txt": {"nodes": 2}}
-"""What such files do not say themselves."""
-OFTEN = 16
-"""Of so many files that are read, one is predicted with."""
+"""What these files do not say themselves."""
+FILES_PER_PREDICTION = 16
+"""One in so many files that are read is predicted with."""
 
 
 class UnsoundError(Exception):
-    """What was read cannot be: a number not finite, a control character, another after writing."""
+    """Something that was read is unsound: not finite, a control character, changed by writing."""
 
 
 def sound(value: Any, depth: int = 12) -> None:
@@ -78,7 +78,7 @@ def _same(one: Any, other: Any, what: str) -> None:
 
 
 def _sampled(path: Path) -> bool:
-    return zlib.crc32(path.read_bytes()) % OFTEN == 0
+    return zlib.crc32(path.read_bytes()) % FILES_PER_PREDICTION == 0
 
 
 @cache
@@ -105,7 +105,7 @@ def _scenario(path: Path) -> None:
 
 
 def _flags(path: Path) -> None:
-    """Lines ``flag=value``, each damaged one alone beside a model and GPUs; the last is told."""
+    """Read lines ``flag=value``: each damaged one with a model and GPUs; raise the last error."""
     wrong = None
     for line in os.fsdecode(path.read_bytes()).split("\n"):
         name, equals, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""The emulated cluster to perfsim: its GPU's files, and networks and profiles calibrated on it."""
+"""What perfsim knows of the emulated cluster: its GPU's files, calibrated networks and profiles."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class Bench:
         cases = [json.dumps({**SCHEMES[name].runs, "name": name}) for name in setting.schemes]
         with Hosts(setting.hosts, setting.rate, self.work) as hosts:
             text = self._do(hosts, ["worker.py", str(self.blocks), *cases], setting.model, "train")
-        found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-        return {one["name"]: one["seconds"] for one in found}
+        results = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        return {result["name"]: result["seconds"] for result in results}
 
     def predict(self, setting: Setting, scheme: Scheme, profiles: Path) -> float:
         """Return perfsim's seconds an iteration."""

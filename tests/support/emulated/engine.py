@@ -31,7 +31,7 @@ class Stream:
         self._thread.start()
 
     def put(self, work: Callable[[], None]) -> threading.Event:
-        """Queue work; the event tells when it is done."""
+        """Queue work; the event is set when it is done."""
         done = threading.Event()
 
         def run() -> None:
@@ -57,11 +57,11 @@ class Stream:
 
 
 class Engine:
-    """Buckets that are worked on as soon as their last gradient is there.
+    """Buckets that are computed and sent as soon as their last gradient is there.
 
     Parameters
     ----------
-    held : gradient's name -> parameter
+    held : name of a gradient -> parameter
     buckets : in the order of the backward pass
     compute : bucket -> seconds of its kernels, slept in the backward pass
     send : bucket -> what to communicate
@@ -82,17 +82,17 @@ class Engine:
         self._left: dict[int, int] = {}
         self.done: list[threading.Event | None] = []
         self._hooks = []
-        for place, bucket in enumerate(buckets):
+        for index, bucket in enumerate(buckets):
             for gradient in bucket.gradients:
-                hook = self._ready(place)
+                hook = self._ready(index)
                 parameter = held[gradient.name]
                 self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))
         self.active = False
 
     def begin(self) -> None:
-        """Make ready for an iteration, which `wait` ends; between the two hooks count."""
+        """Begin an iteration, which `wait` ends; the hooks count between the two."""
         self.active = True
-        self._left = {place: len(one.gradients) for place, one in enumerate(self.buckets)}
+        self._left = {index: len(bucket.gradients) for index, bucket in enumerate(self.buckets)}
         self.done = [None] * len(self.buckets)
 
     def wait(self) -> None:
@@ -108,17 +108,17 @@ class Engine:
             hook.remove()
         self.stream.stop()
 
-    def _ready(self, place: int) -> Callable[[Any], None]:
+    def _ready(self, index: int) -> Callable[[Any], None]:
         def ready(_: Any) -> None:
             if not self.active:
                 return
-            self._left[place] -= 1
-            if self._left[place]:
+            self._left[index] -= 1
+            if self._left[index]:
                 return
-            bucket = self.buckets[place]
+            bucket = self.buckets[index]
             time.sleep(self._compute(bucket))
             event = self.stream.put(lambda: self._send(bucket))
-            self.done[place] = event
+            self.done[index] = event
             if self._blocks:
                 event.wait()
 

@@ -1,4 +1,4 @@
-"""Hosts of a cluster that is not there: network namespaces on one bridge, their links shaped.
+"""An emulated cluster: hosts are network namespaces on one bridge, with shaped links.
 
 Every host has a name, a network and one interface of its own; its link to the bridge carries
 ``rate`` either way (tc tbf on both ends) and nothing else reaches it: addresses come from
@@ -21,7 +21,7 @@ from pathlib import Path
 __all__ = ["Hosts", "Job", "why_not"]
 
 QUEUE_MS = 400
-"""A queue so long loses nothing: a lost packet costs TCP 200 ms."""
+"""Length of a link's queue, enough to lose nothing: a lost packet costs TCP 200 ms."""
 
 
 def why_not() -> str:
@@ -101,13 +101,13 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         """Take them away, with whatever still runs in them."""
-        for of in (*map(self.space, range(self.count)), f"{self.name}-sw"):
-            if not Path("/var/run/netns", of).exists():
+        for space in (*map(self.space, range(self.count)), f"{self.name}-sw"):
+            if not Path("/var/run/netns", space).exists():
                 continue
-            left = _tried("ip", "netns", "pids", of)
+            left = _tried("ip", "netns", "pids", space)
             for pid in left.stdout.split():
                 os.kill(int(pid), signal.SIGKILL)
-            subprocess.run(["ip", "netns", "del", of], check=False)
+            subprocess.run(["ip", "netns", "del", space], check=False)
 
     def space(self, host: int) -> str:
         """Return the namespace of a host."""
@@ -142,7 +142,7 @@ class Hosts:
         job = Job([], [])
         for rank in range(world):
             host, local = divmod(rank, ranks_per_host)
-            told = {
+            variables = {
                 "RANK": str(rank),
                 "WORLD_SIZE": str(world),
                 "LOCAL_RANK": str(local),
@@ -161,7 +161,7 @@ class Hosts:
                 job.processes.append(
                     subprocess.Popen(
                         self.inside(host, [sys.executable, *arguments]),
-                        env={**os.environ, **told},
+                        env={**os.environ, **variables},
                         stdin=subprocess.DEVNULL,
                         stdout=out,
                         stderr=subprocess.STDOUT,
@@ -180,16 +180,29 @@ class Hosts:
         return [*entered, 'hostname "$0" && exec "$@"', f"host{host}", *priority, *command]
 
     def _add(self, host: int, switch: str) -> None:
-        of, port = self.space(host), f"p{host}"
-        _ip("netns", "add", of)
-        _ip("-n", of, "link", "set", "lo", "up")
-        _ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", of)
+        space, port = self.space(host), f"p{host}"
+        _ip("netns", "add", space)
+        _ip("-n", space, "link", "set", "lo", "up")
+        _ip(
+            "-n",
+            switch,
+            "link",
+            "add",
+            port,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            space,
+        )
         _ip("-n", switch, "link", "set", port, "master", "br0")
         _ip("-n", switch, "link", "set", port, "up")
-        _ip("-n", of, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
-        _ip("-n", of, "link", "set", "eth0", "up")
-        _ip("netns", "exec", of, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
-        self._shape(of, "eth0")
+        _ip("-n", space, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+        _ip("-n", space, "link", "set", "eth0", "up")
+        _ip("netns", "exec", space, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno")
+        self._shape(space, "eth0")
         self._shape(switch, port)
 
     def _shape(self, space: str, device: str) -> None:

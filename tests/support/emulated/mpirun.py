@@ -1,4 +1,4 @@
-"""Open MPI on emulated hosts: a script in the place of ssh enters a host by its address."""
+"""Run Open MPI on emulated hosts: a script that enters a host by its address replaces ssh."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ messages are sent, not fetched piece by piece; the requests for pieces wait behi
 goes the other way, and two hosts that exchange 16 MiB get half of each direction (285 ms, not 147).
 Short buffers keep the queue of the shaped link short."""
 
-FIRST = ("chrt", "--other", "0", "nice", "-n", "-10") if shutil.which("chrt") else ()
+PRIORITY = ("chrt", "--other", "0", "nice", "-n", "-10") if shutil.which("chrt") else ()
 """Open MPI's ranks poll: in real time, several on a core keep the kernel from handling packets, and
 as equals of what else runs they wait for it."""
 
@@ -74,12 +74,12 @@ def mpirun(
     if algorithm:
         parameters["coll_tuned_use_dynamic_rules"] = "1"
         parameters["coll_tuned_allreduce_algorithm"] = str(ALGORITHMS[algorithm])
-    places = ",".join(f"{hosts.address(host)}:1" for host in range(hosts.count))
-    command = ["mpirun", "--allow-run-as-root", "-np", str(hosts.count), "-H", places]
+    hosts_list = ",".join(f"{hosts.address(host)}:1" for host in range(hosts.count))
+    command = ["mpirun", "--allow-run-as-root", "-np", str(hosts.count), "-H", hosts_list]
     for name, value in parameters.items():
         command += ["--mca", name, value]
     return subprocess.run(
-        hosts.inside(0, [*command, *FIRST, sys.executable, *arguments]),
+        hosts.inside(0, [*command, *PRIORITY, sys.executable, *arguments]),
         cwd=hosts.work,
         capture_output=True,
         text=True,

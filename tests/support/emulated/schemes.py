@@ -1,4 +1,4 @@
-"""The schemes of the emulated jobs, each from its own description."""
+"""The training schemes of the emulated jobs, each written after its own description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.emulated.select_time import select_s
 
 __all__ = ["SCHEMES"]
 
-FLOAT = 4
+FLOAT_BYTES = 4
 
 
 class Plain:
@@ -146,17 +146,17 @@ class AcpSgd(Bucketed):
         """Return buckets of P and of Q: the limit is scaled by compressed over full size."""
         ordered = self.profile.in_ready_order()
         full = sum(gradient.size_bytes for gradient in ordered)
-        found = []
+        plans = []
         for turn in (0, 1):
             size = self._size(turn)
             limit = self.case["bucket_mb"] * 2**20 * sum(map(size, ordered)) / full
-            found.append(fill(ordered, size, limit))
-        return found
+            plans.append(fill(ordered, size, limit))
+        return plans
 
     def send(self, bucket: Bucket) -> None:
         """Communicate a bucket."""
         size = self._size(self.number % 2)
-        dist.all_reduce(self.buffer("factor", int(sum(map(size, bucket.gradients)) // FLOAT)))
+        dist.all_reduce(self.buffer("factor", int(sum(map(size, bucket.gradients)) // FLOAT_BYTES)))
 
     def _size(self, turn: int) -> Callable[[Gradient], float]:
         rank = self.options["rank"]
@@ -164,13 +164,13 @@ class AcpSgd(Bucketed):
         def size(gradient: Gradient) -> float:
             if len(gradient.shape) < 2:
                 return gradient.size_bytes
-            return float(FLOAT * gradient.matrix[turn] * min(rank, *gradient.matrix))
+            return float(FLOAT_BYTES * gradient.matrix[turn] * min(rank, *gradient.matrix))
 
         return size
 
 
 class Periodic:
-    """Local steps; every so many the whole model is averaged after the update."""
+    """Local steps; after every ``interval`` of them the whole model is averaged."""
 
     def __init__(self, case: dict[str, Any], profile: Profile, net: Any, optimizer: Any) -> None:
         self.period = case["options"]["interval"]
@@ -196,10 +196,11 @@ class DeAr(Bucketed):
         super().__init__(case, profile, net, optimizer)
         self._gathered: dict[int, Any] = {}
         firsts: dict[int, list[int]] = {}
-        for place, bucket in enumerate(self._engines[0].buckets):
-            firsts.setdefault(min(one.layer for one in bucket.gradients), []).append(place)
-        for layer, places in firsts.items():
-            net[layer].register_forward_pre_hook(self._waits(places))
+        for index, bucket in enumerate(self._engines[0].buckets):
+            first = min(gradient.layer for gradient in bucket.gradients)
+            firsts.setdefault(first, []).append(index)
+        for layer, indices in firsts.items():
+            net[layer].register_forward_pre_hook(self._waits(indices))
 
     def send(self, bucket: Bucket) -> None:
         """Reduce-scatter a bucket."""
@@ -213,9 +214,9 @@ class DeAr(Bucketed):
         engine.begin()
         loss.backward()
         engine.wait()
-        for place in reversed(range(len(engine.buckets))):
-            bucket = engine.buckets[place]
-            self._gathered[place] = engine.stream.put(lambda of=bucket: self._gather(of))
+        for index in reversed(range(len(engine.buckets))):
+            bucket = engine.buckets[index]
+            self._gathered[index] = engine.stream.put(lambda bucket=bucket: self._gather(bucket))
         self._optimizer.step()
 
     def _gather(self, bucket: Bucket) -> None:
@@ -223,11 +224,11 @@ class DeAr(Bucketed):
         whole = self.buffer("gathered", part * dist.get_world_size())
         dist.all_gather(list(whole.split(part)), self.buffer("shard", part))
 
-    def _waits(self, places: Sequence[int]) -> Callable[..., None]:
+    def _waits(self, indices: Sequence[int]) -> Callable[..., None]:
         def waits(*_: Any) -> None:
-            for place in places:
-                if place in self._gathered:
-                    self._gathered.pop(place).wait()
+            for index in indices:
+                if index in self._gathered:
+                    self._gathered.pop(index).wait()
 
         return waits
 

@@ -1,4 +1,4 @@
-"""A model whose layers sleep for a profile's times and hand back real gradients of its shapes."""
+"""A model whose layers sleep for a profile's times and return real gradients of its shapes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Sleep(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         time.sleep(ctx.layer.backward_s)
-        return gradient, None, *(one.clone() for one in ctx.layer.made)
+        return gradient, None, *(ready.clone() for ready in ctx.layer.gradients)
 
 
 class Layer(nn.Module):
@@ -36,9 +36,9 @@ class Layer(nn.Module):
     def __init__(self, shapes: list[tuple[int, ...]], forward_s: float, backward_s: float) -> None:
         super().__init__()
         self.forward_s, self.backward_s = forward_s, backward_s
-        self.made = [torch.full(shape, 1e-3) for shape in shapes]
-        for place, shape in enumerate(shapes):
-            self.register_parameter(f"p{place}", nn.Parameter(torch.zeros(shape)))
+        self.gradients = [torch.full(shape, 1e-3) for shape in shapes]
+        for index, shape in enumerate(shapes):
+            self.register_parameter(f"p{index}", nn.Parameter(torch.zeros(shape)))
 
     def forward(self, x: Any) -> Any:
         """Sleep."""
@@ -48,26 +48,26 @@ class Layer(nn.Module):
 class Sleeping(nn.Sequential):
     """A profile's layers, each taking ``slower`` times as long.
 
-    ``held`` tells which parameter stands for which gradient of the profile.
+    ``held`` maps the name of each gradient of the profile to its parameter.
     """
 
     def __init__(self, profile: Profile, slower: float) -> None:
-        of: dict[int, list[Gradient]] = {}
+        by_layer: dict[int, list[Gradient]] = {}
         for gradient in profile.gradients:
-            of.setdefault(gradient.layer, []).append(gradient)
+            by_layer.setdefault(gradient.layer, []).append(gradient)
         layers = [
             Layer(
-                [gradient.shape for gradient in of[place]],
+                [gradient.shape for gradient in by_layer[index]],
                 layer.forward_s * slower,
                 layer.backward_s * slower,
             )
-            for place, layer in enumerate(profile.layers)
+            for index, layer in enumerate(profile.layers)
         ]
         super().__init__(*layers)
         self.held = {
             gradient.name: parameter
-            for place, layer in enumerate(layers)
-            for gradient, parameter in zip(of[place], layer.parameters(), strict=True)
+            for index, layer in enumerate(layers)
+            for gradient, parameter in zip(by_layer[index], layer.parameters(), strict=True)
         }
 
 

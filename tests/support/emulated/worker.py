@@ -17,7 +17,7 @@ import torch.distributed as dist
 from support.emulated.schemes import SCHEMES
 from support.emulated.sleeping import Sleeping, asked_profile
 
-WARM_UP = 2
+WARM_UP_BLOCKS = 2
 
 
 def main() -> None:
@@ -42,17 +42,17 @@ def _measure(case: dict[str, Any], blocks: int) -> list[float]:
     times = []
     number = 0
     dist.barrier()
-    for block in range(WARM_UP + blocks):
+    for block in range(WARM_UP_BLOCKS + blocks):
         begun = time.perf_counter()
         for _ in range(scheme.period):
             scheme.step(x, number)
             number += 1
-        if block >= WARM_UP:
+        if block >= WARM_UP_BLOCKS:
             times.append((time.perf_counter() - begun) / scheme.period)
     scheme.stop()
     slowest = torch.tensor(times, dtype=torch.float64)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return [float(one) for one in slowest]
+    return [float(block_s) for block_s in slowest]
 
 
 if __name__ == "__main__":

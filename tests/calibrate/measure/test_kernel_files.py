@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsim.calibrate.measure.device import device_name
 from perfsim.calibrate.measure.journals import KernelPoint
 from perfsim.calibrate.measure.kernel_files import (
     device_figures,
@@ -112,20 +111,3 @@ def test_the_table_counts_by_bytes_and_launches_with_points_put_aside(tmp_path: 
     whole_s = 8 * 1024 / v100.memory_bandwidth.value + v100.launch_s.value
     assert line.counted_s is not None and math.isclose(line.counted_s, whole_s)
     assert line.over is not None and math.isclose(line.over, 1e-3 / whole_s)
-
-
-@pytest.mark.parametrize(
-    ("word", "name"),
-    [
-        ("NVIDIA H200", "h200"),
-        ("NVIDIA H100 80GB HBM3", "h100"),
-        ("NVIDIA H100 PCIe", "h100-pcie"),  # no such file: another board than the SXM one
-        ("Tesla V100-SXM2-16GB", "v100"),
-        ("Tesla V100-PCIE-32GB", "v100-pcie"),
-        ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti"),
-        ("NVIDIA GeForce RTX 3090 Ti", "rtx-3090-ti"),
-        ("cpu", "cpu"),
-    ],
-)
-def test_a_driver_s_word_becomes_a_name(word: str, name: str) -> None:
-    assert device_name(word, Catalog().files("devices")) == name

@@ -1,0 +1,101 @@
+"""Journals on disk: what is measured is kept, half a line cut off, another setting refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from perfsim.calibrate.measure.journals import KernelJournal, KernelStop, NetworkJournal
+from perfsim.errors import DataError, RequestError
+from support import hand_benches
+from support.hand_benches import journal
+from support.sweep_points import SETTING, point
+
+
+def test_a_record_is_read_back_as_it_was(tmp_path: Path) -> None:
+    first = NetworkJournal(tmp_path / "x.part", SETTING)
+    for size in (1024, 2048):
+        first.add_point(point(size, 1e-3 / 3, 2.5e-4))
+    again = NetworkJournal(tmp_path / "x.part", SETTING)
+    assert again.points == first.points and again.measured_keys() == first.measured_keys() != set()
+    assert NetworkJournal(tmp_path / "x.part", SETTING, fresh=True).points == []
+
+
+@pytest.mark.parametrize("left", [1, 20, 60])
+def test_half_a_last_line_is_cut_off_and_the_sweep_goes_on(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "x.part"
+    whole = NetworkJournal(path, SETTING)
+    whole.add_point(point(1024))
+    kept = path.read_bytes()
+    whole.add_point(point(2048))
+    path.write_bytes(path.read_bytes()[: len(kept) + left])
+    again = NetworkJournal(path, SETTING)
+    assert again.points == [point(1024)] and path.read_bytes() == kept
+    again.add_point(point(4096))
+    assert NetworkJournal(path, SETTING).points == [point(1024), point(4096)]
+
+
+def test_a_record_that_was_killed_at_its_first_line_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "x.part"
+    for torn in ("", '{"schema": "perfsim/meas'):
+        path.write_text(torn)
+        assert NetworkJournal(path, SETTING).points == []
+        assert json.loads(path.read_text())["library"] == "gloo"
+
+
+def test_points_of_another_setting_are_not_mixed_in(tmp_path: Path) -> None:
+    NetworkJournal(tmp_path / "x.part", SETTING)
+    with pytest.raises(RequestError) as refused:
+        NetworkJournal(tmp_path / "x.part", {**SETTING, "ranks": 4})
+    assert str(refused.value) == (
+        f"out: {tmp_path / 'x.part'} was begun with ranks 2, now it is 4; delete it or name"
+        " another out."
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["{}\n", "nonsense\n", '{"schema": "perfsim/measured-points/1"}\n[]\n']
+)
+def test_what_is_no_record_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.part"
+    path.write_text(text)
+    with pytest.raises(DataError, match="is no record of a sweep that can be gone on with"):
+        NetworkJournal(path, SETTING)
+    assert path.read_text() == text
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = NetworkJournal(tmp_path / "x.part", SETTING)
+    journal.add_point(point(1024))
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RequestError, match="cannot be written: No space left on device; what was"):
+        journal.add_point(point(2048))
+    monkeypatch.undo()
+    assert journal.points == [point(1024)]
+
+
+def test_what_ran_out_of_time_is_tried_again_and_what_ran_out_of_memory_is_not(
+    tmp_path: Path,
+) -> None:
+    of = journal(tmp_path)
+    of.add_point(KernelStop("eigh", 4096, 0, "no time", final=False))
+    of.add_point(KernelStop("qr", 64, 2, "out of memory", final=True))
+    assert journal(tmp_path).stops == [KernelStop("qr", 64, 2, "out of memory", final=True)]
+
+
+def test_a_journal_of_another_machine_is_refused(tmp_path: Path) -> None:
+    of = journal(tmp_path)
+    with pytest.raises(RequestError, match="was begun with software some version, now it is new"):
+        KernelJournal(of.path, {**hand_benches.SETTING, "software": "new"})
+    KernelJournal(of.path, {**hand_benches.SETTING, "software": "new"}, fresh=True)
+    of.path.write_text("not json\n")
+    with pytest.raises(DataError, match="fresh begins anew"):
+        journal(tmp_path)
