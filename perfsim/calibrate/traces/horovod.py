@@ -26,7 +26,6 @@ from perfsim.calibrate.traces.training_trace import (
 )
 from perfsim.data.files import printable
 from perfsim.errors import DataError
-from perfsim.quantity import MESSAGE_LIMIT
 
 __all__ = ["matches", "read"]
 
@@ -180,7 +179,7 @@ class _Timeline:
         size = None
         if each and isinstance(shape, str):
             size = each * math.prod(map(int, _AXIS.findall(shape)[:MAX_AXES]))
-            size = size if size < MESSAGE.most else None
+            size = size if size < MESSAGE_LIMIT.most else None
         for call in calls:
             known = size is not None and call.size_bytes is not None
             call.size_bytes = (call.size_bytes or 0) + (size or 0) if known else None
