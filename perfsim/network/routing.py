@@ -607,7 +607,7 @@ class _Net:
             ring = met
         if missing:
             raise RequestError(
-                f"the network's graph: {target!r} cannot be reached from {min(missing)!r}."
+                "", f"the network's graph: {target!r} cannot be reached from {min(missing)!r}."
             )
 
     def carry_everyone(

@@ -1,4 +1,4 @@
-"""What all fabrics share: their list, the graphs that they build, and what these do to a collective.
+"""What all fabrics share: their list, their graphs, and what these do to a collective.
 
 A fabric is how the nodes of a cluster are joined (place "inter") or the GPUs of a node ("intra").
 Each is one function that builds its graph, under the decorator `fabric`, which lists it:
@@ -167,8 +167,9 @@ def new_graph(nodes: int = 0, links: int = 0) -> Graph:
 
     if nodes > _MAX_NODES or links > _MAX_LINKS:
         raise RequestError(
+            "",
             f"the network's fabric: {nodes} nodes and {links} links between switches are too many"
-            f" to route; at most {_MAX_NODES} and {_MAX_LINKS}."
+            f" to route; at most {_MAX_NODES} and {_MAX_LINKS}.",
         )
     return nx.DiGraph(hosts=[])
 
@@ -245,7 +246,8 @@ class Fabric:
         found: list[str] = list(graph.graph["hosts"])
         if nodes > len(found):
             raise RequestError(
-                f"the network's {self.kind} fabric has {len(found)} nodes, {nodes} are asked for."
+                "",
+                f"the network's {self.kind} fabric has {len(found)} nodes, {nodes} are asked for.",
             )
         if self.spread:
             found.sort(key=lambda host: tuple(reversed(graph.nodes[host]["position"])))
@@ -456,7 +458,7 @@ class NodeFabric:
         for count in (gpus, of):
             if not 1 <= count <= self.gpus:
                 raise RequestError(
-                    f"the network's node: it has {self.gpus} GPUs, {count} are asked for."
+                    "", f"the network's node: it has {self.gpus} GPUs, {count} are asked for."
                 )
         if gpus == of or 1 in (gpus, of):
             return 1.0

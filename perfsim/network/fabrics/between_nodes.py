@@ -134,8 +134,9 @@ def leaf_spine(
     count = -(-nodes // nodes_per_leaf) if leaves is None else leaves
     if count * nodes_per_leaf < nodes:
         raise RequestError(
+            "",
             f"the network's leaf-spine fabric: {leaves} leaves of {nodes_per_leaf} nodes hold"
-            f" {count * nodes_per_leaf} nodes, {nodes} are asked for."
+            f" {count * nodes_per_leaf} nodes, {nodes} are asked for.",
         )
     graph = new_graph(count * nodes_per_leaf, count * spines)
     uplink = nodes_per_leaf * node_rate_bytes_per_s / oversubscription / spines
@@ -242,8 +243,9 @@ def fat_tree(
     count = -(-nodes // (below * width))
     if most is not None and count > most:
         raise RequestError(
+            "",
             f"the network's fat tree: {most} pods of {width} leaves of {below} nodes hold"
-            f" {most * width * below} nodes, {nodes} are asked for."
+            f" {most * width * below} nodes, {nodes} are asked for.",
         )
     count = most if pods is not None and most is not None else count
     graph = new_graph(count * width * below, 2 * count * width * below)
@@ -282,12 +284,13 @@ def _pods_shape(
     ((4, 4, 8), (16, 16, None))
     """
     if (k is None) == (nodes_per_leaf is None):
-        raise RequestError("the network's fat tree: give either k or nodes_per_leaf.")
+        raise RequestError("", "the network's fat tree: give either k or nodes_per_leaf.")
     if k is not None:
         if k % 2 or leaves_per_pod is not None or (pods or 0) > k:
             raise RequestError(
+                "",
                 f"the network's fat tree: k = {k} must be even, comes without leaves_per_pod, and"
-                " has at most k pods."
+                " has at most k pods.",
             )
         return k // 2, k // 2, pods or k
     assert nodes_per_leaf is not None
@@ -354,8 +357,9 @@ def torus(
     size = math.prod(dims)
     if size < nodes:
         raise RequestError(
+            "",
             f"the network's torus: {' x '.join(map(str, dims))} has {size} nodes, {nodes} are"
-            " asked for."
+            " asked for.",
         )
     graph = new_graph(size, size * len(dims))
     rate = node_rate_bytes_per_s * link_ratio

@@ -106,9 +106,9 @@ def _load(
             raise DataError(f"no vertex is named like {shown(pattern)} of hosts", path=path)
     if not made.graph["hosts"]:
         raise DataError("no vertex has kind host; name some with hosts", path=path)
-    for tail, head, rate, latency_s in wires:
-        if latency_s is None:
-            latency_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0
+    for tail, head, rate, stated_s in wires:
+        unstated_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0
+        latency_s = unstated_s if stated_s is None else stated_s
         before = made.get_edge_data(tail, head, {"rate_bytes_per_s": 0.0, "latency_s": 0.0})
         made.add_edge(
             tail,
