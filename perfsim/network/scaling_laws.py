@@ -63,7 +63,7 @@ __all__ = [
 SMALL_BYTES = 65536.0
 """The time of a message up to this size is a latency. A curve that starts above shows none.
 
-No source: chosen; the latency of a hop changes little up to 64 KiB (see `Latency.stretched`)."""
+No source: chosen as in `Latency.stretched`."""
 
 
 def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
@@ -205,7 +205,8 @@ def more_binomial_rounds(
 
     References
     ----------
-    Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.3: ceil(log2 P) rounds.
+    Chan, Heimlich, Purkayastha & van de Geijn, Concurrency and Computation 2007:
+    ceil(log2 P) (alpha + n beta).
 
     Examples
     --------
@@ -334,7 +335,7 @@ HALVES = ("all_gather", "reduce_scatter")
 """The two halves of a ring all-reduce."""
 
 FLOOR_BYTES = 1024.0
-"""Up to this size an all-reduce takes its floor. No source: chosen; curves are flat up to there."""
+"""Up to this size an all-reduce takes its floor. No source: chosen."""
 
 
 def half_of_all_reduce(curve: CollectiveCurve, size_bytes: float, latency_s: float) -> float:
