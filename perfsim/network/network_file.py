@@ -130,7 +130,7 @@ class _Sourced(TomlModel):
 
     @property
     def origin(self) -> tuple[Kind, str, float | None, float | None, float | None]:
-        """Kind, source, spread, lowest and highest message, as `Quantity` and `Latency` take them."""
+        """Kind, source, spread, lowest and highest message, in the order of `Quantity`."""
         spread = self.residual
         if spread is None and self.error is not None and self.number:
             spread = self.error / self.number

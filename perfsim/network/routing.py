@@ -613,7 +613,7 @@ class _Net:
     def carry_everyone(
         self, gpus: Sequence[int], hosts: Sequence[str], ties: Ties
     ) -> dict[Edge, float]:
-        """Return the load where every rank sends 1/P to every other: what `route_flows` gives, faster.
+        """Return the load where every rank sends 1/P to every other, faster than flow by flow.
 
         Across a stem with s of P ranks on its far side flows s (P - s) / P each way.
         """

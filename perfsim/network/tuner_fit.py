@@ -164,10 +164,10 @@ class TunedChoice:
     def tuner(self, ranks: int, nodes: int, searched: float = 1.0) -> NcclTuner:
         """Return the tuner of a communicator whose search found ``searched`` times the rate."""
         key = ranks, nodes, searched
-        tuner = self._tuners.get(key)
-        if tuner is None:
+        found = self._tuners.get(key)
+        if found is None:
             rate = self.bus_bandwidth * searched * (self.two_nodes if nodes == 2 else 1.0)
-            tuner = self._tuners[key] = NcclTuner(
+            found = self._tuners[key] = NcclTuner(
                 self.of.version,
                 ranks,
                 nodes,
@@ -179,7 +179,7 @@ class TunedChoice:
                 near_nic=self.near_nic,
                 plain_tree=self.plain_tree,
             )
-        return tuner
+        return found
 
     def weights(self, ranks: int, nodes: int, size_bytes: float) -> dict[Label, float]:
         """Return how likely each label serves an all-reduce; they sum to 1.
