@@ -40,8 +40,8 @@ def is_own(path: str | Path) -> bool:
 class Catalog:
     """Finds data files by kind and name; the first folder that has a name wins.
 
-    The folders are ``profiles``, those of the environment variable PERFSIM_PATH, ./profiles, and the
-    shipped one.
+    The folders are ``profiles``, those of the environment variable PERFSIM_PATH, ./profiles, and
+    the shipped one.
 
     Raises
     ------
