@@ -71,13 +71,13 @@ class Catalog:
     def files(self, kind: str) -> dict[str, Path]:
         """Return file stem -> path for one kind (models, devices, networks)."""
         suffix = FILE_SUFFIXES[kind]
-        found: dict[str, Path] = {}
+        paths: dict[str, Path] = {}
         for folder in self.folders:
             for path in sorted((folder / kind).glob(f"*{suffix}")):
                 hidden = path.name.startswith(".") or forbidden(path.name)
                 if not hidden and not path.name.endswith(_BESIDE_SUFFIXES.get(kind, ())):
-                    found.setdefault(path.name.removesuffix(suffix), path)
-        return found
+                    paths.setdefault(path.name.removesuffix(suffix), path)
+        return paths
 
     def shadowed(self, kind: str, name: str) -> Path | None:
         """Return the user's file that replaces a shipped one of this name, None where none does.
@@ -128,17 +128,17 @@ class Catalog:
             If it is neither.
         """
         path = Path(name)
-        found = self.scenarios()
+        names = self.scenarios()
         if _there(path.is_file):
             return path
-        if name in found:
-            return found[name]
+        if name in names:
+            return names[name]
         if path.suffix == ".toml" or len(path.parts) > 1:
             raise RequestError(
                 "scenario",
                 f"there is no file {shown(name)}; `perfsim list scenarios` shows those that ship.",
             )
-        raise unknown("scenario", name, found, "scenarios")
+        raise unknown("scenario", name, names, "scenarios")
 
 
 def _folder(field: str, folder: Path) -> Path:

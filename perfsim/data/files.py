@@ -43,10 +43,10 @@ _NOTED: ContextVar[dict[str, Stamp] | None] = ContextVar("_NOTED", default=None)
 def stamp(path: str) -> Stamp:
     """Return the stamp of a file or folder as it is now."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):  # also a name with a zero byte
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def files_changed(noted: Mapping[str, Stamp]) -> bool:

@@ -483,22 +483,22 @@ class Cluster:
             return None
         plain = self._as_measured
         usual = plain.route(collective, plain.choice(collective, size_bytes))
-        found = plain._known(collective, size_bytes, usual, AUTO, AUTO)
+        cost = plain._known(collective, size_bytes, usual, AUTO, AUTO)
         usual_s = usual.seconds(size_bytes)
-        if found is None or usual_s <= 0:
+        if cost is None or usual_s <= 0:
             return None
         ratio = route.seconds(size_bytes) / usual_s
-        (term,) = found.terms
+        (term,) = cost.terms
         what = f"{collective} {route.algorithm.name}"
         quantity = term.quantity._replace(
-            value=found.seconds * ratio,
+            value=cost.seconds * ratio,
             kind="derived",
             source=f"{term.quantity.source}; times {ratio:.3g}, the links' formulas of {what} as"
             " asked for over those of the network as measured",
         )
-        return found._replace(
-            seconds=found.seconds * ratio,
-            latency_s=found.latency_s * ratio,
+        return cost._replace(
+            seconds=cost.seconds * ratio,
+            latency_s=cost.latency_s * ratio,
             terms=(term._replace(quantity=quantity, extrapolated=True),),
             grade="carried",
         )

@@ -393,25 +393,33 @@ def write_curves(
 
 
 def _header(path: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    head: dict[str, str] = {}
     for row, line in enumerate(read_lines(path), 1):
         if not line.startswith("#"):
             break
         key, _, value = line[1:].partition(":")
-        if key.strip() in found:
+        if key.strip() in head:
             raise DataError(f"'# {key.strip()}:' is there twice", path=path, row=row)
-        found[key.strip()] = value.strip()
+        head[key.strip()] = value.strip()
     for key in CURVES_HEADER:
-        if not found.get(key) and (key != "version" or key not in found):
-            shape = "is empty" if key in found else "is missing"
+        if not head.get(key) and (key != "version" or key not in head):
+            shape = "is empty" if key in head else "is missing"
             raise DataError(f"the header's '# {key}:' {shape}", path=path, row=1)
-    if path.name != f"{found['network']}.curves.csv":
-        told = f"{shown(found['network'])}, the file's name says otherwise; they must agree"
-        raise DataError(f"the header's network is {told}", path=path, row=1)
-    if found["library"] not in CURVE_LIBRARIES:
-        told = f"{shown(found['library'])}; allowed: {', '.join(CURVE_LIBRARIES)}"
-        raise DataError(f"the header's library is {told}", path=path, row=1)
-    return found
+    if path.name != f"{head['network']}.curves.csv":
+        raise DataError(
+            f"the header's network is {shown(head['network'])}, the file's name says otherwise;"
+            " they must agree",
+            path=path,
+            row=1,
+        )
+    if head["library"] not in CURVE_LIBRARIES:
+        raise DataError(
+            f"the header's library is {shown(head['library'])}; allowed:"
+            f" {', '.join(CURVE_LIBRARIES)}",
+            path=path,
+            row=1,
+        )
+    return head
 
 
 def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
@@ -446,8 +454,12 @@ def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
 def _curve(points: Sequence[_Point], head: Mapping[str, str], path: Path) -> CollectiveCurve:
     for before, after in pairwise(points):
         if after.size_bytes <= before.size_bytes:
-            told = f"{after.size_bytes:.12g} after {before.size_bytes:.12g}; sizes rise in a curve"
-            raise DataError(told, path=path, row=after.row, column="size_bytes")
+            raise DataError(
+                f"{after.size_bytes:.12g} after {before.size_bytes:.12g}; sizes rise in a curve",
+                path=path,
+                row=after.row,
+                column="size_bytes",
+            )
     collective, ranks, nodes, gpus, algorithm, protocol, spread = points[0].shape
     try:
         return CollectiveCurve(

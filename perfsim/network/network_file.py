@@ -124,8 +124,8 @@ class _Sourced(TomlModel):
         if self.error is not None and self.number:
             share = self.error / self.number
             if not SPREAD.holds(share):
-                told = f"found an error of {share:.0%} of the value"
-                raise WrongValue(f"{told}, allowed is {SPREAD.words}", "error")
+                why = f"found an error of {share:.0%} of the value, allowed is {SPREAD.words}"
+                raise WrongValue(why, "error")
         return self
 
     @property
@@ -324,8 +324,8 @@ class CurveTable(TomlModel):
     def _is_a_curve(self) -> Self:
         ranks, nodes, gpus = self.ranks, self.nodes, self.gpus_per_node
         if not nodes <= ranks <= nodes * gpus:
-            told = f"{ranks} ranks on {nodes} nodes of {gpus} GPUs cannot be"
-            raise WrongValue(f"{told}; every node holds 1 to gpus_per_node ranks", "ranks")
+            why = f"{ranks} ranks on {nodes} nodes of {gpus} GPUs cannot be; every node holds 1 to"
+            raise WrongValue(f"{why} gpus_per_node ranks", "ranks")
         try:
             self.curve("")
         except DataError as error:

@@ -379,7 +379,7 @@ class Route:
 
     def _rates_in_use(self, wiring: ClusterLinks) -> list[tuple[str, str, Quantity]]:
         """Return the rates that the formula uses: it slows down when one of them does."""
-        found: list[tuple[str, str, Quantity]] = []
+        rates: list[tuple[str, str, Quantity]] = []
         fast_s = self.algorithm.formula(_PROBE_BYTES, self.base).transfer_s
         for link_class, link in wiring.links.items():
             for tree in (False, True):
@@ -387,8 +387,8 @@ class Route:
                 slowed = wiring._replace(inter=slow.get("inter"), intra=slow.get("intra"))
                 if self.algorithm.formula(_PROBE_BYTES, slowed.hops()).transfer_s > fast_s:
                     name = f"{link_class} tree rate" if tree else f"{link_class} rate"
-                    found.append((name, link_class, link.tree_rate if tree else link.rate))
-        return found
+                    rates.append((name, link_class, link.tree_rate if tree else link.rate))
+        return rates
 
     def _latencies_in_use(self) -> list[str]:
         """Return the classes of link whose hops the formula crosses."""

@@ -243,15 +243,15 @@ class Fabric:
 
     def hosts(self, graph: Graph, nodes: int) -> list[str]:
         """Return the vertex of each of a job's nodes, in the order of its placement."""
-        found: list[str] = list(graph.graph["hosts"])
-        if nodes > len(found):
+        hosts: list[str] = list(graph.graph["hosts"])
+        if nodes > len(hosts):
             raise RequestError(
                 "",
-                f"the network's {self.kind} fabric has {len(found)} nodes, {nodes} are asked for.",
+                f"the network's {self.kind} fabric has {len(hosts)} nodes, {nodes} are asked for.",
             )
         if self.spread:
-            found.sort(key=lambda host: tuple(reversed(graph.nodes[host]["position"])))
-        return found[:nodes]
+            hosts.sort(key=lambda host: tuple(reversed(graph.nodes[host]["position"])))
+        return hosts[:nodes]
 
     def slowdown(self, pattern: str, placement: tuple[int, ...], nics: int) -> float:
         """Return how many times longer a byte takes than if the nodes' NICs were the only limit.
@@ -301,9 +301,9 @@ class Fabric:
         >>> oversubscribed(2.0).words()
         'leaf-spine, 1 node a leaf, 2:1 oversubscribed'
         """
-        told = fabric_kind("inter", self.kind).words(**dict(self.options))
-        told += ", nodes spread over leaves" if self.spread else ""
-        return told + (", static routing" if self.ties == "first" else "")
+        words = fabric_kind("inter", self.kind).words(**dict(self.options))
+        words += ", nodes spread over leaves" if self.spread else ""
+        return words + (", static routing" if self.ties == "first" else "")
 
 
 def oversubscribed(ratio: float, nodes_per_leaf: int = 1) -> Fabric:

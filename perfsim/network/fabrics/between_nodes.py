@@ -176,8 +176,8 @@ def _fat_tree_words(
     below, width, _ = _pods_shape(k, nodes_per_leaf, leaves_per_pod, pods)
     parts = ["fat tree", f"{below} nodes a leaf", f"{width} leaves a pod"]
     if max(oversubscription) > 1:
-        told = " and ".join(f"{ratio:g}:1" for ratio in oversubscription)
-        parts.append(f"{told} oversubscribed")
+        ratios = " and ".join(f"{ratio:g}:1" for ratio in oversubscription)
+        parts.append(f"{ratios} oversubscribed")
     return ", ".join(parts)
 
 
@@ -308,8 +308,8 @@ def _torus_words(*, dims: Sequence[int], link_ratio: float = 1.0) -> str:
     >>> _torus_words(dims=(4, 4, 2))
     'torus 4 x 4 x 2'
     """
-    told = f"torus {' x '.join(map(str, dims))}"
-    return told if link_ratio == 1.0 else f"{told}, links {link_ratio:g} times a node's rate"
+    words = f"torus {' x '.join(map(str, dims))}"
+    return words if link_ratio == 1.0 else f"{words}, links {link_ratio:g} times a node's rate"
 
 
 @fabric(

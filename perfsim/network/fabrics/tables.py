@@ -53,8 +53,8 @@ def _ratios(value: object) -> tuple[float, ...]:
 
 def _counts(value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= _MAX_DIMENSIONS:
-        told = f"found {shown(value)}, allowed is a list of 1 to {_MAX_DIMENSIONS} whole numbers"
-        raise WrongValue(told)
+        allowed = f"a list of 1 to {_MAX_DIMENSIONS} whole numbers"
+        raise WrongValue(f"found {shown(value)}, allowed is {allowed}")
     return tuple(whole_number(one) for one in value)
 
 
