@@ -24,7 +24,7 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.simulate.shared_link import LinkUse
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.base import Fabric, NodeFabric
+    from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
 
 __all__ = [
@@ -643,7 +643,7 @@ def make_cluster(
     fabric, node = net.fabric, net.node if intra_net is None else None
     narrowed = False
     if oversubscription is not None and oversubscription > 1.0 and len(nodes) > 1:
-        from perfsim.network.fabrics import oversubscribed
+        from perfsim.network.fabrics.slowdown import oversubscribed
 
         fabric, narrowed = oversubscribed(oversubscription), True
     return Cluster(

@@ -49,7 +49,7 @@ from perfsim.quantity import COUNT, MESSAGE, SPREAD, Kind, NumberLimit, Quantity
 from perfsim.units import parse_bytes, parse_rate, parse_seconds, parse_seconds_per_byte
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.base import Fabric, NodeFabric
+    from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
 
 __all__ = ["NETWORK_SCHEMA", "Network", "load_network", "read_network"]

@@ -20,7 +20,7 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.base import Fabric, NodeFabric
+    from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
 
 __all__ = ["ClusterLinks", "Route", "inside_node", "through_fabric", "with_background"]
 

@@ -38,7 +38,7 @@ class Picture:
     nodes : nodes of the cluster, of which the first few are drawn
     gpus_per_node, nics_per_node : of each node; None where the file leaves the GPUs open
     inter_kind, intra_kind : the fabrics in words ("single switch", "NVSwitch")
-    graph : a networkx graph as `perfsim.network.fabrics.Fabric.graph` gives it, whose switches are
+    graph : a networkx graph as `Fabric.graph` gives it, its switches
         drawn by level; None: nothing is known, a cloud stands for it
     notes : lines below
     """
@@ -60,7 +60,7 @@ def levels(graph: Any) -> list[tuple[int, list[str]]]:
 
     Examples
     --------
-    >>> from perfsim.network.fabrics import Fabric
+    >>> from perfsim.network.fabrics.slowdown import Fabric
     >>> levels(Fabric("leaf-spine", (("nodes_per_leaf", 2),)).graph(4))
     [(2, ['spine 0']), (1, ['leaf 0', 'leaf 1'])]
     """
@@ -76,7 +76,7 @@ def uplinks(graph: Any, level: int) -> str:
 
     Examples
     --------
-    >>> from perfsim.network.fabrics import oversubscribed
+    >>> from perfsim.network.fabrics.slowdown import oversubscribed
     >>> uplinks(oversubscribed(2.0, nodes_per_leaf=4).graph(8, 1, 1e9), 1)
     '1 uplink of 2 GB/s each'
     """

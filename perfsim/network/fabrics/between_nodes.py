@@ -12,8 +12,16 @@ from itertools import product
 
 from perfsim.data.toml import WholeNumber
 from perfsim.errors import RequestError
-from perfsim.network.fabrics.base import FabricOption, fabric, join, new_graph
-from perfsim.network.fabrics.tables import Counts, LinkRatio, Ratio, Ratios
+from perfsim.network.fabrics.base import (
+    Counts,
+    FabricOption,
+    LinkRatio,
+    Ratio,
+    Ratios,
+    fabric,
+    join,
+    new_graph,
+)
 from perfsim.network.routing import Graph
 
 __all__ = ["fat_tree", "leaf_spine", "single_switch", "torus"]

@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 from perfsim.errors import DataError, RequestError
-from perfsim.network.fabrics import Fabric, fabrics
+from perfsim.network.fabrics.slowdown import Fabric, fabrics
 from perfsim.network.fabrics.tables import read_fabric, read_node
 from support.fabric_tables import node, read
 
