@@ -364,14 +364,14 @@ class Pipeline:
     kept: float | None = None
 
 
-class StageTable(TomlModel):
+class PipelineStageTable(TomlModel):
     """A ``[[stage]]``: the passes of one micro-batch."""
 
     forward: Seconds
     backward: Seconds
 
 
-class LinkTable(TomlModel):
+class PipelineLinkTable(TomlModel):
     """A ``[[link]]`` between two stages, and what a micro-batch sends over it."""
 
     rate: BytesPerSecond
@@ -386,8 +386,8 @@ class PipelineFile(TomlModel):
     micro_batches: WholeNumber
     reduction: Annotated[float, plain_number(BYTES_SAVED)]
     kept: Annotated[float, plain_number(KEPT)] | None = None
-    stage: Tables[StageTable]
-    link: list[LinkTable] = Field(default_factory=list)
+    stage: Tables[PipelineStageTable]
+    link: list[PipelineLinkTable] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _a_link_between_any_two_stages(self) -> Self:

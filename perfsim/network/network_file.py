@@ -23,9 +23,9 @@ from perfsim.data.toml import (
     HopSeconds,
     KindOfNumber,
     MessageBytes,
+    RelativeSpread,
     Seconds,
     SecondsPerByte,
-    Spread,
     Tables,
     Text,
     Texts,
@@ -110,7 +110,7 @@ class _Sourced(TomlModel):
 
     error: float | None = None
     range: Annotated[tuple[float, float], PlainValidator(_size_range)] | None = None
-    residual: Spread | None = None
+    residual: RelativeSpread | None = None
     kind: KindOfNumber
     source: Text
 
@@ -317,7 +317,7 @@ class CurveTable(TomlModel):
     library: Annotated[Text, one_of(CURVE_LIBRARIES)] = DEFAULT_LIBRARY
     kind: Annotated[Kind, PlainValidator(lambda value: value), one_of(CURVE_KINDS)]
     source: Text
-    residual: Spread | None = None
+    residual: RelativeSpread | None = None
     knots: Tables[CurveKnot]
 
     @model_validator(mode="after")

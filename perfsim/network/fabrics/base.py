@@ -31,8 +31,8 @@ __all__ = [
     "FabricPlace",
     "FabricValue",
     "LinkRatio",
-    "Ratio",
-    "Ratios",
+    "Oversubscription",
+    "Oversubscriptions",
     "fabric",
     "join",
     "new_graph",
@@ -130,9 +130,9 @@ def _counts(value: object) -> tuple[int, ...]:
 
 _ratio = plain_number(NumberLimit(1.0, 1000.0, "1 to 1000"))
 
-Ratio = Annotated[float, _ratio]
+Oversubscription = Annotated[float, _ratio]
 """How many times faster what is below a switch is than what is above it."""
-Ratios = Annotated[tuple[float, ...], PlainValidator(_ratios)]
+Oversubscriptions = Annotated[tuple[float, ...], PlainValidator(_ratios)]
 """One ratio, or that of a leaf and that of a pod."""
 LinkRatio = Annotated[float, plain_number(NumberLimit(1e-3, 1000.0, "0.001 to 1000"))]
 """The rate of a link over that of a node."""

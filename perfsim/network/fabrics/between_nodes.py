@@ -16,8 +16,8 @@ from perfsim.network.fabrics.base import (
     Counts,
     FabricOption,
     LinkRatio,
-    Ratio,
-    Ratios,
+    Oversubscription,
+    Oversubscriptions,
     fabric,
     join,
     new_graph,
@@ -100,7 +100,7 @@ def _leaf_spine_words(
             WholeNumber, "leaf switches of the cluster; as many as the nodes need"
         ),
         "oversubscription": FabricOption(
-            Ratio, "rate of a leaf's nodes over that of its uplinks; 1"
+            Oversubscription, "rate of a leaf's nodes over that of its uplinks; 1"
         ),
     },
     words=_leaf_spine_words,
@@ -200,7 +200,7 @@ def _fat_tree_words(
         "leaves_per_pod": FabricOption(WholeNumber, "leaves of a pod; as many as a leaf has nodes"),
         "pods": FabricOption(WholeNumber, "pods of the cluster; as many as the nodes need"),
         "oversubscription": FabricOption(
-            Ratios, "rate below over rate above: of a leaf, of a pod; 1"
+            Oversubscriptions, "rate below over rate above: of a leaf, of a pod; 1"
         ),
     },
     words=_fat_tree_words,

@@ -17,7 +17,7 @@ from perfsim.data.toml import (
     YesOrNo,
     check_toml,
     one_of,
-    refusal,
+    toml_refusal,
 )
 from perfsim.network.fabrics.base import FabricPlace, FabricValue
 from perfsim.network.fabrics.slowdown import Fabric, NodeFabric, fabric_kind, fabrics
@@ -146,7 +146,7 @@ def read_node(
     table = _checked("intra", "fabric", values, path, text)
     if gpus_per_node is not None and gpus_per_node > table.gpus:
         why = f"found {table.gpus}, gpus_per_node says {gpus_per_node}"
-        raise refusal(why, ("node", "gpus"), path, text)
+        raise toml_refusal(why, ("node", "gpus"), path, text)
     return NodeFabric(
         kind=table.fabric,
         gpus=table.gpus,
