@@ -1,4 +1,4 @@
-"""What a measuring run has found so far: JSON lines on disk, each there when its call returns."""
+"""A journal of a measuring run: JSON lines, each on disk when its call returns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """A file whose first line is the setting of a run and every other one thing measured.
+    """A file with the setting of a run in its first line and one measurement in every other.
 
     Parameters
     ----------
     path : of the file
     schema : of what it holds
-    setting : what must agree for things measured to belong together (device, versions, ranks, ...)
+    setting : what measurements must have in common to belong together (device, versions, ranks)
     what, anew : the run in words ("a sweep"), and how the user begins anew
     """
 
@@ -32,9 +32,9 @@ class Journal:
         self._schema, self._what, self._anew = schema, what, anew
 
     def open(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool = False) -> None:
-        """Go on with the file, each line of it given to ``take``, or begin it.
+        """Go on with the file and give each of its lines to ``take``, or begin it.
 
-        It begins anew if ``fresh``, and where a run was killed before its first line was whole.
+        It begins anew if ``fresh``, or where a run was killed before its first line was whole.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Journal:
         except FileNotFoundError:
             return False
         except OSError:
-            return True  # what cannot be read is refused as it is, not written over
+            return True  # a file that cannot be read is refused later, and not written over
 
     def _begin(self) -> None:
         """Write the setting, in place of whatever the file holds."""
@@ -96,7 +96,7 @@ class Journal:
                     f" {given}; {self._anew}.",
                 )
         if whole is not lines:
-            # Shortened in place: writing it anew could lose all on a disk that is still full.
+            # Shortened in place, as writing it anew could lose everything on a full disk.
             os.truncate(self.path, len(text[: text.rindex("\n") + 1].encode()))
 
     def _write(self, line: str, mode: str) -> None:
