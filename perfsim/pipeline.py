@@ -373,14 +373,14 @@ class Pipeline:
     kept: float | None = None
 
 
-class StageTable(TomlModel):
+class PipelineStageTable(TomlModel):
     """A ``[[stage]]``: the passes of one micro-batch."""
 
     forward: Seconds
     backward: Seconds
 
 
-class LinkTable(TomlModel):
+class PipelineLinkTable(TomlModel):
     """A ``[[link]]`` between two stages, and what a micro-batch sends over it."""
 
     rate: BytesPerSecond

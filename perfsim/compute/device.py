@@ -19,7 +19,7 @@ from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spread
-from perfsim.data.toml import TomlTable, read_toml
+from perfsim.data.toml import TomlTable, parse_toml
 from perfsim.errors import DataError, RequestError, shown, unknown
 from perfsim.quantity import (
     COUNT_LIMIT,
@@ -296,7 +296,7 @@ def read_device_file(path: Path) -> DeviceFile:
     DataError
         If it cannot be read or breaks the format: file, key, what was found, what is allowed.
     """
-    table = read_toml(path)
+    table = TomlTable(parse_toml(path)[0], path)
     table.check_schema(DEVICE_SCHEMA)
     table.only(_DEVICE_KEYS)
     bandwidth, launch = table.inside("memory_bandwidth"), table.inside("launch")

@@ -22,7 +22,7 @@ _BESIDE_SUFFIXES = {
     "networks": (".curves.csv",),
     "measurements": ("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),
 }
-"""What may lie beside a file of the same name, and in the folder of measurements beside tables."""
+"""Endings of files that belong to another file of their folder and are no data set themselves."""
 
 
 def shipped(folder: str = "profiles") -> Path:
@@ -33,19 +33,20 @@ def shipped(folder: str = "profiles") -> Path:
 
 
 def is_own(path: str | Path) -> bool:
-    """Say whether a data file is the user's own, not one that ships."""
+    """Tell whether a data file is the user's own, not one that ships."""
     return not Path(path).resolve().is_relative_to(shipped().resolve())
 
 
 class Catalog:
-    """Finds files by kind and name in --profiles DIR, PERFSIM_PATH, ./profiles and the shipped set.
+    """Finds data files by kind and name; the first folder that has a name wins.
 
-    The first folder that has a name wins.
+    The folders are ``profiles``, those of the environment variable PERFSIM_PATH, ./profiles, and
+    the shipped one.
 
     Raises
     ------
     RequestError
-        If --profiles or an entry of PERFSIM_PATH is not a folder, or one without data.
+        If ``profiles`` or an entry of PERFSIM_PATH is not a folder, or one without data.
     """
 
     def __init__(self, profiles: str | Path | None = None) -> None:
@@ -64,36 +65,36 @@ class Catalog:
         self.folders = list({folder.resolve(): folder for folder in folders}.values())
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return what ``make`` makes of this catalog's files; ``Session`` keeps it by its key."""
+        """Return what ``make`` makes of this catalog's files; a `Session` keeps it by its key."""
         return make()
 
     def files(self, kind: str) -> dict[str, Path]:
         """Return file stem -> path for one kind (models, devices, networks)."""
         suffix = FILE_SUFFIXES[kind]
-        found: dict[str, Path] = {}
+        paths: dict[str, Path] = {}
         for folder in self.folders:
             for path in sorted((folder / kind).glob(f"*{suffix}")):
                 hidden = path.name.startswith(".") or forbidden(path.name)
                 if not hidden and not path.name.endswith(_BESIDE_SUFFIXES.get(kind, ())):
-                    found.setdefault(path.name.removesuffix(suffix), path)
-        return found
+                    paths.setdefault(path.name.removesuffix(suffix), path)
+        return paths
 
     def shadowed(self, kind: str, name: str) -> Path | None:
-        """Return the file of a folder before the shipped one that replaces a shipped one.
+        """Return the user's file that replaces a shipped one of this name, None where none does.
 
-        For a device also its kernel points or anchors. None where nothing that ships is replaced.
+        For a device, its kernel points or anchors count too.
         """
         own = shipped().resolve()
         names = [
             f"{name}{suffix}" for suffix in (FILE_SUFFIXES[kind], *_BESIDE_SUFFIXES.get(kind, ()))
         ]
-        known = [one for one in names if (own / kind / one).is_file()]
+        ships = [file for file in names if (own / kind / file).is_file()]
         for folder in self.folders:
             if folder.resolve() == own:
                 break
-            for one in known:
-                if (folder / kind / one).is_file():
-                    return folder / kind / one
+            for file in ships:
+                if (folder / kind / file).is_file():
+                    return folder / kind / file
         return None
 
     def beside(self, kind: str, name: str, suffix: str) -> Path | None:
@@ -127,15 +128,17 @@ class Catalog:
             If it is neither.
         """
         path = Path(name)
-        found = self.scenarios()
+        names = self.scenarios()
         if _there(path.is_file):
             return path
-        if name in found:
-            return found[name]
+        if name in names:
+            return names[name]
         if path.suffix == ".toml" or len(path.parts) > 1:
-            shipped_too = "`perfsim list scenarios` shows those that ship"
-            raise RequestError("scenario", f"there is no file {shown(name)}; {shipped_too}.")
-        raise unknown("scenario", name, found, "scenarios")
+            raise RequestError(
+                "scenario",
+                f"there is no file {shown(name)}; `perfsim list scenarios` shows those that ship.",
+            )
+        raise unknown("scenario", name, names, "scenarios")
 
 
 def _folder(field: str, folder: Path) -> Path:

@@ -1,4 +1,8 @@
-"""Files that are whole or not there; texts of a size that a person can have written."""
+"""Reading and writing files: checked texts, whole files or none, and stamps that tell of changes.
+
+A data file is a text of a size that a person can have written. A file that is written is there as a
+whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ __all__ = [
 ]
 
 Stamp = tuple[int, int, int] | None
-"""When a file or folder was written, its size and its number on the disk; None: not there."""
+"""When a file or folder was written, its size and its inode; None where there is none."""
 
 _NOTED: ContextVar[dict[str, Stamp] | None] = ContextVar("_NOTED", default=None)
 
@@ -39,20 +43,20 @@ _NOTED: ContextVar[dict[str, Stamp] | None] = ContextVar("_NOTED", default=None)
 def stamp(path: str) -> Stamp:
     """Return the stamp of a file or folder as it is now."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):  # also a name with a zero byte
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def files_changed(noted: Mapping[str, Stamp]) -> bool:
-    """Tell whether one of the files is another now than when it was noted."""
+    """Tell whether one of the files has changed since it was noted."""
     return any(stamp(path) != before for path, before in noted.items())
 
 
 @contextmanager
 def noting(into: dict[str, Stamp]) -> Iterator[None]:
-    """Note the data files that are read meanwhile, as they were before that."""
+    """Note the data files that are read meanwhile, with their stamps before that."""
     token = _NOTED.set(into)
     try:
         yield
@@ -61,7 +65,7 @@ def noting(into: dict[str, Stamp]) -> Iterator[None]:
 
 
 def note(path: Path) -> None:
-    """Note a data file that is about to be read, if it is asked which ones are."""
+    """Note a data file that is about to be read, inside `noting`."""
     noted = _NOTED.get()
     if noted is not None:
         noted.setdefault(str(path), stamp(str(path)))
@@ -69,7 +73,7 @@ def note(path: Path) -> None:
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _MAX_BYTES = 32 * 2**20
-"""Bytes of a data file: a hundred times the largest that ships, and less memory than 1 GB."""
+"""Bytes of a data file. No source: chosen, a hundred times the largest that ships."""
 
 
 def read_text(path: Path) -> str:
@@ -88,21 +92,21 @@ def read_text(path: Path) -> str:
             raise DataError(f"is larger than {_MAX_BYTES >> 20} MiB", path=path)
         text = data.decode("utf-8-sig")
     except (OSError, ValueError) as error:  # also a name with a zero byte
-        told = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {told}", path=path) from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {reason}", path=path) from None
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def write_text(path: Path, text: str, flag: str = "out") -> None:
+def write_text(path: Path, text: str, field: str = "out") -> None:
     """Write ``text`` to ``path`` as `write_bytes` does, in UTF-8."""
-    write_bytes(path, text.encode(), flag)
+    write_bytes(path, text.encode(), field)
 
 
-def write_bytes(path: Path, data: bytes, flag: str = "out") -> None:
+def write_bytes(path: Path, data: bytes, field: str = "out") -> None:
     """Write ``data`` to ``path``: to a temporary file beside it first, then renamed.
 
     A link is followed; what is no regular file (a device, a pipe) is written to as it is. An
-    existing file keeps its mode. ``flag`` is the option that named it.
+    existing file keeps its mode. ``field`` is the one that named it.
 
     Raises
     ------
@@ -130,15 +134,15 @@ def write_bytes(path: Path, data: bytes, flag: str = "out") -> None:
         temporary.replace(target)
         temporary = None
     except (OSError, ValueError) as error:  # also a name with a zero byte
-        told = getattr(error, "strerror", None) or error
-        raise RequestError(flag, f"{str(path)!r} cannot be written: {told}.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise RequestError(field, f"{str(path)!r} cannot be written: {reason}.") from None
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
 
 
 def named_file(folder: Path, name: str, suffix: str) -> Path:
-    """Return the file of a name that stands in a data file: in ``folder``, and nowhere else.
+    """Return the path in ``folder`` of a name that a data file states.
 
     Raises
     ------
@@ -155,7 +159,7 @@ def named_file(folder: Path, name: str, suffix: str) -> Path:
     return folder / f"{name}{suffix}"
 
 
-def check_writable(path: Path, flag: str = "out") -> None:
+def check_writable(path: Path, field: str = "out") -> None:
     """Refuse a file that could not be written, before any work.
 
     Raises
@@ -168,11 +172,11 @@ def check_writable(path: Path, flag: str = "out") -> None:
     except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte
         reason = str(getattr(error, "strerror", None) or error)
     if reason:
-        raise RequestError(flag, f"{str(path)!r} cannot be written: {reason}.")
+        raise RequestError(field, f"{str(path)!r} cannot be written: {reason}.")
 
 
 def _unwritable(target: Path) -> str:
-    """Return why a file could not be written, as far as can be told; else ""."""
+    """Return why a file could not be written, as far as is known; else ""."""
     if target.is_dir():
         return "it is a folder"
     if target.exists():
@@ -203,7 +207,7 @@ _TERMINAL_CODE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def forbidden(text: str) -> re.Match[str] | None:
-    r"""Return the first letter that no data file may hold.
+    r"""Return the first control character of a text, which no data file may hold.
 
     Examples
     --------
@@ -215,7 +219,7 @@ def forbidden(text: str) -> re.Match[str] | None:
 
 
 def printable(text: str) -> str:
-    r"""Return a text without what is not printed: colours and control characters.
+    r"""Return a text without colours and control characters.
 
     Examples
     --------
@@ -226,7 +230,7 @@ def printable(text: str) -> str:
 
 
 def cell(value: _T) -> _T | str:
-    """Return a value as a cell of a table that a spreadsheet may open: no text is a formula there.
+    """Return a value as a cell of a table; a text that a spreadsheet takes for a formula is quoted.
 
     Examples
     --------
@@ -237,7 +241,7 @@ def cell(value: _T) -> _T | str:
 
 
 def escaped(text: str) -> str:
-    r"""Return a text with control characters as escapes, on as many lines as it had.
+    r"""Return a text with its control characters written as escapes; its lines stay.
 
     Examples
     --------

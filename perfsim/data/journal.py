@@ -99,7 +99,7 @@ class Journal:
                     f" {given}; {self._anew}.",
                 )
         if whole is not lines:
-            # Shortened in place: writing it anew could lose all on a disk that is still full.
+            # Shortened in place, as writing it anew could lose everything on a full disk.
             os.truncate(self.path, len(text[: text.rindex("\n") + 1].encode()))
 
     def _write(self, line: str, mode: str) -> None:

@@ -1,4 +1,8 @@
-"""Data tables: CSV with ``# key: value`` lines before the head, read with line numbers kept."""
+"""Data tables: CSV files read cell by cell with their line numbers, and records written as CSV.
+
+A data file begins with lines ``# key: value``; below its head each row has a cell for every column.
+Every refusal names file, line and column.
+"""
 
 from __future__ import annotations
 
@@ -31,115 +35,8 @@ __all__ = [
     "to_frame",
 ]
 
-_RECORD_FIELDS = (
-    "model",
-    "gpus",
-    "gpus_per_node",
-    "nodes",
-    "net",
-    "intra_net",
-    "gpu",
-    "batch",
-    "precision",
-    "method",
-    "options",
-    "fusion",
-    "bucket_bytes",
-)
-"""Fields of the scenario that a record begins with; ``batch`` is in samples a GPU."""
 
-_PLAIN_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-
-
-def flat_record(prediction: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a prediction, as its ``to_dict`` gives it, as one flat record.
-
-    It begins with those ``columns`` of the scenario (see ``perfsim.scenario.table_columns``).
-
-    A column's name ends with its unit: ``_s`` seconds, ``_bytes`` bytes, ``_ratio`` a fraction or
-    a multiple, ``_per_s``; what has none is a count or a word. Times and bytes are those of one
-    iteration of one GPU.
-    """
-    scenario, sent = prediction["scenario"], prediction["communication"]
-    low, high = prediction["iteration_s_interval"]
-    question = {field: scenario[field] for field in _RECORD_FIELDS}
-    question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
-    return {
-        **question,
-        "iteration_s": prediction["iteration_s"],
-        "iteration_low_s": low,
-        "iteration_high_s": high,
-        "samples_per_s": prediction["samples_per_s"],
-        "scaling_efficiency_ratio": prediction["scaling_efficiency"],
-        "ssgd_iteration_s": prediction["baseline"]["iteration_s"],
-        "speedup_over_ssgd_ratio": prediction["baseline"]["speedup"],
-        **{f"{part}_s": seconds for part, seconds in prediction["breakdown_s"].items()},
-        "sent_per_gpu_bytes": sent["bytes_per_gpu"],
-        "calls": sent["calls"],
-        "communication_busy_s": sent["busy_s"],
-        "communication_hidden_s": sent["hidden_s"],
-        **{f"memory_{what}_bytes": size for what, size in prediction["memory_bytes"].items()},
-        "bottleneck": prediction["bottleneck"],
-    }
-
-
-def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return records as CSV: a head, then a line each; true and false in words, None as nothing.
-
-    Examples
-    --------
-    >>> print(to_csv([{"method": "dgc", "iteration_s": 0.25, "lossy": True, "next_s": None}]))
-    method,iteration_s,lossy,next_s
-    dgc,0.25,true,
-    <BLANKLINE>
-    """
-    text = io.StringIO()
-    if records:
-        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in records)
-    return text.getvalue()
-
-
-def to_frame(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Return records as a pandas table.
-
-    Raises
-    ------
-    PerfsimError
-        If pandas is not installed, or not whole.
-    """
-    try:
-        import pandas
-    except ImportError as error:
-        why = str(error).splitlines()[0]
-        raise PerfsimError(
-            f"pandas cannot be imported ({why}); pip install 'perfsim[pandas]' brings it."
-        ) from None
-    return pandas.DataFrame([dict(row) for row in records])
-
-
-def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
-    """Return a column whose texts are all numbers as whole numbers or floats; others as they are.
-
-    Examples
-    --------
-    >>> as_numbers(["8", "16"]), as_numbers(["0.001", "1"]), as_numbers(["8", "1gbe"])
-    ([8, 16], [0.001, 1.0], ['8', '1gbe'])
-    """
-    if not all(isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value) for value in values):
-        return values
-    if all(value.isdecimal() for value in values):
-        return [int(value) for value in values]
-    return [float(value) for value in values]
-
-
-def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else cell(value)
-
-
-_Z90 = 1.645
-"""Half-width of a normal distribution's 90 % interval, in standard deviations."""
+# Reading: CSV with ``# key: value`` lines before the head
 
 
 def read_table(
@@ -147,7 +44,10 @@ def read_table(
 ) -> list[tuple[int, dict[str, str]]]:
     """Read a CSV with ``# key: value`` lines before its head: line number and cells by column.
 
-    ``gpus`` are what its line ``# gpu: ...`` may say; it needs none where they are empty.
+    Parameters
+    ----------
+    path, schema, columns : the file, what its line ``# schema:`` must say, its columns
+    gpus : what its line ``# gpu:`` may say; it needs none where they are empty
 
     Raises
     ------
@@ -157,18 +57,18 @@ def read_table(
     """
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    found = [line[1:].partition(":") for line in lines[:start]]
-    told = [(key.strip(), value.strip(), row) for row, (key, _, value) in enumerate(found, 1)]
-    schemas = [(value, row) for key, value, row in told if key == "schema"]
+    pairs = [line[1:].partition(":") for line in lines[:start]]
+    head = [(key.strip(), value.strip(), row) for row, (key, _, value) in enumerate(pairs, 1)]
+    schemas = [(value, row) for key, value, row in head if key == "schema"]
     if [value for value, _ in schemas] != [schema]:
-        wrong, row = next((one for one in schemas if one[0] != schema), (schema, 1))
+        wrong, row = next((stated for stated in schemas if stated[0] != schema), (schema, 1))
         shape = shown(wrong) if len(schemas) == 1 else "missing" if not schemas else "there twice"
         raise DataError(
             f"schema is {shape}, this perfsim reads '# schema: {schema}'{newer(wrong, schema)}",
             path=path,
             row=row,
         )
-    named = [(value, row) for key, value, row in told if key == "gpu"]
+    named = [(value, row) for key, value, row in head if key == "gpu"]
     if gpus and (len(named) != 1 or named[0][0] not in gpus):
         allowed = " or ".join(f"'# gpu: {gpu}'" for gpu in gpus)
         shape = f"is {shown(named[0][0])}" if named else "is missing"
@@ -182,12 +82,15 @@ def read_table(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file; refuses what is no text, or holds control characters."""
+    """Return the lines of a file; refuse one that is no text or holds control characters."""
     text = read_text(path)
-    found = forbidden(text)
-    if found:
-        told = f"holds the control character {found[0]!a}, which no data file may"
-        raise DataError(told, path=path, row=text.count("\n", 0, found.start()) + 1)
+    control = forbidden(text)
+    if control:
+        raise DataError(
+            f"holds the control character {control[0]!a}, which no data file may",
+            path=path,
+            row=text.count("\n", 0, control.start()) + 1,
+        )
     return text.splitlines()
 
 
@@ -238,10 +141,14 @@ def cell_number(
     within: NumberLimit | None = None,
     unit: float = 1.0,
 ) -> float:
-    """Return a cell's number; refuses what is no number, not finite, below zero or out of limits.
+    """Return a cell's number; refuse one that is not finite, below zero or out of its limits.
 
-    ``within`` limits it, in SI units, of which the column's unit is ``unit``; zero may stand
-    below the lowest unless it must be ``positive``.
+    Parameters
+    ----------
+    text, column, path, row : the cell and its place, for the message
+    positive, whole : whether it must be above zero, and a whole number
+    within : its limits in SI units; zero is allowed below the lowest, unless ``positive``
+    unit : the column's unit in SI units
     """
     try:
         value = math.nan if "_" in text else float(text)
@@ -253,20 +160,22 @@ def cell_number(
         least = "above zero" if positive else "not below zero"
         raise DataError(f"{shown(text)} is not {what} {least}", path=path, row=row, column=column)
     if within and value and not within.holds(value * unit):
-        told = f"{shown(text)} is outside {within.words}"
-        raise DataError(told, path=path, row=row, column=column)
+        raise DataError(
+            f"{shown(text)} is outside {within.words}", path=path, row=row, column=column
+        )
     return value
 
 
 def check_word(text: str, allowed: Sequence[str], column: str, path: Path, row: int) -> None:
     """Refuse a cell that is none of the words allowed."""
     if text not in allowed:
-        told = f"{shown(text)}; allowed: {', '.join(allowed)}"
-        raise DataError(told, path=path, row=row, column=column)
+        raise DataError(
+            f"{shown(text)}; allowed: {', '.join(allowed)}", path=path, row=row, column=column
+        )
 
 
 def check_kind(text: str, path: Path, row: int) -> Kind:
-    """Return a cell's kind of number; refuses what is none."""
+    """Return a cell's kind of number; refuse a word that is none."""
     if text not in KINDS:
         raise DataError(
             f"{shown(text)} is no kind; allowed: {', '.join(KINDS)}",
@@ -277,6 +186,10 @@ def check_kind(text: str, path: Path, row: int) -> Kind:
     return text
 
 
+_Z90 = 1.645
+"""Half-width of a normal distribution's 90 % interval, in standard deviations."""
+
+
 def repeat_spread(values: list[float]) -> float | None:
     """Return the relative 90 % half-width that repeats show, None for a lone value."""
     if len(values) < 2:
@@ -284,3 +197,111 @@ def repeat_spread(values: list[float]) -> float | None:
     logs = [math.log(value) for value in values]
     mean = sum(logs) / len(logs)
     return _Z90 * math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
+
+
+# Writing: records as CSV or as a pandas table
+
+
+_RECORD_FIELDS = (
+    "model",
+    "gpus",
+    "gpus_per_node",
+    "nodes",
+    "net",
+    "intra_net",
+    "gpu",
+    "batch",
+    "precision",
+    "method",
+    "options",
+    "fusion",
+    "bucket_bytes",
+)
+"""Fields of the scenario with which a record begins; ``batch`` is in samples a GPU."""
+
+_PLAIN_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+
+
+def flat_record(prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``to_dict`` of a prediction as one flat record.
+
+    A column's name ends with its unit: ``_s`` for seconds, ``_bytes``, ``_ratio`` for a fraction or
+    a multiple, ``_per_s``. A column without a unit is a count or a word. Times and bytes are those
+    of one iteration of one GPU.
+    """
+    scenario, sent = prediction["scenario"], prediction["communication"]
+    low, high = prediction["iteration_s_interval"]
+    question = {field: scenario[field] for field in _RECORD_FIELDS}
+    question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
+    return {
+        **question,
+        "iteration_s": prediction["iteration_s"],
+        "iteration_low_s": low,
+        "iteration_high_s": high,
+        "samples_per_s": prediction["samples_per_s"],
+        "scaling_efficiency_ratio": prediction["scaling_efficiency"],
+        "ssgd_iteration_s": prediction["baseline"]["iteration_s"],
+        "speedup_over_ssgd_ratio": prediction["baseline"]["speedup"],
+        **{f"{part}_s": seconds for part, seconds in prediction["breakdown_s"].items()},
+        "sent_per_gpu_bytes": sent["bytes_per_gpu"],
+        "calls": sent["calls"],
+        "communication_busy_s": sent["busy_s"],
+        "communication_hidden_s": sent["hidden_s"],
+        **{f"memory_{what}_bytes": size for what, size in prediction["memory_bytes"].items()},
+        "bottleneck": prediction["bottleneck"],
+    }
+
+
+def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return records as CSV: a head, then a line for each. None becomes an empty cell.
+
+    Examples
+    --------
+    >>> print(to_csv([{"method": "dgc", "iteration_s": 0.25, "lossy": True, "next_s": None}]))
+    method,iteration_s,lossy,next_s
+    dgc,0.25,true,
+    <BLANKLINE>
+    """
+    text = io.StringIO()
+    if records:
+        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in records)
+    return text.getvalue()
+
+
+def to_frame(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Return records as a pandas table.
+
+    Raises
+    ------
+    PerfsimError
+        If pandas cannot be imported.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        why = str(error).splitlines()[0]
+        raise PerfsimError(
+            f"pandas cannot be imported ({why}); pip install 'perfsim[pandas]' brings it."
+        ) from None
+    return pandas.DataFrame([dict(row) for row in records])
+
+
+def as_numbers(values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column of texts as numbers where all are numbers, else as it is.
+
+    Examples
+    --------
+    >>> as_numbers(["8", "16"]), as_numbers(["0.001", "1"]), as_numbers(["8", "1gbe"])
+    ([8, 16], [0.001, 1.0], ['8', '1gbe'])
+    """
+    if not all(isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value) for value in values):
+        return values
+    if all(value.isdecimal() for value in values):
+        return [int(value) for value in values]
+    return [float(value) for value in values]
+
+
+def _cell(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else cell(value)

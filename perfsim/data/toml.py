@@ -23,7 +23,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -65,9 +65,9 @@ __all__ = [
     "HopSeconds",
     "KindOfNumber",
     "MessageBytes",
+    "RelativeSpread",
     "Seconds",
     "SecondsPerByte",
-    "Spread",
     "Tables",
     "Text",
     "Texts",
@@ -83,11 +83,11 @@ __all__ = [
     "parse_toml",
     "plain_number",
     "read_toml",
-    "refusal",
+    "toml_refusal",
     "whole_number",
 ]
 
-Key = str | int
+TomlKey = str | int
 """A key of a table, or the index of an entry of a list, from 0."""
 
 _MAX_DOTS = 1000
@@ -105,7 +105,7 @@ class WrongValue(ValueError):  # noqa: N818 - it says what is wrong, and is caug
     ``below`` are the keys, and the indices from 0, that lead to the wrong part.
     """
 
-    def __init__(self, why: str, *below: Key) -> None:
+    def __init__(self, why: str, *below: TomlKey) -> None:
         self.why, self.below = why, below
         super().__init__(why)
 
@@ -240,12 +240,12 @@ KindOfNumber = Annotated[Kind, PlainValidator(_text), one_of(KINDS)]
 WholeNumber = Annotated[int, PlainValidator(whole_number)]
 """1 or more."""
 YesOrNo = Annotated[bool, PlainValidator(_yes_or_no)]
-Seconds = Annotated[float, in_unit(parse_seconds, TIME_LIMIT)]
-HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY_LIMIT)]
-MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE_LIMIT)]
-BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE_LIMIT)]
-SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION_LIMIT)]
-Spread = Annotated[float, in_unit(parse_fraction, SPREAD_LIMIT)]
+Seconds = Annotated[float, in_unit(parse_seconds, TIME)]
+HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY)]
+MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE)]
+BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE)]
+SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION)]
+RelativeSpread = Annotated[float, in_unit(parse_fraction, SPREAD)]
 
 _Row = TypeVar("_Row")
 Tables = Annotated[list[_Row], Field(min_length=1)]
@@ -290,12 +290,8 @@ class TomlModel(BaseModel):
 _Model = TypeVar("_Model", bound=TomlModel)
 
 
-@overload
-def read_toml(path: Path) -> TomlTable: ...
-@overload
-def read_toml(path: Path, model: type[_Model]) -> _Model: ...
-def read_toml(path: Path, model: type[_Model] | None = None) -> TomlTable | _Model:
-    """Read a TOML file as a model of its keys; without a model as a `TomlTable`.
+def read_toml(path: Path, model: type[_Model]) -> _Model:
+    """Read a TOML file as a model of its keys.
 
     Raises
     ------
@@ -304,14 +300,14 @@ def read_toml(path: Path, model: type[_Model] | None = None) -> TomlTable | _Mod
         what is allowed.
     """
     values, text = parse_toml(path)
-    return TomlTable(values, path) if model is None else check_toml(model, values, path, text=text)
+    return check_toml(model, values, path, text=text)
 
 
 def check_toml(
     model: type[_Model],
     values: Mapping[str, object],
     path: Path,
-    at: tuple[Key, ...] = (),
+    at: tuple[TomlKey, ...] = (),
     text: str = "",
 ) -> _Model:
     """Check the values of a table, or of a whole file, as a model.
@@ -334,7 +330,7 @@ def check_toml(
         if schema != model.SCHEMA:
             stated = "is missing" if schema is None else f"found {shown(schema)}"
             why = f"{stated}, this perfsim reads {model.SCHEMA!r}{newer(schema, model.SCHEMA)}"
-            raise refusal(why, ("schema",), path, text)
+            raise toml_refusal(why, ("schema",), path, text)
     try:
         return model.model_validate(values, context={"path": path})
     except ValidationError as error:
@@ -342,8 +338,8 @@ def check_toml(
         at = (*at, *first["loc"])
         wrong = first.get("ctx", {}).get("error")
         if isinstance(wrong, WrongValue):
-            raise refusal(wrong.why, (*at, *wrong.below), path, text) from None
-        raise refusal(_why(first, model), at, path, text) from None
+            raise toml_refusal(wrong.why, (*at, *wrong.below), path, text) from None
+        raise toml_refusal(_why(first, model), at, path, text) from None
 
 
 def _why(error: Mapping[str, Any], model: type[TomlModel]) -> str:
@@ -357,7 +353,7 @@ def _why(error: Mapping[str, Any], model: type[TomlModel]) -> str:
     return f"found {shown(error['input'])}: {rule(error)}"
 
 
-def refusal(why: str, at: Sequence[Key], path: Path, text: str) -> DataError:
+def toml_refusal(why: str, at: Sequence[TomlKey], path: Path, text: str) -> DataError:
     """Return the error for one key: 'link[2].rate.value: found ...' with file and line."""
     key = ""
     for part in at:
@@ -389,13 +385,13 @@ def parse_toml(path: Path) -> tuple[dict[str, Any], str]:
         for at, words in _texts(values):
             if forbidden(words):
                 why = f"found {shown(words)}, which holds a control character"
-                raise refusal(why, at, path, text)
+                raise toml_refusal(why, at, path, text)
     return values, text
 
 
-def _texts(values: Mapping[str, object]) -> Iterator[tuple[tuple[Key, ...], str]]:
+def _texts(values: Mapping[str, object]) -> Iterator[tuple[tuple[TomlKey, ...], str]]:
     """Go through all keys and texts of a file, each with its place."""
-    left: list[tuple[tuple[Key, ...], object]] = [((), values)]
+    left: list[tuple[tuple[TomlKey, ...], object]] = [((), values)]
     while left:
         at, value = left.pop()
         if isinstance(value, dict):
@@ -418,7 +414,7 @@ _TOKEN = re.compile(
 )
 
 
-def _line(text: str, at: tuple[Key, ...]) -> int | None:
+def _line(text: str, at: tuple[TomlKey, ...]) -> int | None:
     """Return the line of a key, or of the nearest table around it; None where none is found."""
     if not text or len(text) > _MAX_SCANNED:
         return None
@@ -430,7 +426,7 @@ def _line(text: str, at: tuple[Key, ...]) -> int | None:
     return next((lines[key] for key in around if key in lines), None)
 
 
-def key_lines(text: str) -> dict[tuple[Key, ...], int]:
+def key_lines(text: str) -> dict[tuple[TomlKey, ...], int]:
     r"""Return the line of every key and list entry of a text that is TOML.
 
     Examples
@@ -446,7 +442,7 @@ class _KeyScanner:
     """Goes once through the tokens of a TOML text and notes the line of each key."""
 
     def __init__(self, text: str) -> None:
-        self.lines: dict[tuple[Key, ...], int] = {}
+        self.lines: dict[tuple[TomlKey, ...], int] = {}
         self._tokens: list[tuple[str, int]] = []
         line = 1
         for match in _TOKEN.finditer(text):
@@ -455,8 +451,8 @@ class _KeyScanner:
             line += match[0].count("\n")
         self._tokens.append(("\n", line))
         self._next = 0
-        self._entries: dict[tuple[Key, ...], int] = {}  # of each [[table]]
-        table: tuple[Key, ...] = ()
+        self._entries: dict[tuple[TomlKey, ...], int] = {}  # of each [[table]]
+        table: tuple[TomlKey, ...] = ()
         while self._next < len(self._tokens):
             if self._here() == "\n":
                 self._next += 1
@@ -479,16 +475,16 @@ class _KeyScanner:
         self._next += 1
         return parts
 
-    def _note(self, at: tuple[Key, ...], line: int) -> None:
+    def _note(self, at: tuple[TomlKey, ...], line: int) -> None:
         self.lines.setdefault(at, line)
 
-    def _header(self) -> tuple[Key, ...]:
+    def _header(self) -> tuple[TomlKey, ...]:
         """Return the table whose keys follow a line [table] or [[table]]."""
         line = self._tokens[self._next][1]
         self._next += 1
         several = self._here() == "["
         self._next += several
-        at: tuple[Key, ...] = ()
+        at: tuple[TomlKey, ...] = ()
         parts = self._key("]")
         self._next += several
         for number, part in enumerate(parts, 1):
@@ -501,7 +497,7 @@ class _KeyScanner:
                 self._note(at, line)
         return at
 
-    def _pair(self, table: tuple[Key, ...]) -> None:
+    def _pair(self, table: tuple[TomlKey, ...]) -> None:
         """Note ``key = value``."""
         line = self._tokens[self._next][1]
         at = table
@@ -510,7 +506,7 @@ class _KeyScanner:
             self._note(at, line)
         self._value(at)
 
-    def _value(self, at: tuple[Key, ...]) -> None:
+    def _value(self, at: tuple[TomlKey, ...]) -> None:
         """Pass over a value, and note the entries of a list and the keys of a table in it."""
         opened = self._here()
         self._next += 1
@@ -536,7 +532,7 @@ class _KeyScanner:
                 self._next += 1
 
 
-# Keys read one by one, for files that have no model
+# Keys read one by one, for tables that have no model yet (devices, claims)
 
 
 class TomlTable(NamedTuple):

@@ -1,1 +1,1 @@
-"""Networks: links, clusters, measured collectives, and how a collective's cost follows from them."""
+"""Networks: links, clusters, measured collectives, and what a collective costs on them."""

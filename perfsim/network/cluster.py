@@ -1,4 +1,8 @@
-"""A cluster: GPUs on nodes, and what a collective costs among them."""
+"""Clusters: GPUs on nodes, the links between them, and what a collective costs among them.
+
+A cluster takes measured curves where the network has some (`MeasuredCollectives`), and else the
+links' formulas (`Route`). `make_cluster` builds one for a network and a placement.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.simulate.shared_link import LinkUse
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.base import Fabric, NodeFabric
+    from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
 
 __all__ = [
@@ -57,9 +61,9 @@ _FREE = Cost(0.0)
 
 
 def group_placement(group: Group, gpus: int, nodes: int, gpus_per_node: int) -> tuple[int, ...]:
-    """Return how many ranks of one group stand on each of its nodes.
+    """Return how many ranks of one group are on each of its nodes.
 
-    Of uneven nodes the fullest counts for all.
+    Where nodes are uneven, the fullest counts for all.
 
     Examples
     --------
@@ -110,10 +114,10 @@ class Cluster:
     inter : link between nodes; None when all GPUs stand on one
     intra : link between the GPUs of a node; None when every node has one GPU
     nics_per_node : NICs that the GPUs of a node share
-    library : nccl, gloo or mpi: which algorithms there are, and which of them ``auto`` takes
+    library : nccl, gloo or mpi; it has the algorithms and chooses among them for ``auto``
     fitted_on : the library with which the links were measured
-    known : curves measured on the network, which come before the links' formulas
-    fabric, node : switches between the nodes, links inside one; None: only NICs and the fitted
+    known : curves measured on the network; they come before the links' formulas
+    fabric, node : switches between the nodes, links inside one; None where only NICs and the fitted
         link count
     narrowed : whether the fabric is narrower than the one that the links were measured through
     servers : machines without GPUs, each with a node's NICs, that serve pushes and pulls
@@ -167,7 +171,7 @@ class Cluster:
 
     @property
     def node_size_unmeasured(self) -> bool:
-        """Whether the network was measured between nodes, but none of so many GPUs."""
+        """Whether the network was measured between nodes, but with none of so many GPUs."""
         if self.known is None or self.nodes == 1:
             return False
         across = [curve.gpus_per_node for curve in self.known.curves if curve.nodes > 1]
@@ -178,9 +182,9 @@ class Cluster:
         if collective not in algorithms():
             find_algorithm(collective, AUTO)  # raises, with the collectives there are
         library = find_library(self.library)
-        fixed_choice = library.choose(collective, size_bytes, self.gpus)
-        if fixed_choice is not None:
-            return fixed_choice
+        fixed = library.choose(collective, size_bytes, self.gpus)
+        if fixed is not None:
+            return fixed
         names = library.considered(collective)
         if len(names) == 1:
             return names[0]
@@ -254,9 +258,9 @@ class Cluster:
     ) -> Cost:
         """Return what one collective of ``size_bytes`` costs.
 
-        ``auto`` takes what the library takes: NCCL the algorithm with the least predicted time
-        among those that it considers (for all_reduce ring and tree; others only when named), gloo
-        always the same, Open MPI by size and ranks.
+        ``auto`` takes what the library takes. NCCL takes the algorithm with the least predicted
+        time among those that it considers (for all_reduce ring and tree; others only when named).
+        Gloo always takes the same. Open MPI chooses by size and ranks.
 
         Parameters
         ----------
@@ -289,10 +293,10 @@ class Cluster:
     ) -> Cost:
         """Return what one collective costs among a group of the ranks (see ``Group``).
 
-        Arguments as ``cost``'s; ``size_bytes`` is that of one group. Groups whose ranks stand apart
-        share the nodes' NICs: each sees its share of them, as if its message were that much longer
-        on the wire; its hops take what they do for its own size, but no more than for the longer
-        message.
+        Arguments are ``cost``'s; ``size_bytes`` is that of one group. Groups whose ranks are on
+        several nodes share the nodes' NICs. Each sees its share of them, as if its message were
+        that much longer on the wire. Its hops take what they take for its own size, but no more
+        than for the longer message.
 
         Examples
         --------
@@ -370,9 +374,9 @@ class Cluster:
     def _beside(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
         """Return what a collective costs beside other traffic.
 
-        What it costs alone, times the links' formula with what is left of their rate over that
-        with all of it; the algorithm stays the one that the library takes, which knows nothing of
-        other traffic.
+        Its cost alone is multiplied by a ratio: the links' formula with the rate that is left, over
+        that with all of it. The algorithm is the one that the library takes without the traffic, of
+        which it knows nothing.
         """
         quiet = self._quiet
         alone = quiet.cost(collective, size_bytes, algorithm, protocol)
@@ -390,7 +394,7 @@ class Cluster:
     def seconds(
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> float:
-        """Return the time of one collective [s], as ``cost`` has it, without what it rests on."""
+        """Return the time of one collective [s] as ``cost`` does, without its provenance."""
         key = (collective, size_bytes, algorithm, protocol)
         found = self._seconds.get(key)
         if found is None:
@@ -418,7 +422,7 @@ class Cluster:
     def _told(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str
     ) -> tuple[Cost | None, Route]:
-        """Return what measured curves tell, if anything, and the route whose formula does else."""
+        """Return the cost from measured curves, None without any, and the route for its formula."""
         if protocol != AUTO:
             from perfsim.libraries.nccl import check_protocol
 
@@ -442,10 +446,10 @@ class Cluster:
     def _known(
         self, collective: str, size_bytes: float, route: Route, algorithm: str, protocol: str
     ) -> Cost | None:
-        """Return what measured curves tell; behind a fabric only of the ranks that were measured.
+        """Return the cost from measured curves; through a fabric only for measured ranks.
 
-        The laws that carry a curve on know nothing of a fabric that narrows as it grows. A curve
-        of an algorithm held fixed also stands for ``auto`` where the library has no other choice.
+        The scaling laws know nothing of a fabric that narrows as it grows. A curve of one fixed
+        algorithm also counts for ``auto`` where the library has no other choice.
         """
         if self.known is None or self.narrowed:
             return None
@@ -469,38 +473,38 @@ class Cluster:
         return replace(self, fabric=None, narrowed=False, **_nothing_kept())
 
     def _changed(self, collective: str, size_bytes: float, route: Route) -> Cost | None:
-        """Return what curves tell of the cluster as it was measured, times what is changed.
+        """Return the cost from curves of the cluster as measured, corrected for what is changed.
 
-        Another algorithm or protocol, or a fabric: the links' formula with it over that without.
-        So a worse network is never faster than its own curve, whatever the links alone say.
+        The correction for another algorithm, protocol or fabric is the links' formula with it over
+        that without. So a worse network is never faster than its own curve.
         """
         if self.known is None or self.library != self.fitted_on:
             return None
         plain = self._as_measured
         usual = plain.route(collective, plain.choice(collective, size_bytes))
-        found = plain._known(collective, size_bytes, usual, AUTO, AUTO)
+        cost = plain._known(collective, size_bytes, usual, AUTO, AUTO)
         usual_s = usual.seconds(size_bytes)
-        if found is None or usual_s <= 0:
+        if cost is None or usual_s <= 0:
             return None
         ratio = route.seconds(size_bytes) / usual_s
-        (term,) = found.terms
+        (term,) = cost.terms
         what = f"{collective} {route.algorithm.name}"
         quantity = term.quantity._replace(
-            value=found.seconds * ratio,
+            value=cost.seconds * ratio,
             kind="derived",
             source=f"{term.quantity.source}; times {ratio:.3g}, the links' formulas of {what} as"
             " asked for over those of the network as measured",
         )
-        return found._replace(
-            seconds=found.seconds * ratio,
-            latency_s=found.latency_s * ratio,
+        return cost._replace(
+            seconds=cost.seconds * ratio,
+            latency_s=cost.latency_s * ratio,
             terms=(term._replace(quantity=quantity, extrapolated=True),),
             grade="carried",
         )
 
 
 def _derived(term: Term, library: str, fitted_on: str) -> Term:
-    """Return a link's number as another library takes it over from NCCL."""
+    """Return a link's number, measured with one library, as used for another."""
     quantity = term.quantity
     if quantity.kind == "derived":
         return term
@@ -638,7 +642,7 @@ def make_cluster(
     fabric, node = net.fabric, net.node if intra_net is None else None
     narrowed = False
     if oversubscription is not None and oversubscription > 1.0 and len(nodes) > 1:
-        from perfsim.network.fabrics import oversubscribed
+        from perfsim.network.fabrics.slowdown import oversubscribed
 
         fabric, narrowed = oversubscribed(oversubscription), True
     return Cluster(
@@ -662,7 +666,7 @@ def link_use(seconds: Callable[[float], float]) -> LinkUse | None:
 
     Parameters
     ----------
-    seconds : what it takes with a part of that link [s]
+    seconds : the message's time with a share of that link [s]
 
     Examples
     --------
@@ -673,10 +677,10 @@ def link_use(seconds: Callable[[float], float]) -> LinkUse | None:
     >>> link_use(lambda part: 1.0 + max(4.0, 2.0 / part))
     LinkUse(off_s=1.0, need=0.5)
     """
-    one, other = (seconds(part) for part in _PROBE_SHARES)
-    wire_s = (other - one) / (1.0 / _PROBE_SHARES[1] - 1.0 / _PROBE_SHARES[0])
+    wide_s, narrow_s = (seconds(share) for share in _PROBE_SHARES)
+    wire_s = (narrow_s - wide_s) / (1.0 / _PROBE_SHARES[1] - 1.0 / _PROBE_SHARES[0])
     whole_s = seconds(1.0)
     if wire_s <= _ROUNDING * whole_s:
         return None
-    off_s = min(max(0.0, one - wire_s / _PROBE_SHARES[0]), whole_s - min(wire_s, whole_s))
+    off_s = min(max(0.0, wide_s - wire_s / _PROBE_SHARES[0]), whole_s - min(wire_s, whole_s))
     return LinkUse(off_s, min(1.0, wire_s / (whole_s - off_s)))

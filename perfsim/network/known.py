@@ -1,4 +1,8 @@
-"""What was measured of a network's collectives: the curve itself, or the law that carries it on."""
+"""The cost of a collective from what was measured on the network.
+
+Ranks that were measured take their curve. Other numbers of nodes take the scaling law that the
+curves follow. Each cost has the error that such a step made where measurements could check it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ __all__ = [
 ]
 
 GROWTH_ERRORS_FILE = "networks/growth_errors.csv"
-"""Written by ``python -m perfsim.validate.nccl.record``."""
+"""Errors of the scaling laws; ``python -m perfsim.validate.nccl.record`` writes it."""
 
 GROWTH_ERRORS_SCHEMA = "perfsim/growth-errors/1"
 GROWTH_ERRORS_COLUMNS = (
@@ -66,19 +70,19 @@ def _errors() -> tuple[tuple[float, float], ...]:
 def growth_error(ratio: float) -> float:
     """Return the relative 90 % half-width of a time carried to ``ratio`` times the ranks.
 
-    The 90th percentile of the absolute relative errors that the same laws make on measured
-    clusters; a ratio below 1 is as far as its inverse, 1 is another collective of the same ranks.
+    It is the 90th percentile of the absolute relative errors of the same laws on measured clusters.
+    A ratio below 1 counts as its inverse; 1 means another collective of the same ranks.
     """
-    away = max(ratio, 1.0 / ratio)
-    found = _errors()
-    return next((p90 for most, p90 in found if away <= most), found[-1][1])
+    factor = max(ratio, 1.0 / ratio)
+    errors = _errors()
+    return next((p90 for most, p90 in errors if factor <= most), errors[-1][1])
 
 
 def interpolation_error() -> float:
     """Return the relative 90 % half-width of a time between two measured sizes.
 
-    From every second size of measured curves, read between the others: half as dense as the
-    curves themselves are, so an upper bound for them.
+    Every second size of measured curves was read between the others. These are half as dense as
+    the curves themselves, so it is an upper bound.
     """
     return _errors()[0][1]
 
@@ -92,12 +96,12 @@ _BYTES_OF = {
     "all_to_all": "pairwise",
     "send_recv": "direct",
 }
-"""The algorithm whose bytes a GPU sends; a tree sends the same as a ring, mean over ranks."""
+"""The algorithm that says what a GPU sends; a tree sends as much as a ring, in the mean."""
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredPlace:
-    """A message on a cluster whose nodes are all as full."""
+class MessageOnRanks:
+    """A collective, its message and the ranks that take part."""
 
     collective: str
     ranks: int
@@ -124,25 +128,27 @@ class MeasuredCollectives:
         protocol: str = AUTO,
         model: Callable[[float], float] | None = None,
     ) -> Cost | None:
-        """Return the cost of a collective as far as measured curves tell it, else None.
+        """Return the cost of a collective that measured curves give, None where they give none.
 
-        Of ranks that were measured the curve itself, inside its sizes; at other numbers of nodes
-        of as many GPUs the law that carries it on; all_gather and reduce_scatter where only
-        all_reduce was measured, from that. Uneven nodes other than those measured, and nodes of
-        another size than any measured, are left to the links' formulas.
+        - Ranks that were measured take their curve.
+        - Other numbers of nodes, with as many GPUs each, take the scaling law of the curves.
+        - all_gather and reduce_scatter follow from each other, or else from all_reduce.
+
+        Uneven nodes other than those measured, and nodes of a size that was not measured, are left
+        to the links' formulas.
 
         Parameters
         ----------
         collective, size_bytes, placement : the message and the GPUs on each node
         library : nccl, gloo or mpi
-        held : what a curve may have been held to: "" for the library's own choice, an algorithm
-        protocol : as a curve was held to, or ``auto``
-        model : the links' time by size, which goes on beyond a curve's sizes in proportion
+        held : algorithms that a curve may have been held to; "" is the library's own choice
+        protocol : the one that a curve was held to, or ``auto``
+        model : the links' time by size; beyond a curve's sizes the time grows in its proportion
         """
         ranks, nodes, gpus = sum(placement), len(placement), max(placement)
         if ranks < 2:
             return None
-        place = MeasuredPlace(collective, ranks, nodes, gpus, size_bytes)
+        message = MessageOnRanks(collective, ranks, nodes, gpus, size_bytes)
         even = ranks == nodes * gpus
         worded = "" if protocol == AUTO else protocol
         curves = [
@@ -155,84 +161,84 @@ class MeasuredCollectives:
             and even == (curve.ranks == curve.nodes * curve.gpus_per_node)
         ]
         if not even or (worded and held == ("",)):
-            # No law carries uneven nodes, nor a tuner that chooses though held to a protocol.
+            # No law holds for uneven nodes, or for a choice of algorithm under a fixed protocol.
             curves = [c for c in curves if (c.ranks, c.nodes) == (ranks, nodes)]
         curves.sort(key=lambda curve: held.index(curve.algorithm))
         return (
-            self._own(place, curves, model)
-            or self._twin(place, curves)
-            or self._from_all_reduce(place, curves)
+            self._own(message, curves, model)
+            or self._twin(message, curves)
+            or self._from_all_reduce(message, curves)
         )
 
     def measured(self, placement: Sequence[int]) -> bool:
-        """Say whether any collective was measured on just these nodes."""
+        """Tell whether a collective was measured on just these nodes."""
         shape = (sum(placement), len(placement), max(placement))
         return any((c.ranks, c.nodes, c.gpus_per_node) == shape for c in self.curves)
 
     def _own(
         self,
-        place: MeasuredPlace,
+        message: MessageOnRanks,
         curves: Sequence[CollectiveCurve],
         model: Callable[[float], float] | None = None,
     ) -> Cost | None:
-        same = [curve for curve in curves if curve.collective == place.collective]
+        same = [curve for curve in curves if curve.collective == message.collective]
         for curve in same:
-            if (curve.ranks, curve.nodes) == (place.ranks, place.nodes):
-                return _exact(place, curve, model)
+            if (curve.ranks, curve.nodes) == (message.ranks, message.nodes):
+                return _exact(message, curve, model)
         if not same:
             return None
-        growth = self._growth([c for c in same if c.algorithm == same[0].algorithm])
-        seconds = growth.seconds(place.ranks, place.nodes, place.size_bytes)
-        last = growth.last
-        ratio = place.ranks / last.ranks
-        how = growth.choice(place.ranks, place.nodes, place.size_bytes)
-        return _cost(place, seconds, last, "fitted", growth_error(ratio), True, how)
+        law = self._growth([c for c in same if c.algorithm == same[0].algorithm])
+        seconds = law.seconds(message.ranks, message.nodes, message.size_bytes)
+        last = law.last
+        ratio = message.ranks / last.ranks
+        how = law.choice(message.ranks, message.nodes, message.size_bytes)
+        return _cost(message, seconds, last, "fitted", growth_error(ratio), True, how)
 
-    def _twin(self, place: MeasuredPlace, curves: Sequence[CollectiveCurve]) -> Cost | None:
-        """Return a reduce_scatter as the all_gathers tell it, or the other way round.
+    def _twin(self, message: MessageOnRanks, curves: Sequence[CollectiveCurve]) -> Cost | None:
+        """Return the cost of a reduce_scatter from all_gathers, or the other way round.
 
-        Both take P-1 steps of n / P; what the sum adds is within the error of one for the other.
+        Both take P-1 steps of n / P. What the sum adds is less than the error of doing so.
         """
-        if place.collective not in HALVES:
+        if message.collective not in HALVES:
             return None
-        other = next(name for name in HALVES if name != place.collective)
-        found = self._own(replace(place, collective=other), curves)
-        if found is None:
+        other = next(name for name in HALVES if name != message.collective)
+        cost = self._own(replace(message, collective=other), curves)
+        if cost is None:
             return None
-        (term,) = found.terms
-        error = max(found.spread or 0.0, growth_error(1.0))
-        source = f"{term.quantity.source}, {place.collective} taken as {other}"
+        (term,) = cost.terms
+        error = max(cost.spread or 0.0, growth_error(1.0))
+        source = f"{term.quantity.source}, {message.collective} taken as {other}"
         quantity = term.quantity._replace(kind="fitted", source=source, spread=error)
-        name = term.term.replace(other, place.collective, 1)
+        name = term.term.replace(other, message.collective, 1)
         terms = (Term(name, quantity, term.extrapolated),)
-        return found._replace(spread=error, terms=terms)
+        return cost._replace(spread=error, terms=terms)
 
     def _from_all_reduce(
-        self, place: MeasuredPlace, curves: Sequence[CollectiveCurve]
+        self, message: MessageOnRanks, curves: Sequence[CollectiveCurve]
     ) -> Cost | None:
-        """Return an all_gather or reduce_scatter as the all_reduces of the cluster tell it."""
+        """Return the cost of an all_gather or reduce_scatter from all_reduces of the cluster."""
         whole = [curve for curve in curves if curve.collective == "all_reduce"]
-        if place.collective not in HALVES or not whole:
+        if message.collective not in HALVES or not whole:
             return None
-        growth = self._growth(whole)
-        there = growth.measured(place.ranks, place.nodes)
-        nearest = there or growth.last
-        ratio = place.ranks / nearest.ranks
+        law = self._growth(whole)
+        there = law.measured(message.ranks, message.nodes)
+        nearest = there or law.last
+        ratio = message.ranks / nearest.ranks
         error = growth_error(ratio)
-        exact = there is not None and there.inside(place.size_bytes)
-        time_s = growth.seconds(place.ranks, place.nodes, place.size_bytes)
+        exact = there is not None and there.inside(message.size_bytes)
+        time_s = law.seconds(message.ranks, message.nodes, message.size_bytes)
         if nearest.size_bytes[0] > SMALL_BYTES:
-            return _cost(place, time_s / 2.0, nearest, "fitted", error, not exact)
+            return _cost(message, time_s / 2.0, nearest, "fitted", error, not exact)
         floor_s = (
-            growth.seconds(place.ranks, place.nodes, FLOOR_BYTES)
+            law.seconds(message.ranks, message.nodes, FLOOR_BYTES)
             if there is None
             else small_message_seconds(there)
         )
         latency_s = gathering_floor(
-            floor_s, place.ranks, place.nodes, growth.call_s, inside_share(nearest)
+            floor_s, message.ranks, message.nodes, law.call_s, inside_share(nearest)
         )
-        found_s = with_own_floor(time_s, floor_s, latency_s)
-        return _cost(place, found_s, nearest, "fitted", error, not exact)
+        half_s = with_own_floor(time_s, floor_s, latency_s)
+        return _cost(message, half_s, nearest, "fitted", error, not exact)
 
     def _growth(self, curves: Sequence[CollectiveCurve]) -> ScalingLaw:
         key = tuple(id(curve) for curve in curves)
@@ -243,26 +249,26 @@ class MeasuredCollectives:
 
 
 def _exact(
-    place: MeasuredPlace, curve: CollectiveCurve, model: Callable[[float], float] | None
+    message: MessageOnRanks, curve: CollectiveCurve, model: Callable[[float], float] | None
 ) -> Cost:
-    """Return what a curve says of its own ranks; beyond its sizes in proportion to the model."""
-    size = place.size_bytes
+    """Return the cost on a curve's own ranks; beyond its sizes it grows as ``model`` does."""
+    size = message.size_bytes
     spread: float | None = interpolation_error() if curve.spread is None else curve.spread
     if curve.inside(size):
-        return _cost(place, curve.at(size), curve, curve.kind, spread, False)
+        return _cost(message, curve.at(size), curve, curve.kind, spread, False)
     edge = curve.size_bytes[0] if size < curve.size_bytes[0] else curve.size_bytes[-1]
     if model is None or model(edge) <= 0:
         seconds = extrapolate(curve, size)
     else:
         seconds = max(curve.at(edge) * model(size) / model(edge), call_seconds(curve))
-    untold = size < edge and edge > SMALL_BYTES  # no message was small enough to show a latency
-    spread = None if untold else max(spread or 0.0, growth_error(size / edge))
+    no_latency = size < edge and edge > SMALL_BYTES  # no message was small enough to show one
+    spread = None if no_latency else max(spread or 0.0, growth_error(size / edge))
     way = f", beyond {format_bytes(edge, 3)} in proportion to the links' formula"
-    return _cost(place, seconds, curve, "fitted", spread, True, way)
+    return _cost(message, seconds, curve, "fitted", spread, True, way)
 
 
 def _cost(
-    place: MeasuredPlace,
+    message: MessageOnRanks,
     seconds: float,
     curve: CollectiveCurve,
     kind: Kind,
@@ -270,12 +276,13 @@ def _cost(
     extrapolated: bool,
     how: str = "",
 ) -> Cost:
-    wire_s = place.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
-    hops = Hops(place.ranks, place.nodes, place.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    usual = find_algorithm(place.collective, _BYTES_OF[place.collective])
-    sent = usual.sent_bytes(place.size_bytes, hops)
-    carried = (curve.ranks, curve.nodes) != (place.ranks, place.nodes)
-    other = curve.collective != place.collective
+    wire_s = message.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
+    hops = Hops(message.ranks, message.nodes, message.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    sent = algorithm(message.collective, _BYTES_OF[message.collective]).sent(
+        message.size_bytes, hops
+    )
+    carried = (curve.ranks, curve.nodes) != (message.ranks, message.nodes)
+    other = curve.collective != message.collective
     way = f", carried from {curve.name}{how}" if carried or other else how
     quantity = Quantity(
         seconds,
@@ -286,7 +293,7 @@ def _cost(
         curve.size_bytes[0],
         curve.size_bytes[-1],
     )
-    name = f"{place.collective} on {place.ranks} GPUs at {format_bytes(place.size_bytes, 3)}"
+    name = f"{message.collective} on {message.ranks} GPUs at {format_bytes(message.size_bytes, 3)}"
     latency_s = max(0.0, seconds - wire_s)
     terms = (Term(name, quantity, extrapolated),)
     grade: Grade = "carried" if extrapolated else "measured"

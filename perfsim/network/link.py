@@ -1,4 +1,7 @@
-"""Latency of one hop as a curve over the message size: one alpha cannot serve both ends."""
+"""A link: its rate, the latency of a hop by message size, and how NCCL's protocols change both.
+
+Latency is a curve over the message size, as one alpha cannot serve small and large messages.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,21 @@ __all__ = [
     "Link",
     "ProtocolFigures",
     "custom_link",
-    "link_class",
+    "nccl_link_class",
     "under_protocol",
 ]
 
-LATENCY_SMALL_BYTES = 65536.0
-"""Up to here a hop's latency does not follow the message of one step."""
+_LATENCY_SMALL_BYTES = 65536.0
+"""Up to this message size a hop's latency does not depend on what one step carries.
+
+No source: chosen on Polaris, see `Latency.stretched`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Seconds a hop at several message sizes, straight in log size between, constant outside.
+    """Seconds a hop by message size: straight in log size between the knots, constant outside.
 
-    ``size_bytes`` rise; the message size is the collective's full n. ``spread``, ``low`` and
+    ``size_bytes`` rise; they are sizes of the collective's whole message n. ``spread``, ``low`` and
     ``high`` are those of a `perfsim.quantity.Quantity`.
 
     Examples
@@ -52,7 +57,7 @@ class Latency:
     logs: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Take the logarithms once: a prediction asks hundreds of times."""
+        """Take the logarithms once; a prediction needs them hundreds of times."""
         object.__setattr__(self, "logs", tuple(math.log(size) for size in self.size_bytes))
 
     @classmethod
@@ -76,10 +81,10 @@ class Latency:
     def stretched(self, factor: float) -> Latency:
         """Return the curve of a ring that is ``factor`` times as long as the one measured.
 
-        A step of a ring of P carries n / P, so the longer ring meets at n what the shorter one met
-        at n / factor. Up to 64 KiB the curve stays; from there on it is the one at
-        max(64 KiB, n / factor). On Polaris, all_gather carried from 8 to 128 nodes, the 90th
-        percentile of the error falls from 294 to 22 % between 64 KB and 16 MB.
+        A step of a ring of P carries n / P. So the longer ring meets at n what the shorter one met
+        at n / factor. Up to 64 KiB the curve stays; above it is read at max(64 KiB, n / factor).
+        On Polaris, with all_gather carried from 8 to 128 nodes, this lowers the 90th percentile of
+        the error between 64 KB and 16 MB from 294 to 22 %.
 
         Examples
         --------
@@ -87,17 +92,17 @@ class Latency:
         >>> [round(long.at(size) * 1e6) for size in (1e6, 1e7)]
         [20, 40]
         """
-        sizes = [size for size in self.size_bytes if size < LATENCY_SMALL_BYTES]
+        sizes = [size for size in self.size_bytes if size < _LATENCY_SMALL_BYTES]
         alphas = [
             *self.alpha_s[: len(sizes)],
-            self.at(LATENCY_SMALL_BYTES),
-            self.at(LATENCY_SMALL_BYTES),
+            self.at(_LATENCY_SMALL_BYTES),
+            self.at(_LATENCY_SMALL_BYTES),
         ]
-        sizes += [LATENCY_SMALL_BYTES, LATENCY_SMALL_BYTES * factor]
+        sizes += [_LATENCY_SMALL_BYTES, _LATENCY_SMALL_BYTES * factor]
         if factor == 1.0:
             del sizes[-1], alphas[-1]
         for size, alpha_s in zip(self.size_bytes, self.alpha_s, strict=True):
-            if size > LATENCY_SMALL_BYTES:
+            if size > _LATENCY_SMALL_BYTES:
                 sizes.append(size * factor)
                 alphas.append(alpha_s)
         return replace(self, size_bytes=tuple(sizes), alpha_s=tuple(alphas))
@@ -105,8 +110,8 @@ class Latency:
     def gentle(self) -> Latency:
         """Return the highest curve at or below this one that rises no faster than its size.
 
-        On such a curve P alpha(n / P) never falls as P grows. From one knot to the next, straight
-        in log size, that is alpha_1 <= alpha_0 (1 + ln(size_1 / size_0)).
+        On such a curve P alpha(n / P) never falls as P grows. Between two knots, straight in log
+        size, that means alpha_1 <= alpha_0 (1 + ln(size_1 / size_0)).
 
         Examples
         --------
@@ -128,10 +133,10 @@ class Latency:
         >>> curve.held().alpha_s
         (2e-05, 4e-05)
         """
-        kept = sum(size < LATENCY_SMALL_BYTES for size in self.size_bytes)
-        sizes = (*self.size_bytes[:kept], LATENCY_SMALL_BYTES)
+        kept = sum(size < _LATENCY_SMALL_BYTES for size in self.size_bytes)
+        sizes = (*self.size_bytes[:kept], _LATENCY_SMALL_BYTES)
         return replace(
-            self, size_bytes=sizes, alpha_s=(*self.alpha_s[:kept], self.at(LATENCY_SMALL_BYTES))
+            self, size_bytes=sizes, alpha_s=(*self.alpha_s[:kept], self.at(_LATENCY_SMALL_BYTES))
         )
 
     def quantity(self, alpha_s: float) -> Quantity:
@@ -140,10 +145,11 @@ class Latency:
 
 
 GIVEN_BY_USER = "given by the user"
+"""The source of a link that the user writes."""
 
 
 class ProtocolFigures(NamedTuple):
-    """What a link costs while NCCL is held to one protocol, as measured so.
+    """What was measured of a link with NCCL held to one protocol.
 
     Parameters
     ----------
@@ -223,36 +229,36 @@ def custom_link(text: str, field: str) -> Link:
     return Link(text, speed, speed, gamma, latency, latency)
 
 
-PROTOCOL_SMALL_BYTES = 65536.0
-"""Up to about here NCCL takes LL by itself; its tuner switches at 16 KiB to 1 MiB."""
+_PROTOCOL_SMALL_BYTES = 65536.0
+"""Up to about this size NCCL takes LL by itself. Source: its tuner switches at 16 KiB to 1 MiB."""
 
 
-def link_class(link: Link, of: str) -> str:
-    """Return a link's class in NCCL's figures: net between nodes, nvlink or pci inside.
+def nccl_link_class(link: Link, link_class: str) -> str:
+    """Return what NCCL's figures call a link: net between nodes, nvlink or pci inside.
 
     Examples
     --------
     >>> from perfsim.network.link import custom_link
-    >>> link_class(custom_link("10GB/s,2us", "net"), "inter")
+    >>> nccl_link_class(custom_link("10GB/s,2us", "net"), "inter")
     'net'
     """
-    if of == "inter":
+    if link_class == "inter":
         return "net"
     return "nvlink" if link.name.startswith("nvlink") else "pci"
 
 
-def under_protocol(link: Link, protocol: str, of: str, version: str = DEFAULT_VERSION) -> Link:
+def under_protocol(link: Link, protocol: str, link_class: str, version: str = VERSION) -> Link:
     """Return a link as one protocol sees it: as measured with it held fixed, else derived.
 
-    Derived, the rates are cut by the protocol's share. The latency is the larger of the curve,
-    which holds NCCL's own choice at each size, and, up to 64 KiB, the small-message latency times
-    the protocol's factor; so that no fixed protocol is faster than the choice.
+    To derive it, the rates are cut to the protocol's share. The latency curve holds NCCL's own
+    choice at each size. Up to 64 KiB the latency is at least the small-message latency times the
+    protocol's factor. So no fixed protocol is faster than NCCL's choice.
 
     Parameters
     ----------
     link : as fitted on NCCL's own choice of protocol
     protocol : ll, ll128, simple, or auto for the link as it is
-    of : inter or intra
+    link_class : inter or intra
 
     Examples
     --------
@@ -265,7 +271,7 @@ def under_protocol(link: Link, protocol: str, of: str, version: str = DEFAULT_VE
         return link
     if protocol in link.protocols:
         return _measured(link, link.protocols[protocol])
-    kind = link_class(link, of)
+    kind = nccl_link_class(link, link_class)
     share = protocol_factors(protocol, version, kind)[1]
 
     def cut(rate: Quantity) -> Quantity:
@@ -278,13 +284,13 @@ def under_protocol(link: Link, protocol: str, of: str, version: str = DEFAULT_VE
         least_s = factor * curve.alpha_s[0]
         if least_s <= curve.alpha_s[0]:
             return replace(curve, kind="derived", source=f"as NCCL chooses: {curve.source}")
-        # Larger messages are Simple's by NCCL's own choice: what was fitted there is theirs.
-        sizes = [size for size in curve.size_bytes if size < PROTOCOL_SMALL_BYTES]
+        # NCCL itself takes Simple for larger messages: what was fitted there is Simple's.
+        sizes = [size for size in curve.size_bytes if size < _PROTOCOL_SMALL_BYTES]
         alphas = [max(curve.at(size), least_s) for size in sizes]
-        sizes += [PROTOCOL_SMALL_BYTES, 2.0 * PROTOCOL_SMALL_BYTES]
+        sizes += [_PROTOCOL_SMALL_BYTES, 2.0 * _PROTOCOL_SMALL_BYTES]
         alphas += [
-            max(curve.at(PROTOCOL_SMALL_BYTES), least_s),
-            curve.at(2.0 * PROTOCOL_SMALL_BYTES),
+            max(curve.at(_PROTOCOL_SMALL_BYTES), least_s),
+            curve.at(2.0 * _PROTOCOL_SMALL_BYTES),
         ]
         large = [size for size in curve.size_bytes if size > sizes[-1]]
         source = f"up to 64 KiB at least {factor:.3g} times that of LL ({protocol}): {curve.source}"

@@ -1,6 +1,7 @@
-"""Measured times of one collective by message size, as nccl-tests and its like give them.
+"""Curves: measured times of one collective by message size, as nccl-tests and its like give them.
 
-A curve is kept as measured, also where time falls as size grows: `CollectiveCurve.falls` names such places.
+A curve is kept as measured, also where time falls as size grows; `CollectiveCurve.falls` names such
+sizes. Below are the curve itself, the merging of repeats, and the CSV files that hold curves.
 """
 
 from __future__ import annotations
@@ -49,13 +50,19 @@ CURVE_KINDS: tuple[Kind, ...] = ("measured", "published", "fitted")
 CURVE_LIBRARIES = libraries()
 
 MIN_FALL = 0.1
-"""A fall of the time by more than this fraction, as size grows, is worth a warning."""
+"""Where time falls by more than this fraction as size grows, a warning says so.
+
+No source: chosen."""
 
 _LARGE_SHARE = 1 / 16
-"""Messages from this share of the largest on tell a rate: beyond the steps of the middle."""
+"""Messages from this share of the largest on show a rate: the steps of the middle are over.
+
+No source: chosen."""
 
 _MIN_REPEATS_OF_QUANTILES = 20
-"""From so many repeats on, the 5 % to 95 % range speaks for the spread instead of the extremes."""
+"""From so many repeats on, the spread is the 5 % to 95 % range and not that of the extremes.
+
+No source: chosen; one repeat in 20 lies outside at each end."""
 
 _REPEAT_FIELDS = (
     "collective",
@@ -138,11 +145,12 @@ class CollectiveCurve:
         return f"{self.collective} on {self.ranks} GPUs ({shape}){f', {held}' if held else ''}"
 
     def large(self) -> list[tuple[float, float]]:
-        """Return size and time of the messages that tell a rate, `_LARGE_SHARE` of the largest on.
+        """Return size and time of messages so large that they show a rate (`_LARGE_SHARE`).
 
         Examples
         --------
-        >>> CollectiveCurve("reduce", 2, 2, 1, (8.0, 8e6, 64e6), (1.0, 2.0, 9.0), "measured", "x").large()
+        >>> sizes, times = (8.0, 8e6, 64e6), (1.0, 2.0, 9.0)
+        >>> CollectiveCurve("reduce", 2, 2, 1, sizes, times, "measured", "x").large()
         [(8000000.0, 2.0), (64000000.0, 9.0)]
         """
         least = _LARGE_SHARE * self.size_bytes[-1]
@@ -167,11 +175,11 @@ class CollectiveCurve:
                 f"{size_bytes!r} B lies outside {sizes[0]:g} to {sizes[-1]:g} B, where"
                 f" {self.name} was measured"
             )
-        place = bisect_left(sizes, size_bytes)
-        if sizes[place] == size_bytes:
-            return seconds[place]
-        share = math.log(size_bytes / sizes[place - 1]) / math.log(sizes[place] / sizes[place - 1])
-        return seconds[place - 1] * math.pow(seconds[place] / seconds[place - 1], share)
+        index = bisect_left(sizes, size_bytes)
+        if sizes[index] == size_bytes:
+            return seconds[index]
+        share = math.log(size_bytes / sizes[index - 1]) / math.log(sizes[index] / sizes[index - 1])
+        return seconds[index - 1] * math.pow(seconds[index] / seconds[index - 1], share)
 
     def falls(self, fraction: float = MIN_FALL) -> list[tuple[float, float, float]]:
         """Return where time falls by more than ``fraction`` as size grows.
@@ -185,16 +193,16 @@ class CollectiveCurve:
         >>> CollectiveCurve("reduce", 2, 2, 1, (1, 2, 4, 8), times, "measured", "here").falls()
         [(1, 4, 0.5)]
         """
-        found: list[tuple[float, float, float]] = []
+        falls: list[tuple[float, float, float]] = []
         start, times = 0, self.seconds
-        for place in range(1, len(times) + 1):
-            if place < len(times) and times[place] < times[place - 1]:
+        for index in range(1, len(times) + 1):
+            if index < len(times) and times[index] < times[index - 1]:
                 continue
-            lost = 1.0 - times[place - 1] / times[start]
+            lost = 1.0 - times[index - 1] / times[start]
             if lost > fraction:
-                found.append((self.size_bytes[start], self.size_bytes[place - 1], lost))
-            start = place
-        return found
+                falls.append((self.size_bytes[start], self.size_bytes[index - 1], lost))
+            start = index
+        return falls
 
     def _check_words(self) -> None:
         for field, given, allowed in (
@@ -203,8 +211,9 @@ class CollectiveCurve:
             ("library", self.library, CURVE_LIBRARIES),
         ):
             if given not in allowed:
-                told = f"a measured curve's {field} is {shown(given)}"
-                raise DataError(f"{told}; allowed: {', '.join(allowed)}")
+                raise DataError(
+                    f"a measured curve's {field} is {shown(given)}; allowed: {', '.join(allowed)}"
+                )
         if not self.source.strip():
             raise DataError("a measured curve has no source; say where its numbers come from")
 
@@ -238,9 +247,9 @@ class CollectiveCurve:
 def merge(curves: Iterable[CollectiveCurve]) -> list[CollectiveCurve]:
     """Return one curve for each measurement: repeats become their median at each size.
 
-    Curves are repeats when all but points, kind, source and spread agree. The spread is the
-    median over the repeated sizes of half the range over the median time (of the 5 % to 95 %
-    range from 20 repeats on), and not below what one of the curves knew of itself.
+    Curves are repeats when all but points, kind, source and spread agree. At each repeated size
+    half the range of the times is divided by their median (from 20 repeats on, half the 5 % to
+    95 % range). The spread is the median of that over the sizes, or a curve's own if that is more.
 
     Examples
     --------
@@ -280,19 +289,16 @@ def _median(curves: Sequence[CollectiveCurve]) -> CollectiveCurve:
 
 def _half_range(times: Sequence[float]) -> float:
     """Return half the range of repeats over their median."""
-    ordered = sorted(times)
-    if len(ordered) < _MIN_REPEATS_OF_QUANTILES:
-        low, high = ordered[0], ordered[-1]
+    if len(times) < _MIN_REPEATS_OF_QUANTILES:
+        low, high = min(times), max(times)
     else:
-        low, high = (_quantile(ordered, share) for share in (0.05, 0.95))
-    return (high - low) / 2 / median(ordered)
+        from numpy import quantile  # not at the top: a prediction reads curves, and needs no numpy
+
+        low, high = map(float, quantile(times, (0.05, 0.95)))
+    return (high - low) / 2 / median(times)
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+# Files of curves
 
 
 CURVES_SCHEMA = "perfsim/curves/1"
@@ -325,7 +331,7 @@ CURVES_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """One row: of which curve, and what was measured [B, s]."""
+    """One row of a file: its curve, and what was measured [B, s]."""
 
     row: int
     shape: tuple[str, int, int, int, str, str, float | None]
@@ -357,8 +363,11 @@ def read_curves(path: Path) -> list[CollectiveCurve]:
     for shape, group in groupby(points, lambda point: point.shape):
         curve = list(group)
         if shape in seen:
-            told = "goes back to a curve that ended above; keep the points of a curve together"
-            raise DataError(told, path=path, row=curve[0].row)
+            raise DataError(
+                "goes back to a curve that ended above; keep the points of a curve together",
+                path=path,
+                row=curve[0].row,
+            )
         seen.add(shape)
         curves.append(_curve(curve, head, path))
     return curves
@@ -392,25 +401,33 @@ def write_curves(
 
 
 def _header(path: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    head: dict[str, str] = {}
     for row, line in enumerate(read_lines(path), 1):
         if not line.startswith("#"):
             break
         key, _, value = line[1:].partition(":")
-        if key.strip() in found:
+        if key.strip() in head:
             raise DataError(f"'# {key.strip()}:' is there twice", path=path, row=row)
-        found[key.strip()] = value.strip()
+        head[key.strip()] = value.strip()
     for key in CURVES_HEADER:
-        if not found.get(key) and (key != "version" or key not in found):
-            shape = "is empty" if key in found else "is missing"
+        if not head.get(key) and (key != "version" or key not in head):
+            shape = "is empty" if key in head else "is missing"
             raise DataError(f"the header's '# {key}:' {shape}", path=path, row=1)
-    if path.name != f"{found['network']}.curves.csv":
-        told = f"{shown(found['network'])}, the file's name says otherwise; they must agree"
-        raise DataError(f"the header's network is {told}", path=path, row=1)
-    if found["library"] not in CURVE_LIBRARIES:
-        told = f"{shown(found['library'])}; allowed: {', '.join(CURVE_LIBRARIES)}"
-        raise DataError(f"the header's library is {told}", path=path, row=1)
-    return found
+    if path.name != f"{head['network']}.curves.csv":
+        raise DataError(
+            f"the header's network is {shown(head['network'])}, the file's name says otherwise;"
+            " they must agree",
+            path=path,
+            row=1,
+        )
+    if head["library"] not in CURVE_LIBRARIES:
+        raise DataError(
+            f"the header's library is {shown(head['library'])}; allowed:"
+            f" {', '.join(CURVE_LIBRARIES)}",
+            path=path,
+            row=1,
+        )
+    return head
 
 
 def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
@@ -445,8 +462,12 @@ def _point(cells: Mapping[str, str], path: Path, row: int) -> _Point:
 def _curve(points: Sequence[_Point], head: Mapping[str, str], path: Path) -> CollectiveCurve:
     for before, after in pairwise(points):
         if after.size_bytes <= before.size_bytes:
-            told = f"{after.size_bytes:.12g} after {before.size_bytes:.12g}; sizes rise in a curve"
-            raise DataError(told, path=path, row=after.row, column="size_bytes")
+            raise DataError(
+                f"{after.size_bytes:.12g} after {before.size_bytes:.12g}; sizes rise in a curve",
+                path=path,
+                row=after.row,
+                column="size_bytes",
+            )
     collective, ranks, nodes, gpus, algorithm, protocol, spread = points[0].shape
     try:
         return CollectiveCurve(

@@ -23,9 +23,9 @@ from perfsim.data.toml import (
     HopSeconds,
     KindOfNumber,
     MessageBytes,
+    RelativeSpread,
     Seconds,
     SecondsPerByte,
-    Spread,
     Tables,
     Text,
     Texts,
@@ -49,7 +49,7 @@ from perfsim.quantity import COUNT_LIMIT, MESSAGE_LIMIT, SPREAD_LIMIT, Kind, Num
 from perfsim.units import parse_bytes, parse_rate, parse_seconds, parse_seconds_per_byte
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.base import Fabric, NodeFabric
+    from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
 
 __all__ = ["NETWORK_SCHEMA", "Network", "load_network", "read_network"]
@@ -110,7 +110,7 @@ class _Sourced(TomlModel):
 
     error: float | None = None
     range: Annotated[tuple[float, float], PlainValidator(_size_range)] | None = None
-    residual: Spread | None = None
+    residual: RelativeSpread | None = None
     kind: KindOfNumber
     source: Text
 
@@ -123,14 +123,14 @@ class _Sourced(TomlModel):
     def _error_is_small(self) -> Self:
         if self.error is not None and self.number:
             share = self.error / self.number
-            if not SPREAD_LIMIT.holds(share):
-                told = f"found an error of {share:.0%} of the value"
-                raise WrongValue(f"{told}, allowed is {SPREAD_LIMIT.words}", "error")
+            if not SPREAD.holds(share):
+                why = f"found an error of {share:.0%} of the value, allowed is {SPREAD.words}"
+                raise WrongValue(why, "error")
         return self
 
     @property
     def origin(self) -> tuple[Kind, str, float | None, float | None, float | None]:
-        """Kind, source, spread, lowest and highest message, as `Quantity` and `Latency` take them."""
+        """Kind, source, spread, lowest and highest message, in the order of `Quantity`."""
         spread = self.residual
         if spread is None and self.error is not None and self.number:
             spread = self.error / self.number
@@ -317,15 +317,15 @@ class CurveTable(TomlModel):
     library: Annotated[Text, one_of(CURVE_LIBRARIES)] = DEFAULT_LIBRARY
     kind: Annotated[Kind, PlainValidator(lambda value: value), one_of(CURVE_KINDS)]
     source: Text
-    residual: Spread | None = None
+    residual: RelativeSpread | None = None
     knots: Tables[CurveKnot]
 
     @model_validator(mode="after")
     def _is_a_curve(self) -> Self:
         ranks, nodes, gpus = self.ranks, self.nodes, self.gpus_per_node
         if not nodes <= ranks <= nodes * gpus:
-            told = f"{ranks} ranks on {nodes} nodes of {gpus} GPUs cannot be"
-            raise WrongValue(f"{told}; every node holds 1 to gpus_per_node ranks", "ranks")
+            why = f"{ranks} ranks on {nodes} nodes of {gpus} GPUs cannot be; every node holds 1 to"
+            raise WrongValue(f"{why} gpus_per_node ranks", "ranks")
         try:
             self.curve("")
         except DataError as error:

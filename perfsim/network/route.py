@@ -1,4 +1,9 @@
-"""One algorithm on one cluster: all that does not depend on the message size, worked out once."""
+"""Routes: one algorithm on the links of one cluster, and what it costs by message size.
+
+First the links are changed to what the algorithm's flows see of them: switches between nodes,
+other traffic, the GPUs of a node in use. A `Route` then works out once all that does not depend on
+the message size.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from perfsim.quantity import Cost, Quantity, Term
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
-    from perfsim.network.fabrics.base import Fabric, NodeFabric
+    from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
 
 __all__ = ["ClusterLinks", "Route", "inside_node", "through_fabric", "with_background"]
 
@@ -30,10 +35,10 @@ def through_fabric(
 ) -> Link:
     """Return the link between nodes as an algorithm's flows see it through a fabric.
 
-    A link that was measured alone takes all of the fabric's slowdown and latency. One that was
-    measured through the fabric has some of it in its numbers: its rates take the slowdown of
-    these flows over that of the ring, or the tree, of the nodes that were measured, and its
-    latencies what these hops are longer.
+    A link that was measured alone takes all of the fabric's slowdown and latency. A link that was
+    measured through the fabric has some of it in its numbers. Its rates are divided by the slowdown
+    of these flows over that of the measured ring, or tree. Its latencies grow by what these hops
+    are longer than the measured ones.
 
     Parameters
     ----------
@@ -42,7 +47,7 @@ def through_fabric(
     flows : what an algorithm sends at once, one of `perfsim.network.routing.PATTERNS`
     placement, nics : GPUs on each node; NICs of a node
     measured_through : whether the link was measured through this fabric, by `Link.ranks` GPUs,
-        as many a node as here; where they are not known it counts as measured alone
+        as many a node as here; without those ranks it counts as measured alone
 
     Raises
     ------
@@ -55,8 +60,8 @@ def through_fabric(
     if not measured_through or link.ranks is None:
         return _changed(link, (slower, longer_s), (slower, longer_s), f"{why})")
     there = _measured_on(fabric, link.ranks[1], placement)
-    ring, tree = (fabric.slowdown(one, there, nics) for one in ("ring", "tree"))
-    ring_s, tree_s = (fabric.extra_latency_s(one, there) for one in ("ring", "tree"))
+    ring, tree = (fabric.slowdown(pattern, there, nics) for pattern in ("ring", "tree"))
+    ring_s, tree_s = (fabric.extra_latency_s(pattern, there) for pattern in ("ring", "tree"))
     return _changed(
         link,
         (slower / ring, max(0.0, longer_s - ring_s)),
@@ -72,7 +77,7 @@ def _measured_on(fabric: Fabric, ranks: int, placement: tuple[int, ...]) -> tupl
     while nodes > len(placement):
         try:
             fabric.hosts(fabric.graph(nodes), nodes)
-        except RequestError:  # so many nodes it has not: those measured had more GPUs each
+        except RequestError:  # it has fewer nodes: those measured had more GPUs each
             nodes //= 2
         else:
             break
@@ -93,15 +98,15 @@ def with_background(link: Link, background: float) -> Link:
     slower = 1.0 / (1.0 - background)
     why = f"{1.0 - background:.0%} of it, beside other traffic"
     changed = _changed(link, (slower, 0.0), (slower, 0.0), why)
-    held = {
-        name: one._replace(rate=one.rate._replace(value=one.rate.value / slower))
-        for name, one in link.protocols.items()
+    protocols = {
+        name: figures._replace(rate=figures.rate._replace(value=figures.rate.value / slower))
+        for name, figures in link.protocols.items()
     }
-    return replace(changed, protocols=held)
+    return replace(changed, protocols=protocols)
 
 
 def inside_node(link: Link, node: NodeFabric, gpus: int) -> Link:
-    """Return the link inside a node for ``gpus`` of its GPUs, of those that were measured."""
+    """Return the link inside a node for a ring over ``gpus`` of its GPUs."""
     measured = link.ranks[1] if link.ranks else gpus
     if measured == gpus:
         return link
@@ -139,10 +144,15 @@ def _changed(link: Link, ring: LinkChange, tree: LinkChange, why: str) -> Link:
 
 
 class ClusterLinks(NamedTuple):
-    """P GPUs on N nodes, g on the fullest, and the links in use between and inside them.
+    """The ranks of a cluster and the links in use between and inside its nodes.
 
-    ``inter`` is None for one node, ``intra`` for one GPU a node; ``nics`` share a node's traffic.
-    ``servers`` are machines without GPUs.
+    Parameters
+    ----------
+    ranks, nodes, gpus_per_node : P, N, and g on the fullest node
+    nics : that share a node's traffic
+    inter : None for one node
+    intra : None for one GPU a node
+    servers : machines without GPUs
     """
 
     ranks: int
@@ -157,7 +167,7 @@ class ClusterLinks(NamedTuple):
     def links(self) -> dict[str, Link]:
         """Links in use by class."""
         pairs = (("inter", self.inter), ("intra", self.intra))
-        return {of: link for of, link in pairs if link is not None}
+        return {link_class: link for link_class, link in pairs if link is not None}
 
     @property
     def members(self) -> dict[str, int]:
@@ -171,10 +181,10 @@ class ClusterLinks(NamedTuple):
         Between nodes the range of that link decides, in whose fit the hops inside took part; a
         link without a range leaves it to the one inside.
         """
-        most = {of: link.ranks[1] for of, link in self.links.items() if link.ranks}
+        most = {link_class: link.ranks[1] for link_class, link in self.links.items() if link.ranks}
         if self.ranks <= most.get("inter", most.get("intra", self.ranks)):
             return {}
-        return {of: max(1.0, self.ranks / most.get(of, self.ranks)) for of in self.links}
+        return {name: max(1.0, self.ranks / most.get(name, self.ranks)) for name in self.links}
 
     @property
     def longest_measured(self) -> ClusterLinks | None:
@@ -197,7 +207,7 @@ class ClusterLinks(NamedTuple):
         wire = 1.0 / intra.rate.value if intra else 0.0
         nic = 1.0 / (self.nics * inter.rate.value) if inter else 0.0
         tree_wire = 1.0 / intra.tree_rate.value if intra else 0.0
-        # The sum is added where the bytes queue: of two links the slower one's rate holds its own.
+        # The sum runs where bytes queue: the rate of the slower link includes its own gamma.
         busiest = inter if inter and (intra is None or nic >= wire) else intra
         tree_nic = 1.0 / (self.nics * inter.tree_rate.value) if inter else 0.0
         return Hops(
@@ -215,20 +225,20 @@ class ClusterLinks(NamedTuple):
         )
 
 
-PROBE_BYTES = 1e6
-"""A message to find out which links' numbers a formula uses; any size does."""
+_PROBE_BYTES = 1e6
+"""A message to find out which links' numbers a formula uses. No source: chosen; any size does."""
 
-NUDGE = 1.0 - 1e-6
-"""How much slower a rate is made to see whether the formula feels it, busiest link or not."""
+_SLOWER = 1.0 - 1e-6
+"""A rate is made so much slower to see whether the formula uses it. No source: chosen."""
 
 
 class LinkPath:
-    """An algorithm over hops whose latency follows one curve a class of link.
+    """An algorithm over hops, each class of link with one latency curve.
 
-    Where a latency curve falls faster than the wire time grows, the sum would fall with size; a
+    A latency curve may fall faster than the wire time grows, and the sum would fall with size. A
     larger message never costs less than a smaller one, so ``seconds`` is the running maximum.
-    Alpha is straight in log size, so between knots the sum rises or is convex and its maximum
-    stands at a knot.
+    Alpha is straight in log size: between knots the sum rises or is convex, so its maximum lies at
+    a knot.
     """
 
     def __init__(self, algorithm: Algorithm, base: Hops, curves: Mapping[str, Latency]) -> None:
@@ -265,13 +275,17 @@ class LinkPath:
 class Route:
     """The hops that an algorithm takes over the links of a cluster.
 
-    In a ring longer than any measured, a step carries less than where the curves were taken, and
-    they are read there (`Latency.stretched`), without the part of a rise that would let the time
-    fall as GPUs are added (`Latency.gentle`); nor is it below that of the longest ring measured.
-    Inside the nodes of such a ring, latency past 64 KiB stays what it is there while the wire
-    between them is the slower one: more is a faster wire filling up, which does not show.
+    A ring longer than any measured is treated so:
 
-    ``node_size_unmeasured`` says that the link between nodes was never measured with so many GPUs on each.
+    - its steps carry less than those that the curves were measured with, so the curves are read at
+      that size (`Latency.stretched`), less any rise that would let the time fall as GPUs are added
+      (`Latency.gentle`);
+    - it takes at least the time of the longest ring measured;
+    - inside its nodes, latency past 64 KiB stays what it is at 64 KiB while the wire between nodes
+      is the slower one: what it rises by is a faster wire filling up, which does not show.
+
+    ``node_size_unmeasured`` says that the link between nodes was measured with other numbers of
+    GPUs on each node.
     """
 
     def __init__(
@@ -280,42 +294,49 @@ class Route:
         self.algorithm = algorithm
         self.base = wiring.hops()
         self.curves: dict[str, Latency] = {
-            of: getattr(link, algorithm.latency) for of, link in wiring.links.items()
+            link_class: getattr(link, algorithm.latency)
+            for link_class, link in wiring.links.items()
         }
         self.paths = self._paths(wiring)
+        members = wiring.members
         self.outside = {
-            of: (node_size_unmeasured and of == "inter")
-            or (link.ranks is not None and not link.ranks[0] <= wiring.members[of] <= link.ranks[1])
-            for of, link in wiring.links.items()
+            link_class: (node_size_unmeasured and link_class == "inter")
+            or (
+                link.ranks is not None and not link.ranks[0] <= members[link_class] <= link.ranks[1]
+            )
+            for link_class, link in wiring.links.items()
         }
         self.away = {
-            of: wiring.members[of] / link.ranks[1 if wiring.members[of] > link.ranks[1] else 0]
-            for of, link in wiring.links.items()
+            link_class: members[link_class]
+            / link.ranks[1 if members[link_class] > link.ranks[1] else 0]
+            for link_class, link in wiring.links.items()
             if link.ranks is not None
         }
         rates = self._rates_in_use(wiring)
-        self.rates = [(name, of, self._wide(of, rate)) for name, of, rate in rates]
+        self.rates = [
+            (name, link_class, self._wide(link_class, rate)) for name, link_class, rate in rates
+        ]
         self.latencies = self._latencies_in_use()
         self._last = (-1.0, 0.0)
 
     def seconds(self, size_bytes: float) -> float:
         """Return the time for a message of this size [s]."""
-        last = self._last  # a choice among algorithms asks, then who takes it
+        last = self._last  # asked for twice: by the choice of algorithm, and by its cost
         if size_bytes != last[0]:
             last = self._last = size_bytes, max([path.seconds(size_bytes) for path in self.paths])
         return last[1]
 
     def cost(self, size_bytes: float) -> Cost:
-        """Return the cost for a message of this size, with the numbers it rests on."""
+        """Return the cost for a message of this size, with the numbers that it follows from."""
         hops = self.paths[0].hops(size_bytes)
         parts = self.algorithm.formula(size_bytes, hops)
         seconds = self.seconds(size_bytes)
         latency_s = seconds - parts.transfer_s
         rates = [
-            Term(name, rate, self.outside[of] or _beyond(rate, size_bytes))
-            for name, of, rate in self.rates
+            Term(name, rate, self.outside[link_class] or _beyond(rate, size_bytes))
+            for name, link_class, rate in self.rates
         ]
-        alphas = [self._alpha(of, size_bytes, hops) for of in self.latencies]
+        alphas = [self._alpha(link_class, size_bytes, hops) for link_class in self.latencies]
         return Cost(
             seconds,
             latency_s,
@@ -324,64 +345,68 @@ class Route:
             (*rates, *alphas),
         )
 
-    def _wide(self, of: str, quantity: Quantity) -> Quantity:
-        """Return a link's number with the error of carrying it outside the ranks measured."""
-        if not self.outside[of]:
+    def _wide(self, link_class: str, quantity: Quantity) -> Quantity:
+        """Return a link's number with the error of using it outside the ranks measured."""
+        if not self.outside[link_class]:
             return quantity
         from perfsim.network.known import growth_error
 
-        spread = max(quantity.spread or 0.0, growth_error(self.away.get(of, 1.0)))
+        spread = max(quantity.spread or 0.0, growth_error(self.away.get(link_class, 1.0)))
         return quantity._replace(spread=spread)
 
     def _paths(self, wiring: ClusterLinks) -> list[LinkPath]:
-        """Return the path over all hops and, past the range, the longest inside it: a floor."""
+        """Return the path over all hops; past the range also the longest inside it, as a floor."""
         factors = wiring.stretch if self.algorithm.blocks else {}
         if not factors:
             return [LinkPath(self.algorithm, self.base, self.curves)]
-        longer = {of: curve.gentle().stretched(factors[of]) for of, curve in self.curves.items()}
+        longer = {
+            name: curve.gentle().stretched(factors[name]) for name, curve in self.curves.items()
+        }
         if "intra" in longer and self.base.beta_nic_s_per_byte > self.base.beta_intra_s_per_byte:
             longer["intra"] = self.curves["intra"].held()
         paths = [LinkPath(self.algorithm, self.base, longer)]
         measured = wiring.longest_measured
         if measured is not None:
-            curves = {of: self.curves[of] for of in measured.links}
+            curves = {link_class: self.curves[link_class] for link_class in measured.links}
             paths.append(LinkPath(self.algorithm, measured.hops(), curves))
         return paths
 
-    def _alpha(self, of: str, size_bytes: float, hops: Hops) -> Term:
-        alpha_s = hops.alpha_inter_s if of == "inter" else hops.alpha_intra_s
-        alpha = self._wide(of, self.curves[of].quantity(alpha_s))
-        name = f"{of} {self.algorithm.latency} latency at {format_bytes(size_bytes, 3)}"
-        return Term(name, alpha, self.outside[of] or _beyond(alpha, size_bytes))
+    def _alpha(self, link_class: str, size_bytes: float, hops: Hops) -> Term:
+        alpha_s = hops.alpha_inter_s if link_class == "inter" else hops.alpha_intra_s
+        alpha = self._wide(link_class, self.curves[link_class].quantity(alpha_s))
+        name = f"{link_class} {self.algorithm.latency} latency at {format_bytes(size_bytes, 3)}"
+        return Term(name, alpha, self.outside[link_class] or _beyond(alpha, size_bytes))
 
     def _rates_in_use(self, wiring: ClusterLinks) -> list[tuple[str, str, Quantity]]:
-        """Return the rates that the formula feels: it slows down when one of them does."""
-        found: list[tuple[str, str, Quantity]] = []
-        fast_s = self.algorithm.formula(PROBE_BYTES, self.base).transfer_s
-        for of, link in wiring.links.items():
+        """Return the rates that the formula uses: it slows down when one of them does."""
+        rates: list[tuple[str, str, Quantity]] = []
+        fast_s = self.algorithm.formula(_PROBE_BYTES, self.base).transfer_s
+        for link_class, link in wiring.links.items():
             for tree in (False, True):
-                slow = wiring.links | {of: _slower(link, tree)}
+                slow = wiring.links | {link_class: _slower(link, tree)}
                 slowed = wiring._replace(inter=slow.get("inter"), intra=slow.get("intra"))
-                if self.algorithm.formula(PROBE_BYTES, slowed.hops()).transfer_s > fast_s:
-                    name = f"{of} tree rate" if tree else f"{of} rate"
-                    found.append((name, of, link.tree_rate if tree else link.rate))
-        return found
+                if self.algorithm.formula(_PROBE_BYTES, slowed.hops()).transfer_s > fast_s:
+                    name = f"{link_class} tree rate" if tree else f"{link_class} rate"
+                    rates.append((name, link_class, link.tree_rate if tree else link.rate))
+        return rates
 
     def _latencies_in_use(self) -> list[str]:
-        """Return the classes whose hops the formula crosses: a second a hop shows in its time."""
+        """Return the classes of link whose hops the formula crosses."""
         probes = {
             "inter": self.base._replace(alpha_inter_s=1.0),
             "intra": self.base._replace(alpha_intra_s=1.0),
         }
         formula = self.algorithm.formula
-        return [of for of in self.curves if formula(PROBE_BYTES, probes[of]).latency_s > 0]
+        return [name for name in self.curves if formula(_PROBE_BYTES, probes[name]).latency_s > 0]
 
 
 def _slower(link: Link, tree: bool) -> Link:
     """Return the link with its rate, or its tree rate, a little lower."""
     if tree:
-        return replace(link, tree_rate=link.tree_rate._replace(value=link.tree_rate.value * NUDGE))
-    return replace(link, rate=link.rate._replace(value=link.rate.value * NUDGE))
+        return replace(
+            link, tree_rate=link.tree_rate._replace(value=link.tree_rate.value * _SLOWER)
+        )
+    return replace(link, rate=link.rate._replace(value=link.rate.value * _SLOWER))
 
 
 def _beyond(quantity: Quantity, size_bytes: float) -> bool:

@@ -80,11 +80,11 @@ def phases(
     >>> phases([{(0, 1): 2, (1, 1): 2}], [0.5])
     ((Flow(source=0, target=1, weight=1.0),),)
     """
-    found = (
+    kept = (
         tuple(Flow(*hop, count * weight) for hop, count in step.items() if hop[0] != hop[1])
         for step, weight in zip(steps, weights, strict=True)
     )
-    return tuple(phase for phase in found if phase)
+    return tuple(phase for phase in kept if phase)
 
 
 FlowStep = Counter[tuple[int, int]]
@@ -257,8 +257,8 @@ def _shifts(placement: Sequence[int], rounds: Sequence[tuple[int, float]]) -> Pa
 
 def _crossing(chains: Iterable[Sequence[tuple[int, int]]]) -> Chains:
     """Return each chain once, without the hops inside a node."""
-    found = {tuple(hop for hop in chain if hop[0] != hop[1]) for chain in chains}
-    return tuple(sorted(chain for chain in found if chain))
+    crossing = {tuple(hop for hop in chain if hop[0] != hop[1]) for chain in chains}
+    return tuple(sorted(chain for chain in crossing if chain))
 
 
 def flows(pattern: str, placement: Sequence[int]) -> Pattern:
@@ -338,19 +338,19 @@ def tree_flows(placement: Sequence[int]) -> Pattern:
     """
     nodes = len(placement)
     trees = tree_parents(nodes)
-    found: Counter[tuple[int, int]] = Counter()
+    hops: Counter[tuple[int, int]] = Counter()
     chains = []
     for parents in trees:
         for node, up in parents.items():
-            found[node, up] += 1
-            found[up, node] += 1
+            hops[node, up] += 1
+            hops[up, node] += 1
         for leaf in set(parents) - set(parents.values()):
             chain, node = [], leaf
             while node in parents:
                 chain.append((node, parents[node]))
                 node = parents[node]
             chains.append(tuple(chain))
-    return Pattern(phases([found], [0.5]), tuple(chains))
+    return Pattern(phases([hops], [0.5]), tuple(chains))
 
 
 def all_to_all_flows(placement: Sequence[int]) -> Pattern:
@@ -607,13 +607,13 @@ class _Net:
             ring = met
         if missing:
             raise RequestError(
-                f"the network's graph: {target!r} cannot be reached from {min(missing)!r}."
+                "", f"the network's graph: {target!r} cannot be reached from {min(missing)!r}."
             )
 
     def carry_everyone(
         self, gpus: Sequence[int], hosts: Sequence[str], ties: Ties
     ) -> dict[Edge, float]:
-        """Return the load where every rank sends 1/P to every other: what `route_flows` gives, faster.
+        """Return the load where every rank sends 1/P to every other, faster than flow by flow.
 
         Across a stem with s of P ranks on its far side flows s (P - s) / P each way.
         """
@@ -649,8 +649,8 @@ class _Net:
         for target in up_s:
             others = up_s.keys() - {target}
             if others:
-                found = self._delays_to(target, others, ties)
-                far_s = max(up_s[vertex] + found[vertex] for vertex in others)
+                delays_s = self._delays_to(target, others, ties)
+                far_s = max(up_s[vertex] + delays_s[vertex] for vertex in others)
                 worst_s = max(worst_s, far_s + down_s[target])
         return worst_s
 
@@ -658,22 +658,22 @@ class _Net:
         self, hops: Iterable[tuple[int, int]], hosts: Sequence[str], ties: Ties
     ) -> dict[tuple[int, int], float]:
         """Return the latency of each (source, target) hop between hosts [s]."""
-        found: dict[tuple[int, int], float] = {}
+        latencies_s: dict[tuple[int, int], float] = {}
         inner: dict[str, list[tuple[str, tuple[int, int]]]] = {}
         for hop in hops:
             up, down = self.ends(hosts[hop[0]], hosts[hop[1]])
             forced = (*pairwise(up), *pairwise(down))
-            found[hop] = sum(self.delay_s[edge] for edge in forced)
+            latencies_s[hop] = sum(self.delay_s[edge] for edge in forced)
             if up[-1] != down[0]:
                 inner.setdefault(down[0], []).append((up[-1], hop))
         for target, asked in inner.items():
             delays = self._delays_to(target, {source for source, _ in asked}, ties)
             for source, hop in asked:
-                found[hop] += delays[source]
-        return found
+                latencies_s[hop] += delays[source]
+        return latencies_s
 
     def _delays_to(self, target: str, sources: Set[str], ties: Ties) -> dict[str, float]:
-        found = {target: 0.0}
+        delays_s = {target: 0.0}
         for vertex, ahead in self._towards(target, sources, ties):
-            found[vertex] = max(self.delay_s[vertex, w] + found[w] for w in ahead)
-        return found
+            delays_s[vertex] = max(self.delay_s[vertex, w] + delays_s[w] for w in ahead)
+        return delays_s

@@ -1,4 +1,16 @@
-"""The law by which a collective's measured curves grow, by library and collective."""
+"""Scaling laws: how the measured time of a collective grows with ranks, nodes and message size.
+
+A law takes curves measured on some numbers of nodes (`CollectiveCurve`) and gives the time on
+another number. Each follows from how the algorithm sends its messages:
+
+- ring (all_reduce, reduce_scatter, all_gather): a step with m bytes takes what it took before;
+- chain, binomial tree, recursive doubling, all-to-all: hops, rounds or peers are counted;
+- all_gather and reduce_scatter without a curve: half of an all_reduce, with a floor of their own;
+- NCCL's all_reduce: a ring or a double binary tree as NCCL's tuner takes them (`TunedAllReduce`).
+
+`ScalingLaw` picks the law of a set of curves. In the formulas P are ranks, N nodes, g GPUs a node,
+n the bytes of the message and T(n) the measured time; a dash (P') marks what is asked for.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +36,7 @@ __all__ = [
     "HALVES",
     "SMALL_BYTES",
     "Line",
-    "Points",
+    "LinesByNodes",
     "ScalingLaw",
     "TunedAllReduce",
     "call_seconds",
@@ -44,21 +56,29 @@ __all__ = [
     "with_own_floor",
 ]
 
+
+# Other message sizes
+
+
 SMALL_BYTES = 65536.0
-"""Messages up to here tell a link's latency; a curve that starts above tells none."""
+"""The time of a message up to this size is a latency. A curve that starts above shows none.
+
+No source: chosen as in `Latency.stretched`."""
 
 
 def extrapolate(curve: CollectiveCurve, size_bytes: float) -> float:
-    """Return the time of a size, inside a curve or beyond it [s].
+    """Return the time of a message of any size, inside a measured curve or beyond it [s].
 
-    Inside as `CollectiveCurve.at`. Below the smallest size its time stays where that tells a latency, at
-    most `SMALL_BYTES`; else the first two sizes' line goes on down, with beta at least 0 and at
-    most the first point's time a byte. Above the largest the last two sizes' line alpha + beta n
-    goes on, with beta at most the last point's time a byte and at least half of that.
+    Inside the curve it is `CollectiveCurve.at`. Below the smallest size there are two cases. Where
+    that size is at most `SMALL_BYTES` its time is a latency, which stays. Else the line through the
+    first two points goes on down; its beta is at least 0 and at most the first point's time a byte.
+    Above the largest size the line alpha + beta n through the last two points goes on; its beta is
+    at most the last point's time a byte and at least half of that.
 
     Examples
     --------
-    >>> curve = CollectiveCurve("all_reduce", 2, 2, 1, (1e3, 1e6, 2e6), (1e-5, 1e-3, 2e-3), "measured", "x")
+    >>> sizes, times = (1e3, 1e6, 2e6), (1e-5, 1e-3, 2e-3)
+    >>> curve = CollectiveCurve("all_reduce", 2, 2, 1, sizes, times, "measured", "x")
     >>> [round(extrapolate(curve, size) * 1e6) for size in (8.0, 2e6, 4e6)]
     [10, 2000, 4000]
     >>> large = CollectiveCurve("all_to_all", 2, 2, 1, (4e6, 8e6), (3e-3, 5e-3), "measured", "x")
@@ -88,52 +108,20 @@ def _below(curve: CollectiveCurve, size_bytes: float) -> float:
     return seconds[0] - min(max(rise, 0.0), most) * (sizes[0] - size_bytes)
 
 
-def longer_chain(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
-    """Return the time of a pipelined broadcast or reduce over a longer chain [s].
-
-    T(n) + (P'-P) hop, a hop being (T(0) - call) / (P-1): each rank more lets every chunk cross
-    one hop more, while the rate stays that of the slowest hop.
-
-    References
-    ----------
-    Chan, Heimlich, Purkayastha & van de Geijn, Concurrency and Computation 2007, pipelined
-    broadcast: (P-2+c) (alpha + n beta / c) for c chunks.
-
-    Examples
-    --------
-    >>> curve = CollectiveCurve("broadcast", 3, 3, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
-    >>> round(longer_chain(curve, 1e6, 5, 0.0) * 1e6)
-    1020
-    """
-    hop_s = max(curve.seconds[0] - call_s, 0.0) / (curve.ranks - 1)
-    return extrapolate(curve, size_bytes) + (ranks - curve.ranks) * hop_s
-
-
-def more_binomial_rounds(
-    curve: CollectiveCurve, size_bytes: float, rounds: float, more: float
-) -> float:
-    """Return the time of a binomial tree of ``more`` rounds, ``rounds`` of them measured [s].
-
-    Each round sends the whole message: T(n) more / rounds.
-
-    Examples
-    --------
-    >>> curve = CollectiveCurve("broadcast", 4, 4, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
-    >>> round(more_binomial_rounds(curve, 1e6, 2, 3) * 1e6)
-    1500
-    """
-    return extrapolate(curve, size_bytes) * more / rounds
+# Rings: all_reduce, reduce_scatter, all_gather
 
 
 MIN_STEP_S = 1e-7
-"""No step of a ring was ever measured faster; it keeps logarithms finite."""
+"""The shortest step of a ring [s]: it keeps logarithms finite.
+
+No source: chosen below every step that was measured."""
 
 _ROUNDS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
-"""How often each of these goes round the ring."""
+"""How often each of these goes round the ring (Thakur, Rabenseifner & Gropp, IJHPCA 2005)."""
 
 
 def ring_step(curve: CollectiveCurve, size_bytes: float, call_s: float) -> float:
-    """Return what one step of a measured ring took [s]: (T(n) - call) / rounds (P-1).
+    """Return what one step of a measured ring took [s]: (T(n) - call) / (rounds (P-1)).
 
     Parameters
     ----------
@@ -158,7 +146,8 @@ def ring_step(curve: CollectiveCurve, size_bytes: float, call_s: float) -> float
 def longer_ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
     """Return the time of the same ring over more ranks [s].
 
-    call + rounds (P'-1) s(n / P'), where s(m) is the step of the measured ring of P at n = m P.
+    call + rounds (P'-1) s(n / P'). A step s(m) with m bytes takes what it took in the measured
+    ring of P, whose steps carried m bytes at n = m P.
 
     Parameters
     ----------
@@ -183,12 +172,63 @@ def longer_ring(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: f
     return call_s + _ROUNDS[curve.collective] * (ranks - 1) * ring_step(curve, whole, call_s)
 
 
+# Broadcast and reduce: chains and binomial trees
+
+
+def longer_chain(curve: CollectiveCurve, size_bytes: float, ranks: int, call_s: float) -> float:
+    """Return the time of a pipelined broadcast or reduce over a longer chain [s].
+
+    T(n) + (P'-P) hop, with hop = (T(0) - call) / (P-1). With each rank more, every chunk crosses
+    one hop more. The rate stays that of the slowest hop.
+
+    References
+    ----------
+    Chan, Heimlich, Purkayastha & van de Geijn, Concurrency and Computation 2007, pipelined
+    broadcast: (P-2+c) (alpha + n beta / c) for c chunks.
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("broadcast", 3, 3, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
+    >>> round(longer_chain(curve, 1e6, 5, 0.0) * 1e6)
+    1020
+    """
+    hop_s = max(curve.seconds[0] - call_s, 0.0) / (curve.ranks - 1)
+    return extrapolate(curve, size_bytes) + (ranks - curve.ranks) * hop_s
+
+
+def more_binomial_rounds(
+    curve: CollectiveCurve, size_bytes: float, rounds: float, more: float
+) -> float:
+    """Return the time of a binomial tree of ``more`` rounds; ``rounds`` were measured [s].
+
+    T(n) more / rounds, as each round sends the whole message.
+
+    References
+    ----------
+    Chan, Heimlich, Purkayastha & van de Geijn, Concurrency and Computation 2007:
+    ceil(log2 P) (alpha + n beta).
+
+    Examples
+    --------
+    >>> curve = CollectiveCurve("broadcast", 4, 4, 1, (8.0, 1e6), (2e-5, 1e-3), "measured", "x")
+    >>> round(more_binomial_rounds(curve, 1e6, 2, 3) * 1e6)
+    1500
+    """
+    return extrapolate(curve, size_bytes) * more / rounds
+
+
+# Open MPI's all_reduce: recursive doubling, then a ring
+
+
 DOUBLING_SMALL_BYTES = 10_000.0
-"""Below this Open MPI's fixed rules take recursive doubling (coll_tuned_decision_fixed.c, 4.0)."""
+"""Smaller all-reduces go by recursive doubling in Open MPI.
+
+Source: its fixed rules, coll_tuned_decision_fixed.c, version 4.0."""
 
 CALL_ROUNDS = 0.5
-"""What an Open MPI call costs beside its rounds, in rounds: copying into and out of the work
-buffer. Small all-reduces on 2, 4 and 8 nodes of three clusters of CPUs give 0.3 to 0.8 (6.6, 11.6
+"""What an Open MPI call costs beside its rounds, in rounds: copies into and out of the work buffer.
+
+Source: small all-reduces on 2, 4 and 8 nodes of three clusters of CPUs give 0.3 to 0.8 (6.6, 11.6
 and 16.4 us; 78, 128 and 169 us; 32 and 50 us)."""
 
 
@@ -197,8 +237,9 @@ def more_doubling_rounds(
 ) -> float:
     """Return the time of recursive doubling over more ranks [s].
 
-    T(n) (call + log2 N') / (call + log2 N), call in rounds (`CALL_ROUNDS`), N nodes: rounds inside
-    a node take 0.5 us where those between take 30 (1 GbE; on one node N counts its ranks).
+    T(n) (call + log2 N') / (call + log2 N), with ``call`` in rounds (`CALL_ROUNDS`) and N nodes.
+    Rounds inside a node are left out: they take 0.5 us where those between nodes take 30 (1 GbE).
+    On one node N counts its ranks.
 
     References
     ----------
@@ -224,25 +265,31 @@ def _doubling_rounds(ranks: int, nodes: int) -> float:
 def open_mpi_all_reduce(curve: CollectiveCurve, size_bytes: float, ranks: int, nodes: int) -> float:
     """Return the time of Open MPI's all-reduce over more ranks [s].
 
-    Recursive doubling below 10 kB, a ring from there on, as its fixed rules choose for sums.
+    Its fixed rules for sums take recursive doubling below 10 kB and a ring from there on.
 
     Examples
     --------
     >>> curve = CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 1e6), (1e-5, 1e-3), "measured", "x")
-    >>> round(open_mpi_all_reduce(curve, 8.0, 8, 8) * 1e6), round(open_mpi_all_reduce(curve, 4e6, 8, 8) * 1e6)
-    (23, 7000)
+    >>> [round(open_mpi_all_reduce(curve, size, 8, 8) * 1e6) for size in (8.0, 4e6)]
+    [23, 7000]
     """
     if size_bytes < DOUBLING_SMALL_BYTES:
         return more_doubling_rounds(curve, size_bytes, ranks, nodes)
-    shown = next(
+    first_ring = next(
         (size for size in curve.size_bytes if size >= DOUBLING_SMALL_BYTES), curve.size_bytes[-1]
     )
-    if size_bytes / ranks >= shown / curve.ranks or curve.size_bytes[0] >= DOUBLING_SMALL_BYTES:
+    if (
+        size_bytes / ranks >= first_ring / curve.ranks
+        or curve.size_bytes[0] >= DOUBLING_SMALL_BYTES
+    ):
         return longer_ring(curve, size_bytes, ranks, 0.0)
-    # Steps shorter than any that the curve shows: a round of doubling exchanges as many bytes.
+    # The curve shows no step so short; a round of doubling that exchanges as many bytes does.
     round_s = extrapolate(curve, size_bytes / ranks) / _doubling_rounds(curve.ranks, curve.nodes)
     steps = _ROUNDS["all_reduce"] * (ranks - 1)
-    return steps * min(round_s, ring_step(curve, shown, 0.0))
+    return steps * min(round_s, ring_step(curve, first_ring, 0.0))
+
+
+# all_to_all
 
 
 def more_peers(
@@ -250,8 +297,8 @@ def more_peers(
 ) -> float:
     """Return the time of an all-to-all over more nodes [s].
 
-    call + (P'-g) e(n / P'), where e(m) is what one of the P-g peers on other nodes cost at
-    n = m P, (T(n) - call) / (P-g). On one node peers are all others, P-1.
+    call + (P'-g) e(n / P'). Here e(m) is what one of the P-g peers on other nodes cost for m
+    bytes, (T(n) - call) / (P-g) at n = m P. On one node all P-1 others are peers.
 
     Parameters
     ----------
@@ -281,19 +328,22 @@ def _peers(ranks: int, nodes: int, gpus_per_node: int) -> int:
     return ranks - (gpus_per_node if nodes > 1 else 1)
 
 
+# all_gather and reduce_scatter from all_reduce
+
+
 HALVES = ("all_gather", "reduce_scatter")
+"""The two halves of a ring all-reduce."""
 
 FLOOR_BYTES = 1024.0
-"""Up to here an all-reduce costs its floor."""
+"""Up to this size an all-reduce takes its floor. No source: chosen."""
 
 
 def half_of_all_reduce(curve: CollectiveCurve, size_bytes: float, latency_s: float) -> float:
     """Return the time of an all_gather or reduce_scatter on the ranks of an all_reduce [s].
 
-    L + (T(n) - F) / 2: a ring all-reduce is a reduce-scatter and an all-gather of the same bytes,
-    so what it takes above its floor F is twice what either takes above its own. The floors
-    differ: small all-reduces go over trees, log2 N levels, while these two have none and take
-    P-1 steps.
+    L + (T(n) - F) / 2. A ring all-reduce is a reduce-scatter and an all-gather of the same bytes:
+    above its floor F it takes twice what either takes above its own floor L. The floors differ,
+    as small all-reduces go over the log2 N levels of a tree and these two take P-1 steps.
 
     Parameters
     ----------
@@ -307,7 +357,8 @@ def half_of_all_reduce(curve: CollectiveCurve, size_bytes: float, latency_s: flo
 
     Examples
     --------
-    >>> curve = CollectiveCurve("all_reduce", 8, 2, 4, (8.0, 1e3, 1e8), (2e-5, 2e-5, 1e-2), "measured", "x")
+    >>> sizes, times = (8.0, 1e3, 1e8), (2e-5, 2e-5, 1e-2)
+    >>> curve = CollectiveCurve("all_reduce", 8, 2, 4, sizes, times, "measured", "x")
     >>> round(half_of_all_reduce(curve, 1e8, 7e-5) * 1e6)
     5060
     """
@@ -328,11 +379,12 @@ def with_own_floor(time_s: float, floor_s: float, latency_s: float) -> float:
 
 
 def small_message_seconds(curve: CollectiveCurve) -> float:
-    """Return what a small message takes [s]: the median up to 1 KiB.
+    """Return what a small message takes [s]: the median of the times up to 1 KiB.
 
     Examples
     --------
-    >>> small_message_seconds(CollectiveCurve("all_reduce", 2, 2, 1, (8.0, 64.0, 1e6), (3e-5, 2e-5, 1e-3), "measured", "x"))
+    >>> sizes, times = (8.0, 64.0, 1e6), (3e-5, 2e-5, 1e-3)
+    >>> small_message_seconds(CollectiveCurve("all_reduce", 2, 2, 1, sizes, times, "measured", "x"))
     3e-05
     """
     small = sorted(
@@ -344,10 +396,10 @@ def small_message_seconds(curve: CollectiveCurve) -> float:
 
 
 def gathering_floor(floor_s: float, ranks: int, nodes: int, call_s: float, inside: float) -> float:
-    """Return what a small all_gather or reduce_scatter takes, told by all_reduce alone [s].
+    """Return what a small all_gather or reduce_scatter takes by all_reduce alone [s].
 
-    On one node the all-reduce's own floor. Between nodes call + (N-1) alpha + (P-N) alpha
-    ``inside``: once round the ring, with alpha the hop of the all-reduce's tree,
+    On one node it is the all-reduce's own floor. Between nodes it is once round the ring,
+    call + (N-1) alpha + (P-N) alpha ``inside``, with alpha the hop of the all-reduce's tree,
     (F - call) / (2 log2 N).
 
     Parameters
@@ -368,34 +420,42 @@ def gathering_floor(floor_s: float, ranks: int, nodes: int, call_s: float, insid
     return call_s + ((nodes - 1) + (ranks - nodes) * inside) * alpha_s
 
 
+# NCCL's all_reduce: ring or tree as its tuner takes them
+
+
 Line = Sequence[tuple[float, float]]
 """(log of the size, log of the cost) as measured, sizes rising."""
 
-Points = Mapping[int, Line]
-"""Nodes -> their line."""
+LinesByNodes = Mapping[int, Line]
+"""Number of nodes -> what was measured on so many."""
 
-_ON_THE_LINE = 0.01
-"""How far outside a line is still on it: rounding of sizes."""
+_ROUNDED_LOG_SIZE = 0.01
+"""A size so little outside a line, in log size, counts as on it: sizes are rounded. No source:
+chosen."""
 
 _FADE_LOG_SIZE = math.log(2.0)
-"""Past a line's end, in log size, where others have taken over: one doubling, the usual grid."""
+"""So far past a line's end, in log size, the next line has taken over. No source: chosen as one
+doubling, the usual grid of measured sizes."""
 
 
 def read_lines_at(
-    own: Points, other: Points, place: float, slope: float, wire_s_per_byte: float
+    own: LinesByNodes, other: LinesByNodes, log_size: float, slope: float, wire_s_per_byte: float
 ) -> float | None:
-    """Return the log cost at a log size, None where nothing is known.
+    """Return the log cost of a message at a log size, None where no line is known.
 
-    The line of the most nodes that has the size, the label's own lines before those of the other
-    protocols; within a doubling outside it gives way to the next, so that no step shows. A size
-    that no line has goes on from the nearest end: above with ``slope``, but at no more than the
-    label's larger sizes cost; below as the first point less what its bytes more take on the wire,
-    and between the two labels' lines of the same nodes at most as these are joined.
+    The first line that holds the size gives it. Lines come in this order: the label's own before
+    those of the other protocol, and more nodes before fewer. Within a doubling past its end a line
+    fades into the next, so that no step shows. A size that no line holds is read from the nearest
+    end:
+
+    - above it the cost grows with ``slope``, to at most what the label's larger sizes cost;
+    - below it the cost is the first point's, less what the missing bytes take on the wire;
+    - between the two labels' lines of the same nodes it is at most the line that joins them.
 
     Parameters
     ----------
     own, other : lines of the label, and of the same algorithm with the other protocols
-    place : log of the size
+    log_size : log of the size
     slope : by which the log cost grows with the log size above the largest
     wire_s_per_byte : of the cost, what a byte takes on the wire; 0 where it has no such part
 
@@ -410,72 +470,79 @@ def read_lines_at(
     if not lines:
         return None
 
-    def reached(first: int) -> float:
+    def from_line(first: int) -> float:
         if first == len(lines):
-            return _beyond(own, other, place, slope, wire_s_per_byte)
+            return _beyond(own, other, log_size, slope, wire_s_per_byte)
         line = lines[first]
-        away = _away(line, place)
-        if away <= _ON_THE_LINE:
-            return _between(line, place)
-        rest = reached(first + 1)
+        away = _outside(line, log_size)
+        if away <= _ROUNDED_LOG_SIZE:
+            return _between(line, log_size)
+        rest = from_line(first + 1)
         if away >= _FADE_LOG_SIZE:
             return rest
         (start, low), (_, high) = line[0], line[-1]
-        edge = low if place < start else high + slope * away
+        edge = low if log_size < start else high + slope * away
         return edge + away / _FADE_LOG_SIZE * (rest - edge)
 
-    return reached(0)
+    return from_line(0)
 
 
 def _beyond(
-    own: Points, other: Points, place: float, slope: float, wire_s_per_byte: float
+    own: LinesByNodes, other: LinesByNodes, log_size: float, slope: float, wire_s_per_byte: float
 ) -> float:
     line = min(
         (points[nodes] for points in (own, other) for nodes in sorted(points, reverse=True)),
-        key=lambda line: _away(line, place),
+        key=lambda line: _outside(line, log_size),
     )
     (start, low), (end, high) = line[0], line[-1]
-    if place >= start:
-        larger = (one[0][1] for one in own.values() if one[0][0] >= place)
-        return min(high + slope * (place - end), *larger, math.inf)
+    if log_size >= start:
+        larger = (line[0][1] for line in own.values() if line[0][0] >= log_size)
+        return min(high + slope * (log_size - end), *larger, math.inf)
     both = sorted(own.keys() & other.keys(), reverse=True)
     joined = (sorted((*own[nodes], *other[nodes])) for nodes in both)
-    between = next((_between(one, place) for one in joined if _away(one, place) == 0.0), None)
+    between = next(
+        (_between(line, log_size) for line in joined if _outside(line, log_size) == 0.0), None
+    )
     if between is not None:
         return min(low, between)
-    less_s = wire_s_per_byte * (math.exp(start) - math.exp(place))
+    less_s = wire_s_per_byte * (math.exp(start) - math.exp(log_size))
     return math.log(max(math.exp(low) - less_s, MIN_STEP_S))
 
 
-def _away(line: Line, place: float) -> float:
-    """Return how far outside a line a place lies."""
-    return max(line[0][0] - place, place - line[-1][0], 0.0)
+def _outside(line: Line, log_size: float) -> float:
+    """Return how far outside a line a size lies, in log size."""
+    return max(line[0][0] - log_size, log_size - line[-1][0], 0.0)
 
 
-def _between(line: Line, place: float) -> float:
+def _between(line: Line, log_size: float) -> float:
     for (start, low), (end, high) in pairwise(line):
-        if place <= end:
-            return low + (high - low) * max(0.0, place - start) / (end - start)
+        if log_size <= end:
+            return low + (high - low) * max(0.0, log_size - start) / (end - start)
     return line[-1][1]
 
 
 _MIN_LEVEL_S = 1e-6
-"""No level of a tree between nodes was ever measured faster; it keeps logarithms finite."""
+"""The shortest level of a tree between nodes [s]: it keeps logarithms finite.
+
+No source: chosen below every level that was measured."""
 
 _PIPELINED_SLOPE = 0.5
-"""How a tree level's time grows beyond what was measured: as the root of n, the optimum of a
-pipeline (Chan et al. 2007: chunks c = sqrt((P-2) n beta / alpha), time 2 sqrt(alpha n beta))."""
+"""By which the log time of a tree's level grows with the log size, beyond what was measured.
+
+Source: the optimum of a pipeline grows as the root of n (Chan et al. 2007: chunks
+c = sqrt((P-2) n beta / alpha), time 2 sqrt(alpha n beta))."""
 
 _FULL_BUFFERS_BYTES = CHANNELS * 4194304.0
-"""A message of which every channel's buffer of 4 MiB (NCCL_BUFFSIZE) is full: what is beyond it
-streams behind, at the wire's rate, and makes no level longer."""
+"""A message that fills the buffers of every channel; larger ones make no level longer.
+
+Source: NCCL_BUFFSIZE is 4 MiB a channel. What is beyond streams behind, at the wire's rate."""
 
 
 def tree_nic_bytes(nodes: int, size_bytes: float) -> float:
     """Return what the busiest node's NICs carry each way for a double binary tree [B].
 
-    Two nodes: each tree is one edge, n / 2 up and n / 2 down, n together. More: an inner node has
-    two children and a parent in one tree and is a leaf in the other, 2 n together.
+    On two nodes each tree is one edge with n / 2 up and n / 2 down: n together. On more, an inner
+    node of one tree has two children and a parent, and is a leaf of the other: 2 n together.
 
     Examples
     --------
@@ -486,12 +553,12 @@ def tree_nic_bytes(nodes: int, size_bytes: float) -> float:
 
 
 class TunedAllReduce:
-    """All-reduce of a cluster measured at some numbers of nodes, at any larger or other number.
+    """NCCL's all-reduce on a cluster that was measured at some numbers of nodes, at any number.
 
-    Each measured time goes to the label that NCCL's tuner takes there. A ring gives the time of a
-    step by its message n / P; a tree the time of a level, (T - call - wire) / log2 N, by n. The
-    time at another number of nodes puts 2 (P-1) steps or log2 N levels together, weighed by how
-    likely the tuner takes each.
+    Each measured time counts for the algorithm and protocol (label) that NCCL's tuner takes there.
+    From a ring follows the time of a step by its message n / P. From a tree follows the time of a
+    level, (T - call - wire) / log2 N, by n. At another number of nodes 2 (P-1) steps or log2 N
+    levels are added up, and the labels weighed by how likely the tuner takes each.
 
     Parameters
     ----------
@@ -505,7 +572,7 @@ class TunedAllReduce:
     ) -> None:
         self.curves = sorted(curves, key=lambda curve: curve.nodes)
         self.choice, self.call_s = choice, call_s
-        # A tuner of an earlier fit may stand for less than these curves show the wire to carry.
+        # These curves may show the wire to carry more than the tuner of an earlier fit says.
         shown = bus_bandwidth(self.curves, choice.two_nodes > 1.0)
         self.wire_s_per_byte = 1e-9 / max(choice.bus_bandwidth, shown)
         self.points: dict[Label, dict[int, list[tuple[float, float]]]] = {}
@@ -523,42 +590,45 @@ class TunedAllReduce:
         weights = self.choice.weights(ranks, nodes, size_bytes)
         mean = 0.0
         for label, weight in weights.items():
-            one = self._ring if label[0] == "ring" else self._tree
-            mean += weight * math.log(one(label, ranks, nodes, size_bytes))
+            time_s = self._ring if label[0] == "ring" else self._tree
+            mean += weight * math.log(time_s(label, ranks, nodes, size_bytes))
         return math.exp(mean)
 
     def _ring(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
         steps = 2.0 * (ranks - 1)
-        found = self._look(label, size_bytes / ranks, 1.0, self.wire_s_per_byte)
-        if found is None:
+        log_step = self._log_cost(label, size_bytes / ranks, 1.0, self.wire_s_per_byte)
+        if log_step is None:
             last = self.curves[-1]
-            found = math.log(ring_step(last, size_bytes * last.ranks / ranks, self.call_s))
+            log_step = math.log(ring_step(last, size_bytes * last.ranks / ranks, self.call_s))
         wire_s = steps / ranks * size_bytes * self.wire_s_per_byte
-        return self.call_s + max(steps * math.exp(found), wire_s)
+        return self.call_s + max(steps * math.exp(log_step), wire_s)
 
     def _tree(self, label: Label, ranks: int, nodes: int, size_bytes: float) -> float:
         # Where the curve shows no tree, what it shows is still an upper bound of a level.
-        level = math.log(self._level(self.curves[-1], size_bytes))
+        log_level = math.log(self._level(self.curves[-1], size_bytes))
         shown = (line[-1][0] for line in self.points.get(label, {}).values())
         full = max(_FULL_BUFFERS_BYTES, *map(math.exp, shown), 0.0)
-        found = self._look(label, min(size_bytes, full), _PIPELINED_SLOPE, 0.0)
-        if found is not None:
-            level = min(level, found)
+        shown_log_level = self._log_cost(label, min(size_bytes, full), _PIPELINED_SLOPE, 0.0)
+        if shown_log_level is not None:
+            log_level = min(log_level, shown_log_level)
         wire_s = tree_nic_bytes(nodes, size_bytes) * self.wire_s_per_byte
-        return self.call_s + wire_s + math.log2(nodes) * math.exp(level)
+        return self.call_s + wire_s + math.log2(nodes) * math.exp(log_level)
 
     def _level(self, curve: CollectiveCurve, size_bytes: float) -> float:
         wire_s = tree_nic_bytes(curve.nodes, size_bytes) * self.wire_s_per_byte
         rest_s = extrapolate(curve, size_bytes) - self.call_s - wire_s
         return max(rest_s / math.log2(curve.nodes), _MIN_LEVEL_S)
 
-    def _look(
+    def _log_cost(
         self, label: Label, size_bytes: float, slope: float, wire_s_per_byte: float
     ) -> float | None:
-        """Return the log of a label's cost, of a step or a level; see `read_lines_at`."""
+        """Return the log of a label's step or level (see `read_lines_at`)."""
         other = (label[0], "simple" if label[1] == "low_latency" else "low_latency")
         own, others = self.points.get(label, {}), self.points.get(other, {})
         return read_lines_at(own, others, math.log(size_bytes), slope, wire_s_per_byte)
+
+
+# The law of a set of curves
 
 
 class ScalingLaw:
@@ -603,8 +673,9 @@ class ScalingLaw:
     def seconds(self, ranks: int, nodes: int, size_bytes: float) -> float:
         """Return the time over ``ranks`` on ``nodes`` [s]; for measured ranks the curve's own.
 
-        Beside them the law's time bears what its own at the measured ranks misses: in full there,
-        none of it at twice or half the ranks or at the next that were measured.
+        Near measured ranks the law's time is corrected by the factor that it misses there. The
+        correction fades with the distance: it is gone at twice or half the ranks, or at the next
+        ranks that were measured.
         """
         there = self.measured(ranks, nodes)
         if there is not None:
@@ -617,22 +688,22 @@ class ScalingLaw:
         return self._plain(ranks, nodes, size_bytes)
 
     def _missed(self, ranks: int, size_bytes: float) -> float:
-        """Return measured over the law's time at the nearest ranks, faded by the distance."""
-        fewer = [one for one in self.curves if one.ranks < ranks][-1:]
-        more = [one for one in self.curves if one.ranks > ranks][:1]
+        """Return measured time over the law's at the nearest ranks, faded by the distance."""
+        fewer = [curve for curve in self.curves if curve.ranks < ranks][-1:]
+        more = [curve for curve in self.curves if curve.ranks > ranks][:1]
         reached = 1.0
         if fewer and more:
             reached = min(reached, math.log2(more[0].ranks / fewer[0].ranks))
         missed = 0.0
-        for one in (*fewer, *more):
-            share = 1.0 - abs(math.log2(ranks / one.ranks)) / reached
+        for curve in (*fewer, *more):
+            share = 1.0 - abs(math.log2(ranks / curve.ranks)) / reached
             if share > 0.0:
-                law_s = self._law(one.ranks, one.nodes, size_bytes)
-                missed += share * math.log(extrapolate(one, size_bytes) / law_s)
+                law_s = self._law(curve.ranks, curve.nodes, size_bytes)
+                missed += share * math.log(extrapolate(curve, size_bytes) / law_s)
         return math.exp(missed)
 
     def choice(self, ranks: int, nodes: int, size_bytes: float) -> str:
-        """Return in words what NCCL's tuner takes there; "" where no tuner plays a part."""
+        """Return in words what NCCL's tuner takes; "" where no tuner plays a part."""
         if self.tuned is None:
             return ""
         algorithm, protocol = self.tuned.choice.label(ranks, nodes, size_bytes)
@@ -657,7 +728,7 @@ class ScalingLaw:
         """Return the time of an all_reduce, reduce_scatter or all_gather [s]."""
         last = self._shown(ranks, size_bytes)
         if last.library == "mpi" and last.collective == "all_reduce":
-            # Held to doubling or to a ring it is that at every size; else as its rules choose.
+            # A run held to doubling or to a ring takes that at every size; else its rules choose.
             if last.algorithm == "doubling":
                 return more_doubling_rounds(last, size_bytes, ranks, nodes)
             if last.algorithm != "ring":
@@ -683,9 +754,10 @@ class ScalingLaw:
 
 
 def _without_levels(curves: Sequence[CollectiveCurve], call_s: float) -> float:
-    """Return what small all-reduces cost at no level, T = call + level log2 N [s].
+    """Return ``call`` of small all-reduces, T = call + level log2 N [s].
 
-    Told by two or more numbers of nodes (relative least squares); else NCCL's figures, ``call_s``.
+    Curves on two or more numbers of nodes give it, by least squares of the relative error. With
+    fewer it is ``call_s``, from NCCL's figures.
     """
     small = [curve for curve in curves if curve.size_bytes[0] <= FLOOR_BYTES]
     points = [(math.log2(curve.nodes), small_message_seconds(curve)) for curve in small]
@@ -705,11 +777,14 @@ def _rounds(ranks: int) -> int:
     return max(1, math.ceil(math.log2(ranks)))
 
 
+# NCCL's own figures
+
+
 def call_seconds(curve: CollectiveCurve) -> float:
     """Return what a call costs without a hop between nodes [s]: 0 for gloo and Open MPI.
 
-    NCCL's own figures: the base latency of LL, and for several nodes the chain inside a node and
-    back, 2 (g-1) hops.
+    For NCCL it is the base latency of LL; on several nodes the chain inside a node and back,
+    2 (g-1) hops, comes on top.
 
     References
     ----------
@@ -725,7 +800,7 @@ def call_seconds(curve: CollectiveCurve) -> float:
 
 
 def inside_share(curve: CollectiveCurve) -> float:
-    """Return a ring's hop inside a node over a tree's hop between nodes, by NCCL's figures (LL)."""
+    """Return a ring's hop inside a node over a tree's between nodes, by NCCL's figures for LL."""
     known, intra = _figures(curve)
     return known.hop_us[intra]["ring"][0] / known.hop_us["net"]["tree"][0]
 

@@ -1,4 +1,4 @@
-"""A network file held against the laws that any network obeys, and against its own curves."""
+"""Checks of a network file: the laws that every network obeys, and its links beside its curves."""
 
 from __future__ import annotations
 
@@ -16,76 +16,82 @@ if TYPE_CHECKING:
 __all__ = ["self_check"]
 
 ALL_SHAPES = (0, 0)
+"""Stands for every number of ranks and nodes."""
 
 _SIZES = tuple(4.0**power for power in range(2, 16))
-"""16 B to 1 GiB."""
+"""Messages that are tried, 16 B to 1 GiB. No source: chosen."""
 
 _RANKS = 8
+"""Ranks of the ring and the tree that are tried. No source: chosen."""
 
 _MAX_RATIO = 3.0
-"""A link and a curve of one network further apart than this, as a factor, contradict each other:
-a unit mistaken for its neighbour (bits for bytes, us for ms) is 8 or more."""
+"""A link and a curve of one network further apart than this factor contradict each other.
+
+No source: chosen below 8, the least that a mistaken unit makes (bits for bytes, us for ms)."""
 
 
 def self_check(network: Network, shape: tuple[int, int] | None = ALL_SHAPES) -> list[str]:
     """Return a sentence for each thing in a network that looks wrong, none where all is well.
 
-    Of each link: predicted times are positive, grow with size, and are never shorter than the
-    bytes of a ring take at its rate. Of each curve: where time falls by more than 10 % as size
-    grows (kept, interpolated as measured), and where its large messages are 3 times faster or
-    slower than the link says.
+    For each link, predicted times are positive, grow with size, and are never shorter than the
+    bytes of a ring take at its rate. For each curve, time does not fall by more than 10 % as size
+    grows (it is kept and interpolated as measured). Its large messages are within 3 times of what
+    the link says.
 
     Parameters
     ----------
     network : with its links and curves
-    shape : ranks and nodes of the curves whose falls are told; `ALL_SHAPES` tells all, None none
+    shape : ranks and nodes of the curves whose falls are named; `ALL_SHAPES` names all, None none
     """
-    found: list[str] = []
-    for of, link in network.links.items():
-        found += _link(of, link)
+    sentences: list[str] = []
+    for link_class, link in network.links.items():
+        sentences += _link(link_class, link)
     if network.node is not None and "intra" not in network.links:
-        found.append("[node] has no effect: the file has no link of class 'intra' for it to share")
+        sentences.append(
+            "[node] has no effect: the file has no link of class 'intra' for it to share"
+        )
     if network.known is not None:
         for curve in network.known.curves:
             if shape in (ALL_SHAPES, (curve.ranks, curve.nodes)):
-                found += _falls(curve)
-            found += _against_link(curve, network)
-    return found
+                sentences += _falls(curve)
+            sentences += _against_link(curve, network)
+    return sentences
 
 
-def _link(of: str, link: Link) -> list[str]:
+def _link(link_class: str, link: Link) -> list[str]:
     wiring = ClusterLinks(
         _RANKS,
-        _RANKS if of == "inter" else 1,
-        1 if of == "inter" else _RANKS,
+        _RANKS if link_class == "inter" else 1,
+        1 if link_class == "inter" else _RANKS,
         1,
-        link if of == "inter" else None,
-        link if of == "intra" else None,
+        link if link_class == "inter" else None,
+        link if link_class == "intra" else None,
     )
-    found: list[str] = []
+    sentences: list[str] = []
     for name in ("ring", "tree"):
-        route = Route(find_algorithm("all_reduce", name), wiring)
+        what = f"{link_class} link, {name}"
+        route = Route(algorithm("all_reduce", name), wiring)
         times = [route.seconds(size) for size in _SIZES]
         for size, before, after in zip(_SIZES, [0.0, *times], times, strict=False):
             if not after > 0 or after < before:
-                found.append(
-                    f"{of} link, {name}: {format_seconds(after)} at {format_bytes(size)} after"
+                sentences.append(
+                    f"{what}: {format_seconds(after)} at {format_bytes(size)} after"
                     f" {format_seconds(before)}; time does not fall with size"
                 )
         least_s = (
             2.0 * (_RANKS - 1) / _RANKS * _SIZES[-1] / max(link.rate.value, link.tree_rate.value)
         )
         if times[-1] < least_s * (1.0 - 1e-9):
-            found.append(
-                f"{of} link, {name}: {format_bytes(_SIZES[-1])} in {format_seconds(times[-1])} is"
+            sentences.append(
+                f"{what}: {format_bytes(_SIZES[-1])} in {format_seconds(times[-1])} is"
                 f" faster than its rate {format_rate(link.rate.value)} allows"
             )
     if link.tree_rate.value > link.rate.value:
-        found.append(
-            f"{of} link: tree rate {format_rate(link.tree_rate.value)} above the rate"
+        sentences.append(
+            f"{link_class} link: tree rate {format_rate(link.tree_rate.value)} above the rate"
             f" {format_rate(link.rate.value)}; no tree moves fewer bytes than a ring"
         )
-    return found
+    return sentences
 
 
 def _falls(curve: CollectiveCurve) -> list[str]:
@@ -101,17 +107,17 @@ def _falls(curve: CollectiveCurve) -> list[str]:
 
 
 def _against_link(curve: CollectiveCurve, network: Network) -> list[str]:
-    of = "inter" if curve.nodes > 1 else "intra"
-    link = network.links.get(of)
+    link_class = "inter" if curve.nodes > 1 else "intra"
+    link = network.links.get(link_class)
     if link is None or curve.collective != "all_reduce" or curve.algorithm == "tree":
         return []
-    nics = min(network.nics_per_node, curve.gpus_per_node) if of == "inter" else 1
+    nics = min(network.nics_per_node, curve.gpus_per_node) if link_class == "inter" else 1
     factor = 2.0 * (curve.ranks - 1) / curve.ranks
     best = max(factor * size / seconds for size, seconds in curve.large())
     stated = nics * link.rate.value
     if best <= _MAX_RATIO * stated and stated <= _MAX_RATIO * best:
         return []
     return [
-        f"{curve.name}: large messages reach {format_rate(best)}, the {of} link says"
+        f"{curve.name}: large messages reach {format_rate(best)}, the {link_class} link says"
         f" {format_rate(stated)}; one of the two has a wrong unit or is of another network"
     ]

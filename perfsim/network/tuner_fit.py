@@ -1,4 +1,9 @@
-"""NCCL's choice among ring and tree on a cluster, its unknown switches set by measured curves."""
+"""NCCL's tuner on one cluster: what measured all-reduces tell of its settings.
+
+NCCL picks algorithm and protocol by a model of its own (`perfsim.libraries.nccl_tuner`). It asks
+for figures that a curve does not state: the bandwidth that the topology search found, and three
+settings. `fit_tuner` sets them so that the tuner's switches explain the steps of the curves.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +29,15 @@ __all__ = [
 ]
 
 _ASSUMED_VERSION = "2.21.5"
-"""Where no version is stated: the last with the figures of 2.19 to 2.22, the middle of our data."""
+"""NCCL where a curve states no version.
+
+No source: chosen as the last with the figures of 2.19 to 2.22, the middle of our data."""
 
 _FIRST_TUNED = (2, 4)
+"""The first version with trees between nodes, and so with a choice among algorithms."""
 
 _FIRST_FIGURES = "2.5.6"
-"""NCCL 2.4 has no figures a hop; the first that has them."""
+"""The first version with figures a hop; NCCL 2.4 has none."""
 
 _GENERATIONS = (
     ("blackwell", r"\b(G?B[23]00|RTX PRO 6000)\b"),
@@ -56,19 +64,19 @@ class Communicator:
 def communicator(curve: CollectiveCurve) -> Communicator:
     """Return version, GPU generation and intra-node links of a curve, as far as it states them.
 
-    Unstated are taken: version 2.21.5, ampere, nvlink (pci for GPUs without NVLink). Versions
-    before 2.4 are taken as 2.4.
+    Where it states nothing: version 2.21.5, ampere, and nvlink (pci for GPUs without NVLink).
+    Versions before 2.4 count as 2.4.
 
     Examples
     --------
-    >>> curve = CollectiveCurve("all_reduce", 8, 2, 4, (8.0,), (1e-5,), "measured", "x", gpu="GH200 120GB")
-    >>> communicator(curve)
+    >>> shape, points = ("all_reduce", 8, 2, 4), ((8.0,), (1e-5,))
+    >>> communicator(CollectiveCurve(*shape, *points, "measured", "x", gpu="GH200 120GB"))
     Communicator(version='2.21.5', architecture='hopper', intra='nvlink')
     """
-    found = re.match(r"v?(\d+)\.(\d+)", curve.version)
+    stated = re.match(r"v?(\d+)\.(\d+)", curve.version)
     version = _ASSUMED_VERSION
-    if found:
-        number = int(found[1]), int(found[2])
+    if stated:
+        number = int(stated[1]), int(stated[2])
         version = curve.version if number >= _FIRST_TUNED else "2.4.8"
     words = f"{curve.gpu} {curve.fabric}"
     generation = next(
@@ -101,27 +109,41 @@ Label = tuple[str, str]
 LABELS: tuple[Label, ...] = tuple(product(("ring", "tree"), ("low_latency", "simple")))
 
 CHANNELS = 16
-"""Channels that the bandwidth is spread over: enough for no cap a channel to bind."""
+"""Channels that the bandwidth is spread over. No source: chosen so that no cap a channel binds."""
 
 _BANDWIDTH_FACTORS = (0.8, 1.0, 1.25)
-"""Bandwidths that the search may have found, over the measured: a step of its grid either way."""
+"""Bandwidths that NCCL's topology search may have found, over the measured one.
+
+No source for the factors: chosen as one step of the search's grid of speeds either way."""
 
 _MAX_LOG_SLOPE = 1.05
-"""Log slope that no single algorithm exceeds: time grows at most with the size."""
+"""Steeper than this in log size and log time no single algorithm is: time grows at most with the
+size. No source: chosen 5 % above the law's 1 for noise."""
+
 _MAX_FALL_LOG_SLOPE = 0.05
-"""Log slope by which one algorithm may fall: noise."""
+"""By so much one algorithm's time may fall in log size: noise. No source: chosen."""
+
 _SWITCH_PENALTY = 0.05
-"""What a switch costs in the penalty, so that a step is not explained by a switch a point."""
+"""What a switch of algorithm costs in the fit, so that not every step is explained by one.
+
+No source: chosen; it is a slope 0.22 too steep, squared."""
+
 _UNUSUAL_PENALTY = 0.02
-"""What a switch setting off NCCL's usual one costs: it must be told by the curve."""
+"""What each setting costs in the fit that is not NCCL's usual one: the curve has to show it.
+
+No source: chosen below one switch."""
 
 
 @dataclass(frozen=True)
 class TunedChoice:
     """NCCL's tuner on one cluster.
 
-    ``bus_bandwidth`` in GB/s between nodes; ``two_nodes`` is what the topology search finds on two
-    nodes over what it finds on more; ``plain_tree`` and ``near_nic`` as in `NcclTuner`.
+    Parameters
+    ----------
+    of : version, GPU generation and links
+    bus_bandwidth : of a ring between nodes [GB/s]
+    two_nodes : what the topology search finds on two nodes over what it finds on more
+    plain_tree, near_nic : as in `NcclTuner`
     """
 
     of: Communicator
@@ -161,14 +183,15 @@ class TunedChoice:
     def weights(self, ranks: int, nodes: int, size_bytes: float) -> dict[Label, float]:
         """Return how likely each label serves an all-reduce; they sum to 1.
 
-        The tuner is exact, the bandwidth that it was given is not: the share of `_BANDWIDTH_FACTORS`.
+        The tuner is exact, but the bandwidth that it was given is not: a label's weight is its
+        share of the tuners with `_BANDWIDTH_FACTORS`.
         """
-        found: dict[Label, float] = {}
+        weights: dict[Label, float] = {}
         for searched in _BANDWIDTH_FACTORS:
             tuner = self.tuner(ranks, nodes, searched)
             label = _label(tuner.choose("all_reduce", size_bytes)[:2])
-            found[label] = found.get(label, 0.0) + 1.0 / len(_BANDWIDTH_FACTORS)
-        return found
+            weights[label] = weights.get(label, 0.0) + 1.0 / len(_BANDWIDTH_FACTORS)
+        return weights
 
     def label(self, ranks: int, nodes: int, size_bytes: float) -> Label:
         """Return what the tuner takes."""
@@ -177,25 +200,26 @@ class TunedChoice:
     def labels(self, curve: CollectiveCurve) -> list[Label]:
         """Return what serves each size of a measured curve.
 
-        Where the tuner switches one size, at most twofold, off a step that no single algorithm
-        makes, the curve is right: the bandwidth that the search found is known no better.
+        The curve may show a step that no single algorithm makes one size, at most twofold, away
+        from where the tuner switches. Then the curve is right: the bandwidth that the search found
+        is known no better.
         """
         taken = [self.label(curve.ranks, curve.nodes, size) for size in curve.size_bytes]
-        found = list(taken)
-        for place in range(1, len(taken)):
-            if taken[place] == taken[place - 1]:
+        labels = list(taken)
+        for index in range(1, len(taken)):
+            if taken[index] == taken[index - 1]:
                 continue
-            steps = {place: _step(curve, place) + _SWITCH_PENALTY}
-            for other in (place - 1, place + 1):
+            steps = {index: _step(curve, index) + _SWITCH_PENALTY}
+            for other in (index - 1, index + 1):
                 nearby = other in range(1, len(taken)) and taken[other] == taken[other - 1]
-                if nearby and _near(curve, min(place, other)):
+                if nearby and _near(curve, min(index, other)):
                     steps[other] = _step(curve, other)
-            best = max(steps, key=lambda at: steps[at])
-            if best < place:
-                found[best] = taken[place]
-            elif best > place:
-                found[place] = taken[place - 1]
-        return found
+            best = max(steps, key=lambda index: steps[index])
+            if best < index:
+                labels[best] = taken[index]
+            elif best > index:
+                labels[index] = taken[index - 1]
+        return labels
 
 
 def _label(pair: tuple[str, str]) -> Label:
@@ -205,12 +229,14 @@ def _label(pair: tuple[str, str]) -> Label:
 def fit_tuner(curves: Sequence[CollectiveCurve]) -> TunedChoice:
     """Return the tuner whose choices explain the steps of measured all-reduces best.
 
-    A curve does not tell what the topology search found. Its bandwidth between nodes is taken
-    from the largest messages (of a tree on two nodes every node's NIC carries n, so the bus
-    bandwidth there is not the ring's). Three switches are set so that, within what one algorithm
-    serves, time neither falls nor grows faster than the size: whether two nodes have twice the
-    bandwidth (the search takes the intra-node rate there), whether the tree has the plain
-    pattern, and whether LL128 serves between nodes.
+    The bandwidth between nodes that the topology search found is read from the largest messages.
+    In a tree on two nodes every node's NIC carries n, so the bus bandwidth is not the ring's.
+    Three settings are chosen so that time, while one algorithm serves, neither falls nor grows
+    faster than the size:
+
+    - whether two nodes have twice the bandwidth (the search takes the intra-node rate there);
+    - whether the tree has the plain pattern;
+    - whether LL128 serves between nodes.
     """
     of = communicator(curves[-1])
     hopper = of.architecture in ("hopper", "blackwell")
@@ -233,11 +259,11 @@ def fit_tuner(curves: Sequence[CollectiveCurve]) -> TunedChoice:
 def bus_bandwidth(curves: Sequence[CollectiveCurve], tree_on_two: bool) -> float:
     """Return the ring's bus bandwidth between nodes [GB/s].
 
-    The best among messages down to a sixteenth of the largest, of the most nodes: a wire carries
-    at least what it was seen to carry, and one slow message says nothing of it.
+    The best of the messages down to a sixteenth of the largest, on the most nodes. A wire carries
+    at least what it was seen to carry; one slow message says nothing of it.
     """
     more = [curve for curve in curves if curve.nodes > 2]
-    curve = max(more or curves, key=lambda one: one.nodes)
+    curve = max(more or curves, key=lambda curve: curve.nodes)
     bytes_a_second = max(size / seconds for size, seconds in curve.large())
     on_two = curve.nodes == 2 and tree_on_two and curve.gpus_per_node > 1
     factor = 1.0 if on_two else 2.0 * (curve.ranks - 1) / curve.ranks
@@ -245,25 +271,26 @@ def bus_bandwidth(curves: Sequence[CollectiveCurve], tree_on_two: bool) -> float
 
 
 def _penalty(choice: TunedChoice, curve: CollectiveCurve) -> float:
+    """Return what speaks against a tuner: its switches, and a curve's steps between them."""
     penalty = 0.0
     sizes = curve.size_bytes
     pairs = [choice.tuner(curve.ranks, curve.nodes).choose("all_reduce", size) for size in sizes]
-    for place in range(1, len(sizes)):
-        if pairs[place][:2] != pairs[place - 1][:2]:
+    for index in range(1, len(sizes)):
+        if pairs[index][:2] != pairs[index - 1][:2]:
             penalty += _SWITCH_PENALTY
             continue
-        penalty += _step(curve, place)
+        penalty += _step(curve, index)
     return penalty
 
 
-def _step(curve: CollectiveCurve, place: int) -> float:
+def _step(curve: CollectiveCurve, index: int) -> float:
     """Return how far a curve's log slope up to a point is from what one algorithm can do."""
     sizes, seconds = curve.size_bytes, curve.seconds
-    rise = math.log(seconds[place] / seconds[place - 1])
-    slope = rise / math.log(sizes[place] / sizes[place - 1])
+    rise = math.log(seconds[index] / seconds[index - 1])
+    slope = rise / math.log(sizes[index] / sizes[index - 1])
     return max(0.0, slope - _MAX_LOG_SLOPE) ** 2 + max(0.0, -slope - _MAX_FALL_LOG_SLOPE) ** 2
 
 
-def _near(curve: CollectiveCurve, place: int) -> bool:
-    """Whether the size after a place is at most twice it."""
-    return curve.size_bytes[place + 1] <= 2.0 * curve.size_bytes[place]
+def _near(curve: CollectiveCurve, index: int) -> bool:
+    """Tell whether the next size is at most twice this one."""
+    return curve.size_bytes[index + 1] <= 2.0 * curve.size_bytes[index]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
 from perfsim.network.cluster import Cluster, make_cluster
-from perfsim.network.fabrics import Fabric, NodeFabric
+from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
 from perfsim.network.link import Link, custom_link
 from perfsim.network.network_file import read_network
 from perfsim.network.route import inside_node, through_fabric

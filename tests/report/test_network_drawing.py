@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.network.fabrics import Fabric
+from perfsim.network.fabrics.slowdown import Fabric
 from perfsim.report.network_drawing import DrawnLink, Picture, draw_html, draw_text
 
 KINDS = ("NVSwitch", "PCIe tree, 2 GPUs a switch, no peer access")

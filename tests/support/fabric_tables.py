@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfsim.network.fabrics import Fabric, NodeFabric
+from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
 from perfsim.network.fabrics.tables import read_fabric, read_node
 
 __all__ = ["node", "read"]

@@ -2,9 +2,3 @@
 
 `base` tells how to add one.
 """
-
-from __future__ import annotations
-
-from perfsim.network.fabrics.base import Fabric, NodeFabric, fabric_kind, fabrics, oversubscribed
-
-__all__ = ["Fabric", "NodeFabric", "fabric_kind", "fabrics", "oversubscribed"]

@@ -1,4 +1,4 @@
-"""What all fabrics share: their list, the graphs that they build, and what these do to a collective.
+"""What all fabrics share: their list, the types of their options, and the making of graphs.
 
 A fabric is how the nodes of a cluster are joined (place "inter") or the GPUs of a node ("intra").
 Each is one function that builds its graph, under the decorator `fabric`, which lists it:
@@ -6,43 +6,36 @@ Each is one function that builds its graph, under the decorator `fabric`, which 
     @fabric("inter", "all nodes on one switch", {}, words=lambda: "single switch")
     def single_switch(nodes, node_rate_bytes_per_s, hop_latency_s): ...
 
-Its name in a network file is the function's, with ``-`` for ``_``. Fabrics between nodes stand in
-`between_nodes`, those of a node in `inside_nodes`, a graph of one's own in `graph_file`.
+Its name in a network file is the function's, with ``-`` for ``_``. Fabrics between nodes are in
+`between_nodes`, those of a node in `inside_nodes`, a graph of one's own in `graph_file`. What they
+do to a collective is in `slowdown`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from perfsim.errors import RequestError, unknown
-from perfsim.network.routing import (
-    PATTERNS,
-    Graph,
-    Pattern,
-    Ties,
-    critical_latency_s,
-    flows,
-    ring_flows,
-    route,
-    route_flows,
-)
+from pydantic import PlainValidator
+
+from perfsim.data.toml import WrongValue, plain_number, whole_number
+from perfsim.errors import RequestError, shown
+from perfsim.network.routing import Graph
+from perfsim.quantity import NumberLimit
 
 __all__ = [
-    "Fabric",
+    "FABRIC_KINDS",
+    "Counts",
     "FabricKind",
     "FabricOption",
     "FabricPlace",
     "FabricValue",
-    "NodeFabric",
+    "LinkRatio",
+    "Oversubscription",
+    "Oversubscriptions",
     "fabric",
-    "fabric_kind",
-    "fabrics",
     "join",
     "new_graph",
-    "oversubscribed",
 ]
 
 FabricPlace = Literal["inter", "intra"]
@@ -57,7 +50,7 @@ class FabricOption(NamedTuple):
 
     Parameters
     ----------
-    type : of the value, one of `perfsim.data.toml` or of `perfsim.network.fabrics.tables`
+    type : of the value, one of those below or of `perfsim.data.toml`
     meaning : for the message where it is missing
     needed : whether the key must be there
     """
@@ -90,7 +83,8 @@ class FabricKind(NamedTuple):
     ring_rate: Callable[..., float] | None
 
 
-_KINDS: dict[str, FabricKind] = {}
+FABRIC_KINDS: dict[str, FabricKind] = {}
+"""Every fabric by its name, once its file is imported."""
 
 _Build = TypeVar("_Build", bound=Callable[..., Graph])
 
@@ -107,43 +101,42 @@ def fabric(
 
     def list_it(build: _Build) -> _Build:
         name = build.__name__.replace("_", "-")
-        _KINDS[name] = FabricKind(place, summary, options, build, words, ring_rate)
+        FABRIC_KINDS[name] = FabricKind(place, summary, options, build, words, ring_rate)
         return build
 
     return list_it
 
 
-def fabrics(place: FabricPlace) -> dict[str, FabricKind]:
-    """Return name -> fabric of one place.
-
-    Examples
-    --------
-    >>> list(fabrics("intra"))
-    ['nvlink-mesh', 'nvswitch', 'pcie-tree']
-    """
-    from perfsim.network.fabrics import between_nodes, graph_file, inside_nodes
-
-    del between_nodes, graph_file, inside_nodes  # importing them lists their fabrics
-    return {name: kind for name, kind in sorted(_KINDS.items()) if kind.place == place}
+# Types of options that no other file has
 
 
-def fabric_kind(place: FabricPlace, name: str) -> FabricKind:
-    """Return a fabric by its name.
+_MAX_DIMENSIONS = 6
+"""Dimensions of a torus. No source: chosen; the largest machines have six (Fugaku's Tofu)."""
 
-    Raises
-    ------
-    RequestError
-        If there is none; the message gives the nearest match.
 
-    Examples
-    --------
-    >>> fabric_kind("inter", "leaf-spine").place
-    'inter'
-    """
-    known = fabrics(place)
-    if name not in known:
-        raise unknown("fabric", name, known)
-    return known[name]
+def _ratios(value: object) -> tuple[float, ...]:
+    several = value if isinstance(value, list) else [value]
+    if not 1 <= len(several) <= 2:
+        raise WrongValue(f"found {shown(value)}, allowed are one number or [leaf, pod]")
+    return tuple(_ratio.func(one) for one in several)  # type: ignore[call-arg]
+
+
+def _counts(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_DIMENSIONS:
+        allowed = f"a list of 1 to {_MAX_DIMENSIONS} whole numbers"
+        raise WrongValue(f"found {shown(value)}, allowed is {allowed}")
+    return tuple(whole_number(one) for one in value)
+
+
+_ratio = plain_number(NumberLimit(1.0, 1000.0, "1 to 1000"))
+
+Oversubscription = Annotated[float, _ratio]
+"""How many times faster what is below a switch is than what is above it."""
+Oversubscriptions = Annotated[tuple[float, ...], PlainValidator(_ratios)]
+"""One ratio, or that of a leaf and that of a pod."""
+LinkRatio = Annotated[float, plain_number(NumberLimit(1e-3, 1000.0, "0.001 to 1000"))]
+"""The rate of a link over that of a node."""
+Counts = Annotated[tuple[int, ...], PlainValidator(_counts)]
 
 
 # Graphs
@@ -167,8 +160,9 @@ def new_graph(nodes: int = 0, links: int = 0) -> Graph:
 
     if nodes > _MAX_NODES or links > _MAX_LINKS:
         raise RequestError(
+            "",
             f"the network's fabric: {nodes} nodes and {links} links between switches are too many"
-            f" to route; at most {_MAX_NODES} and {_MAX_LINKS}."
+            f" to route; at most {_MAX_NODES} and {_MAX_LINKS}.",
         )
     return nx.DiGraph(hosts=[])
 
@@ -196,282 +190,3 @@ def join(
     for tail, head in ((low, high), (high, low)):
         latency_s = hop_latency_s if graph.nodes[tail]["kind"] == "switch" else 0.0
         graph.add_edge(tail, head, rate_bytes_per_s=rate_bytes_per_s, latency_s=latency_s)
-
-
-# Between nodes
-
-
-@dataclass(frozen=True, slots=True)
-class Fabric:
-    """How the nodes of a cluster are joined.
-
-    Parameters
-    ----------
-    kind : name of the fabric, such as "leaf-spine"
-    options : what it reads from the ``[fabric]`` table, as pairs
-    hop_latency_s : latency of passing one switch [s]; 0 where not stated
-    spread : whether consecutive nodes of a job stand on different leaves (in turn over all, the
-        worse case) instead of filling leaf after leaf
-    ties : equal-cost next hops share a flow evenly, or the first takes it ("first": static)
-    source : where it is stated
-
-    Examples
-    --------
-    >>> fabric = Fabric("leaf-spine", (("nodes_per_leaf", 4), ("oversubscription", 2.0)))
-    >>> fabric.slowdown("ring", (8,) * 8, 1), fabric.slowdown("all_to_all", (8,) * 8, 1)
-    (1.0, 1.1428571428571428)
-    """
-
-    kind: str
-    options: tuple[tuple[str, FabricValue], ...] = ()
-    hop_latency_s: float = 0.0
-    spread: bool = False
-    ties: Ties = "even"
-    source: str = ""
-
-    def graph(self, nodes: int, nics: int = 1, nic_rate_bytes_per_s: float = 1.0) -> Graph:
-        """Return the graph for ``nodes`` nodes whose ``nics`` NICs have this rate each [B/s].
-
-        Raises
-        ------
-        RequestError
-            If the fabric does not hold so many nodes.
-        """
-        build = fabric_kind("inter", self.kind).build
-        return build(nodes, nics * nic_rate_bytes_per_s, self.hop_latency_s, **dict(self.options))
-
-    def hosts(self, graph: Graph, nodes: int) -> list[str]:
-        """Return the vertex of each of a job's nodes, in the order of its placement."""
-        found: list[str] = list(graph.graph["hosts"])
-        if nodes > len(found):
-            raise RequestError(
-                f"the network's {self.kind} fabric has {len(found)} nodes, {nodes} are asked for."
-            )
-        if self.spread:
-            found.sort(key=lambda host: tuple(reversed(graph.nodes[host]["position"])))
-        return found[:nodes]
-
-    def slowdown(self, pattern: str, placement: tuple[int, ...], nics: int) -> float:
-        """Return how many times longer a byte takes than if the nodes' NICs were the only limit.
-
-        The time of a byte on the busiest link of the routed flows, over the time on the busiest
-        NIC if every node had those of the fastest (or those that the file states); of a pattern
-        with several phases, the sums over the phases. 1 on a single switch, never below 1.
-
-        Parameters
-        ----------
-        pattern : one of `perfsim.network.routing.PATTERNS`
-        placement : GPUs on each node
-        nics : NICs that each node has; a GPU drives at most one, so a node of p GPUs uses
-            min(nics, p) of them, while its uplinks are built for all
-
-        Raises
-        ------
-        RequestError
-            If there is no such pattern, or the fabric does not hold the nodes.
-        """
-        if len(placement) < 2 or self.kind == "single-switch":
-            _check_pattern(pattern)
-            return 1.0
-        return _slowdown(self, pattern, placement, nics)[0]
-
-    def extra_latency_s(self, pattern: str, placement: tuple[int, ...]) -> float:
-        """Return what the fabric adds to the latency of one hop between nodes [s].
-
-        The mean over the hops of the longest chain (a ring's turn, a tree's deepest branch, the
-        farthest pair) of the path's latency less that of one switch, by which the reference hop
-        was measured. 0 where no latency is stated.
-        """
-        if len(placement) < 2 or self.kind == "single-switch":
-            _check_pattern(pattern)
-            return 0.0
-        return _extra_latency_s(self, pattern, placement)
-
-    def busiest(self, pattern: str, placement: tuple[int, ...], nics: int = 1) -> str:
-        """Return the name of the busiest link, "" where nothing leaves a node."""
-        return _slowdown(self, pattern, placement, nics)[1]
-
-    def words(self) -> str:
-        """Return the fabric in a few words.
-
-        Examples
-        --------
-        >>> oversubscribed(2.0).words()
-        'leaf-spine, 1 node a leaf, 2:1 oversubscribed'
-        """
-        told = fabric_kind("inter", self.kind).words(**dict(self.options))
-        told += ", nodes spread over leaves" if self.spread else ""
-        return told + (", static routing" if self.ties == "first" else "")
-
-
-def oversubscribed(ratio: float, nodes_per_leaf: int = 1) -> Fabric:
-    """Return a two-level fabric whose leaves have uplinks ``ratio`` times too narrow.
-
-    With ``nodes_per_leaf`` not stated every node is a leaf of its own, the worst case: all that
-    leaves a node shares an uplink of 1/ratio of its NICs, so that every pattern between nodes
-    takes exactly ``ratio`` times as long on the wire. That is what a job meets whose neighbours
-    stand on different leaves, as schedulers place it when leaves are partly taken. A job that
-    fills leaf after leaf meets less (a ring of leaves with m nodes: max(1, ratio / m)); who knows
-    the leaves states them.
-
-    Parameters
-    ----------
-    ratio : rate of a leaf's nodes over that of its uplinks, 1 or more
-    nodes_per_leaf : nodes on one leaf switch
-
-    Raises
-    ------
-    RequestError
-        If the ratio is below 1.
-
-    Examples
-    --------
-    >>> oversubscribed(2.0).slowdown("ring", (4,) * 16, 1)
-    2.0
-    >>> oversubscribed(2.0, nodes_per_leaf=8).slowdown("ring", (4,) * 16, 1)
-    1.0
-    """
-    if not 1.0 <= ratio <= 1e3:
-        raise RequestError(
-            "oversubscription",
-            f"{ratio:g} is not a ratio from 1 to 1000; 2 means that a leaf's"
-            " nodes together are twice as fast as its uplinks.",
-        )
-    options: tuple[tuple[str, FabricValue], ...] = (
-        ("nodes_per_leaf", nodes_per_leaf),
-        ("oversubscription", float(ratio)),
-    )
-    return Fabric("leaf-spine", options, source="the ratio is given by the user")
-
-
-def _check_pattern(pattern: str) -> None:
-    if pattern not in PATTERNS:
-        raise unknown("pattern", pattern, PATTERNS)
-
-
-@lru_cache(maxsize=256)
-def _slowdown(
-    fabric: Fabric, pattern: str, placement: tuple[int, ...], nics: int
-) -> tuple[float, str]:
-    """Return the slowdown and the busiest link."""
-    _check_pattern(pattern)
-    graph = fabric.graph(len(placement), nics)
-    hosts = fabric.hosts(graph, len(placement))
-    stated = graph.graph.get("node_rate_bytes_per_s")
-    fastest = stated or max(_rate(graph, host) for host in hosts)
-    shares = [min(nics, gpus) / nics for gpus in placement]
-    if min(shares) < 1.0:
-        graph = graph.copy()
-        for host, share in zip(hosts, shares, strict=True):
-            for edge in (*graph.in_edges(host), *graph.out_edges(host)):
-                graph.edges[edge]["rate_bytes_per_s"] *= share
-    asked = flows(pattern, placement)
-    seconds_per_byte, busiest, _ = route_flows(graph, hosts, asked, fabric.ties)
-    alone = sum(_nic_loads(asked, [fastest * share for share in shares]))
-    return (max(1.0, seconds_per_byte / alone) if alone else 1.0), busiest
-
-
-@lru_cache(maxsize=256)
-def _extra_latency_s(fabric: Fabric, pattern: str, placement: tuple[int, ...]) -> float:
-    _check_pattern(pattern)
-    graph = fabric.graph(len(placement))
-    hosts = fabric.hosts(graph, len(placement))
-    total_s, hops = critical_latency_s(graph, hosts, flows(pattern, placement), fabric.ties)
-    ways = (graph.out_edges, graph.in_edges)
-    nearest_s = sum(min(s for h in hosts for _, _, s in way(h, data="latency_s")) for way in ways)
-    return max(0.0, total_s / hops - nearest_s) if hops else 0.0
-
-
-def _rate(graph: Graph, host: str) -> float:
-    """Return the rate of all links of a host, in the faster direction [B/s]."""
-    ways = (graph.out_edges, graph.in_edges)
-    sums = (sum(rate for _, _, rate in way(host, data="rate_bytes_per_s")) for way in ways)
-    return float(max(sums))
-
-
-def _nic_loads(pattern: Pattern, rates: Sequence[float]) -> Iterator[float]:
-    """Go through the phases: time of a byte on the busiest NIC, were there no other limit [s/B]."""
-    for phase in pattern.phases:
-        out, into = [0.0] * len(rates), [0.0] * len(rates)
-        for source, target, weight in phase:
-            out[source] += weight
-            into[target] += weight
-        yield max(max(pair) / rate for *pair, rate in zip(out, into, rates, strict=True))
-    if pattern.everyone:
-        ranks = sum(pattern.everyone)
-        sent = (gpus * (ranks - gpus) / ranks for gpus in pattern.everyone)
-        yield max(load / rate for load, rate in zip(sent, rates, strict=True))
-
-
-# Inside a node
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFabric:
-    """How the GPUs of a node are joined.
-
-    Parameters
-    ----------
-    kind : name of the fabric: "nvswitch", "nvlink-mesh" or "pcie-tree"
-    gpus : GPUs of the node
-    nics : NICs of the node
-    options : what it reads from the ``[node]`` table, as pairs
-    source : where it is stated
-
-    Examples
-    --------
-    >>> mesh = NodeFabric("nvlink-mesh", 4, options=(("links_per_pair", 4),))
-    >>> mesh.slowdown(2, of=4)  # 4 of the 12 links of a GPU lead to the other one
-    3.0
-    """
-
-    kind: str
-    gpus: int
-    nics: int = 1
-    options: tuple[tuple[str, FabricValue], ...] = ()
-    source: str = ""
-
-    def graph(self, gpus: int | None = None) -> Graph:
-        """Return the graph of the first ``gpus`` GPUs, all by default."""
-        count = self.gpus if gpus is None else gpus
-        return fabric_kind("intra", self.kind).build(count, **dict(self.options))
-
-    def slowdown(self, gpus: int, of: int) -> float:
-        """Return how many times longer a byte takes in a ring over ``gpus`` GPUs than over ``of``.
-
-        That is the bus bandwidth of the ring over ``of`` GPUs, which was measured, over that of
-        the ring over ``gpus``: below 1 where fewer GPUs share less. The GPUs are the first of
-        the node, as CUDA counts them. 1 where either is a single GPU, which sends nothing.
-
-        Parameters
-        ----------
-        gpus : GPUs of a node that take part
-        of : GPUs in what was measured
-
-        Raises
-        ------
-        RequestError
-            If the node has fewer GPUs, or too little is stated of its links.
-        """
-        for count in (gpus, of):
-            if not 1 <= count <= self.gpus:
-                raise RequestError(
-                    f"the network's node: it has {self.gpus} GPUs, {count} are asked for."
-                )
-        if gpus == of or 1 in (gpus, of):
-            return 1.0
-        return _ring_rate(self, of) / _ring_rate(self, gpus)
-
-    def words(self) -> str:
-        """Return the fabric in a few words."""
-        return fabric_kind("intra", self.kind).words(**dict(self.options))
-
-
-@lru_cache(maxsize=256)
-def _ring_rate(node: NodeFabric, gpus: int) -> float:
-    """Return the bus bandwidth of a ring over the first GPUs, in the unit of the fabric."""
-    kind = fabric_kind("intra", node.kind)
-    if kind.ring_rate is not None:
-        return kind.ring_rate(gpus, **dict(node.options))
-    graph = node.graph(gpus)
-    return 1.0 / route(graph, graph.graph["hosts"], ring_flows((1,) * gpus)).seconds_per_byte

@@ -12,8 +12,16 @@ from itertools import product
 
 from perfsim.data.toml import WholeNumber
 from perfsim.errors import RequestError
-from perfsim.network.fabrics.base import FabricOption, fabric, join, new_graph
-from perfsim.network.fabrics.tables import Counts, LinkRatio, Ratio, Ratios
+from perfsim.network.fabrics.base import (
+    Counts,
+    FabricOption,
+    LinkRatio,
+    Oversubscription,
+    Oversubscriptions,
+    fabric,
+    join,
+    new_graph,
+)
 from perfsim.network.routing import Graph
 
 __all__ = ["fat_tree", "leaf_spine", "single_switch", "torus"]
@@ -92,7 +100,7 @@ def _leaf_spine_words(
             WholeNumber, "leaf switches of the cluster; as many as the nodes need"
         ),
         "oversubscription": FabricOption(
-            Ratio, "rate of a leaf's nodes over that of its uplinks; 1"
+            Oversubscription, "rate of a leaf's nodes over that of its uplinks; 1"
         ),
     },
     words=_leaf_spine_words,
@@ -134,8 +142,9 @@ def leaf_spine(
     count = -(-nodes // nodes_per_leaf) if leaves is None else leaves
     if count * nodes_per_leaf < nodes:
         raise RequestError(
+            "",
             f"the network's leaf-spine fabric: {leaves} leaves of {nodes_per_leaf} nodes hold"
-            f" {count * nodes_per_leaf} nodes, {nodes} are asked for."
+            f" {count * nodes_per_leaf} nodes, {nodes} are asked for.",
         )
     graph = new_graph(count * nodes_per_leaf, count * spines)
     uplink = nodes_per_leaf * node_rate_bytes_per_s / oversubscription / spines
@@ -175,8 +184,8 @@ def _fat_tree_words(
     below, width, _ = _pods_shape(k, nodes_per_leaf, leaves_per_pod, pods)
     parts = ["fat tree", f"{below} nodes a leaf", f"{width} leaves a pod"]
     if max(oversubscription) > 1:
-        told = " and ".join(f"{ratio:g}:1" for ratio in oversubscription)
-        parts.append(f"{told} oversubscribed")
+        ratios = " and ".join(f"{ratio:g}:1" for ratio in oversubscription)
+        parts.append(f"{ratios} oversubscribed")
     return ", ".join(parts)
 
 
@@ -191,7 +200,7 @@ def _fat_tree_words(
         "leaves_per_pod": FabricOption(WholeNumber, "leaves of a pod; as many as a leaf has nodes"),
         "pods": FabricOption(WholeNumber, "pods of the cluster; as many as the nodes need"),
         "oversubscription": FabricOption(
-            Ratios, "rate below over rate above: of a leaf, of a pod; 1"
+            Oversubscriptions, "rate below over rate above: of a leaf, of a pod; 1"
         ),
     },
     words=_fat_tree_words,
@@ -242,8 +251,9 @@ def fat_tree(
     count = -(-nodes // (below * width))
     if most is not None and count > most:
         raise RequestError(
+            "",
             f"the network's fat tree: {most} pods of {width} leaves of {below} nodes hold"
-            f" {most * width * below} nodes, {nodes} are asked for."
+            f" {most * width * below} nodes, {nodes} are asked for.",
         )
     count = most if pods is not None and most is not None else count
     graph = new_graph(count * width * below, 2 * count * width * below)
@@ -282,12 +292,13 @@ def _pods_shape(
     ((4, 4, 8), (16, 16, None))
     """
     if (k is None) == (nodes_per_leaf is None):
-        raise RequestError("the network's fat tree: give either k or nodes_per_leaf.")
+        raise RequestError("", "the network's fat tree: give either k or nodes_per_leaf.")
     if k is not None:
         if k % 2 or leaves_per_pod is not None or (pods or 0) > k:
             raise RequestError(
+                "",
                 f"the network's fat tree: k = {k} must be even, comes without leaves_per_pod, and"
-                " has at most k pods."
+                " has at most k pods.",
             )
         return k // 2, k // 2, pods or k
     assert nodes_per_leaf is not None
@@ -305,8 +316,8 @@ def _torus_words(*, dims: Sequence[int], link_ratio: float = 1.0) -> str:
     >>> _torus_words(dims=(4, 4, 2))
     'torus 4 x 4 x 2'
     """
-    told = f"torus {' x '.join(map(str, dims))}"
-    return told if link_ratio == 1.0 else f"{told}, links {link_ratio:g} times a node's rate"
+    words = f"torus {' x '.join(map(str, dims))}"
+    return words if link_ratio == 1.0 else f"{words}, links {link_ratio:g} times a node's rate"
 
 
 @fabric(
@@ -354,8 +365,9 @@ def torus(
     size = math.prod(dims)
     if size < nodes:
         raise RequestError(
+            "",
             f"the network's torus: {' x '.join(map(str, dims))} has {size} nodes, {nodes} are"
-            " asked for."
+            " asked for.",
         )
     graph = new_graph(size, size * len(dims))
     rate = node_rate_bytes_per_s * link_ratio

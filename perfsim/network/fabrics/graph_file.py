@@ -106,9 +106,9 @@ def _load(
             raise DataError(f"no vertex is named like {shown(pattern)} of hosts", path=path)
     if not made.graph["hosts"]:
         raise DataError("no vertex has kind host; name some with hosts", path=path)
-    for tail, head, rate, latency_s in wires:
-        if latency_s is None:
-            latency_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0
+    for tail, head, rate, stated_s in wires:
+        unstated_s = hop_latency_s if made.nodes[tail]["kind"] == "switch" else 0.0
+        latency_s = unstated_s if stated_s is None else stated_s
         before = made.get_edge_data(tail, head, {"rate_bytes_per_s": 0.0, "latency_s": 0.0})
         made.add_edge(
             tail,
@@ -137,10 +137,10 @@ def _csv(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
     lines = read_lines(path)
     start = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     kinds: dict[str, str] = {}
-    found: dict[tuple[str, str], tuple[float, float | None]] = {}
+    links: dict[tuple[str, str], tuple[float, float | None]] = {}
     for row, cells in csv_rows(lines, start, ("from", "to", "rate"), path):
         tail, head = cells["from"], cells["to"]
-        if not tail or not head or tail == head or (tail, head) in found:
+        if not tail or not head or tail == head or (tail, head) in links:
             raise DataError(
                 f"from {shown(tail)} to {shown(head)}: is no link, or there twice",
                 path=path,
@@ -148,11 +148,11 @@ def _csv(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
             )
         rate = _number(cells["rate"], parse_rate, RATE_LIMIT, "rate", path, row)
         text = cells.get("latency")
-        delay = _number(text, parse_seconds, LATENCY_LIMIT, "latency", path, row) if text else None
-        found[tail, head] = (rate, delay)
+        delay = _number(text, parse_seconds, LATENCY, "latency", path, row) if text else None
+        links[tail, head] = (rate, delay)
         kinds |= {tail: kinds.get(tail, ""), head: kinds.get(head, "")}
-    back = {(b, a): told for (a, b), told in found.items() if (b, a) not in found}
-    return kinds, [(*edge, *told) for edge, told in (found | back).items()]
+    back = {(b, a): told for (a, b), told in links.items() if (b, a) not in links}
+    return kinds, [(*edge, *told) for edge, told in (links | back).items()]
 
 
 def _edges(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
@@ -185,8 +185,8 @@ def _edges(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
 
 
 def _no_graph(path: Path, error: Exception) -> DataError:
-    told = shown(str(error))[1:-1]
-    return DataError(f"is not a graph as networkx writes {path.suffix}: {told}", path=path)
+    why = shown(str(error))[1:-1]
+    return DataError(f"is not a graph as networkx writes {path.suffix}: {why}", path=path)
 
 
 def _edge_numbers(data: Mapping[str, Any], where: str, path: Path) -> tuple[float, float | None]:
@@ -218,7 +218,7 @@ def _number(
     try:
         value: float = parse(text, where)
     except RequestError as error:
-        raise DataError(str(error), path=path, row=row) from None
+        raise DataError(f"{where}: {error.why}", path=path, row=row) from None
     if not limit.holds(value):
         raise DataError(f"{where}: {shown(text)} is not within {limit.words}", path=path, row=row)
     return value

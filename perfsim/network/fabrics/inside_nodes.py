@@ -97,13 +97,15 @@ def link_table(gpus: int, links_per_pair: int | None, layout: str | None) -> lis
     ([[0, 4], [4, 0]], [[0, 1, 1], [1, 0, 2], [1, 2, 0]])
     """
     if (links_per_pair is None) == (layout is None):
-        raise RequestError("the node's nvlink-mesh: give either links_per_pair or layout.")
+        raise RequestError("", "the node's nvlink-mesh: give either links_per_pair or layout.")
     if layout is None:
         assert links_per_pair is not None
         return [[links_per_pair * (a != b) for b in range(gpus)] for a in range(gpus)]
     rows = LAYOUTS[layout]
     if gpus > len(rows):
-        raise RequestError(f"the node's nvlink-mesh: {layout} has 8 GPUs, {gpus} are asked for.")
+        raise RequestError(
+            "", f"the node's nvlink-mesh: {layout} has 8 GPUs, {gpus} are asked for."
+        )
     return [[int(cell) if cell.isdigit() else 0 for cell in row[:gpus]] for row in rows[:gpus]]
 
 
@@ -151,9 +153,10 @@ def _nvlink_ring_rate(
         return count * (link_rate or 1.0)
     if link_rate is None or fallback_rate is None:
         raise RequestError(
+            "",
             f"the node's nvlink-mesh: the first {gpus} GPUs of {layout} have no ring over NVLink,"
             " and NCCL takes PCIe; state link_rate and fallback_rate in the network file, or use"
-            " another number of GPUs."
+            " another number of GPUs.",
         )
     return fallback_rate
 

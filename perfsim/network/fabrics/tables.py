@@ -1,4 +1,4 @@
-"""The tables ``[fabric]`` and ``[node]`` of a network file, and the types of their keys."""
+"""The tables ``[fabric]`` and ``[node]`` of a network file."""
 
 from __future__ import annotations
 
@@ -17,65 +17,22 @@ from perfsim.data.toml import (
     YesOrNo,
     check_toml,
     one_of,
-    plain_number,
-    refusal,
-    whole_number,
+    toml_refusal,
 )
-from perfsim.errors import shown
-from perfsim.network.fabrics.base import (
-    Fabric,
-    FabricPlace,
-    FabricValue,
-    NodeFabric,
-    fabric_kind,
-    fabrics,
-)
+from perfsim.network.fabrics.base import FabricPlace, FabricValue
+from perfsim.network.fabrics.slowdown import Fabric, NodeFabric, fabric_kind, fabrics
 from perfsim.network.routing import TIES, Ties
-from perfsim.quantity import NumberLimit
 
-__all__ = ["Counts", "LinkRatio", "Ratio", "Ratios", "read_fabric", "read_node"]
+__all__ = ["read_fabric", "read_node"]
 
-_MAX_DIMENSIONS = 6
-"""Dimensions of a torus. No source: chosen; the largest machines have six (Fugaku's Tofu)."""
 _MAX_GPUS_PER_NODE = 128
 """GPUs of a node. No source: chosen; the largest NVLink domain that is sold has 72."""
-
-
-# Types of keys that no other file has
-
-
-def _ratios(value: object) -> tuple[float, ...]:
-    several = value if isinstance(value, list) else [value]
-    if not 1 <= len(several) <= 2:
-        raise WrongValue(f"found {shown(value)}, allowed are one number or [leaf, pod]")
-    return tuple(_ratio.func(one) for one in several)  # type: ignore[call-arg]
-
-
-def _counts(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_DIMENSIONS:
-        told = f"found {shown(value)}, allowed is a list of 1 to {_MAX_DIMENSIONS} whole numbers"
-        raise WrongValue(told)
-    return tuple(whole_number(one) for one in value)
 
 
 def _gpus_of_a_node(value: int) -> int:
     if value > _MAX_GPUS_PER_NODE:
         raise WrongValue(f"found {value}, allowed are at most {_MAX_GPUS_PER_NODE}")
     return value
-
-
-_ratio = plain_number(NumberLimit(1.0, 1000.0, "1 to 1000"))
-
-Ratio = Annotated[float, _ratio]
-"""How many times faster what is below a switch is than what is above it."""
-Ratios = Annotated[tuple[float, ...], PlainValidator(_ratios)]
-"""One ratio, or that of a leaf and that of a pod."""
-LinkRatio = Annotated[float, plain_number(NumberLimit(1e-3, 1000.0, "0.001 to 1000"))]
-"""The rate of a link over that of a node."""
-Counts = Annotated[tuple[int, ...], PlainValidator(_counts)]
-
-
-# The tables
 
 
 class FabricTable(TomlModel):
@@ -189,7 +146,7 @@ def read_node(
     table = _checked("intra", "fabric", values, path, text)
     if gpus_per_node is not None and gpus_per_node > table.gpus:
         why = f"found {table.gpus}, gpus_per_node says {gpus_per_node}"
-        raise refusal(why, ("node", "gpus"), path, text)
+        raise toml_refusal(why, ("node", "gpus"), path, text)
     return NodeFabric(
         kind=table.fabric,
         gpus=table.gpus,

@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 from perfsim.errors import DataError, RequestError
-from perfsim.network.fabrics import Fabric, fabrics
+from perfsim.network.fabrics.slowdown import Fabric, fabrics
 from perfsim.network.fabrics.tables import read_fabric, read_node
 from support.fabric_tables import node, read
 
@@ -195,7 +195,8 @@ def test_a_table_without_a_source_is_refused() -> None:
         ),
         (
             {"fabric": "nvlink-mesh", "gpus": 8, "layout": "dgx-2"},
-            "node.layout: found 'dgx-2'; did you mean 'dgx-1-v100'? Allowed: dgx-1-v100, dgx-1-p100",
+            "node.layout: found 'dgx-2'; did you mean 'dgx-1-v100'? Allowed: dgx-1-v100,"
+            " dgx-1-p100",
         ),
     ],
 )

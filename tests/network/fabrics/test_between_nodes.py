@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
-from perfsim.network.fabrics import Fabric, oversubscribed
+from perfsim.network.fabrics.slowdown import Fabric, oversubscribed
 from perfsim.network.routing import PATTERNS
 
 patterns = st.sampled_from(tuple(PATTERNS))
