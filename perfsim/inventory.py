@@ -179,7 +179,7 @@ def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
-    from perfsim.scenario import read_scenario
+    from perfsim.scenario_file import read_scenario
 
     files = {name: read_scenario(path) for name, path in catalog.scenarios().items()}
     rows = [
@@ -410,7 +410,8 @@ def _method(name: str, catalog: Catalog) -> dict[str, Any]:
 
 def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
     from perfsim.methods import AUTO_METHOD, load_method
-    from perfsim.scenario import make_scenario, read_scenario
+    from perfsim.scenario import make_scenario
+    from perfsim.scenario_file import read_scenario
     from perfsim.validate.claims import claims_of
 
     data = read_scenario(catalog.scenario(name))

@@ -395,8 +395,8 @@ class PipelineFile(TomlModel):
     micro_batches: WholeNumber
     reduction: Annotated[float, plain_number(_REDUCTION_LIMIT)]
     kept: Annotated[float, plain_number(_KEPT_LIMIT)] | None = None
-    stage: Tables[StageTable]
-    link: list[LinkTable] = Field(default_factory=list)
+    stage: Tables[PipelineStageTable]
+    link: list[PipelineLinkTable] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _a_link_between_any_two_stages(self) -> Self:

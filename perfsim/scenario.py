@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -26,7 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from perfsim.errors import DataError, RequestError, newer, rule, shown, unknown, unknown_option
+from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -35,7 +34,6 @@ __all__ = [
     "DEFAULT_INTRA_NET",
     "OPTION_GROUPS",
     "SCENARIO_FIELDS",
-    "SCENARIO_SCHEMA",
     "Scenario",
     "ScenarioField",
     "ScenarioFields",
@@ -45,7 +43,6 @@ __all__ = [
     "make_scenario",
     "own_values",
     "parse_types",
-    "read_scenario",
     "table_columns",
 ]
 
@@ -864,59 +861,3 @@ def make_scenario(fields: Mapping[str, Any], source: str = "") -> Scenario:
         why = f"{shown(given)} is not allowed: {rule(first)}."
         raise RequestError(field, why, value=given, source=source) from None
     return made
-
-
-# Scenario files.
-
-
-SCENARIO_SCHEMA = "perfsim/scenario/1"
-"""The version of scenario files that is read."""
-
-_KEYS = ("schema", "title", "source", "notes", "scenario", "claim", "sweep")
-_QUESTION_KEYS = ("question", "command")
-"""What a scenario of the gallery has besides: what a user asks, and the command that answers.
-Its table ``measured`` maps rows of the answer to ids of ``perfsim list measurements``."""
-
-
-def read_scenario(path: Path) -> dict[str, Any]:
-    """Read a scenario file (TOML: ``schema``, ``[scenario]``; title, question, sweep, ...).
-
-    Raises
-    ------
-    DataError
-        If the file is missing, is not TOML, or is of another schema.
-    """
-    from perfsim.data.toml import read_toml
-
-    data = dict(read_toml(path).values)
-    schema = data.get("schema")
-    if schema != SCENARIO_SCHEMA:
-        raise DataError(
-            f"schema is {shown(schema)}, this perfsim reads {SCENARIO_SCHEMA!r}"
-            f"{newer(schema, SCENARIO_SCHEMA)}",
-            path=path,
-        )
-    if not isinstance(data.get("scenario"), dict):
-        raise DataError("has no [scenario] table", path=path)
-    allowed = (*_KEYS, *_QUESTION_KEYS, "measured")
-    for key in data:
-        if key not in allowed:
-            raise DataError(
-                f"has unknown key {shown(key)}; allowed: {', '.join(allowed)}", path=path
-            )
-    _check_question(data, path)
-    return data
-
-
-def _check_question(data: Mapping[str, Any], path: Path) -> None:
-    """Refuse a question without its command, or measurements that are no table of ids."""
-    for key in _QUESTION_KEYS:
-        if key in data and not isinstance(data[key], str):
-            raise DataError(f"{key} is not a text", path=path)
-    if ("question" in data) != ("command" in data):
-        raise DataError("needs a question and a command, or neither", path=path)
-    if not data.get("command", "perfsim ").startswith("perfsim "):
-        raise DataError(f"command {shown(data['command'])} is not perfsim's", path=path)
-    measured = data.get("measured", {})
-    if not isinstance(measured, dict) or not all(isinstance(i, str) for i in measured.values()):
-        raise DataError("measured is not a table of rows and ids of measurements", path=path)

@@ -14,9 +14,9 @@ from perfsim.scenario import (
     fields_read_by,
     is_field,
     make_scenario,
-    read_scenario,
     table_columns,
 )
+from perfsim.scenario_file import read_scenario
 from support.paths import PACKAGE
 
 HEAD = 'schema = "perfsim/scenario/1"\n'

@@ -14,7 +14,8 @@ import typer
 from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of
 from perfsim.errors import RequestError, shown, spelled, spelling
-from perfsim.scenario import SCENARIO_FIELDS, ScenarioField, read_scenario
+from perfsim.scenario import SCENARIO_FIELDS, ScenarioField
+from perfsim.scenario_file import read_scenario
 
 if TYPE_CHECKING:
     from perfsim.data.catalog import Catalog

@@ -185,7 +185,7 @@ def _grid(asked: ScenarioFlags, vary: list[str]) -> SweepGrid:
     """Return the grid that file and flags describe: fields that are fixed, fields that vary."""
     from perfsim.data.catalog import Catalog
     from perfsim.planning.grid import SweepGrid, axes_of, parse_vary
-    from perfsim.scenario import read_scenario
+    from perfsim.scenario_file import read_scenario
 
     fields, notes = asked.fields()
     own: tuple[str, ...] = ()

@@ -30,7 +30,8 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         If its file is damaged.
     """
     from perfsim.methods import AUTO_METHOD
-    from perfsim.scenario import Scenario, make_scenario, read_scenario
+    from perfsim.scenario import Scenario, make_scenario
+    from perfsim.scenario_file import read_scenario
 
     try:
         path = catalog.scenario(name)

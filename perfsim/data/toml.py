@@ -38,18 +38,7 @@ from pydantic import (
 
 from perfsim.data.files import escaped, forbidden, read_text
 from perfsim.errors import MAX_QUOTED, DataError, RequestError, nearest, newer, rule, shown
-from perfsim.quantity import (
-    COUNT_LIMIT,
-    KINDS,
-    LATENCY_LIMIT,
-    MESSAGE_LIMIT,
-    RATE_LIMIT,
-    REDUCTION_LIMIT,
-    SPREAD_LIMIT,
-    TIME_LIMIT,
-    Kind,
-    NumberLimit,
-)
+from perfsim.quantity import COUNT_LIMIT, KINDS, Kind, LATENCY_LIMIT, NumberLimit, RATE_LIMIT, REDUCTION_LIMIT, SPREAD_LIMIT, TIME_LIMIT
 from perfsim.units import (
     parse_bytes,
     parse_fraction,
@@ -240,12 +229,12 @@ KindOfNumber = Annotated[Kind, PlainValidator(_text), one_of(KINDS)]
 WholeNumber = Annotated[int, PlainValidator(whole_number)]
 """1 or more."""
 YesOrNo = Annotated[bool, PlainValidator(_yes_or_no)]
-Seconds = Annotated[float, in_unit(parse_seconds, TIME)]
-HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY)]
-MessageBytes = Annotated[float, in_unit(parse_bytes, MESSAGE)]
-BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE)]
-SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION)]
-RelativeSpread = Annotated[float, in_unit(parse_fraction, SPREAD)]
+Seconds = Annotated[float, in_unit(parse_seconds, TIME_LIMIT)]
+HopSeconds = Annotated[float, in_unit(parse_seconds, LATENCY_LIMIT)]
+MessageBytes = Annotated[float, in_unit(parse_bytes, RATE_LIMIT)]
+BytesPerSecond = Annotated[float, in_unit(parse_rate, RATE_LIMIT)]
+SecondsPerByte = Annotated[float, in_unit(parse_seconds_per_byte, REDUCTION_LIMIT)]
+RelativeSpread = Annotated[float, in_unit(parse_fraction, SPREAD_LIMIT)]
 
 _Row = TypeVar("_Row")
 Tables = Annotated[list[_Row], Field(min_length=1)]

@@ -247,7 +247,9 @@ def nccl_link_class(link: Link, link_class: str) -> str:
     return "nvlink" if link.name.startswith("nvlink") else "pci"
 
 
-def under_protocol(link: Link, protocol: str, link_class: str, version: str = VERSION) -> Link:
+def under_protocol(
+    link: Link, protocol: str, link_class: str, version: str = DEFAULT_VERSION
+) -> Link:
     """Return a link as one protocol sees it: as measured with it held fixed, else derived.
 
     To derive it, the rates are cut to the protocol's share. The latency curve holds NCCL's own

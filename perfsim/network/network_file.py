@@ -123,8 +123,8 @@ class _Sourced(TomlModel):
     def _error_is_small(self) -> Self:
         if self.error is not None and self.number:
             share = self.error / self.number
-            if not SPREAD.holds(share):
-                why = f"found an error of {share:.0%} of the value, allowed is {SPREAD.words}"
+            if not SPREAD_LIMIT.holds(share):
+                why = f"found an error of {share:.0%} of the value, allowed is {SPREAD_LIMIT.words}"
                 raise WrongValue(why, "error")
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfsim.collectives import find_algorithm
 from perfsim.network.link import Link
 from perfsim.network.route import ClusterLinks, Route
 from perfsim.units import format_bytes, format_rate, format_seconds
@@ -12,6 +11,8 @@ from perfsim.units import format_bytes, format_rate, format_seconds
 if TYPE_CHECKING:
     from perfsim.network.measured import CollectiveCurve
     from perfsim.network.network_file import Network
+
+from perfsim.collectives import find_algorithm
 
 __all__ = ["self_check"]
 
@@ -70,7 +71,7 @@ def _link(link_class: str, link: Link) -> list[str]:
     sentences: list[str] = []
     for name in ("ring", "tree"):
         what = f"{link_class} link, {name}"
-        route = Route(algorithm("all_reduce", name), wiring)
+        route = Route(find_algorithm("all_reduce", name), wiring)
         times = [route.seconds(size) for size in _SIZES]
         for size, before, after in zip(_SIZES, [0.0, *times], times, strict=False):
             if not after > 0 or after < before:

@@ -10,7 +10,7 @@ from typing import Any
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, csv_rows, read_lines
 from perfsim.errors import DataError, RequestError, newer, shown
-from perfsim.scenario import read_scenario
+from perfsim.scenario_file import read_scenario
 
 __all__ = [
     "CASES_SCHEMA",

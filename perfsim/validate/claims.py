@@ -12,7 +12,8 @@ from perfsim.data.toml import TomlTable
 from perfsim.errors import DataError, RequestError
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario, read_scenario
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import read_scenario
 from perfsim.session import Session
 
 __all__ = [

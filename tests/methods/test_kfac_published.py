@@ -16,7 +16,8 @@ from perfsim.methods.building.kfac_factors import (
 )
 from perfsim.prediction import predict
 from perfsim.resolve import find_profile
-from perfsim.scenario import make_scenario, read_scenario
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import read_scenario
 from support.what_ships import SHIPPED
 
 MEASURED = {

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from perfsim.cli.main import code
 from perfsim.data.catalog import Catalog
 from perfsim.report.terminal import command_lines
-from perfsim.scenario import read_scenario
+from perfsim.scenario_file import read_scenario
 from perfsim.session import Session
 from perfsim.validate.cases import Case, shipped_cases
 from scripts import gallery_answers, gallery_pictures

@@ -12,7 +12,8 @@ from perfsim.cli.main import app, code
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.prediction import predict
-from perfsim.scenario import make_scenario, read_scenario
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import read_scenario
 from perfsim.validate import claims
 from perfsim.validate.claims import Claim, ClaimResult, claim_notes, claims_of, validate_claims
 from support.what_ships import SHIPPED

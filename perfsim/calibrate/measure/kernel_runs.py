@@ -418,12 +418,12 @@ def _device_file(
     source: str,
 ) -> str | None:
     """Return the text of a device file if one is to be written and enough was measured."""
-    from perfsim.data.toml import read_toml
+    from perfsim.data.toml import parse_toml
 
     path = catalog.files("devices").get(name)
     if path and not request.device_file:
         return None
-    before: Mapping[str, Any] | None = read_toml(path).values if path else None
+    before: Mapping[str, Any] | None = parse_toml(path)[0] if path else None
     title = request.title or device.driver_name
     return device_text(name, title, device.memory_bytes, figures, source, before)
 

@@ -26,6 +26,7 @@ from perfsim.calibrate.traces.training_trace import (
 )
 from perfsim.data.files import printable
 from perfsim.errors import DataError
+from perfsim.quantity import MESSAGE_LIMIT
 
 __all__ = ["matches", "read"]
 

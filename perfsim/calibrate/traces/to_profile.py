@@ -10,7 +10,7 @@ from perfsim.calibrate.traces.training_trace import TensorShape, TracedLayer, Tr
 from perfsim.calibrate.write_profile import milliseconds, profile_csv, split_passes
 from perfsim.compute.profile import PROFILE_SCHEMA
 from perfsim.errors import DataError
-from perfsim.models import build_model
+from perfsim.models import build_model, model_names
 
 __all__ = ["profile_of_trace", "with_known_names"]
 

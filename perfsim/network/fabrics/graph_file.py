@@ -148,7 +148,7 @@ def _csv(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
             )
         rate = _number(cells["rate"], parse_rate, RATE_LIMIT, "rate", path, row)
         text = cells.get("latency")
-        delay = _number(text, parse_seconds, LATENCY, "latency", path, row) if text else None
+        delay = _number(text, parse_seconds, LATENCY_LIMIT, "latency", path, row) if text else None
         links[tail, head] = (rate, delay)
         kinds |= {tail: kinds.get(tail, ""), head: kinds.get(head, "")}
     back = {(b, a): told for (a, b), told in links.items() if (b, a) not in links}

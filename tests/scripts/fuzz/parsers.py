@@ -31,7 +31,8 @@ from perfsim.pipeline import pipeline_figures, read_pipeline
 from perfsim.planning.capacity import read_prices
 from perfsim.planning.grid import axes_of, parse_vary
 from perfsim.prediction import predict
-from perfsim.scenario import SCENARIO_SCHEMA, make_scenario, read_scenario
+from perfsim.scenario import make_scenario
+from perfsim.scenario_file import SCENARIO_SCHEMA, read_scenario
 from perfsim.session import Session
 from perfsim.validate.cases import read_cases
 from perfsim.validate.claims import claims_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from perfsim.data.catalog import Catalog
 from perfsim.report.terminal import interval_words
-from perfsim.scenario import read_scenario
+from perfsim.scenario_file import read_scenario
 from perfsim.units import format_seconds
 from scripts.gallery_found import against, bits, listed, measured, methods, ratio, seconds, time
 
