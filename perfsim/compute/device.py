@@ -55,13 +55,13 @@ __all__ = [
     "Device",
     "DeviceFile",
     "KernelCurve",
-    "time_beyond",
     "load_device",
     "log_between",
+    "read_curves",
     "read_device",
     "read_device_file",
     "read_kernels",
-    "read_curves",
+    "time_beyond",
 ]
 
 KERNELS_SCHEMA = "perfsim/kernels/1"
@@ -128,7 +128,9 @@ def log_between(at: float, ends: tuple[float, ...], times: tuple[float, ...]) ->
     return times[0] * math.pow(times[1] / times[0], share)
 
 
-def time_beyond(curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float) -> float:
+def time_beyond(
+    curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float
+) -> float:
     """Return a width's time [s]; past its last point it grows as the width measured furthest.
 
     ``least`` is the least growth [s per element] that bandwidth and matrix rate allow.

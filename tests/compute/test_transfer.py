@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from perfsim.compute.anchors import Anchor
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Gradient, Profile
-from perfsim.compute.transfer import LAUNCHES_S, Anchor
+from perfsim.compute.transfer import LAUNCHES_S
 from perfsim.errors import RequestError
 from support.anchors import Table, anchor, carried, milliseconds, profile
 from support.what_ships import SHIPPED
@@ -72,7 +73,7 @@ def test_lone_batch_takes_its_fixed_share_from_another_gpu() -> None:
 def test_lone_batch_without_a_series_anywhere_is_proportional_and_says_so() -> None:
     result = carried({"p100": [anchor(32, 300)]}, 64, gpu="p100")
     assert math.isclose(milliseconds(result), 600)
-    assert "no batch series of this model tells its fixed share, taken as 0" in result.notes[0]
+    assert "no batch series of this model shows its fixed share, taken as 0" in result.notes[0]
 
 
 def test_speed_ratio_comes_from_models_measured_on_both() -> None:
@@ -250,7 +251,7 @@ def test_carried_iteration_takes_at_least_its_launches() -> None:
 
 
 def test_batch_below_one_is_refused() -> None:
-    with pytest.raises(RequestError, match="--batch: 0 is below 1"):
+    with pytest.raises(RequestError, match="batch: 0 is below 1"):
         carried({}, 0)
 
 

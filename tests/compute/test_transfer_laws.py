@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsim.compute.anchors import load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import read_profile
-from perfsim.compute.transfer import base, load_anchors, transfer
+from perfsim.compute.transfer import transfer, transfer_source
 from perfsim.resolve import find_profile
 from support.anchors import Table, anchor, carried, milliseconds, profile
 from support.what_ships import SHIPPED
@@ -27,7 +28,7 @@ def test_larger_batch_never_takes_less_time(model: str) -> None:
         device = load_device(gpu, SHIPPED)
         for precision in device.rates:
             own = find_profile(model, gpu, None, precision, SHIPPED)
-            start = base(own, device, precision, known)
+            start = transfer_source(own, device, precision, known)
             at = {batch: start.at(batch).seconds for batch in BATCHES}
             assert at[1] > 0
             falls = [pair for pair in pairwise(BATCHES) if at[pair[1]] < at[pair[0]] * (1 - 1e-12)]
@@ -42,9 +43,9 @@ def test_time_rises_with_the_batch_whatever_was_measured(
     figures: dict[int, float], batch: int
 ) -> None:
     table: Table = {"v100": [anchor(size, time) for size, time in figures.items()]}
-    start = base(profile(), load_device("v100", SHIPPED), "fp32", table)
+    start = transfer_source(profile(), load_device("v100", SHIPPED), "fp32", table)
     assert start.at(batch).seconds <= start.at(batch + 1).seconds * (1 + 1e-12)
-    own = base(profile(kind="measured"), load_device("v100", SHIPPED), "fp32", table)
+    own = transfer_source(profile(kind="measured"), load_device("v100", SHIPPED), "fp32", table)
     assert math.isclose(own.at(32).seconds, 0.1)
 
 

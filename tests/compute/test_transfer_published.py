@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from perfsim.compute.anchors import load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Profile, read_profile
-from perfsim.compute.transfer import load_anchors, transfer
+from perfsim.compute.transfer import transfer
 from perfsim.resolve import find_profile
 from support.anchors import Table, carried, milliseconds, profile
 from support.collected import (

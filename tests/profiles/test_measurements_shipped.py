@@ -192,9 +192,9 @@ def test_the_command_leaves_with_4_outside_a_limit(table: Path) -> None:
 def test_a_cluster_or_method_can_be_picked(table: Path) -> None:
     assert [row.method for row in validate_measurements(table, method="topk").rows] == ["topk"]
     assert len(validate_measurements(table, cluster="t").rows) == 2
-    with pytest.raises(RequestError, match="--method: no 'topkk'; did you mean 'topk'"):
+    with pytest.raises(RequestError, match="method: no 'topkk'; did you mean 'topk'"):
         validate_measurements(table, method="topkk")
-    with pytest.raises(RequestError, match="--cluster: no 'x'"):
+    with pytest.raises(RequestError, match="cluster: no 'x'"):
         validate_measurements(table, cluster="x")
 
 

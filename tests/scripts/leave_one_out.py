@@ -12,9 +12,10 @@ from __future__ import annotations
 from functools import cache
 from math import exp, log
 
+from perfsim.compute.anchors import Anchor, load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Profile, read_profile
-from perfsim.compute.transfer import Anchor, load_anchors, transfer
+from perfsim.compute.transfer import transfer
 from perfsim.session import Session
 
 LEAST_BATCH = 8

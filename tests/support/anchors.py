@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from perfsim.compute.anchors import Anchor
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Gradient, Layer, Profile
-from perfsim.compute.transfer import Anchor, TransferredProfile, transfer
+from perfsim.compute.transfer import TransferredProfile, transfer
 from perfsim.quantity import Kind
 from support.what_ships import SHIPPED
 
