@@ -375,7 +375,7 @@ def _power_w(table: TomlTable) -> float | None:
     return table.limited("power_w", value, value, POWER)
 
 
-_KERNELS_SUFFIX = ".kernels.csv"
+KERNELS_SUFFIX = ".kernels.csv"
 """End of the name of a file of measured points, after the GPU's name."""
 
 
@@ -534,7 +534,7 @@ def load_device(name: str, catalog: Catalog) -> Device:
     """
     files = catalog.files("devices")
     name = _stem(name, files)
-    shared = catalog.beside("devices", ANY_GPU, _KERNELS_SUFFIX)
+    shared = catalog.beside("devices", ANY_GPU, KERNELS_SUFFIX)
     device = _with_points(name, files, catalog, _points(shared, catalog))
     for other in device.reference_names:
         if other not in files:
@@ -566,7 +566,7 @@ def _with_points(
     catalog: Catalog,
     common: Mapping[str, tuple[KernelCurve, ...]],
 ) -> Device:
-    points = {**common, **_points(catalog.beside("devices", name, _KERNELS_SUFFIX), catalog)}
+    points = {**common, **_points(catalog.beside("devices", name, KERNELS_SUFFIX), catalog)}
     return Device(**read_device_file(files[name]), points=points)
 
 
@@ -585,6 +585,6 @@ def read_device(path: Path) -> Device:
     DataError
         If a file cannot be read or breaks the format.
     """
-    beside = path.with_name(path.name.removesuffix(".toml") + _KERNELS_SUFFIX)
+    beside = path.with_name(path.name.removesuffix(".toml") + KERNELS_SUFFIX)
     points = read_kernels(beside) if beside.is_file() else {}
     return Device(**read_device_file(path), points=points)

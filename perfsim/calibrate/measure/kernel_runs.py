@@ -32,7 +32,7 @@ from perfsim.compute.device import (
     DEVICE_SCHEMA,
     KERNELS_COLUMNS,
     KERNELS_SCHEMA,
-    _KERNELS_SUFFIX,
+    KERNELS_SUFFIX,
     Device,
     read_device,
     read_kernels,
@@ -219,7 +219,7 @@ def other_rows(path: Path | None, measured: Collection[str]) -> str:
         return ""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    names = path.name.removesuffix(_KERNELS_SUFFIX), ANY_GPU
+    names = path.name.removesuffix(KERNELS_SUFFIX), ANY_GPU
     for _, cells in read_table(path, KERNELS_SCHEMA, KERNELS_COLUMNS, names):
         if cells["kernel"] not in measured:
             table.writerow([cells[column] for column in KERNELS_COLUMNS])
@@ -657,7 +657,7 @@ def calibrate_kernels(wanted: KernelRequest, tell: ReportKernel) -> MeasuredKern
 def _journal(wanted: KernelRequest, folder: Path, name: str, place: KernelDevice) -> KernelJournal:
     """Return the record of this run, or of the one to go on with."""
     path = folder / f"{name}.kernels.jsonl"
-    points = folder / f"{name}{_KERNELS_SUFFIX}"
+    points = folder / f"{name}{KERNELS_SUFFIX}"
     if points.exists() and not (wanted.force or path.exists()):
         raise RequestError(
             "out",
@@ -682,7 +682,7 @@ def _write(
     cut: Sequence[str],
 ) -> MeasuredKernels:
     """Write the files, each whole and only if it reads back."""
-    path = wanted.out / "devices" / f"{name}{_KERNELS_SUFFIX}"
+    path = wanted.out / "devices" / f"{name}{KERNELS_SUFFIX}"
     stopped = list(map(str, journal.stops))
     today = date.today().isoformat()
     source = f"perfsim calibrate kernels on {place.word}, {today}"
@@ -694,7 +694,7 @@ def _write(
         "date": today,
         "left out": "; ".join([*stopped, *(f"{one}: no time left" for one in cut)]),
     }
-    before = path if path.is_file() else known.beside("devices", name, _KERNELS_SUFFIX)
+    before = path if path.is_file() else known.beside("devices", name, KERNELS_SUFFIX)
     kept = other_rows(before, {point.kernel for point in journal.points})
     text = points_text(benches, journal, about) + kept
     check_points(text, name)

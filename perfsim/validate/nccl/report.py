@@ -1,4 +1,4 @@
-"""DOC"""
+"""All questions asked of a set of measured curves, the errors, and where the curves come from."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from perfsim.validate.accuracy import Score, score
 from perfsim.validate.nccl.row import BANDS, NcclRow
 
 __all__ = [
+    "ERRORS_OVER",
     "QUESTION_ORDER",
-    "_NCCL_SCHEMA",
     "NcclReport",
     "curves_in_folder",
     "question_names",
@@ -30,66 +30,19 @@ __all__ = [
 ]
 
 
-def curves_in_folder(
-    folder: Path, *, skip_bad: bool = False
-) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
-    """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
-
-    The cluster is the series that a file names, else the file itself. Left out are files of no
-    known form, and damaged lines with ``skip_bad``.
-
-    Raises
-    ------
-    DataError
-        If the folder holds none, or a line is damaged.
-    """
-    from perfsim.calibrate.formats import SUFFIXES, read_folder
-
-    found = read_folder(folder, skip_bad=skip_bad)
-    curves = [
-        (curve.series or path.stem, curve)
-        for path, reading in found.items()
-        for curve in reading.curves
-    ]
-    left = [line for reading in found.values() for line in reading.skipped]
-    files = (one for one in folder.rglob("*") if one.is_file() and one not in found)
-    left += [
-        f"{path}: no measurements in a form that is known"
-        for path in sorted(files)
-        if path.suffix.lower() in SUFFIXES
-    ]
-    return curves, left
-
-
-def shipped_curves(catalog: Catalog) -> list[tuple[str, CollectiveCurve]]:
-    """Return (network, curve) of all networks that ship or are the user's.
-
-    Measured curves where a network has them, else the knots of the fitted ones: single measured
-    points, few a curve, as fitting chose them.
-    """
-    from perfsim.network.network_file import read_network
-
-    found: list[tuple[str, CollectiveCurve]] = []
-    for name, path in catalog.files("networks").items():
-        known = read_network(path).known
-        if known is not None:
-            found += [(name, curve) for curve in known.curves]
-    return found
-
-
 _NCCL_SCHEMA = "perfsim/validation-nccl/1"
 
 QUESTION_ORDER = ("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective", "choice")
-"""Questions as they are printed; those of further files come after them."""
+"""Questions in the order of print; those of further files come after them."""
 
 
 ERRORS_OVER = " / "
-"""Of two predictions' names in a limit: the errors of the first over those of the second."""
+"""Between two predictions' names in a limit on the ratio of their errors."""
 
 
 @cache
 def questions() -> dict[str, ModuleType]:
-    """Return name -> module of every question, as the files of this folder give them."""
+    """Return name -> module of every question: the files of this folder with a ``QUESTION``."""
     package = __name__.rpartition(".")[0]
     found = {}
     for module in pkgutil.iter_modules(import_module(package).__path__):
@@ -148,7 +101,7 @@ class NcclReport:
         return {name: score(errors) for name, errors in found.items()}
 
     def misses(self) -> list[str]:
-        """Return a sentence a limit that the errors are outside of."""
+        """Return a sentence for each limit that the errors exceed."""
         found = []
         for question, limits in _limits().items():
             rows = self.of(question)
@@ -198,7 +151,7 @@ class NcclReport:
         return found
 
     def falls(self) -> list[dict[str, Any]]:
-        """Return where a measured time falls by more than 10 % as size grows."""
+        """Return where a measured time falls by more than 10 % as the size grows."""
         return [
             {"cluster": cluster, "curve": curve.name, "from_bytes": a, "to_bytes": b, "drop": drop}
             for cluster, curve in self.curves
@@ -218,7 +171,7 @@ class NcclReport:
         }
 
     def _collectives(self, question: str) -> dict[str, Any]:
-        """Return the errors by collective, of the prediction and of each further one."""
+        """Return the errors by collective: of the prediction, and of each further one."""
         rows = self.of(question)
         found: dict[str, Any] = {}
         for name in dict.fromkeys(row.collective for row in rows if row.collective):
@@ -271,5 +224,55 @@ def validate_nccl(curves: Sequence[tuple[str, CollectiveCurve]]) -> NcclReport:
     ----------
     curves : (cluster, curve): curves of several node counts share their cluster's name
     """
-    rows = [row for module in questions().values() for row in module.rows(curves)]
+    rows = [row for module in questions().values() for row in module.predict_rows(curves)]
     return NcclReport(tuple(curves), tuple(rows))
+
+
+# Where the curves come from.
+
+
+def curves_in_folder(
+    folder: Path, *, skip_bad: bool = False
+) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
+    """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
+
+    The cluster is the series that a file names, else the file itself. Files of no known form are
+    left out, and damaged lines with ``skip_bad``.
+
+    Raises
+    ------
+    DataError
+        If the folder holds none, or a line is damaged.
+    """
+    from perfsim.calibrate.formats import SUFFIXES, read_folder
+
+    readings = read_folder(folder, skip_bad=skip_bad)
+    curves = [
+        (curve.series or path.stem, curve)
+        for path, reading in readings.items()
+        for curve in reading.curves
+    ]
+    left = [line for reading in readings.values() for line in reading.skipped]
+    files = (path for path in folder.rglob("*") if path.is_file() and path not in readings)
+    left += [
+        f"{path}: no measurements in a form that is known"
+        for path in sorted(files)
+        if path.suffix.lower() in SUFFIXES
+    ]
+    return curves, left
+
+
+def shipped_curves(catalog: Catalog) -> list[tuple[str, CollectiveCurve]]:
+    """Return (network, curve) of all networks that ship or are the user's.
+
+    The curves are measured ones where a network has them, else the knots of the fitted ones: the
+    few measured points of a curve that fitting chose.
+    """
+    from perfsim.network.network_file import read_network
+
+    curves: list[tuple[str, CollectiveCurve]] = []
+    for name, path in catalog.files("networks").items():
+        known = read_network(path).known
+        if known is not None:
+            curves += [(name, curve) for curve in known.curves]
+    return curves
