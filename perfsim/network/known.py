@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 FILE = "networks/growth_errors.csv"
-"""Written by ``python -m growth_errors``."""
+"""Written by ``python profiles/build/growth_errors.py``."""
 
 GROWTH_ERRORS_SCHEMA = "perfsim/growth-errors/1"
 GROWTH_ERRORS_COLUMNS = (

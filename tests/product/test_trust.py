@@ -55,7 +55,6 @@ TRIALS = {
     "calibrate/importing_traces.py",
     "calibrate/kernels/points_file.py",
     "calibrate/network_files.py",
-    "validate/measurements/fit_network.py",
 }
 """They write into a temporary folder, to read back what they are about to write."""
 

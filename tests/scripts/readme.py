@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "profiles" / "build"))
 
 from accuracy_record import RECORD_SCHEMA as STORED
 from perfsim.calibrate.sources import read_clusters
