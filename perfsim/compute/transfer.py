@@ -610,14 +610,14 @@ def _other_batches(
 class TransferSource(NamedTuple):
     """The times from which every batch of a model at one GPU and precision is derived.
 
-    ``known`` was measured at ``place``. ``series`` holds the same times moved to the goal, each
+    ``known`` was measured at ``origin``. ``series`` holds the same times moved to the goal, each
     batch by ``ratios`` of similar batches, never falling with the batch. ``share`` is the fixed
     part of a lone batch's time, as ``share_note`` says. ``shortest_s`` is the shortest iteration
     that ``tensors`` launches allow.
     """
 
     model: str
-    place: GpuPrecision
+    origin: GpuPrecision
     known: Mapping[int, Estimate]
     series: Mapping[int, Estimate]
     ratios: Mapping[int, Sequence[Ratio]]
@@ -628,7 +628,7 @@ class TransferSource(NamedTuple):
 
     def at(self, batch: int) -> Estimate:
         """Return the iteration at a batch."""
-        what = f"{self.model} on {self.place}"
+        what = f"{self.model} on {self.origin}"
         notes = at_batch(what, self.known, batch, self.share, self.share_note).notes
         near = sorted(self.ratios, key=lambda known: abs(math.log(known / batch)))
         ratios = self.ratios[near[0]]

@@ -20,7 +20,7 @@ from perfsim.ranking import Ranking
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, make_scenario, parse_types
 from perfsim.session import default_session
-from perfsim.validate.cases import Case, scenario_fields, shipped_cases
+from perfsim.validate.cases import Case, nested_fields, shipped_cases
 from perfsim.validate.mapping import RULES_FILE, read_rules, role_of
 
 __all__ = [
@@ -78,7 +78,7 @@ def measured_like(scenario: Mapping[str, Any], catalog: Catalog) -> list[Publish
     found = []
     for case in shipped_cases(catalog):
         try:
-            fields = scenario_fields(role_of(case, rules).fields, catalog)
+            fields = nested_fields(role_of(case, rules).fields, catalog)
         except RequestError:
             continue  # it names a scenario that is not here
         if any(str(fields.get(name, "")) != str(scenario[name]) for name in FIRST):

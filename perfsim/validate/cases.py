@@ -23,10 +23,10 @@ __all__ = [
     "Case",
     "cases_of",
     "fields_text",
+    "nested_fields",
     "parse_fields",
     "read_cases",
     "read_header",
-    "scenario_fields",
     "shipped_cases",
 ]
 
@@ -225,7 +225,7 @@ def fields_text(fields: Mapping[str, Any]) -> str:
     )
 
 
-def scenario_fields(fields: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
+def nested_fields(fields: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
     """Return fields as a scenario has them: ``options.x`` below ``options``.
 
     A field ``scenario`` names a scenario file, which the other fields override.

@@ -33,7 +33,7 @@ from perfsim.errors import LONGEST, DataError, RequestError, nearest, shown
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
 from perfsim.scenario import FIELDS, Scenario, is_field, make_scenario
-from perfsim.validate.cases import CASE_COLUMNS, Case, parse_fields, scenario_fields
+from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.metrics import METRICS, predicted_metric
 
 __all__ = [
@@ -434,7 +434,7 @@ def scenario_of(
     RequestError
         If the case cannot be asked; the message says why.
     """
-    fields = scenario_fields(role.fields, catalog)
+    fields = nested_fields(role.fields, catalog)
     why_not = _fill_numbers(case, fields)
     if why_not:
         raise RequestError("", why_not)
@@ -500,7 +500,7 @@ def _computation_ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalo
         return None
     fields = own if case.scenario else _ruled(case, rules)[0]
     try:
-        return _measured_over_predicted(case, scenario_fields(fields, catalog), catalog)
+        return _measured_over_predicted(case, nested_fields(fields, catalog), catalog)
     except RequestError:
         return None
 

@@ -23,7 +23,7 @@ from perfsim.compute.profile import PRECISIONS, PROFILE_COLUMNS, PROFILE_SCHEMA,
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import write_text
 from perfsim.errors import DataError, RequestError, unknown
-from perfsim.models import build_model, model_names
+from perfsim.models import build_model, defined_models
 
 __all__ = [
     "Imported",
@@ -107,7 +107,7 @@ def as_known(step: TracedStep, model: str) -> TracedStep | None:
 
     None where perfsim has no such model, or its layers are not these in this order.
     """
-    if model not in model_names():
+    if model not in defined_models():
         return None
     defined = [layer for layer in build_model(model) if layer.tensors]
     if len(defined) != len(step.layers):

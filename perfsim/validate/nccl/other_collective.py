@@ -35,14 +35,14 @@ def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]
     for cluster, curve in curves:
         shape = (cluster, curve.ranks, curve.nodes, curve.gpus_per_node, curve.library)
         groups.setdefault(shape, []).append(curve)
-    found: list[NcclRow] = []
+    rows: list[NcclRow] = []
     for key, same in groups.items():
         whole = [curve for curve in same if curve.collective == "all_reduce"]
         if whole:
             for curve in same:
                 if curve.collective in HALVES:
-                    found += _rows(str(key[0]), whole[0], curve)
-    return found
+                    rows += _rows(str(key[0]), whole[0], curve)
+    return rows
 
 
 def _rows(cluster: str, whole: CollectiveCurve, curve: CollectiveCurve) -> list[NcclRow]:

@@ -44,12 +44,12 @@ ERRORS_OVER = " / "
 def questions() -> dict[str, ModuleType]:
     """Return name -> module of every question: the files of this folder with a ``QUESTION``."""
     package = __name__.rpartition(".")[0]
-    found = {}
+    modules = {}
     for module in pkgutil.iter_modules(import_module(package).__path__):
         loaded = import_module(f"{package}.{module.name}")
         if hasattr(loaded, "QUESTION"):
-            found[module.name] = loaded
-    return found
+            modules[module.name] = loaded
+    return modules
 
 
 def question_names() -> tuple[str, ...]:
@@ -92,17 +92,17 @@ class NcclReport:
 
     def others(self, question: str, collective: str | None = None) -> dict[str, Score]:
         """Return the errors of each further prediction on the same rows, of one collective's."""
-        found: dict[str, list[float]] = {}
+        errors_by_name: dict[str, list[float]] = {}
         for row in self.of(question):
             if collective is not None and row.collective != collective:
                 continue
             for name, seconds in row.others.items():
-                found.setdefault(name, []).append(abs(seconds / row.measured_s - 1.0))
-        return {name: score(errors) for name, errors in found.items()}
+                errors_by_name.setdefault(name, []).append(abs(seconds / row.measured_s - 1.0))
+        return {name: score(errors) for name, errors in errors_by_name.items()}
 
     def misses(self) -> list[str]:
         """Return a sentence for each limit that the errors exceed."""
-        found = []
+        sentences = []
         for question, limits in _limits().items():
             rows = self.of(question)
             if not rows:
@@ -112,10 +112,10 @@ class NcclReport:
                 low = what == "right"
                 if reached is not None and (reached < limit if low else reached > limit):
                     bound = "at least" if low else "at most"
-                    found.append(
+                    sentences.append(
                         f"{question}: {what} is {reached:.1%}, the target is {bound} {limit:.0%}"
                     )
-        return found
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``validate nccl --json`` prints; errors are fractions."""
@@ -129,14 +129,14 @@ class NcclReport:
 
     def clusters(self) -> list[dict[str, Any]]:
         """Return the errors of every cluster by question, with their size bands."""
-        found = []
+        tables = []
         for cluster in dict.fromkeys(name for name, _ in self.curves):
             rows = [row for row in self.rows if row.cluster == cluster]
             for question in question_names():
                 mine = [row for row in rows if row.question == question]
                 if mine and question != "choice":
                     plain = [abs((row.plain_s or 0.0) / row.measured_s - 1.0) for row in mine]
-                    found.append(
+                    tables.append(
                         {
                             "cluster": cluster,
                             "question": question,
@@ -148,7 +148,7 @@ class NcclReport:
                             "plain_median": median(plain),
                         }
                     )
-        return found
+        return tables
 
     def falls(self) -> list[dict[str, Any]]:
         """Return where a measured time falls by more than 10 % as the size grows."""
@@ -173,14 +173,14 @@ class NcclReport:
     def _collectives(self, question: str) -> dict[str, Any]:
         """Return the errors by collective: of the prediction, and of each further one."""
         rows = self.of(question)
-        found: dict[str, Any] = {}
+        tables: dict[str, Any] = {}
         for name in dict.fromkeys(row.collective for row in rows if row.collective):
             others = self.others(question, name)
-            found[name] = {
+            tables[name] = {
                 **score(row.error for row in rows if row.collective == name).to_dict(),
                 "others": {other: one.to_dict() for other, one in others.items()},
             }
-        return found
+        return tables
 
     def _choice(self) -> dict[str, Any]:
         rows = self.of("choice")
@@ -195,26 +195,26 @@ class NcclReport:
 
     def _reached(self, question: str, what: str) -> float | None:
         if what == "right":
-            found = self._choice()
-            return float(found["right"] / found["count"])
+            choice = self._choice()
+            return float(choice["right"] / choice["count"])
         if ERRORS_OVER in what:
             names, _, part = what.partition(", ")
             others = self.others(question)
-            one, other = (
+            first, second = (
                 getattr(others.get(name), part, None) for name in names.split(ERRORS_OVER)
             )
-            if one is None or other is None:
+            if first is None or second is None:
                 return None
-            return 1.0 if one == other else one / other if other else math.inf
+            return 1.0 if first == second else first / second if second else math.inf
         band = "above" if what.endswith(" above") else None
         return getattr(self.score(question, band), what.partition(" ")[0], None)
 
 
 def _limits() -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    limits: dict[str, dict[str, float]] = {}
     for module in questions().values():
-        found.update(module.LIMITS)
-    return found
+        limits.update(module.LIMITS)
+    return limits
 
 
 def validate_nccl(curves: Sequence[tuple[str, CollectiveCurve]]) -> NcclReport:
