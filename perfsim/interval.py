@@ -1,7 +1,7 @@
 """The 90 % interval of an iteration: what moves it, and how wrong each of these has been.
 
-``profiles/measurements/uncertainty.csv`` (made by ``python -m perfsim.validate.measurements.
-uncertainty``) has a row for each source of published iterations, fitted without that source, and
+``profiles/measurements/uncertainty.csv`` (made by ``python profiles/build/interval_record.py``)
+has a row for each source of published iterations, fitted without that source, and
 a row ``none`` that leaves out nothing.
 """
 

@@ -1,1 +1,1 @@
-"""What computation costs: profiles, GPUs and their kernels, and a profile moved to another GPU."""
+"""Computation: profiles of models, GPUs and their kernels, and moving a profile to another GPU."""

@@ -1,10 +1,16 @@
-"""A single-GPU iteration time as known from measurements, and how it goes with the batch."""
+"""Measured single-GPU iterations (anchors), and how the iteration time goes with the batch.
+
+``profiles/devices/<gpu>.anchors.csv`` holds whole training iterations measured on one GPU.
+``transfer`` moves profiles by them. Here they are read, those of one batch combined, and a line in
+batch drawn through them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from perfsim.compute.profile import PRECISIONS
@@ -21,12 +27,15 @@ __all__ = [
     "GpuPrecision",
     "Ratio",
     "at_batch",
+    "combined",
     "fixed_share",
     "load_anchors",
-    "combined",
     "read_anchors",
     "rising",
 ]
+
+SIMILAR_BATCHES = 2.0
+"""Batches this factor apart differ by their size; closer ones are compared per sample."""
 
 ANCHORS_SCHEMA = "perfsim/anchors/1"
 _COVERS = ("iteration", "forward_backward")
@@ -50,10 +59,10 @@ ANCHORS_COLUMNS = (
 class Anchor(NamedTuple):
     """One measured training iteration on one GPU.
 
-    ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` is ``level``, or
-    ``ratio`` where something beside the GPU slowed it (input): then it serves only to compare
-    GPUs that the same source measured; or ``local`` where the machine or its software did: then
-    it holds for this GPU and is never compared with another source.
+    ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` says for what it
+    counts: ``level`` for everything; ``ratio``, where something beside the GPU slowed it (input),
+    only to compare GPUs that the same source measured; ``local``, where the machine or its
+    software slowed it, for this GPU only, never against another source.
     """
 
     model: str
@@ -85,7 +94,7 @@ class Anchors(Mapping[str, Sequence[Anchor]]):
         return self._read[gpu]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names of all GPUs."""
+        """Iterate over the names of all GPUs."""
         return iter(sorted(self._catalog.files("devices")))
 
     def __len__(self) -> int:
@@ -153,12 +162,8 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
     )
 
 
-SIMILAR_BATCHES = 2.0
-"""Batches this factor apart differ by their size; closer ones are compared per sample."""
-
-
 class GpuPrecision(NamedTuple):
-    """Where an iteration runs: a GPU and a precision."""
+    """A GPU and the precision that it computes in."""
 
     gpu: str
     precision: str
@@ -169,7 +174,7 @@ class GpuPrecision(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """How much longer the second place takes than the first, and the ground for it.
+    """How much longer a second GPU or precision takes than a first, and how that is known.
 
     ``measured`` is false where data-sheet rates alone compare the two.
     """
@@ -181,7 +186,7 @@ class Ratio(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A single-GPU iteration time: what it is, what it rests on, and the batches behind it."""
+    """A single-GPU iteration time [s] with its origin, and the range of batches it comes from."""
 
     seconds: float
     kind: Kind
@@ -193,7 +198,7 @@ class Estimate(NamedTuple):
     high: float | None = None
 
     def times(self, ratio: Ratio) -> Estimate:
-        """Return the time at another place, its spread that of both factors together."""
+        """Return the time at another GPU or precision; the spreads of both factors add up."""
         spreads = [spread for spread in (self.spread, ratio.spread) if spread is not None]
         return self._replace(
             seconds=self.seconds * ratio.value,
@@ -204,8 +209,8 @@ class Estimate(NamedTuple):
         )
 
 
-def combined(same: Sequence[Estimate]) -> Estimate:
-    """Return the geometric mean of several measurements, their disagreement as spread.
+def combined(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the geometric mean of several measurements; their disagreement is the spread.
 
     Examples
     --------
@@ -213,20 +218,23 @@ def combined(same: Sequence[Estimate]) -> Estimate:
     >>> round(both.seconds, 3), both.source, both.spread > 1
     (0.2, 'A; B', True)
     """
-    if len(same) == 1:
-        return same[0]
-    mean = math.exp(sum(math.log(one.seconds) for one in same) / len(same))
-    apart = repeat_spread([one.seconds for one in same])
-    spreads = [spread for spread in (apart, *(one.spread for one in same)) if spread is not None]
-    sources = "; ".join(dict.fromkeys(one.source for one in same))
-    return Estimate(mean, weakest([one.kind for one in same]), sources, max(spreads))
+    if len(estimates) == 1:
+        return estimates[0]
+    seconds = [estimate.seconds for estimate in estimates]
+    spreads = [scatter(seconds), *(estimate.spread for estimate in estimates)]
+    return Estimate(
+        geometric_mean(seconds),
+        weakest([estimate.kind for estimate in estimates]),
+        "; ".join(dict.fromkeys(estimate.source for estimate in estimates)),
+        max(spread for spread in spreads if spread is not None),
+    )
 
 
 def rising(series: Mapping[int, Estimate]) -> dict[int, Estimate]:
     """Return times that never fall with the batch: neighbours that do are pooled (isotonic).
 
-    Sources on different boards or software make a larger batch look faster. Such neighbours all
-    take their geometric mean, each batch counting once.
+    Different boards or software can make a larger batch look faster. Such neighbours all take
+    their geometric mean, each batch counting once.
 
     Examples
     --------
@@ -235,32 +243,40 @@ def rising(series: Mapping[int, Estimate]) -> dict[int, Estimate]:
     ([0.2, 0.2], 'derived')
     """
     blocks: list[list[int]] = []
-    level: list[float] = []
+    levels: list[float] = []
     for batch in sorted(series):
         blocks.append([batch])
-        level.append(math.log(series[batch].seconds))
-        while len(level) > 1 and level[-2] > level[-1]:
+        levels.append(math.log(series[batch].seconds))
+        while len(levels) > 1 and levels[-2] > levels[-1]:
             last = blocks.pop()
             blocks[-1] += last
-            level[-2:] = [sum(math.log(series[at].seconds) for at in blocks[-1]) / len(blocks[-1])]
-    found: dict[int, Estimate] = {}
+            logs = [math.log(series[pooled].seconds) for pooled in blocks[-1]]
+            levels[-2:] = [sum(logs) / len(logs)]
+    result: dict[int, Estimate] = {}
     for block in blocks:
-        pooled = series[block[0]]
+        estimate = series[block[0]]
         if len(block) > 1:
-            pooled = combined([series[at] for at in block])
-            over = ", ".join(map(str, block))
-            pooled = pooled._replace(
-                kind=weakest([pooled.kind, "derived"]),
-                source=f"{pooled.source}; mean of batches {over}, where larger ones took less",
+            estimate = combined([series[batch] for batch in block])
+            batches = ", ".join(map(str, block))
+            estimate = estimate._replace(
+                kind=weakest([estimate.kind, "derived"]),
+                source=f"{estimate.source}; mean of batches {batches}, where larger ones took less",
             )
-        found |= dict.fromkeys(block, pooled)
-    return found
+        result |= dict.fromkeys(block, estimate)
+    return result
 
 
 def at_batch(
-    what: str, series: Mapping[int, Estimate], batch: int, share: float, shown: str
+    what: str, series: Mapping[int, Estimate], batch: int, share: float, share_note: str
 ) -> Estimate:
-    """Return the time at a batch from those known; ``share`` is the fixed part of a lone one.
+    """Return the time at a batch: as known, or on the line through two known batches.
+
+    Parameters
+    ----------
+    what : model, GPU and precision, for the note
+    series : known times by batch
+    share : the fixed part of the time where only one batch is known
+    share_note : how ``share`` is known; "" where nothing shows it
 
     Examples
     --------
@@ -278,29 +294,29 @@ def at_batch(
     if len(batches) == 1:
         only = batches[0]
         seconds = series[only].seconds * (share + (1 - share) * batch / only)
-        why = shown or "no batch series of this model tells its fixed share, taken as 0"
+        why = share_note or "no batch series of this model shows its fixed share, taken as 0"
         note = f"{what}: only batch {only} is known; {why}."
         used, extrapolated = [only], True
     else:
-        above = next((place for place, at in enumerate(batches) if at > batch), len(batches))
+        above = next((i for i, known in enumerate(batches) if known > batch), len(batches))
         extrapolated = above in (0, len(batches))
         used = _pair(batches, batch) if extrapolated else batches[above - 1 : above + 1]
-        ends = [series[at].seconds for at in used]
-        slope = max(0.0, (ends[1] - ends[0]) / (used[1] - used[0]))
-        anchor = 0 if above == 0 else 1
+        low_s, high_s = (series[known].seconds for known in used)
         if extrapolated:
-            slope = min(slope, ends[anchor] / used[anchor])
-        seconds = ends[anchor] + slope * (batch - used[anchor])
-        if not extrapolated:
+            end_s, end = (low_s, used[0]) if above == 0 else (high_s, used[1])
+            slope = max(0.0, (high_s - low_s) / (used[1] - used[0]))
+            slope = min(slope, end_s / end)  # the fixed part is not below zero
+            seconds = end_s + slope * (batch - end)
+        else:
             weight = (batch - used[0]) / (used[1] - used[0])
-            seconds = ends[0] + weight * (ends[1] - ends[0])
-        way = "extended" if extrapolated else "interpolated"
-        note = f"{what}: batch {batch} {way} on the line through batches {used[0]} and {used[1]}."
-    spreads = [spread for at in used if (spread := series[at].spread) is not None]
+            seconds = low_s + weight * (high_s - low_s)
+        how = "extended" if extrapolated else "interpolated"
+        note = f"{what}: batch {batch} {how} on the line through batches {used[0]} and {used[1]}."
+    spreads = [spread for known in used if (spread := series[known].spread) is not None]
     return Estimate(
         seconds,
-        weakest([*(series[at].kind for at in used), "derived"]),
-        "; ".join(dict.fromkeys(series[at].source for at in used)),
+        weakest([*(series[known].kind for known in used), "derived"]),
+        "; ".join(dict.fromkeys(series[known].source for known in used)),
         max(spreads) if spreads else None,
         extrapolated,
         (note,),
@@ -310,31 +326,33 @@ def at_batch(
 
 
 def _pair(batches: Sequence[int], batch: int) -> list[int]:
-    """Return the batch nearest to ``batch`` and the next one that is no neighbour, rising.
+    """Return the known batch nearest to ``batch`` and the next one that lies apart, rising.
 
     Two batches close together may differ by their source more than by their size.
     """
-    near = min(batches, key=lambda at: abs(math.log(at / batch)))
-    others = sorted((at for at in batches if at != near), key=lambda at: abs(math.log(at / near)))
-    apart = [at for at in others if max(at / near, near / at) >= SIMILAR_BATCHES]
+    near = min(batches, key=lambda known: abs(math.log(known / batch)))
+    others = sorted(
+        (known for known in batches if known != near), key=lambda known: abs(math.log(known / near))
+    )
+    apart = [known for known in others if max(known / near, near / known) >= SIMILAR_BATCHES]
     return sorted((near, apart[0] if apart else others[-1]))
 
 
 def fixed_share(
-    batch: int, others: Mapping[GpuPrecision, Mapping[int, Estimate]], place: GpuPrecision
+    batch: int, known_at: Mapping[GpuPrecision, Mapping[int, Estimate]], own: GpuPrecision
 ) -> tuple[float, str]:
-    """Return the part of an iteration at ``batch`` that does not grow, as other places show it.
+    """Return the part of an iteration at ``batch`` that does not grow with it, and how it is known.
 
-    The line through two batches near ``batch`` of the place that comes nearest, at the same
-    precision if any; 0 and no words where no place has two.
+    It comes from the line through two batches near ``batch`` on another GPU: the one with the
+    nearest batches, at the same precision if any. 0 and "" where none has two batches.
     """
-    series = {at: known for at, known in others.items() if at != place and len(known) > 1}
+    series = {at: known for at, known in known_at.items() if at != own and len(known) > 1}
     if not series:
         return 0.0, ""
 
     def distance(at: GpuPrecision) -> tuple[bool, float, GpuPrecision]:
-        nearest = sorted(abs(math.log(known / batch)) for known in series[at])
-        return at.precision != place.precision, nearest[1], at
+        distances = sorted(abs(math.log(known / batch)) for known in series[at])
+        return at.precision != own.precision, distances[1], at
 
     best = min(series, key=distance)
     known = series[best]

@@ -1,9 +1,12 @@
-"""Devices: what one GPU can do, and what a kernel costs on it.
+"""Devices: the memory and rates of one GPU, and what a kernel costs on it.
 
 A device is ``profiles/devices/<gpu>.toml`` (memory, rates, launch) and, beside it,
-``<gpu>.kernels.csv`` (measured points of named kernels). ``any.kernels.csv`` holds points that
-serve every GPU without own ones. A kernel's cost is read off own points, else scaled from a
+``<gpu>.kernels.csv`` (measured points of named kernels). ``any.kernels.csv`` holds points for every
+GPU without its own. A kernel's cost is interpolated in the GPU's own points, else scaled from a
 reference GPU's points, else built from bytes, operations and launches.
+
+In this file: measured points as curves, the two kinds of files, then ``Device`` and how it is
+loaded.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import NamedTuple, TypedDict, cast
 
 from perfsim.compute.kernel import Kernel
@@ -55,25 +59,25 @@ __all__ = [
     "Device",
     "DeviceFile",
     "KernelCurve",
-    "time_beyond",
     "load_device",
     "log_between",
     "read_device",
     "read_device_file",
     "read_kernels",
-    "read_curves",
+    "time_at",
+    "time_beyond",
 ]
 
 KERNELS_SCHEMA = "perfsim/kernels/1"
 KERNELS_COLUMNS = ("kernel", "elements", "width", "time_us", "kind", "software", "source", "note")
 ANY_GPU = "any"
-"""What a file's header says where its points serve every GPU."""
+"""The GPU that a file of points names if they hold for every GPU."""
 _NEAR = 4.0
-"""How far from a lone point its flat-below, linear-above rule counts as inside its range."""
+"""Factor around a lone point within which its flat-below, linear-above rule is in range."""
 
 
 class KernelCurve(NamedTuple):
-    """Measured times of one kernel at one width, sizes rising; repeats of a size merged.
+    """Measured times of one kernel at one width, by rising size; repeats of a size combined.
 
     Between points the time is a straight line in log size and log time; below the smallest it
     stays flat (bound by launches); above the largest it grows linearly: proportionally from a
@@ -94,8 +98,8 @@ class KernelCurve(NamedTuple):
     sources: tuple[str, ...]
     spreads: tuple[float | None, ...]
 
-    def at(self, size: float, least_s_per_element: float = 0.0) -> float:
-        """Return the time [s] at ``size``; beyond the top it grows at least as fast as told."""
+    def at(self, size: float, min_s_per_element: float = 0.0) -> float:
+        """Return the time [s] at ``size``; past the last point it grows at least so fast."""
         sizes, times = self.sizes, self.times_s
         if size <= sizes[0]:
             return times[0]
@@ -103,21 +107,21 @@ class KernelCurve(NamedTuple):
             if len(sizes) == 1:
                 return times[0] * size / sizes[0]
             slope = (times[-1] - times[-2]) / (sizes[-1] - sizes[-2])
-            return times[-1] + (size - sizes[-1]) * max(slope, least_s_per_element)
-        above = next(place for place, known in enumerate(sizes) if known >= size)
+            return times[-1] + (size - sizes[-1]) * max(slope, min_s_per_element)
+        above = next(index for index, known in enumerate(sizes) if known >= size)
         return log_between(size, sizes[above - 1 : above + 1], times[above - 1 : above + 1])
 
     def near(self, size: float) -> slice:
-        """Return the places of the points that decide the time at ``size``."""
-        for place, known in enumerate(self.sizes):
-            if known == size or (known > size and place == 0):
-                return slice(place, place + 1)
+        """Return which points decide the time at ``size``."""
+        for index, known in enumerate(self.sizes):
+            if known == size or (known > size and index == 0):
+                return slice(index, index + 1)
             if known > size:
-                return slice(place - 1, place + 1)
+                return slice(index - 1, index + 1)
         return slice(-1, None)
 
     def covers(self, size: float) -> bool:
-        """Say whether ``size`` lies in the range that the points speak for."""
+        """Tell whether ``size`` lies in the range of the points."""
         high = self.sizes[-1] * (_NEAR if len(self.sizes) == 1 else 1.0)
         return self.sizes[0] / _NEAR <= size <= high
 
@@ -129,55 +133,58 @@ def log_between(at: float, ends: tuple[float, ...], times: tuple[float, ...]) ->
 
 
 def time_beyond(
-    curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, least: float
+    curve: KernelCurve, curves: tuple[KernelCurve, ...], size: float, min_s_per_element: float
 ) -> float:
-    """Return a width's time [s]; past its last point it grows as the width measured furthest.
+    """Return the time [s] on one width's curve; past its end it grows as the longest curve does.
 
-    ``least`` is the least growth [s per element] that bandwidth and matrix rate allow.
+    Of several curves that reach as far, the one of the nearest width counts.
+    ``min_s_per_element`` is the least growth that bandwidth and matrix rate allow.
     """
     top = curve.sizes[-1]
     further = [other for other in curves if other.sizes[-1] > top and other.width > 0]
     if size <= top or not further or curve.width <= 0:
-        return curve.at(size, least)
+        return curve.at(size, min_s_per_element)
     furthest = max(other.sizes[-1] for other in further)
-    far = [other for other in further if other.sizes[-1] == furthest]
-    other = min(far, key=lambda other: abs(math.log(other.width / curve.width)))
-    return curve.times_s[-1] * max(1.0, other.at(size, least) / other.at(top, least))
+    longest = [other for other in further if other.sizes[-1] == furthest]
+    nearest = min(longest, key=lambda other: abs(math.log(other.width / curve.width)))
+    growth = nearest.at(size, min_s_per_element) / nearest.at(top, min_s_per_element)
+    return curve.times_s[-1] * max(1.0, growth)
 
 
-def read_curves(
-    curves: tuple[KernelCurve, ...], size: float, width: int, least: float
+def time_at(
+    curves: tuple[KernelCurve, ...], size: float, width: int, min_s_per_element: float
 ) -> tuple[float, Quantity, bool]:
-    """Return a kernel's time [s], what it rests on, and whether it lies outside the points.
+    """Return a kernel's time [s], its origin, and whether size or width lies outside the points.
 
-    Between two widths the time is a line in log width and log time; beyond the widest it grows
-    linearly, below the narrowest that one counts. ``least`` is the least growth [s per element].
+    Between two widths the time is a line in log width and log time. Beyond the widest it grows
+    linearly; below the narrowest it stays. ``min_s_per_element`` is the least growth past the
+    last point.
     """
     above = next((i for i, curve in enumerate(curves) if curve.width >= width), len(curves))
     if above < len(curves) and (above == 0 or curves[above].width == width):
         used = curves[above : above + 1]
     else:
         used = curves[max(0, above - 1 - (above == len(curves))) : above + 1]
-    times = [time_beyond(curve, curves, size, least) for curve in used]
+    times = [time_beyond(curve, curves, size, min_s_per_element) for curve in used]
     widths = tuple(float(curve.width) for curve in used)
     if len(used) == 1:
         wider = width > widths[0] > 0
         seconds = times[0] * (width / widths[0] if wider else 1.0)
     elif above == len(curves):
-        least_s = [curve.times_s[0] for curve in used]
-        slope = max(0.0, 1 - least_s[0] / least_s[1]) / (widths[1] - widths[0])
+        first_s = [curve.times_s[0] for curve in used]
+        slope = max(0.0, 1 - first_s[0] / first_s[1]) / (widths[1] - widths[0])
         seconds = times[1] * (1 + slope * (width - widths[1]))
     else:
         seconds = log_between(float(width), widths, (times[0], times[1]))
     near = [(curve, curve.near(size)) for curve in used]
-    kinds = [kind for curve, places in near for kind in curve.kinds[places]]
+    kinds = [kind for curve, points in near for kind in curve.kinds[points]]
     exact = len(kinds) == 1 and used[0].width == width and size in used[0].sizes
-    spreads = [s for curve, places in near for s in curve.spreads[places] if s is not None]
+    spreads = [s for curve, points in near for s in curve.spreads[points] if s is not None]
     quantity = Quantity(
         seconds,
         "s",
         kinds[0] if exact else weakest([*kinds, "derived"]),
-        "; ".join(dict.fromkeys(s for curve, places in near for s in curve.sources[places])),
+        "; ".join(dict.fromkeys(s for curve, points in near for s in curve.sources[points])),
         max(spreads) if spreads else None,
         min(curve.sizes[0] for curve in used),
         max(curve.sizes[-1] for curve in used),
@@ -190,7 +197,7 @@ def read_curves(
 def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
     """Read measured kernel points; several of one size become their geometric mean.
 
-    A larger size never costs less: where noise says so, the smaller size's time is kept.
+    A larger size never costs less: where noise has it so, the smaller size's time is kept.
 
     Raises
     ------
@@ -241,15 +248,15 @@ def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> 
     known = sorted(sizes)
     times: list[float] = []
     for size in known:
-        mean = math.exp(sum(math.log(time) for time, _, _ in sizes[size]) / len(sizes[size]))
+        mean = geometric_mean(time for time, _, _ in sizes[size])
         times.append(max(mean, times[-1]) if times else mean)
     return KernelCurve(
         width,
         tuple(known),
         tuple(times),
         tuple(weakest([kind for _, kind, _ in sizes[size]]) for size in known),
-        tuple("; ".join(dict.fromkeys(told for _, _, told in sizes[size])) for size in known),
-        tuple(repeat_spread([time for time, _, _ in sizes[size]]) for size in known),
+        tuple("; ".join(dict.fromkeys(source for _, _, source in sizes[size])) for size in known),
+        tuple(scatter([time for time, _, _ in sizes[size]]) for size in known),
     )
 
 
@@ -271,11 +278,11 @@ _RATE_KEYS = ("peak", "achieved", "achieved_source", "spread", "kind", "source")
 _PEAK = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([GT]FLOP/s)", re.ASCII)
 _FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
 _MAX_ACHIEVED = 1.2
-"""A board may run above the clock of its data sheet, but not by more than this."""
+"""Achieved over peak rate: a board may run above its data sheet's clock, but not by more."""
 
 
 class DeviceFile(TypedDict):
-    """What a device file states, by the names that ``perfsim.compute.device.Device`` gives it."""
+    """The values of a device file, by the names of ``Device``'s fields."""
 
     name: str
     title: str
@@ -304,7 +311,7 @@ def read_device_file(path: Path) -> DeviceFile:
     launch.only(_VALUE_KEYS)
     rates = table.inside("rates")
     rates.only(PRECISIONS)
-    rates.get("fp32")  # in which methods' kernels compute
+    rates.get("fp32")  # the precision of methods' kernels
     return DeviceFile(
         name=table.name(),
         title=table.text("title"),
@@ -327,7 +334,7 @@ def read_device_file(path: Path) -> DeviceFile:
 def _quantity(
     table: TomlTable, value: float, unit: str, kind: Kind | None = None, source: str = ""
 ) -> Quantity:
-    """Return a value with its origin; ``kind`` is the one that an absent key stands for."""
+    """Return a value with its origin; ``kind`` is the default where the table has no such key."""
     if kind is None or "kind" in table.values:
         kind = cast(Kind, table.choice("kind", KINDS))
     spread = None
@@ -352,11 +359,13 @@ def _rate(table: TomlTable) -> Quantity:
         or isinstance(achieved, bool)
         or not 0 < achieved < _MAX_ACHIEVED
     ):
-        told = f"found {shown(achieved)}, allowed is a fraction of the peak, below {_MAX_ACHIEVED}"
-        raise table.wrong("achieved", told)
-    told = table.text("achieved_source")
-    source = f"{table.text('source')}: {number} {unit} x {achieved}, {told}"
-    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE_LIMIT)
+        raise table.wrong(
+            "achieved",
+            f"found {shown(achieved)}, allowed is a fraction of the peak, below {_MAX_ACHIEVED}",
+        )
+    how = table.text("achieved_source")
+    source = f"{table.text('source')}: {number} {unit} x {achieved}, {how}"
+    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE)
     return _quantity(table, rate, "FLOP/s", "fitted", source)
 
 
@@ -379,16 +388,16 @@ def _power_w(table: TomlTable) -> float | None:
 
 
 KERNELS_SUFFIX = ".kernels.csv"
-"""What follows a GPU's name in the file of its measured points."""
+"""End of the name of a file of measured points, after the GPU's name."""
 
 
 @dataclass(frozen=True)
 class Device:
     """One GPU: memory, rates, launch overhead and measured kernels.
 
-    ``rates`` [FLOP/s] by precision are what matrix products reach, not the data sheet's peak,
-    where that was measured. ``points`` holds one curve a width for each kernel name.
-    ``references`` are GPUs whose points may be scaled to this one.
+    ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
+    the data sheet's peak. ``points`` holds one curve a width for each kernel name. ``references``
+    are GPUs whose points may be scaled to this one.
     """
 
     name: str
@@ -421,12 +430,11 @@ class Device:
         return self.rates[precision]
 
     def cost(self, kernel: Kernel) -> Cost:
-        """Return what one kernel costs here.
+        """Return what one kernel costs on this GPU.
 
-        Own measured points come first (see ``KernelCurve``; between two widths the time is a line in
-        log width and log time, beyond the widest it is linear). Else those of a reference GPU:
-        what its time grows beyond its smallest point is multiplied by the ratio of memory
-        bandwidths, the flat part below is launches and stays. Else
+        The GPU's own measured points come first (see ``KernelCurve`` and ``time_at``). Else
+        those of a reference GPU: the growth of its time beyond its smallest point is multiplied
+        by the ratio of memory bandwidths; the flat part below is launches and stays. Else
         max(moved_bytes / bandwidth, flops / fp32 rate) + launches x launch overhead; its spread is
         that of the bound in use and of the launch, each for its share of the time.
 
@@ -462,17 +470,17 @@ class Device:
         return Cost(seconds, latency_s, spread=quantity.spread, terms=(term,), grade=grade)
 
     def describe(self) -> dict[str, str]:
-        """Return what is known of this GPU, in words with units."""
+        """Return the figures of this GPU in words with units."""
         table = {
             "gpu": self.name,
             "title": self.title,
             "aliases": ", ".join(self.aliases) or "none",
             "memory": format_bytes(self.memory_bytes),
-            "memory bandwidth": _said(self.memory_bandwidth, format_rate),
-            "kernel launch": _said(self.launch_s, format_seconds),
+            "memory bandwidth": _in_words(self.memory_bandwidth, format_rate),
+            "kernel launch": _in_words(self.launch_s, format_seconds),
         }
         for precision, rate in self.rates.items():
-            table[f"matrix rate {precision}"] = _said(rate, lambda x: f"{x / 1e12:.4g} TFLOP/s")
+            table[f"matrix rate {precision}"] = _in_words(rate, lambda x: f"{x / 1e12:.4g} TFLOP/s")
         if self.power_w:
             table["power"] = f"{self.power_w:g} W"
         for name, curves in sorted(self.points.items()):
@@ -504,30 +512,30 @@ class Device:
 
     def _read(self, kernel: Kernel) -> tuple[float, Quantity, bool]:
         size = float(kernel.elements)
-        least = self._stream_s(kernel) / size if size > 0 else 0.0
-        return read_curves(self.points[kernel.name], size, kernel.width, least)
+        min_s_per_element = self._stream_s(kernel) / size if size > 0 else 0.0
+        return time_at(self.points[kernel.name], size, kernel.width, min_s_per_element)
 
     def _scaled(self, kernel: Kernel, source: Device) -> tuple[float, Quantity, bool]:
         seconds, quantity, outside = source._read(kernel)
         ratio = source.memory_bandwidth.value / self.memory_bandwidth.value
         flat_s = source._read(kernel._replace(elements=1))[0]
         seconds = max(flat_s + (seconds - flat_s) * ratio, self._stream_s(kernel))
-        told = f"{source.name}, growth x {ratio:.3g} (memory bandwidths): {quantity.source}"
+        words = f"{source.name}, growth x {ratio:.3g} (memory bandwidths): {quantity.source}"
         return (
             seconds,
-            quantity._replace(value=seconds, kind="derived", source=told, spread=None),
+            quantity._replace(value=seconds, kind="derived", source=words, spread=None),
             outside,
         )
 
 
-def _said(quantity: Quantity, words: Callable[[float], str]) -> str:
-    return f"{words(quantity.value)}, {quantity.kind}: {quantity.source}"
+def _in_words(quantity: Quantity, format_value: Callable[[float], str]) -> str:
+    return f"{format_value(quantity.value)}, {quantity.kind}: {quantity.source}"
 
 
 def load_device(name: str, catalog: Catalog) -> Device:
-    """Return the device of a name or alias, its reference GPUs and the points of any GPU.
+    """Return the device of a name or alias, with its reference GPUs and the points of any GPU.
 
-    A name is looked for as it stands, then in any case and with ``_`` for ``-``, then as alias.
+    The name is looked up as given, then in any case and with ``_`` for ``-``, then as an alias.
 
     Raises
     ------
@@ -542,7 +550,8 @@ def load_device(name: str, catalog: Catalog) -> Device:
     device = _with_points(name, files, catalog, _points(shared, catalog))
     for other in device.reference_names:
         if other not in files:
-            raise DataError(str(unknown("references", other, files, "gpus")), path=files[name])
+            error = unknown("references", other, files, "gpus")
+            raise DataError(f"{error.field}: {error.why}", path=files[name])
     references = [_with_points(other, files, catalog, {}) for other in device.reference_names]
     return replace(device, references=tuple(references))
 
@@ -574,7 +583,7 @@ def _with_points(
 
 
 def _points(path: Path | None, catalog: Catalog) -> Mapping[str, tuple[KernelCurve, ...]]:
-    """Return the points of a file, which one GPU's device and those scaled from it share."""
+    """Return the points of a file; a GPU and those that are scaled from it share them."""
     if path is None:
         return {}
     return catalog.once(("kernels", path), lambda: read_kernels(path))

@@ -1,4 +1,4 @@
-"""GPUs of several types in one job: whole nodes of each, and the model on one of each type."""
+"""GPUs of several types in one job: each type fills whole nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Types = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True)
 class GpuGroup:
-    """The GPUs of one type: how many, what they can do, and the model on one of them."""
+    """The GPUs of one type in a job: how many, the device, and the profile moved to it."""
 
     count: int
     device: Device
@@ -31,16 +31,17 @@ class GpuGroup:
         return self.carried.profile.alone_s
 
 
-def alone_s(parts: Sequence[GpuGroup]) -> float:
-    """Return the iteration on one GPU whose rate is the mean of all GPUs' rates [s].
+def alone_s(groups: Sequence[GpuGroup]) -> float:
+    """Return the iteration on one GPU of the mean rate of all GPUs [s].
 
-    So ``gpus * batch / alone_s`` is what they would train together if none waited for another.
+    ``gpus * batch / alone_s`` samples/s is what they would train if none waited for another.
     """
-    return sum(part.count for part in parts) / sum(part.count / part.alone_s for part in parts)
+    gpus = sum(group.count for group in groups)
+    return gpus / sum(group.count / group.alone_s for group in groups)
 
 
 def gpus_per_node(types: _Types, stated: int) -> int:
-    """Return the most GPUs a node, up to what is stated, that fill whole nodes of each type.
+    """Return the most GPUs a node, at most ``stated``, with which each type fills whole nodes.
 
     Examples
     --------
@@ -52,7 +53,7 @@ def gpus_per_node(types: _Types, stated: int) -> int:
 
 
 def check_nodes(types: _Types, placement: Sequence[int], gpus: int) -> None:
-    """Check that the types are all GPUs, and that all GPUs of a node are of one type.
+    """Check that the types add up to all GPUs, and that each node holds one type.
 
     Raises
     ------
@@ -60,7 +61,8 @@ def check_nodes(types: _Types, placement: Sequence[int], gpus: int) -> None:
         If they are not.
     """
     if sum(count for _, count in types) != gpus:
-        raise RequestError("gpu", f"the GPUs of each type are given, and are not {gpus} in all.")
+        count = sum(count for _, count in types)
+        raise RequestError("gpu", f"its types have {count} GPUs in all, the job has {gpus}.")
     ends = set(accumulate(placement))
     for (name, _), end in zip(types, accumulate(count for _, count in types), strict=True):
         if end not in ends:
@@ -81,4 +83,4 @@ def types_of_ranks(counts: Sequence[int]) -> tuple[int, ...]:
     >>> types_of_ranks([2, 3])
     (0, 0, 1, 1, 1)
     """
-    return tuple(number for number, count in enumerate(counts) for _ in range(count))
+    return tuple(index for index, count in enumerate(counts) for _ in range(count))

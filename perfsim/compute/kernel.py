@@ -1,8 +1,8 @@
-"""GPU operations that a method adds, named and sized; what each costs is the device's business.
+"""GPU operations that methods add, by name and size; ``Device.cost`` prices them.
 
-A ``Kernel`` names a measured table (``profiles/devices/<gpu>.kernels.csv``) and says what to do
-where no point was measured: bytes moved over memory bandwidth, floating-point operations over the
-matrix rate, and launches.
+A ``Kernel`` names the points measured of it (``profiles/devices/<gpu>.kernels.csv``). Where there
+are none, its price follows from the bytes it moves over memory bandwidth, its floating-point
+operations over the matrix rate, and its launches.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Kernel(NamedTuple):
 
     Parameters
     ----------
-    name : the word under which devices hold measured points
-    elements : the size those points are keyed on
+    name : the name under which devices hold measured points
+    elements : the size by which those points are looked up
     moved_bytes : bytes read and written, for GPUs without measured points
     flops : floating-point operations (2 a multiply-add)
     launches : how many kernels are launched
@@ -88,10 +88,10 @@ def qr(rows: int, rank: int) -> Kernel:
 def gram_schmidt(rows: int, rank: int) -> Kernel:
     """Return a column-by-column Gram-Schmidt of a ``rows`` x ``rank`` matrix, as PowerSGD runs it.
 
-    A column is normalised in 5 launches (square, sum, square root, add epsilon, divide) and, but
-    for the last one, taken out of the columns after it in 4 (multiply, sum, multiply, subtract):
-    9 rank - 4 in all, were nothing fused by TorchScript. Passes: 5 over each column to normalise
-    it, 7 over each column after it and 2 over itself to take it out.
+    A column is normalised in 5 launches (square, sum, square root, add epsilon, divide). Each but
+    the last is then projected out of the columns after it in 4 (multiply, sum, multiply,
+    subtract): 9 rank - 4 in all if TorchScript fuses nothing. Passes: 5 over each column to
+    normalise it; to project it out, 7 over each column after it and 2 over itself.
 
     References
     ----------
@@ -117,9 +117,9 @@ def scatter_add(entries: int) -> Kernel:
 
 
 def factor_product(rows: int, side: int) -> Kernel:
-    """Return X^T X for a ``rows`` x ``side`` matrix X, all of it, as a K-FAC factor is built.
+    """Return X^T X for a ``rows`` x ``side`` matrix X, both triangles, as a K-FAC factor is built.
 
-    Its points are keyed on rows x side x side (multiply-adds).
+    Its points are looked up by rows x side x side (multiply-adds).
 
     Examples
     --------

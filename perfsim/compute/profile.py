@@ -1,8 +1,9 @@
-"""Profile files: reading and checking one.
+"""Profiles: layer times and gradients of one model on one GPU, and the files that hold them.
 
 A profile file is CSV: ``# key: value`` lines, then one row a gradient in forward order
-(``profiles/README.md`` is the dictionary of its fields). Times are read in milliseconds and
-kept in seconds.
+(``profiles/README.md`` describes its fields). Times are milliseconds in the file and seconds here.
+Beside the profiles of a model may stand its positions file (``<model>.positions.csv``), from which
+K-FAC's kernels are sized.
 """
 
 from __future__ import annotations
@@ -19,92 +20,23 @@ from perfsim.errors import DataError, newer, shown
 from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
 __all__ = [
-    "POSITIONS_SUFFIX",
     "POSITIONS_COLUMNS",
     "POSITIONS_SCHEMA",
+    "POSITIONS_SUFFIX",
     "PRECISIONS",
     "PROFILE_COLUMNS",
     "PROFILE_SCHEMA",
     "Gradient",
     "Layer",
     "Profile",
+    "kfac_layers",
     "read_positions",
     "read_profile",
-    "kfac_layers",
 ]
-
-POSITIONS_SCHEMA = "perfsim/positions/1"
-POSITIONS_COLUMNS = ("layer", "positions")
-POSITIONS_SUFFIX = ".positions.csv"
-"""What follows a model's name in the file of its positions."""
-
-
-_KFAC_KINDS = ("conv", "linear")
-"""Kinds of layers that K-FAC preconditions."""
-_MAX_NAMED = 3
-"""So many lacking layers a message names."""
-
-
-def kfac_layers(profile: Profile) -> list[str]:
-    """Return the layers whose positions a file must hold: convolutions and dense layers."""
-    matrices = {gradient.layer for gradient in profile.gradients if len(gradient.shape) > 1}
-    return [
-        layer.name
-        for place, layer in enumerate(profile.layers)
-        if place in matrices and layer.kind in _KFAC_KINDS
-    ]
-
-
-def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()) -> dict[str, int]:
-    """Return layer -> positions; ``layers`` are those of the model, all ``needed`` must be there.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, breaks the format, is of another model, names a layer twice
-        or one that the model lacks, or lacks a needed one.
-    """
-    known = set(layers)
-    found: dict[str, int] = {}
-    table = read_table(path, POSITIONS_SCHEMA, POSITIONS_COLUMNS)
-    model = path.name.removesuffix(POSITIONS_SUFFIX)
-    told = [line[1:].partition(":") for line in read_lines(path) if line.startswith("#")]
-    named = [value.strip() for key, _, value in told if key.strip() == "model"]
-    if named != [model]:
-        raise DataError(
-            f"model is {shown(named[0]) if named else 'missing'}, the file's name says {model!r}",
-            path=path,
-        )
-    for row, cells in table:
-        name = cells["layer"]
-        if name not in known or name in found:
-            wrong = "stands twice" if name in found else "is no layer of the model"
-            raise DataError(f"layer {shown(name)} {wrong}", path=path, row=row, column="layer")
-        found[name] = int(
-            cell_number(
-                cells["positions"],
-                "positions",
-                path,
-                row,
-                positive=True,
-                whole=True,
-                within=COUNT_LIMIT,
-            )
-        )
-    lacking = [name for name in needed if name not in found]
-    if lacking:
-        more = f" and {len(lacking) - _MAX_NAMED} more" if len(lacking) > _MAX_NAMED else ""
-        raise DataError(
-            f"lacks {', '.join(lacking[:_MAX_NAMED])}{more}: every convolution and dense layer of the"
-            " model needs its positions",
-            path=path,
-        )
-    return found
-
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 _ROUNDING = 1e-5
-"""Share of the iteration that rounded milliseconds may leave over."""
+"""Share of the iteration that rounding milliseconds may leave over."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +73,7 @@ class Gradient:
         >>> Gradient("fc.weight", (10, 4), 1.0, 0).at(2.0)
         Gradient(name='fc.weight', shape=(10, 4), ready_s=2.0, layer=0)
         """
-        made = object.__new__(Gradient)  # it keeps how many elements there are, if they are known
+        made = object.__new__(Gradient)  # copies the cached number of elements too
         made.__dict__.update(self.__dict__, ready_s=ready_s)
         return made
 
@@ -161,8 +93,7 @@ class Profile:
 
     ``gradients`` are in forward order. ``iteration_s`` is the whole single-GPU iteration; what
     forward, backward and optimizer leave of it is ``other_s`` (input, launches, host).
-    ``positions`` are the rows a sample of a layer's input matrix, where they are known (see
-    ``perfsim.compute.profile``).
+    ``positions`` are the rows that a sample gives of a layer's input matrix, where known.
     """
 
     model: str
@@ -196,7 +127,7 @@ class Profile:
 
     @property
     def alone_s(self) -> float:
-        """An iteration as it is scheduled on one GPU, which scaling efficiency counts from [s]."""
+        """An iteration as it is scheduled on one GPU, the base of scaling efficiency [s]."""
         return self.forward_s + self.backward_s + self.optimizer_s + self.other_s
 
     @cached_property
@@ -238,7 +169,7 @@ class Profile:
                 Layer(layer.name, layer.kind, layer.forward_s * factor, layer.backward_s * factor)
                 for layer in self.layers
             ),
-            gradients=tuple(one.at(one.ready_s * factor) for one in self.gradients),
+            gradients=tuple(gradient.at(gradient.ready_s * factor) for gradient in self.gradients),
         )
 
 
@@ -254,7 +185,7 @@ PROFILE_COLUMNS = (
     "ready_ms",
 )
 _MAX_AXIS_DIGITS = 15
-"""Digits of an axis of a shape."""
+"""Digits that an axis of a shape may have."""
 
 _NEEDED_KEYS = (
     "schema",
@@ -278,14 +209,14 @@ def read_profile(path: Path) -> Profile:
         If the file cannot be read or breaks the format; names file, line, column and finding.
     """
     lines = read_lines(path)
-    header, places = _read_header(lines, path)
+    header, key_rows = _read_header(lines, path)
     layers, gradients, tensor_rows = _read_rows(
-        csv_rows(lines, len(places), PROFILE_COLUMNS, path), path
+        rows(lines, len(key_rows), PROFILE_COLUMNS, path), path
     )
 
     def count(key: str) -> int:
-        text, row = header[key], places[key]
-        return int(cell_number(text, key, path, row, positive=True, whole=True, within=COUNT_LIMIT))
+        text, row = header[key], key_rows[key]
+        return int(number(text, key, path, row, positive=True, whole=True, within=COUNT))
 
     if "sequence" in header:
         count("sequence")
@@ -295,16 +226,18 @@ def read_profile(path: Path) -> Profile:
         precision=header["precision"],
         batch=count("batch"),
         iteration_s=_seconds(
-            header["iteration_ms"], "iteration_ms", path, places["iteration_ms"], positive=True
+            header["iteration_ms"], "iteration_ms", path, key_rows["iteration_ms"], positive=True
         ),
-        optimizer_s=_seconds(header["optimizer_ms"], "optimizer_ms", path, places["optimizer_ms"]),
+        optimizer_s=_seconds(
+            header["optimizer_ms"], "optimizer_ms", path, key_rows["optimizer_ms"]
+        ),
         layers=tuple(layers),
         gradients=tuple(gradients),
-        kinds=_read_kinds(header["kind"], path, places["kind"]),
+        kinds=_read_kinds(header["kind"], path, key_rows["kind"]),
         header=header,
         path=str(path),
     )
-    _check_sums(profile, path, places["iteration_ms"], tensor_rows)
+    _check_sums(profile, path, key_rows["iteration_ms"], tensor_rows)
     return profile
 
 
@@ -436,8 +369,8 @@ def _read_kinds(text: str, path: Path, row: int) -> dict[str, Kind]:
         column, _, kind = (piece.strip() for piece in part.partition("="))
         if column not in _KIND_COLUMNS or kind not in get_args(Kind):
             raise DataError(
-                f"header line 'kind' has {shown(part.strip())}; it names {', '.join(_KIND_COLUMNS)} as"
-                f" 'column=kind', kind one of {', '.join(get_args(Kind))}, separated by ';'",
+                f"header line 'kind' has {shown(part.strip())}; it names {', '.join(_KIND_COLUMNS)}"
+                f" as 'column=kind', kind one of {', '.join(get_args(Kind))}, separated by ';'",
                 path=path,
                 row=row,
             )
@@ -466,3 +399,72 @@ def _check_sums(profile: Profile, path: Path, row: int, tensor_rows: dict[str, i
             row=tensor_rows[last.name],
             column="ready_ms",
         )
+
+
+# The positions file beside the profiles of a model, for K-FAC.
+
+POSITIONS_SCHEMA = "perfsim/positions/1"
+POSITIONS_COLUMNS = ("layer", "positions")
+POSITIONS_SUFFIX = ".positions.csv"
+"""What follows a model's name in the file of its positions."""
+
+_KFAC_KINDS = ("conv", "linear")
+"""Kinds of layers that K-FAC preconditions."""
+_MAX_NAMED = 3
+"""Missing layers that a message names."""
+
+
+def kfac_layers(profile: Profile) -> list[str]:
+    """Return the layers that K-FAC preconditions: convolutions and dense layers."""
+    matrices = {gradient.layer for gradient in profile.gradients if len(gradient.shape) > 1}
+    return [
+        layer.name
+        for index, layer in enumerate(profile.layers)
+        if index in matrices and layer.kind in _KFAC_KINDS
+    ]
+
+
+def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()) -> dict[str, int]:
+    """Return layer -> positions: how many rows of its input matrix one sample gives.
+
+    Parameters
+    ----------
+    layers : all layers of the model
+    needed : layers that the file must hold
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, breaks the format, is of another model, names a layer twice
+        or one that the model lacks, or lacks a needed one.
+    """
+    known = set(layers)
+    table = read_table(path, POSITIONS_SCHEMA, POSITIONS_COLUMNS)
+    model = path.name.removesuffix(POSITIONS_SUFFIX)
+    header = [line[1:].partition(":") for line in read_lines(path) if line.startswith("#")]
+    models = [value.strip() for key, _, value in header if key.strip() == "model"]
+    if models != [model]:
+        raise DataError(
+            f"model is {shown(models[0]) if models else 'missing'}, the file's name says {model!r}",
+            path=path,
+        )
+    positions: dict[str, int] = {}
+    for row, cells in table:
+        name = cells["layer"]
+        if name not in known or name in positions:
+            wrong = "stands twice" if name in positions else "is no layer of the model"
+            raise DataError(f"layer {shown(name)} {wrong}", path=path, row=row, column="layer")
+        positions[name] = int(
+            number(
+                cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT
+            )
+        )
+    missing = [name for name in needed if name not in positions]
+    if missing:
+        more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
+        raise DataError(
+            f"lacks {', '.join(missing[:_MAX_NAMED])}{more}: every convolution and dense layer of"
+            " the model needs its positions",
+            path=path,
+        )
+    return positions

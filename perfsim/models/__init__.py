@@ -14,18 +14,18 @@ from perfsim.models.layers import ModelBuilder, ModelLayer
 from perfsim.models.recurrent import RECURRENT
 from perfsim.models.transformers import TRANSFORMERS
 
-__all__ = ["MODELS", "ModelLayer", "build_model", "model_names"]
+__all__ = ["MODELS", "ModelLayer", "build_model", "defined_models"]
 
 MODELS: dict[str, ModelBuilder] = CONVOLUTIONAL | RECURRENT | TRANSFORMERS
 """Every network by the name that ``model`` takes."""
 
 
-def model_names() -> list[str]:
+def defined_models() -> list[str]:
     """Return the names of all network definitions.
 
     Examples
     --------
-    >>> "resnet50" in model_names()
+    >>> "resnet50" in defined_models()
     True
     """
     return sorted(MODELS)

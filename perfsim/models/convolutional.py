@@ -90,7 +90,9 @@ _RESNET_BLOCKS = {
     101: (3, 4, 23, 3),
     152: (3, 8, 36, 3),
 }
+"""Blocks of the four stages, by depth."""
 _FIRST_WITH_BOTTLENECK = 50
+"""Depth from which the blocks are bottleneck blocks."""
 
 
 def _downsample(
@@ -270,6 +272,8 @@ _GOOGLENET_MODULES = (
     ("inception5a", 832, 256, (160, 320), (32, 128), 128, 7),
     ("inception5b", 832, 384, (192, 384), (48, 128), 128, 7),
 )
+"""Name, input maps, maps of the 1x1 branch, of both layers of the two 3x3 branches, of the pooling
+branch, and width."""
 _GOOGLENET_HEADS = {"inception4a": "aux1", "inception4d": "aux2"}
 """The auxiliary head that reads a module's output."""
 

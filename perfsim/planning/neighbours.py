@@ -21,7 +21,7 @@ from perfsim.ranking import Ranking, refusal_reason
 from perfsim.resolve import ResolvedScenario, resolve
 from perfsim.scenario import Scenario, make_scenario, parse_types
 from perfsim.session import default_session
-from perfsim.validate.cases import Case, scenario_fields, shipped_cases
+from perfsim.validate.cases import Case, nested_fields, shipped_cases
 from perfsim.validate.mapping import RULES_FILE, read_rules, role_of
 
 __all__ = [

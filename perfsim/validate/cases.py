@@ -1,4 +1,8 @@
-"""DOC"""
+"""Cases: published results as tables of measurements state them, in the tables' own words.
+
+A table is CSV with ``# key: value`` lines before its head. Its ``scenario`` column may state the
+scenario that predicts a row in one cell: ``net=10gbe; method=topk; options.density=0.01``.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,10 @@ __all__ = [
     "Case",
     "cases_of",
     "fields_text",
+    "nested_fields",
     "parse_fields",
     "read_cases",
     "read_header",
-    "scenario_fields",
     "shipped_cases",
 ]
 
@@ -44,12 +48,12 @@ CASE_COLUMNS = (
     "value",
     "notes",
 )
-"""What a table of cases must hold. It may hold source and provenance (where a row stands),
-seen_or_memory (whether it was seen or only recalled), role and reason (what it is for and why), and
-scenario (that predicts it). Other columns are ignored."""
+"""Columns that a table of cases must hold. It may also hold source and provenance (where the row is
+published), seen_or_memory (whether it was seen or only recalled), role and reason (what it is for,
+and why) and scenario (that predicts it). Other columns are ignored."""
 
 _UNVERIFIED = "not verified by"
-"""A source that says so of its figures is quoted wherever they are shown."""
+"""Part of a notice: a source that has it is quoted wherever its figures are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +82,22 @@ class Case:
 
     @property
     def group(self) -> str:
-        """The source in short: what stands before the id's last hyphen."""
+        """The source in short: the id up to its last hyphen."""
         return self.id.rpartition("-")[0] or self.id
 
     @property
     def notice(self) -> str:
-        """What is said wherever the row is shown: that its publisher did not verify it, or ""."""
+        """The notice to show with the row: that its publisher did not verify it; else ""."""
         return self.source.partition(":")[0].strip() if _UNVERIFIED in self.source else ""
 
     def whole(self, column: str) -> int | None:
-        """Return a cell as a whole number above zero, None where it is none."""
+        """Return a cell as a whole number above zero, else None."""
         text = getattr(self, column)
         return int(text) if text.isdecimal() and int(text) > 0 else None
 
     @property
     def origin(self) -> str:
-        """The source with all its parts: what stands before the id's first hyphen."""
+        """The source with all its parts: the id up to its first hyphen."""
         return self.id.partition("-")[0]
 
 
@@ -101,34 +105,34 @@ _TEXT_FIELDS = tuple(field.name for field in fields(Case) if field.name != "valu
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Return the cases of a CSV file; lines that begin with ``#`` before its head are its header.
+    """Return the cases of a table; ``#`` lines before its head are its header.
 
     Raises
     ------
     DataError
-        If the file cannot be read, is of a newer schema, a column lacks, an id stands twice, a
-        role is unknown or a value is no number.
+        If the file cannot be read, is of a newer schema, lacks a column, or has an id twice, an
+        unknown role or a value that is no number.
     """
     lines = read_lines(path)
-    start = next((place for place, line in enumerate(lines) if not line.startswith("#")), 0)
+    start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     source = read_header(path, lines[:start]).get("source", "")
-    found: list[Case] = []
+    cases: list[Case] = []
     seen: dict[str, int] = {}
     for row, cells in csv_rows(lines, start, CASE_COLUMNS, path):
         name = cells["id"]
         if not name or name in seen:
-            told = f"{name!r} stands on line {seen[name]} already" if name else "is empty"
-            raise DataError(told, path=path, row=row, column="id")
+            wrong = f"{name!r} stands on line {seen[name]} already" if name else "is empty"
+            raise DataError(wrong, path=path, row=row, column="id")
         seen[name] = row
         if cells.get("role"):
             check_word(cells["role"], _CASE_ROLES, "role", path, row)
         value = cell_number(cells["value"], "value", path, row)
         texts = {text: cells.get(text, "") for text in _TEXT_FIELDS}
         texts["source"] = texts["source"] or source
-        found.append(Case(**texts, value=value))
-    if not found:
+        cases.append(Case(**texts, value=value))
+    if not cases:
         raise DataError("holds no case", path=path)
-    return found
+    return cases
 
 
 def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
@@ -141,14 +145,14 @@ def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
     """
     if lines is None:
         lines = read_lines(path)
-    told: dict[str, str] = {}
+    header: dict[str, str] = {}
     for row, line in enumerate(lines, 1):
         if not line.startswith("#"):
             break
         key, colon, value = line[1:].partition(":")
         if colon:
-            told[key.strip()] = value.strip()
-        stated = told.get("schema", "")
+            header[key.strip()] = value.strip()
+        stated = header.get("schema", "")
         if key.strip() == "schema" and stated != CASES_SCHEMA:
             raise DataError(
                 f"schema is {shown(stated)}, this perfsim reads '# schema: {CASES_SCHEMA}'"
@@ -156,11 +160,11 @@ def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
                 path=path,
                 row=row,
             )
-    return told
+    return header
 
 
 def cases_of(path: Path | None, catalog: Catalog) -> list[Case]:
-    """Return the cases of a table, or of all that the catalog finds for None.
+    """Return the cases of a table, or for None those of every table that the catalog finds.
 
     Raises
     ------
@@ -172,17 +176,17 @@ def cases_of(path: Path | None, catalog: Catalog) -> list[Case]:
 
 def shipped_cases(catalog: Catalog) -> list[Case]:
     """Return the cases of every table in the catalog's folders of measurements."""
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for path in catalog.files("measurements").values():
         for case in read_cases(path):
-            if case.id in found:
+            if case.id in cases:
                 raise DataError(f"{case.id!r} stands in another table too", path=path, column="id")
-            found[case.id] = case
-    return list(found.values())
+            cases[case.id] = case
+    return list(cases.values())
 
 
 def parse_fields(text: str, name: str) -> dict[str, Any]:
-    """Return the fields that a cell states, by name; ``name`` is the row's, for the message.
+    """Return the fields that a scenario cell states; ``name`` is the row's id, for messages.
 
     Raises
     ------
@@ -194,19 +198,21 @@ def parse_fields(text: str, name: str) -> dict[str, Any]:
     >>> parse_fields("method=topk; options.density=0.01", "a-1")
     {'method': 'topk', 'options.density': '0.01'}
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         field, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not field or not value:
-            raise RequestError(name, f"scenario: {part!r} is not field=value, as method=topk.")
-        if field in found:
-            raise RequestError(name, f"scenario: {field!r} stands twice.")
-        found[field] = value
-    return found
+            raise RequestError(
+                "scenario", f"{part!r} is not field=value, as method=topk.", source=name
+            )
+        if field in fields:
+            raise RequestError("scenario", f"{field!r} stands twice.", source=name)
+        fields[field] = value
+    return fields
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
-    """Return fields as a cell states them.
+    """Return fields as a scenario cell states them.
 
     Examples
     --------
@@ -219,22 +225,24 @@ def fields_text(fields: Mapping[str, Any]) -> str:
     )
 
 
-def scenario_fields(fields: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
-    """Return fields as a scenario has them: ``options.x`` below options, over ``scenario``'s file.
+def nested_fields(fields: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
+    """Return fields as a scenario has them: ``options.x`` below ``options``.
+
+    A field ``scenario`` names a scenario file, which the other fields override.
 
     Raises
     ------
     RequestError
         If the scenario that is named is neither shipped nor a file.
     """
-    told = dict(fields)
-    made: dict[str, Any] = {}
-    if "scenario" in told:
-        made = dict(read_scenario(catalog.scenario(str(told.pop("scenario"))))["scenario"])
-    for name, value in told.items():
+    flat = dict(fields)
+    result: dict[str, Any] = {}
+    if "scenario" in flat:
+        result = dict(read_file(catalog.scenario(str(flat.pop("scenario"))))["scenario"])
+    for name, value in flat.items():
         outer, _, inner = name.partition(".")
         if inner:
-            made[outer] = {**made.get(outer, {}), inner: value}
+            result[outer] = {**result.get(outer, {}), inner: value}
         else:
-            made[name] = value
-    return made
+            result[name] = value
+    return result

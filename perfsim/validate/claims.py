@@ -1,4 +1,13 @@
-"""DOC"""
+"""Papers' claims beside what perfsim predicts in the papers' own settings.
+
+A scenario file may hold ``[[claim]]`` tables: ``name`` (claims of one name are one claim over
+several scenarios), ``against`` (the fields in which the rival differs; its options are its own; of
+several rivals the best counts), ``part`` (what is compared: iteration, throughput, second_order,
+communication or bytes; or single_gpu: how many times the work of one GPU is done), ``paper`` (one
+or two figures), ``form`` (mean, range, up to, about), ``note`` (whether it was verified) and
+``why`` (the likely reason for a difference). A claim is shown, never fitted to; ``perfsim predict``
+shows the prediction beside each claim of the scenario file it is given.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +35,7 @@ __all__ = [
 
 _CLAIM_KEYS = ("name", "against", "part", "paper", "form", "note", "why")
 _MAX_FIGURE = 1e12
+"""No paper claims a factor above this: a larger number is a slip."""
 _FORMS = ("mean", "range", "up to", "about")
 _PART_WORDS = {
     "iteration": "as fast as {}",
@@ -37,10 +47,24 @@ _PART_WORDS = {
 }
 _FORM_WORDS = {"mean": "a mean of ", "range": "", "up to": "up to ", "about": "about "}
 
+_REACHED_WITHIN = 0.10
+"""Share of the paper's figure within which a mean, a maximum or an "about" is reached."""
+
+_Predict = Callable[[Mapping[str, Any]], Prediction]
+
+_COMPARED: dict[str, Callable[[Prediction], float]] = {
+    "iteration": lambda prediction: prediction.iteration_s,
+    "throughput": lambda prediction: 1.0 / prediction.samples_per_s,
+    "second_order": lambda prediction: prediction.breakdown_s["second_order"],
+    "communication": lambda prediction: prediction.communication["busy_s"],
+    "bytes": lambda prediction: prediction.communication["bytes_per_gpu"],
+}
+"""Part of a claim -> its figure; the claim is the rival's figure over the scenario's own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper claims of one scenario against a rival."""
+    """A paper's claim about one scenario against a rival."""
 
     name: str
     against: tuple[Mapping[str, Any], ...]
@@ -51,15 +75,15 @@ class Claim:
     why: str
 
     def rivals(self, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the rivals' scenarios; ``fields`` are the claim's own."""
+        """Return the fields of the rivals' scenarios; ``fields`` are the claim's own scenario."""
         bare = {**fields, "options": {}, "fusion_options": {}}
         return [{**bare, **rival} for rival in self.against]
 
     def words(self) -> str:
-        """Return what the paper says."""
+        """Return the paper's claim in words."""
         figures = " to ".join(f"{figure:g}" for figure in self.paper)
         how_much = f"{_FORM_WORDS[self.form]}{figures} times"
-        rivals = " or ".join(_rival_words(one) for one in self.against)
+        rivals = " or ".join(_rival_words(rival) for rival in self.against)
         return f"{how_much} {_PART_WORDS[self.part].format(rivals)}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,13 +97,13 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
     Raises
     ------
     DataError
-        If a claim lacks something, or is not of the form above.
+        If a claim lacks a key, or a value is not of the form that the module describes.
     """
     path = catalog.scenario(name)
-    found = []
-    data = read_scenario(path)
+    claims = []
+    data = read_file(path)
     listed = data.get("claim", [])
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
         raise DataError("claim is not a list of tables ([[claim]])", path=path)
     for values in listed:
         table = TomlTable(values, path, "claim: ")
@@ -102,13 +126,14 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
                 rival = make_scenario(fields)
                 load_method(rival.method, rival.options)
         except RequestError as error:
-            raise table.wrong("against", str(error)) from None
-        found.append(claim)
-    return found
+            where = f"{error.field}: " if error.field else ""
+            raise table.wrong("against", f"{where}{error.why}") from None
+        claims.append(claim)
+    return claims
 
 
 def _rival_words(fields: Mapping[str, Any]) -> str:
-    """Return in what a rival differs."""
+    """Return the fields in which a rival differs, in words."""
     words = [
         f"{key} {value}".removeprefix("method ")
         for key, value in fields.items()
@@ -124,25 +149,10 @@ def _rival_words(fields: Mapping[str, Any]) -> str:
 
 
 def _figure(value: object) -> bool:
-    """Tell whether a value is a number above zero that a paper may claim."""
+    """Tell whether a value is a number that a paper may claim: above zero, not absurdly large."""
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MAX_FIGURE
     )
-
-
-_REACHED_WITHIN = 0.10
-"""A mean, a maximum or an "about" within this part of the paper's figure counts as reached."""
-
-_Predict = Callable[[Mapping[str, Any]], Prediction]
-
-_COMPARED: dict[str, Callable[[Prediction], float]] = {
-    "iteration": lambda one: one.iteration_s,
-    "throughput": lambda one: 1.0 / one.samples_per_s,
-    "second_order": lambda one: one.breakdown_s["second_order"],
-    "communication": lambda one: one.communication["busy_s"],
-    "bytes": lambda one: one.communication["bytes_per_gpu"],
-}
-"""What is compared, the smaller the better: the rival's over the scenario's own."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ class ClaimResult:
         return mean(self.ours.values())
 
     def lands(self) -> str:
-        """Return whether our figures are where the paper's are, in words."""
+        """Say whether our figures reach the paper's."""
         paper = self.claim.paper
         if self.claim.form == "range":
             inside = [min(paper) <= value <= max(paper) for value in self.ours.values()]
@@ -200,22 +210,22 @@ class ClaimResult:
 def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) -> list[str]:
     """Return a sentence for each claim of one scenario: the paper's figure and ours.
 
-    Ours is left out where the fields ``asked`` for are not the file's own.
+    Ours is left out where the fields that were ``asked`` are not the file's own.
 
     Raises
     ------
     DataError
         As ``claims_of``.
     """
-    fields = read_scenario(catalog.scenario(name))["scenario"]
-    predicted = _memory(catalog)
-    found = []
+    fields = read_file(catalog.scenario(name))["scenario"]
+    predicted = _predict_once(catalog)
+    notes = []
     for claim in claims_of(name, catalog):
-        own = "not compared, as flags change the scenario"
+        own = "not compared, as the scenario was changed"
         if asked == fields:
             own = f"here {_own_figure(claim, fields, predicted):.2f}"
-        found.append(f"Claim {claim.name!r}: the paper says {claim.words()}; {own}.")
-    return found
+        notes.append(f"Claim {claim.name!r}: the paper says {claim.words()}; {own}.")
+    return notes
 
 
 def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult]:
@@ -223,7 +233,7 @@ def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult]:
     catalog = catalog or Session()
     claims: dict[str, Claim] = {}
     ours: dict[str, dict[str, float]] = {}
-    predicted = _memory(catalog)
+    predicted = _predict_once(catalog)
     for name, path in catalog.scenarios().items():
         fields = read_scenario(path)["scenario"]
         for claim in claims_of(name, catalog):
@@ -233,8 +243,8 @@ def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult]:
     return [ClaimResult(claims[name], ours[name]) for name in claims]
 
 
-def _memory(catalog: Catalog) -> _Predict:
-    """Return what predicts scenarios and remembers them."""
+def _predict_once(catalog: Catalog) -> _Predict:
+    """Return a function that predicts each scenario once."""
     known: dict[str, Prediction] = {}
 
     def predicted(fields: Mapping[str, Any]) -> Prediction:
@@ -247,14 +257,15 @@ def _memory(catalog: Catalog) -> _Predict:
 
 
 def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: _Predict) -> float:
-    """Return perfsim's figure for what a claim says of one scenario."""
+    """Return perfsim's figure for a claim about one scenario."""
     own = predicted(fields)
     if claim.part == "single_gpu":
         return own.scaling_efficiency * own.scenario.gpus
     read = _COMPARED[claim.part]
     if read(own) <= 0:
         raise RequestError(
-            f"claim {claim.name!r}: {own.scenario.method} has no {claim.part}, so nothing can be"
-            " compared with it."
+            "",
+            f"{own.scenario['method']} has no {claim.part}, so nothing can be compared with it.",
+            source=f"claim {claim.name!r}",
         )
     return min(read(predicted(rival)) for rival in claim.rivals(fields)) / read(own)

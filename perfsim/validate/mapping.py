@@ -1,4 +1,18 @@
-"""DOC"""
+"""From a published case to the scenario that predicts it.
+
+Three steps, in the order of this file:
+
+1. Rules say what the words of a table mean to perfsim. ``map.toml`` holds ``[[rule]]`` tables, read
+   from top to bottom. ``when`` names columns and the text (with the wildcards ``*`` and ``?``) that
+   each must have; every rule that fits applies, later ones over earlier ones. ``set`` gives fields
+   of the scenario ("options.x" the method's, "fusion_options.x" the policy's), ``number`` takes one
+   from a column by a pattern with one group, ``exclude`` says why such a case is not predicted, and
+   ``calibrates`` what it was used to fit.
+2. What the source itself measured on one GPU sets the computation of its other cases
+   (``SingleGpuCases``), so that they test the communication.
+3. ``map_case`` makes the scenario: words by the rules, numbers by the columns, computation by the
+   source.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +23,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from math import log
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -19,8 +32,8 @@ from perfsim.data.toml import TomlTable, read_toml
 from perfsim.errors import MAX_QUOTED, DataError, RequestError, nearest, shown
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
-from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
-from perfsim.validate.cases import CASE_COLUMNS, Case, parse_fields, scenario_fields
+from perfsim.scenario import FIELDS, Scenario, is_field, make_scenario
+from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.metrics import METRICS, predicted_metric
 
 __all__ = [
@@ -45,10 +58,33 @@ RULES_FILE = "map.toml"
 _RULES_SCHEMA = "perfsim/measurement-map/1"
 _RULE_KEYS = ("when", "set", "number", "exclude", "calibrates")
 
+ADDED_METRIC = "compress_plus_comm_s"
+"""What a method adds to an iteration; on one GPU, its kernels alone.
+
+The source's other cases of the same system take the time of its kernels from it. It is also taken
+off the iteration of the same run, so that the rest is the computation that every method shares."""
+
+COMPUTE_METRICS = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
+"""Metrics that are the time of forward and backward, without what communication adds."""
+
+_STEP_METRIC, EXPOSED_METRIC = "iteration_s", "exposed_comm_s"
+"""Metrics of one run whose difference is its step without communication."""
+
+_NOTED_RATE = re.compile(r"single-GPU value is (\d+(?:\.\d+)?)")
+"""A rate on one GPU [samples/s] in a case's notes."""
+
+_COMPUTATION = "calibrates computation"
+"""How the reason begins of a case that sets the computation of others."""
+_COLUMN_OF_FIELD = {"model": "model", "gpu": "gpu", "method": "system"}
+"""Fields that the rules must give -> the table's column that holds their words."""
+
+
+# 1. Rules.
+
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:
-    """What holds for the cases that fit ``when``."""
+    """The fields, numbers and role of the cases that fit ``when``."""
 
     when: Mapping[str, str]
     fields: Mapping[str, Any]
@@ -80,7 +116,7 @@ def read_rules(path: Path) -> list[MappingRule]:
     table = read_toml(path)
     table.only(("schema", "title", "rule"))
     table.check_schema(_RULES_SCHEMA)
-    return [_rule(one) for one in table.tables("rule")]
+    return [_rule(rule) for rule in table.tables("rule")]
 
 
 def _rule(table: TomlTable) -> MappingRule:
@@ -92,8 +128,8 @@ def _rule(table: TomlTable) -> MappingRule:
                 "when", f"no column {shown(column)}; columns: {', '.join(CASE_COLUMNS)}"
             )
     numbers = {}
-    for field, told in _rule_fields(table, "number").items():
-        column, _, text = str(told).partition(":")
+    for field, pair in _rule_fields(table, "number").items():
+        column, _, text = str(pair).partition(":")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -101,7 +137,7 @@ def _rule(table: TomlTable) -> MappingRule:
         except (re.error, ArithmeticError, RecursionError, Warning) as error:
             raise table.wrong("number", f"{shown(text)} is no pattern: {error}") from None
         if column not in CASE_COLUMNS or pattern.groups != 1:
-            raise table.wrong("number", f"{shown(told)} is not 'column: pattern with one group'")
+            raise table.wrong("number", f"{shown(pair)} is not 'column: pattern with one group'")
         numbers[field] = (column, pattern)
     words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
     return MappingRule(when, _rule_fields(table, "set"), numbers, *words)
@@ -109,8 +145,8 @@ def _rule(table: TomlTable) -> MappingRule:
 
 def _rule_fields(table: TomlTable, key: str) -> Mapping[str, Any]:
     """Return fields of a scenario with a value each, those of a group as ``group.name``."""
-    found = _values(table, key)
-    for name, value in found.items():
+    values = _values(table, key)
+    for name, value in values.items():
         if name != "scenario" and not is_field(name):
             match = nearest(name[:MAX_QUOTED], SCENARIO_FIELDS)
             hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
@@ -118,16 +154,16 @@ def _rule_fields(table: TomlTable, key: str) -> Mapping[str, Any]:
         parts = value if isinstance(value, list) else [value]
         if any(isinstance(part, Mapping | list) for part in parts):
             raise table.wrong(f"{key}.{shown(name)[1:-1]}", "is a table, not a value")
-    return found
+    return values
 
 
 def _values(table: TomlTable, key: str) -> Mapping[str, Any]:
     value = table.values.get(key, {})
     if not isinstance(value, Mapping):
         raise table.wrong(key, "is not a table")
-    for name, one in value.items():
-        if isinstance(one, float) and not math.isfinite(one):
-            raise table.wrong(f"{key}.{shown(name)[1:-1]}", f"found {one}, not a finite number")
+    for name, item in value.items():
+        if isinstance(item, float) and not math.isfinite(item):
+            raise table.wrong(f"{key}.{shown(name)[1:-1]}", f"found {item}, not a finite number")
     return value
 
 
@@ -139,23 +175,11 @@ def _texts(table: TomlTable, key: str) -> Mapping[str, str]:
     return values
 
 
-ADDED_METRIC = "compress_plus_comm_s"
-"""What a method adds to an iteration, on one GPU its kernels alone: what these cost in the
-source's other cases of the same system, and taken off the iteration of the same run, so that what
-is left is the computation that every method shares."""
-
-COMPUTE_METRICS = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
-"""Metrics that are the time of forward and backward, without what communication adds."""
-
-_STEP_METRIC, EXPOSED_METRIC = "iteration_s", "exposed_comm_s"
-"""Metrics of one run that together tell its step without communication."""
-
-_NOTED_RATE = re.compile(r"single-GPU value is (\d+(?:\.\d+)?)")
-"""A rate on one GPU [samples/s] in a case's notes."""
+# 2. What the source measured on one GPU.
 
 _Key = tuple[str, ...]
 _Known = dict[_Key, list[tuple[str, float]]]
-"""By what they hold for: where each stands in the source, and its seconds."""
+"""Cases that share a key -> where in the source each is published, and its seconds."""
 
 
 def is_single_gpu(case: Case) -> bool:
@@ -166,7 +190,18 @@ def is_single_gpu(case: Case) -> bool:
 
 
 class SingleGpuCases:
-    """The calibrating cases of a table, by what they hold for.
+    """What a source measured of computation: its single-GPU rates and its compute phases.
+
+    Such a case calibrates: it sets the computation of the source's other cases, and is never
+    counted as a test. The nearest one serves: of the same ranks and network, else of the same
+    system, else of the same model, GPU and batch. Of several, those nearest in the source serve:
+    the longest common beginning of their ``provenance`` (same folder, same session). A rate of
+    one GPU comes before a compute phase. Before both comes a step on several GPUs less its
+    exposed communication, where both rows are marked as calibration: several GPUs may compute at
+    another pace than one.
+
+    Where the source calibrates computation at other batches only, perfsim's own estimate is
+    scaled: by as much as the source took longer there than predicted (``ratio``).
 
     Parameters
     ----------
@@ -185,12 +220,12 @@ class SingleGpuCases:
         for case in cases:
             self._alike[_what(case)].append(case)
             batch = case.whole("batch_per_gpu")
-            told = _NOTED_RATE.search(case.notes)
+            noted = _NOTED_RATE.search(case.notes)
             if case.metric == ADDED_METRIC and case.gpus == "1" and case.value > 0:
                 self._added[_program(case)].append((case.provenance, case.value))
             for key in _keys(case):
-                if told and batch:
-                    self._whole[key].append((case.provenance, batch / float(told[1])))
+                if noted and batch:
+                    self._whole[key].append((case.provenance, batch / float(noted[1])))
                 elif case.metric in COMPUTE_METRICS:
                     self._phase[key].append((case.provenance, case.value))
                 elif is_single_gpu(case) and case.value > 0:
@@ -202,8 +237,8 @@ class SingleGpuCases:
 
     def iteration_s(self, case: Case) -> float | None:
         """Return the source's iteration without communication [s], the median of several."""
-        found = self._nearest(self._without, case, _keys(case))
-        return self._nearest(self._whole, case, _keys(case)) if found is None else found
+        step_s = self._nearest(self._without, case, _keys(case))
+        return self._nearest(self._whole, case, _keys(case)) if step_s is None else step_s
 
     def phase_s(self, case: Case) -> float | None:
         """Return the source's forward and backward [s], the median of several."""
@@ -213,7 +248,7 @@ class SingleGpuCases:
         """Return measured over predicted time of the source's computation, at the nearest batch.
 
         Of the same system if any, else of the same model and GPU; of several at that batch, the
-        median of those that stand nearest. None where the source does not calibrate it.
+        median of those nearest in the source. None where the source does not calibrate it.
 
         Parameters
         ----------
@@ -222,17 +257,20 @@ class SingleGpuCases:
         batch = case.whole("batch_per_gpu")
         if batch is None:
             return None
-        known = [one for one in self._alike[_what(case)] if self._ratio(one, ratio_of)]
-        known = [one for one in known if one.system == case.system] or known
+        known = [other for other in self._alike[_what(case)] if self._ratio(other, ratio_of)]
+        known = [other for other in known if other.system == case.system] or known
         if not known:
             return None
 
-        def place(one: Case) -> tuple[float, int]:
-            own = one.whole("batch_per_gpu") or batch
-            return abs(log(own / batch)), -_alike(case.provenance, one.provenance)
+        def distance(other: Case) -> tuple[float, int]:
+            own = other.whole("batch_per_gpu") or batch
+            shared = _shared_letters(case.provenance, other.provenance)
+            return abs(math.log(own / batch)), -shared
 
-        least = min(map(place, known))
-        return median(self._ratio(one, ratio_of) or 1.0 for one in known if place(one) == least)
+        nearest = min(map(distance, known))
+        return median(
+            self._ratio(other, ratio_of) or 1.0 for other in known if distance(other) == nearest
+        )
 
     def _ratio(self, case: Case, ratio_of: Callable[[Case], float | None]) -> float | None:
         if case.id not in self._ratios:
@@ -248,7 +286,7 @@ class SingleGpuCases:
         key = next((key for key in keys if key in known), None)
         if key is None:
             return None
-        shared = [_alike(case.provenance, where) for where, _ in known[key]]
+        shared = [_shared_letters(case.provenance, where) for where, _ in known[key]]
         near = max(shared)
         return median(
             value for (_, value), length in zip(known[key], shared, strict=True) if length == near
@@ -260,22 +298,23 @@ def _what(case: Case) -> _Key:
 
 
 def _without_communication(cases: Sequence[Case]) -> _Known:
-    """Return steps on several GPUs less their exposed communication, where both were measured."""
+    """Return steps on several GPUs less their exposed communication, where both are known."""
     runs: dict[_Key, dict[str, Case]] = defaultdict(dict)
     for case in cases:
         if case.metric in (_STEP_METRIC, EXPOSED_METRIC) and case.gpus != "1":
             runs[_run(case)][case.metric] = case
     known: _Known = defaultdict(list)
-    for told in runs.values():
-        if len(told) == 2 and told[_STEP_METRIC].value > told[EXPOSED_METRIC].value:
-            for key in _keys(told[_STEP_METRIC]):
-                seconds = told[_STEP_METRIC].value - told[EXPOSED_METRIC].value
-                known[key].append((told[_STEP_METRIC].provenance, seconds))
+    for run in runs.values():
+        if len(run) == 2:
+            step, exposed = run[_STEP_METRIC], run[EXPOSED_METRIC]
+            if step.value > exposed.value:
+                for key in _keys(step):
+                    known[key].append((step.provenance, step.value - exposed.value))
     return known
 
 
 def _run(case: Case) -> _Key:
-    """Return what cases of one run share."""
+    """Return the cells that cases of one run share."""
     return (
         *(case.provenance, case.system, case.model, case.gpu, case.gpus, case.gpus_per_node),
         *(case.network, case.batch_per_gpu, case.fusion, case.rank_or_density),
@@ -292,18 +331,17 @@ def _keys(case: Case) -> list[_Key]:
     return [(*what, case.gpus, case.network), (*what, case.system), what]
 
 
-def _alike(one: str, other: str) -> int:
-    """Return how many letters two texts begin with in common."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _shared_letters(text: str, other: str) -> int:
+    """Return how many letters two texts have in common from their beginning."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(text), len(other)))
 
 
-_NEEDED_FIELDS = ("model", "gpu", "method")
-_COMPUTATION = "calibrates computation"
+# 3. The scenario of a case.
 
 
 class CaseRole(NamedTuple):
-    """What a case is for (calibration, test, excluded), why, and the fields of its scenario."""
+    """The role of a case (calibration, test, excluded), why, and the fields of its scenario."""
 
     role: str
     reason: str
@@ -311,7 +349,7 @@ class CaseRole(NamedTuple):
 
 
 class MappedCase(NamedTuple):
-    """The scenario of a case, or why there is none."""
+    """A case with its scenario, or why there is none."""
 
     case: Case
     role: str
@@ -321,15 +359,15 @@ class MappedCase(NamedTuple):
     @property
     def cluster(self) -> tuple[str, str]:
         """Its networks: between nodes, where there are several, and inside a node."""
-        asked = self.scenario
-        if asked is None:
+        scenario = self.scenario
+        if scenario is None:
             return "", ""
-        several = asked.gpus > (asked.gpus_per_node or asked.gpus)
-        return (asked.net or "") if several else "", asked.intra_net or ""
+        several = scenario.gpus > (scenario.gpus_per_node or scenario.gpus)
+        return (scenario.net or "") if several else "", scenario.intra_net or ""
 
 
 def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
-    """Return what a case is for and its fields: as its row states, else as the rules have it."""
+    """Return a case's role and fields: as its row states, else by the rules."""
     if case.scenario:
         return CaseRole(case.role or "test", case.reason, parse_fields(case.scenario, case.id))
     if case.role in ("calibration", "excluded"):
@@ -347,7 +385,7 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
 
 
 def _ruled(case: Case, rules: Sequence[MappingRule]) -> tuple[dict[str, Any], str, str]:
-    """Return the fields that the rules have of a case, why to leave it out, what it calibrates."""
+    """Return a case's fields by the rules, why it is excluded, and what it calibrates."""
     fields: dict[str, Any] = {}
     exclude = calibrates = ""
     for rule in rules:
@@ -359,7 +397,7 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> tuple[dict[str, Any], st
 
 
 def single_gpu_cases(cases: Sequence[Case], rules: Sequence[MappingRule]) -> SingleGpuCases:
-    """Return what the cases tell of computation, with those that their rows or the rules mark."""
+    """Return what the cases measure of computation, including those marked by a row or rule."""
     marked = {case.id for case in cases if _calibrates(case, rules)}
     return SingleGpuCases(cases, marked)
 
@@ -374,42 +412,42 @@ def map_case(
 ) -> MappedCase:
     """Return the scenario that predicts a case."""
     try:
-        told = role_of(case, rules)
-        if told.role != "test":
-            return MappedCase(case, told.role, reason=told.reason)
-        return MappedCase(case, "test", scenario_of(case, told, rules, singles, catalog))
+        role = role_of(case, rules)
+        if role.role != "test":
+            return MappedCase(case, role.role, reason=role.reason)
+        return MappedCase(case, "test", scenario_of(case, role, rules, singles, catalog))
     except RequestError as error:
         return MappedCase(case, "excluded", reason=str(error))
 
 
 def scenario_of(
     case: Case,
-    told: CaseRole,
+    role: CaseRole,
     rules: Sequence[MappingRule],
     singles: SingleGpuCases,
     catalog: Catalog,
 ) -> Scenario:
-    """Return the scenario of a case, whatever it is for.
+    """Return the scenario of a case, whatever its role.
 
     Raises
     ------
     RequestError
         If the case cannot be asked; the message says why.
     """
-    fields = scenario_fields(told.fields, catalog)
-    lacking = _unasked(case, fields)
-    if lacking:
-        raise RequestError(lacking)
+    fields = nested_fields(role.fields, catalog)
+    why_not = _fill_numbers(case, fields)
+    if why_not:
+        raise RequestError("", why_not)
     return _with_compute(case, fields, rules, singles, catalog)
 
 
-def _unasked(case: Case, fields: dict[str, Any]) -> str:
-    """Return why a case cannot be asked, or ""; puts its numbers into ``fields``."""
+def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
+    """Put a case's numbers into ``fields``; return why it cannot be predicted, or ""."""
     if case.metric not in METRICS:
         return f"metric {case.metric} is not one that a prediction states"
     if case.value == 0:
         return "its value is 0, of which no relative error can be taken"
-    missing = [name for name in _NEEDED_FIELDS if name not in fields]
+    missing = [name for name in _COLUMN_OF_FIELD if name not in fields]
     if missing:
         words = ", ".join(f"{name} {getattr(case, _COLUMN_OF_FIELD[name])!r}" for name in missing)
         return f"no rule for {words}"
@@ -428,9 +466,6 @@ def _unasked(case: Case, fields: dict[str, Any]) -> str:
     return ""
 
 
-_COLUMN_OF_FIELD = {"model": "model", "gpu": "gpu", "method": "system"}
-
-
 def _with_compute(
     case: Case,
     fields: dict[str, Any],
@@ -446,26 +481,26 @@ def _with_compute(
             profile = resolve(scenario, catalog).profile
             seconds = phase_s + profile.optimizer_s
     if seconds is None and scenario.single_gpu is None:
-        ratio = singles.ratio(case, lambda one: _ratio(one, rules, catalog))
+        ratio = singles.ratio(case, lambda other: _computation_ratio(other, rules, catalog))
         if ratio is not None:
             seconds = ratio * resolve(scenario, catalog).profile.iteration_s
-    told = {"single_gpu": seconds, "single_gpu_kernels": singles.kernels_s(case)}
-    given = {name: f"{value:.9g}s" for name, value in told.items() if value is not None}
+    measured = {"single_gpu": seconds, "single_gpu_kernels": singles.kernels_s(case)}
+    given = {name: f"{value:.9g}s" for name, value in measured.items() if value is not None}
     return make_scenario(fields | given, case.id) if given else scenario
 
 
-def _ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalog) -> float | None:
+def _computation_ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalog) -> float | None:
     """Return measured over predicted time of a case that calibrates computation, else None.
 
-    A rate of one GPU and a compute phase are held against the estimate of one GPU; a run of
-    several, as those inside one node, against its own prediction.
+    A rate of one GPU and a compute phase are compared with the estimate of one GPU; a run of
+    several GPUs with its own prediction.
     """
-    role, reason, told = role_of(case, rules)
+    role, reason, own = role_of(case, rules)
     if role != "calibration" or not reason.startswith(_COMPUTATION):
         return None
-    fields = told if case.scenario else _ruled(case, rules)[0]
+    fields = own if case.scenario else _ruled(case, rules)[0]
     try:
-        return _measured_over_predicted(case, scenario_fields(fields, catalog), catalog)
+        return _measured_over_predicted(case, nested_fields(fields, catalog), catalog)
     except RequestError:
         return None
 
@@ -483,7 +518,7 @@ def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalo
         seconds = batch / case.value if case.metric == "throughput" else case.value
         own_s = profile.optimizer_s if case.metric in COMPUTE_METRICS else 0.0
         return (seconds + own_s) / profile.iteration_s
-    if _unasked(case, fields) or "single_gpu" in fields:
+    if _fill_numbers(case, fields) or "single_gpu" in fields:
         return None
     prediction = predict(make_scenario(fields, case.id), catalog)
     return 1.0 / (1.0 + predicted_metric(case.metric, case.value, prediction)[1])

@@ -1,4 +1,11 @@
-"""DOC"""
+"""Predictions beside what others measured: the errors of a table of cases, and their limits.
+
+``cases`` reads the table, ``mapping`` makes a scenario of each case, ``metrics`` reads the metric
+off its prediction. Here the errors are counted: all, and by source, method, network, scale and
+phase. ``profiles/measurements/limits.csv`` holds what they may be: ``group`` in words, ``ids``
+(patterns, spaces between), ``metrics`` (whole iterations, phases, or any), and the greatest
+``median`` and ``p90`` of the absolute relative error. The limits are targets, never loosened.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +44,13 @@ __all__ = [
     "validate_measurements",
 ]
 
+_VALIDATION_SCHEMA = "perfsim/validation/1"
+_RANKED_APART = 1.1
+"""Factor between measured times above which two methods are ranked."""
+
+_SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
+"""Scales by which rows are grouped: most GPUs, and the group's name."""
+
 _LIMITS_SCHEMA = "perfsim/limits/1"
 LIMITS_FILE = "limits.csv"
 _LIMITS_COLUMNS = ("group", "ids", "metrics", "median", "p90")
@@ -44,90 +58,11 @@ _LIMITED_METRICS = ("whole", "phases", "any")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLimit:
-    """What the errors of a group of cases may be."""
-
-    group: str
-    ids: tuple[str, ...]
-    metrics: str
-    median: float
-    p90: float
-
-    def holds(self, name: str, metric: str) -> bool:
-        """Tell whether a case of this id and metric is in the group."""
-        kind = "phases" if metric in PHASE_METRICS else "whole"
-        return self.metrics in (kind, "any") and any(fnmatchcase(name, one) for one in self.ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """A limit that a group is outside of."""
-
-    group: str
-    count: int
-    figure: str
-    found: float
-    limit: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
-        return asdict(self)
-
-
-def read_limits(path: Path) -> list[GroupLimit]:
-    """Return the limits of a file.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read or breaks the format.
-    """
-    found = []
-    for row, cells in read_table(path, _LIMITS_SCHEMA, _LIMITS_COLUMNS):
-        check_word(cells["metrics"], _LIMITED_METRICS, "metrics", path, row)
-        most = [
-            cell_number(cells[name], name, path, row, positive=True) for name in ("median", "p90")
-        ]
-        found.append(
-            GroupLimit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *most)
-        )
-    return found
-
-
-def limits_of(catalog: Catalog) -> list[GroupLimit]:
-    """Return the limits that the catalog finds; none where there is no file."""
-    path = catalog.beside("measurements", "", LIMITS_FILE)
-    return [] if path is None else read_limits(path)
-
-
-def misses(limits: Sequence[GroupLimit], errors: Iterable[tuple[str, str, float]]) -> list[Miss]:
-    """Return what is outside its limit; ``errors`` are id, metric and absolute relative error."""
-    rows = list(errors)
-    found = []
-    for limit in limits:
-        figures = score(error for name, metric, error in rows if limit.holds(name, metric))
-        for figure, value, most in (
-            ("median", figures.median, limit.median),
-            ("p90", figures.p90, limit.p90),
-        ):
-            if value is not None and value > most:
-                found.append(Miss(limit.group, figures.count, figure, value, most))
-    return found
-
-
-_VALIDATION_SCHEMA = "perfsim/validation/1"
-_RANKED_APART = 1.1
-"""Methods whose measured times differ by more than this factor are ranked."""
-
-_SCALES = ((8, "to 8 GPUs"), (64, "9 to 64 GPUs"), (1 << 30, "above 64 GPUs"))
-
-
-@dataclass(frozen=True, slots=True)
 class ComparedCase:
-    """One case with what is predicted for it; ``error`` is that of the time, signed.
+    """One case with its prediction; ``error`` is that of the time, signed.
 
-    ``cluster`` names its networks: the one between nodes, the one inside a node; ``moves`` is how
-    far what is predicted moves with each part that it rests on.
+    ``cluster`` names its networks: the one between nodes and the one inside a node. ``moves`` is
+    how far the prediction moves with the error of each of its parts.
     """
 
     case: Case
@@ -145,14 +80,14 @@ class ComparedCase:
 
     @property
     def half_width(self) -> float:
-        """Half the interval, as a part of what is predicted; zero where none is known."""
+        """Half the interval as a share of the prediction; zero where there is no interval."""
         low, high = self.interval
         return (high - low) / 2 / self.predicted if self.predicted else 0.0
 
 
 @dataclass(frozen=True)
 class MeasurementsReport:
-    """The rows predicted, and the cases that are not, with the reason."""
+    """The cases predicted, those that are not with the reason, and limits exceeded."""
 
     rows: list[ComparedCase]
     left: list[MappedCase]
@@ -165,13 +100,13 @@ class MeasurementsReport:
 
     @property
     def notices(self) -> list[str]:
-        """What is said of the rows wherever they are shown, with the sources it is said of."""
-        cases = [*(row.case for row in self.rows), *(asked.case for asked in self.left)]
-        told = sorted({(one.group, one.notice) for one in cases if one.notice})
-        return [f"{group}: {notice}" for group, notice in told]
+        """Notices to show with the rows, each with its source."""
+        cases = [*(row.case for row in self.rows), *(left.case for left in self.left)]
+        notices = sorted({(case.group, case.notice) for case in cases if case.notice})
+        return [f"{group}: {notice}" for group, notice in notices]
 
     def groups(self) -> dict[str, dict[str, list[ComparedCase]]]:
-        """Return the rows by what they are grouped by, and by name; phases apart by metric."""
+        """Return the rows grouped by source, method, network, scale and, for phases, metric."""
         keys: dict[str, Callable[[ComparedCase], str]] = {
             "source": lambda row: row.case.group,
             "method": lambda row: row.method,
@@ -186,22 +121,20 @@ class MeasurementsReport:
         }
 
     def ranking(self) -> tuple[int, int]:
-        """Return pairs of methods that measure more than 10 % apart, and how many are ranked right.
+        """Return how many pairs of methods are measured over 10 % apart, and how many ranked right.
 
-        Pairs differ in system alone: same source, model, GPUs, network, batch and metric.
+        A pair differs in system alone: same source, model, GPUs, network, batch and metric.
         """
         alike = _grouped(self.whole, lambda row: "|".join(_setting(row.case)))
         pairs = right = 0
         for rows in alike.values():
-            for one, other in combinations(rows, 2):
-                apart = one.case.value / other.case.value if other.case.value else 0.0
-                if (
-                    one.case.system == other.case.system
-                    or 1 / _RANKED_APART <= apart <= _RANKED_APART
-                ):
+            for row, other in combinations(rows, 2):
+                ratio = row.case.value / other.case.value if other.case.value else 0.0
+                too_close = 1 / _RANKED_APART <= ratio <= _RANKED_APART
+                if row.case.system == other.case.system or too_close:
                     continue
                 pairs += 1
-                right += (apart > 1) == (one.predicted > other.predicted)
+                right += (ratio > 1) == (row.predicted > other.predicted)
         return pairs, right
 
     def to_dict(self) -> dict[str, Any]:
@@ -230,14 +163,13 @@ class MeasurementsReport:
                 for row in self.rows
             ],
             "left_out": [
-                {"id": asked.case.id, "role": asked.role, "reason": asked.reason}
-                for asked in self.left
+                {"id": left.case.id, "role": left.role, "reason": left.reason} for left in self.left
             ],
         }
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return why cases are not predicted, most frequent first."""
-        return Counter(asked.reason for asked in self.left).most_common()
+        return Counter(left.reason for left in self.left).most_common()
 
 
 def error_figures(rows: Sequence[ComparedCase]) -> dict[str, float | int | None]:
@@ -261,16 +193,16 @@ def validate_measurements(
     cluster: str | None = None,
     method: str | None = None,
 ) -> MeasurementsReport:
-    """Predict every case of a table, or of those that ship, and hold the errors to their limits.
+    """Predict every case of a table, or of those that ship, and check the errors against limits.
 
-    A limit is that of a whole group: where ``cluster`` or ``method`` leave some of it aside, it is
-    not asked for.
+    A limit is that of a whole group: it is skipped where ``cluster`` or ``method`` leave out some
+    of the group.
 
     Parameters
     ----------
     path : a table of cases; None: what ships
     catalog : where profiles are
-    cluster : only cases on this network (between nodes or inside them), or of this source
+    cluster : only cases on this network (between nodes or inside them) or of this source
     method : only cases of this method
 
     Raises
@@ -278,41 +210,38 @@ def validate_measurements(
     DataError
         If a table, the rules or the limits are damaged.
     RequestError
-        If no rules ship, or no case is on the cluster or of the method that is asked for.
+        If no rules ship, or no case has that cluster or method.
     """
     catalog = catalog or Session()
     cases = cases_of(path, catalog)
-    beside = catalog.beside("measurements", "", RULES_FILE)
-    if beside is None:
+    rules_path = catalog.beside("measurements", "", RULES_FILE)
+    if rules_path is None:
         raise RequestError(
             "measurements", f"no measurements/{RULES_FILE} in any folder of profiles."
         )
-    rules = read_rules(beside)
+    rules = read_rules(rules_path)
     singles = single_gpu_cases(cases, rules)
-    asked = [map_case(case, rules, singles, catalog) for case in cases]
-    everything = asked
-    asked = _select(asked, cluster, method)
+    mapped = [map_case(case, rules, singles, catalog) for case in cases]
+    selected = _select(mapped, cluster, method)
     rows, left, known = [], [], uncertainties(catalog)
-    for one in asked:
-        if one.scenario is None:
-            left.append(one)
+    for item in selected:
+        if item.scenario is None:
+            left.append(item)
             continue
         try:
-            rows.append(_row(one.case, one.cluster, one.scenario, catalog, known))
+            rows.append(_row(item.case, item.cluster, item.scenario, catalog, known))
         except RequestError as error:
-            left.append(MappedCase(one.case, "excluded", reason=str(error)))
-    report = MeasurementsReport(rows, left)
-    found = [(row.case.id, row.case.metric, abs(row.error)) for row in rows]
-    kept = {one.case.id for one in asked}
-    aside = [one.case for one in everything if one.case.id not in kept and one.scenario is not None]
-    # A limit is one of a whole group: a part of it may be worse, and is held to nothing.
-    whole = [
+            left.append(MappedCase(item.case, "excluded", reason=str(error)))
+    kept = {item.case.id for item in selected}
+    aside = [item.case for item in mapped if item.case.id not in kept and item.scenario is not None]
+    # A part of a group may be worse than the whole: only limits of whole groups apply.
+    limits = [
         limit
         for limit in limits_of(catalog)
         if not any(limit.holds(case.id, case.metric) for case in aside)
     ]
-    report.missed.extend(misses(whole, found))
-    return report
+    errors = [(row.case.id, row.case.metric, abs(row.error)) for row in rows]
+    return MeasurementsReport(rows, left, misses(limits, errors))
 
 
 def _row(
@@ -322,19 +251,19 @@ def _row(
     catalog: Catalog,
     known: Mapping[str, Uncertainty],
 ) -> ComparedCase:
-    """Return a case with its prediction, whose interval its own source had no part in."""
+    """Return a case with its prediction; its interval was fitted without its own source."""
     prediction = predict(scenario, catalog)
     moves = of_ratio(prediction.moves) if case.metric in RATIO_METRICS else prediction.moves
     own = known.get(case.origin, known.get(NO_METHOD))
     if own is not None:
         interval = own.interval(moves, prediction.iteration_s)
         prediction = replace(prediction, iteration_s_interval=interval)
-    (value, low, high), off = predicted_metric(case.metric, case.value, prediction)
-    return ComparedCase(case, scenario.method, cluster, value, (low, high), off, moves)
+    (value, low, high), error = predicted_metric(case.metric, case.value, prediction)
+    return ComparedCase(case, scenario.method, cluster, value, (low, high), error, moves)
 
 
 def joined_reports(paths: Sequence[Path | None]) -> MeasurementsReport:
-    """Return the report of several tables as one; None stands for what ships.
+    """Return one report of several tables; None is the tables that ship.
 
     Raises
     ------
@@ -343,35 +272,35 @@ def joined_reports(paths: Sequence[Path | None]) -> MeasurementsReport:
     """
     reports = [validate_measurements(path) for path in paths]
     rows = [row for report in reports for row in report.rows]
-    return MeasurementsReport(rows, [asked for report in reports for asked in report.left])
+    return MeasurementsReport(rows, [left for report in reports for left in report.left])
 
 
 def _select(
-    asked: Sequence[MappedCase], cluster: str | None, method: str | None
+    cases: Sequence[MappedCase], cluster: str | None, method: str | None
 ) -> list[MappedCase]:
-    """Return the cases of a cluster and a method, where these are given.
+    """Return the cases of a cluster and of a method, where these are given.
 
     Raises
     ------
     RequestError
-        If there are none; the message names the nearest of those that there are.
+        If there are none; the message names the nearest that has some.
     """
-    for flag, wanted, names in (("cluster", cluster, _clusters), ("method", method, _methods)):
+    for what, wanted, names in (("cluster", cluster, _clusters), ("method", method, _methods)):
         if wanted is None:
             continue
-        every = {name for one in asked for name in names(one) if name}
-        if wanted not in every:
-            raise unknown(flag, wanted, every)
-        asked = [one for one in asked if wanted in names(one)]
-    return list(asked)
+        known = {name for case in cases for name in names(case) if name}
+        if wanted not in known:
+            raise unknown(what, wanted, known)
+        cases = [case for case in cases if wanted in names(case)]
+    return list(cases)
 
 
-def _clusters(asked: MappedCase) -> set[str]:
-    return {*asked.cluster, asked.case.group}
+def _clusters(mapped: MappedCase) -> set[str]:
+    return {*mapped.cluster, mapped.case.group}
 
 
-def _methods(asked: MappedCase) -> set[str]:
-    return {asked.scenario.method} if asked.scenario else set()
+def _methods(mapped: MappedCase) -> set[str]:
+    return {mapped.scenario.method} if mapped.scenario else set()
 
 
 def _setting(case: Case) -> Iterable[str]:
@@ -390,7 +319,82 @@ def _setting(case: Case) -> Iterable[str]:
 def _grouped(
     rows: Sequence[ComparedCase], key: Callable[[ComparedCase], str]
 ) -> dict[str, list[ComparedCase]]:
-    found: dict[str, list[ComparedCase]] = {}
+    groups: dict[str, list[ComparedCase]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+# Limits of the errors.
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimit:
+    """The greatest errors that a group of cases may have."""
+
+    group: str
+    ids: tuple[str, ...]
+    metrics: str
+    median: float
+    p90: float
+
+    def holds(self, name: str, metric: str) -> bool:
+        """Tell whether a case of this id and metric is in the group."""
+        kind = "phases" if metric in PHASE_METRICS else "whole"
+        return self.metrics in (kind, "any") and any(fnmatchcase(name, ids) for ids in self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A limit that a group of cases exceeds."""
+
+    group: str
+    count: int
+    figure: str
+    found: float
+    limit: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return asdict(self)
+
+
+def read_limits(path: Path) -> list[GroupLimit]:
+    """Return the limits of a file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    limits = []
+    for row, cells in read_table(path, _LIMITS_SCHEMA, _LIMITS_COLUMNS):
+        check_word(cells["metrics"], _LIMITED_METRICS, "metrics", path, row)
+        greatest = [
+            number(cells[name], name, path, row, positive=True) for name in ("median", "p90")
+        ]
+        limits.append(
+            GroupLimit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *greatest)
+        )
+    return limits
+
+
+def limits_of(catalog: Catalog) -> list[GroupLimit]:
+    """Return the limits that the catalog finds; none where there is no file."""
+    path = catalog.beside("measurements", "", LIMITS_FILE)
+    return [] if path is None else read_limits(path)
+
+
+def misses(limits: Sequence[GroupLimit], errors: Iterable[tuple[str, str, float]]) -> list[Miss]:
+    """Return the limits exceeded; ``errors`` are id, metric and absolute relative error."""
+    rows = list(errors)
+    exceeded = []
+    for limit in limits:
+        figures = score(error for name, metric, error in rows if limit.holds(name, metric))
+        for figure, value, greatest in (
+            ("median", figures.median, limit.median),
+            ("p90", figures.p90, limit.p90),
+        ):
+            if value is not None and value > greatest:
+                exceeded.append(Miss(limit.group, figures.count, figure, value, greatest))
+    return exceeded

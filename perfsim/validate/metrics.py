@@ -1,4 +1,11 @@
-"""DOC"""
+"""What a prediction says of a published metric, and how its error is counted.
+
+Most metrics follow from the iteration or its breakdown. Published breakdowns of second-order
+methods come from runs of the same code with parts excluded (shyhuai/kfac_pytorch@1dacea76,
+``exclude_parts``; preconditioning is never excluded, so that it counts with building the factors):
+a phase is the time that an iteration gains when its part is put back. Here the same is done to the
+task graph of a prediction: a part that is left out takes no time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +38,7 @@ PHASE_PARTS = (
     frozenset({"inverses"}),
     frozenset({"inverses sent"}),
 )
-"""Parts in the order in which the measurements put them back."""
+"""Parts of an iteration in the order in which the measurements put them back."""
 
 _JOB_NAME = re.compile(r"\w+ \d+\.(.+)")
 _JOBS_OF_PART = {"factors sent": ("factors", "unpacked", "divided"),
@@ -40,7 +47,7 @@ _JOBS_OF_PART = {"factors sent": ("factors", "unpacked", "divided"),
         "gradients sent": ("sent gradient",),
         "preconditioning": ("preconditioned", "gradient"),
         "scaling": ("scaled",)}  # fmt: skip
-"""Part to how its jobs' names begin; the first that fits holds."""
+"""Part -> beginnings of its jobs' names; the first part that fits counts."""
 
 
 def part_of(task: Task) -> str:
@@ -67,14 +74,14 @@ def part_of(task: Task) -> str:
 
 
 def added_s(timeline: Timeline, to: Set[str], parts: Set[str]) -> float:
-    """Return how much longer an iteration of the parts ``to`` takes with ``parts`` [s]."""
+    """Return the time that ``parts`` add to an iteration of the parts ``to`` [s]."""
     return _iteration_s(timeline, to | parts) - _iteration_s(timeline, to)
 
 
 def busy_s(timeline: Timeline, part: str) -> float:
-    """Return how long the tasks of a part take by themselves in an iteration [s].
+    """Return how long the tasks of a part take alone in an iteration [s].
 
-    Those on the compute stream; of a part that is sent, those on the stream that has most.
+    Counted are those on the compute stream; of a part that is sent, those on its busiest stream.
     """
     streams: dict[str, float] = {}
     for task in timeline.graph.tasks:
@@ -108,7 +115,7 @@ def _part(*names: str) -> Callable[[Prediction], _PredictedValue]:
 
 
 def _phase(first: int, last: int) -> Callable[[Prediction], _PredictedValue]:
-    """Return what reads phases ``first`` to ``last`` of the iteration that updates everything."""
+    """Return a reader of phases ``first`` to ``last`` of the iteration that updates everything."""
 
     def read(prediction: Prediction) -> _PredictedValue:
         before = frozenset[str]().union(*PHASE_PARTS[:first])
@@ -137,11 +144,11 @@ def _gpus(prediction: Prediction) -> int:
 
 
 METRICS: dict[str, tuple[bool, Callable[[Prediction], _PredictedValue]]] = {
-    "iteration_s": (False, lambda one: (one.iteration_s, *one.iteration_s_interval)),
-    "throughput": (True, lambda one: _rate(one, 1.0)),
-    "throughput_per_gpu": (True, lambda one: _rate(one, 1.0 / _gpus(one))),
+    "iteration_s": (False, lambda it: (it.iteration_s, *it.iteration_s_interval)),
+    "throughput": (True, lambda it: _rate(it, 1.0)),
+    "throughput_per_gpu": (True, lambda it: _rate(it, 1.0 / _gpus(it))),
     "scaling_efficiency": (True, _efficiency),
-    "speedup_vs_1gpu": (True, lambda one: _efficiency(one, _gpus(one))),
+    "speedup_vs_1gpu": (True, lambda it: _efficiency(it, _gpus(it))),
     "compression_s": (False, _part("compression")),
     "sparsify_s": (False, _part("compression")),
     "exposed_comm_s": (False, _part("communication_exposed")),
@@ -161,7 +168,7 @@ METRICS: dict[str, tuple[bool, Callable[[Prediction], _PredictedValue]]] = {
     "precondition_s": (False, _busy("preconditioning")),
     "bcast_gradient_s": (False, _busy("gradients sent")),
 }
-"""Metric to whether more is faster, and what a prediction says of it."""
+"""Metric -> whether more of it is faster, and how it is read from a prediction."""
 
 _WHOLE_ITERATION = (
     "iteration_s",
@@ -172,22 +179,22 @@ _WHOLE_ITERATION = (
 )
 
 RATIO_METRICS = ("scaling_efficiency", "speedup_vs_1gpu")
-"""Metrics that are an iteration relative to that of one GPU."""
+"""Metrics that compare an iteration with that of one GPU."""
 
 PHASE_METRICS = tuple(metric for metric in METRICS if metric not in _WHOLE_ITERATION)
-"""Metrics that are a part of an iteration: counted apart from whole iterations."""
+"""Metrics of a part of an iteration, whose errors are counted apart from whole iterations."""
 
 
 def predicted_metric(
     metric: str, measured: float, prediction: Prediction
 ) -> tuple[_PredictedValue, float]:
-    """Return what is predicted of a metric, and the relative error of the time behind it.
+    """Return the predicted value of a metric with its interval, and the error of its time.
 
-    The error is predicted over measured time less 1, of a rate measured over predicted rate less
-    1: above zero is predicted too slow in either case.
+    The error of a time is predicted over measured less 1; of a rate, measured over predicted less
+    1. Above zero is predicted too slow in both cases.
     """
-    rises, read = METRICS[metric]
-    found = read(prediction)
-    if rises:
-        return found, measured / found[0] - 1.0
-    return found, found[0] / measured - 1.0
+    is_rate, read = METRICS[metric]
+    predicted = read(prediction)
+    if is_rate:
+        return predicted, measured / predicted[0] - 1.0
+    return predicted, predicted[0] / measured - 1.0

@@ -104,15 +104,15 @@ def fitted_rows(
         If there is none, or one of them cannot be predicted.
     """
     singles = single_gpu_cases(cases, rules)
-    found = [
+    rows = [
         FittedRow(
             case.id, scenario_of(case, role_of(case, rules), rules, singles, catalog), case.value
         )
         for case in network_cases(cases, rules, group)
     ]
-    if not found:
+    if not rows:
         raise RequestError("group", f"no case of {group!r} calibrates the network.")
-    return found
+    return rows
 
 
 def best_rate(error: Callable[[float], float], low: float = _LOW, high: float = _HIGH) -> float:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from perfsim.compute.anchors import load_anchors, read_anchors
 from perfsim.compute.device import load_device
-from perfsim.compute.transfer import load_anchors, read_anchors
 from perfsim.errors import DataError
 from support.what_ships import SHIPPED
 

@@ -211,7 +211,7 @@ def test_old_topk_on_p100_tells_the_measured_v100_time_within_a_fifth() -> None:
 
 
 def test_unknown_gpu_gives_the_nearest() -> None:
-    with pytest.raises(RequestError, match=r"--gpu: no 'v10O'; did you mean 'v100'\?"):
+    with pytest.raises(RequestError, match=r"gpu: no 'v10O'; did you mean 'v100'\?"):
         load_device("v10O", Catalog())
 
 

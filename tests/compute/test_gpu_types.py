@@ -172,20 +172,20 @@ def test_nodes_hold_one_type_each() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"gpu": "v100,p100"}, ["--gpu", "how many", "v100:16,p100:16"]),
-        ({"gpu": "v100:four,p100:4"}, ["--gpu", "how many"]),
-        ({"gpu": "v100:0,p100:8"}, ["--gpu", "how many"]),
-        ({"gpu": "v100:4,p100:8"}, ["--gpu", "12 GPUs", "--gpus says 8"]),
-        ({"gpu": "v100:4,p1000:4"}, ["--gpu", "'p1000'", "did you mean"]),
-        ({"gpu": "v100:6,p100:2", "gpus_per_node": 4}, ["--gpu", "of one type"]),
-        ({"gpu": "v100:3,p100:5", "placement": "4,4"}, ["--gpu", "of one type"]),
-        ({"gpu": BOTH, "straggler": "1:2"}, ["--straggler", "several types"]),
-        ({"gpu": BOTH, "jitter": "5%"}, ["--jitter", "several types"]),
-        ({"gpu": BOTH, "single_gpu": "100ms"}, ["--single-gpu", "several types"]),
-        ({"gpu": BOTH, "beside": "x.toml"}, ["--beside", "several types"]),
-        ({"gpu": BOTH, "intra_net": "nvlink"}, ["--intra-net", "nvlink"]),
-        ({"gpu": BOTH, "precision": "amp-fp16"}, ["--precision", "p100"]),
-        ({"gpu": BOTH, "method": "spd_kfac"}, ["--gpu", "spd_kfac", "v100", "p100"]),
+        ({"gpu": "v100,p100"}, ["gpu: ", "how many", "v100:16,p100:16"]),
+        ({"gpu": "v100:four,p100:4"}, ["gpu: ", "how many"]),
+        ({"gpu": "v100:0,p100:8"}, ["gpu: ", "how many"]),
+        ({"gpu": "v100:4,p100:8"}, ["gpu: ", "12 GPUs", "gpus says 8"]),
+        ({"gpu": "v100:4,p1000:4"}, ["gpu: ", "'p1000'", "did you mean"]),
+        ({"gpu": "v100:6,p100:2", "gpus_per_node": 4}, ["gpu: ", "of one type"]),
+        ({"gpu": "v100:3,p100:5", "placement": "4,4"}, ["gpu: ", "of one type"]),
+        ({"gpu": BOTH, "straggler": "1:2"}, ["straggler: ", "several types"]),
+        ({"gpu": BOTH, "jitter": "5%"}, ["jitter: ", "several types"]),
+        ({"gpu": BOTH, "single_gpu": "100ms"}, ["single_gpu: ", "several types"]),
+        ({"gpu": BOTH, "beside": "x.toml"}, ["beside: ", "several types"]),
+        ({"gpu": BOTH, "intra_net": "nvlink"}, ["intra_net: ", "nvlink"]),
+        ({"gpu": BOTH, "precision": "amp-fp16"}, ["precision: ", "p100"]),
+        ({"gpu": BOTH, "method": "spd_kfac"}, ["gpu: ", "spd_kfac", "v100", "p100"]),
     ],
 )
 def test_what_is_not_clear_is_refused_in_one_sentence(
@@ -233,4 +233,4 @@ def test_a_plan_weighs_one_type_at_a_time() -> None:
     asked = ["plan", "--model", "resnet50", "--dataset", "imagenet", "--epochs", "1"]
     found = CliRunner().invoke(application(), [*asked, "--deadline", "24h", "--gpu", BOTH])
     assert found.exit_code
-    assert "--gpu-types" in str(found.exception)
+    assert "gpu_types" in str(found.exception)

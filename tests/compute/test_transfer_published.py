@@ -1,4 +1,4 @@
-"""Anchors that ship, and what profiles carried by them take, beside what others measured."""
+"""Anchors that ship, and what profiles transferred by them take, beside what others measured."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from perfsim.compute.anchors import load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Profile, read_profile
-from perfsim.compute.transfer import load_anchors, transfer
+from perfsim.compute.transfer import transfer
 from perfsim.resolve import find_profile
-from support.anchors import Table, carried, milliseconds, profile
+from support.anchors import Table, milliseconds, profile, transferred
 from support.collected import (
     Found,
     gavel,
@@ -56,7 +57,7 @@ def test_h200_is_as_much_faster_than_h100_as_lambda_measured() -> None:
     assert math.isclose(h200.quantity.value * 2259, h100.quantity.value * 1895, rel_tol=0.03)
 
 
-def test_resnet50_carried_to_batch_64_agrees_with_tensorflow_traces() -> None:
+def test_resnet50_transferred_to_batch_64_agrees_with_tensorflow_traces() -> None:
     """Traces on a V100 (ChenYuHo/schedule-simulator@368d560): forward 73.19, backward 117.13 ms."""
     own = read_profile(SHIPPED.path("models", "resnet50.v100.fp32.b32", "model", "models"))
     result = transfer(own, load_device("v100", SHIPPED), 64, "fp32", SHIPPED)
@@ -71,7 +72,7 @@ def test_mxnet_figures_between_batches_lie_near_the_line() -> None:
         a for a in load_anchors("v100", SHIPPED) if a.model == "resnet50" and a.batch in (8, 32)
     ]
     table: Table = {"v100": [a for a in ends if a.source.startswith("apache/mxnet")]}
-    assert math.isclose(milliseconds(carried(table, 16, own=own)), 63.689, rel_tol=0.2)
+    assert math.isclose(milliseconds(transferred(table, 16, own=own)), 63.689, rel_tol=0.2)
 
 
 # The second column: how many anchors of the source there are, so that none is lost unnoticed.

@@ -8,7 +8,7 @@ import pytest
 
 from layer_shapes import CALIBRATED_ON, layer_groups, read_ready_trace
 from perfsim.errors import RequestError
-from perfsim.models import build_model, model_names
+from perfsim.models import build_model, defined_models
 from perfsim.models.layers import ModelLayer, conv, linear, lstm, pooled
 from perfsim.models.transformers import bert
 from support.collected import COLLECTED, needs_data, table
@@ -107,7 +107,7 @@ def test_cifar_networks_have_the_published_size(name: str, printed: str) -> None
     assert f"{sum(layer.elements for layer in build_model(name)) / 1e6:.{digits}f}" == printed
 
 
-@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("name", defined_models())
 def test_names_are_unique_and_quantities_are_not_negative(name: str) -> None:
     layers = build_model(name)
     tensors = [tensor for layer in layers for tensor, _ in layer.tensors]

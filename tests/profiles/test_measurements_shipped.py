@@ -19,10 +19,10 @@ from perfsim.errors import DataError, RequestError
 from perfsim.validate.cases import (
     CASE_COLUMNS,
     fields_text,
+    nested_fields,
     parse_fields,
     read_cases,
     read_header,
-    scenario_fields,
     shipped_cases,
 )
 from perfsim.validate.mapping import SingleGpuCases, map_case, read_rules, role_of
@@ -108,7 +108,7 @@ def test_a_scenario_in_a_cell_goes_there_and_back() -> None:
     fields = {"method": "topk", "options.density": "0.01", "overlap": False}
     cell = fields_text(fields)
     assert cell == "method=topk; options.density=0.01; overlap=false"
-    assert scenario_fields(parse_fields(cell, "x"), Catalog()) == {
+    assert nested_fields(parse_fields(cell, "x"), Catalog()) == {
         "method": "topk",
         "options": {"density": "0.01"},
         "overlap": "false",
@@ -125,7 +125,7 @@ def test_a_damaged_cell_is_one_sentence(cell: str, words: str) -> None:
 
 
 def test_a_named_scenario_comes_first() -> None:
-    made = scenario_fields({"scenario": "Shi2020_wfbp_10gbe_8", "gpus": 16}, Catalog())
+    made = nested_fields({"scenario": "Shi2020_wfbp_10gbe_8", "gpus": 16}, Catalog())
     assert made["gpus"] == 16 and made["net"] == "hkbu-v100-10gbe"
 
 
@@ -192,9 +192,9 @@ def test_the_command_leaves_with_4_outside_a_limit(table: Path) -> None:
 def test_a_cluster_or_method_can_be_picked(table: Path) -> None:
     assert [row.method for row in validate_measurements(table, method="topk").rows] == ["topk"]
     assert len(validate_measurements(table, cluster="t").rows) == 2
-    with pytest.raises(RequestError, match="--method: no 'topkk'; did you mean 'topk'"):
+    with pytest.raises(RequestError, match="method: no 'topkk'; did you mean 'topk'"):
         validate_measurements(table, method="topkk")
-    with pytest.raises(RequestError, match="--cluster: no 'x'"):
+    with pytest.raises(RequestError, match="cluster: no 'x'"):
         validate_measurements(table, cluster="x")
 
 

@@ -1,9 +1,9 @@
-"""How wrong a carried profile has been. ``python tests/scripts/leave_one_out.py``.
+"""How wrong a profile moved to another GPU is. ``python tests/scripts/leave_one_out.py``.
 
-For every GPU, precision and model that was measured at batches of 8 or more, and that is not the
-profile's own place, all its measured iterations there are left out, the profile is carried there
-from what remains, and the result is held against what was left out (several sources: their
-geometric mean; forward and backward alone: scaled by the profile's share). The error is
+Taken are all GPUs, precisions and models that were measured at batches of 8 or more, except the
+GPU and precision of the profile itself. All measured iterations of the model there are left out,
+the profile is moved there by those that remain, and compared with those left out (several sources:
+their geometric mean; forward and backward alone: scaled by the profile's share). The error is
 max(predicted / measured, measured / predicted) - 1.
 """
 
@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from functools import cache
 from math import exp, log
+from statistics import geometric_mean
 
+from perfsim.compute.anchors import Anchor, load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Profile, read_profile
-from perfsim.compute.transfer import Anchor, load_anchors, transfer
+from perfsim.compute.transfer import transfer
 from perfsim.session import Session
 
-LEAST_BATCH = 8
+MIN_BATCH = 8
 WORST = 8
+"""How many of the worst are printed."""
 
 
 @cache
@@ -35,28 +38,29 @@ def errors() -> dict[tuple[str, str, str, int], float]:
             if profile is None or profile.sequence != anchor.sequence or anchor.use == "ratio":
                 continue
             own = (profile.gpu, profile.precision) == (gpu, anchor.precision)
-            if anchor.batch >= LEAST_BATCH and not own:
+            if anchor.batch >= MIN_BATCH and not own:
                 key = (gpu, anchor.precision, anchor.model, anchor.batch)
                 goals.setdefault(key, []).append(anchor)
-    found = {}
+    results = {}
     for key, anchors in goals.items():
         gpu, precision, model, batch = key
         rest = {
-            other: [one for one in of if (other, one.precision, one.model) != key[:3]]
-            for other, of in known.items()
+            other: [a for a in others if (other, a.precision, a.model) != key[:3]]
+            for other, others in known.items()
         }
         device = load_device(gpu, catalog)
         predicted_s = transfer(read[model], device, batch, precision, rest).quantity.value
-        found[key] = exp(abs(log(predicted_s / _measured_s(read[model], anchors)))) - 1
-    return found
+        results[key] = exp(abs(log(predicted_s / _measured_s(read[model], anchors)))) - 1
+    return results
 
 
 def _measured_s(profile: Profile, anchors: list[Anchor]) -> float:
     """Return the whole iteration that the anchors give [s]."""
     whole = profile.iteration_s / (profile.forward_s + profile.backward_s)
     factors = [whole if anchor.covers == "forward_backward" else 1.0 for anchor in anchors]
-    logs = [log(one.iteration_s * f) for one, f in zip(anchors, factors, strict=True)]
-    return exp(sum(logs) / len(logs))
+    return geometric_mean(
+        anchor.iteration_s * factor for anchor, factor in zip(anchors, factors, strict=True)
+    )
 
 
 def spread(found: dict[tuple[str, str, str, int], float]) -> tuple[int, float, float]:

@@ -1,17 +1,18 @@
-"""Anchors and a profile that tests can compute by hand, and carrying the one by the others."""
+"""Anchors and a profile that tests can compute by hand, and the profile moved by them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from perfsim.compute.anchors import Anchor
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Gradient, Layer, Profile
-from perfsim.compute.transfer import Anchor, TransferredProfile, transfer
+from perfsim.compute.transfer import TransferredProfile, transfer
 from perfsim.quantity import Kind
 from support.what_ships import SHIPPED
 
-__all__ = ["Table", "anchor", "carried", "milliseconds", "profile"]
+__all__ = ["Table", "anchor", "milliseconds", "profile", "transferred"]
 
 Table = dict[str, Sequence[Anchor]]
 
@@ -53,14 +54,14 @@ def profile(
     )
 
 
-def carried(
+def transferred(
     table: Table, batch: int, gpu: str = "v100", precision: str = "fp32", own: Profile | None = None
 ) -> TransferredProfile:
-    """Return a profile (:func:`profile`'s) carried by a table of anchors."""
+    """Return a profile (:func:`profile`'s) transferred by a table of anchors."""
     return transfer(own or profile(), load_device(gpu, SHIPPED), batch, precision, table)
 
 
 def milliseconds(result: TransferredProfile) -> float:
-    """Return the carried iteration [ms]."""
+    """Return the transferred iteration [ms]."""
     assert math.isclose(result.profile.iteration_s, result.quantity.value)
     return result.quantity.value * 1e3

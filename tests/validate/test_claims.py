@@ -138,7 +138,7 @@ def test_a_prediction_says_what_the_scenario_claims(tmp_path: Path) -> None:
     notes = predicted_notes(path)
     assert f"Claim 'x': the paper says about 2 times as fast as ssgd; here {ratio:.2f}." in notes
     notes = predicted_notes(path, "--gpus", "16")
-    assert any("not compared, as flags change the scenario" in note for note in notes)
+    assert any("not compared, as the scenario was changed" in note for note in notes)
     shown = CliRunner().invoke(app, ["show", "scenario", str(path), "--json"])
     [claim] = json.loads(shown.output)["claims"]
     assert claim["paper"] == "about 2 times as fast as ssgd"

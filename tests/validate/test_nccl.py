@@ -70,12 +70,12 @@ def test_links_predict_without_a_curve_and_each_collective_is_told() -> None:
     assert list(found) == ["all_reduce"] and found["all_reduce"]["count"] == 12
     assert found["all_reduce"]["others"]["links"]["p90"] < 0.02
     small = replace(whole, size_bytes=SIZES[:6], seconds=whole.seconds[:6])
-    assert all("links" not in row.others for row in in_range.rows(of("c", small)))
+    assert all("links" not in row.others for row in in_range.predict_rows(of("c", small)))
 
 
 def test_scale_from_fitted_knots_is_the_law_on_few_points() -> None:
     """A straight curve's knots are its ends and bends: the same law within their tolerance."""
-    rows = scale.rows(of("c", curve(2), curve(4)))
+    rows = scale.predict_rows(of("c", curve(2), curve(4)))
     for row in rows:
         assert row.others["from fitted knots"] == pytest.approx(row.predicted_s, rel=0.12)
 

@@ -71,15 +71,15 @@ def test_in_range_predicts_what_it_has_not_seen() -> None:
     """Sizes 1, 3, 5 of five fit; 2 and 4 are asked. One of them is twice what its sides say."""
     sizes, seconds = (1e3, 1e4, 1e5, 1e6, 1e7), (1e-4, 1e-4, 1e-4, 2e-3, 1e-2)
     made = CollectiveCurve("broadcast", 2, 2, 1, sizes, seconds, "measured", "made up")
-    rows = in_range.rows(of("c", made))
+    rows = in_range.predict_rows(of("c", made))
     assert [(row.size_bytes, row.measured_s) for row in rows] == [(1e4, 1e-4), (1e6, 2e-3)]
     assert rows[0].error == pytest.approx(0.0)
     assert rows[1].predicted_s == pytest.approx(1e-3)  # half way from 0.1 to 10 ms, in logs
     assert rows[1].error == pytest.approx(0.5)
     assert rows[1].others["log interpolation"] == pytest.approx(1e-3)
-    assert in_range.rows(of("c", replace(made, kind="fitted"))) == []
+    assert in_range.predict_rows(of("c", replace(made, kind="fitted"))) == []
     short = replace(made, size_bytes=sizes[:4], seconds=seconds[:4])
-    assert in_range.rows(of("c", short)) == []
+    assert in_range.predict_rows(of("c", short)) == []
 
 
 def test_scale_asks_every_larger_number_of_nodes_from_every_smaller() -> None:
@@ -97,7 +97,7 @@ def test_scale_asks_every_larger_number_of_nodes_from_every_smaller() -> None:
         ([2, 4], 32, 8.0),
         ([2, 4, 8], 32, 4.0),
     ]
-    rows = scale.rows(curves)
+    rows = scale.predict_rows(curves)
     asked = {(row.question, row.what) for row in rows}
     assert asked == {
         ("scale_2x", "all_reduce, 2 to 4 nodes"),
@@ -120,13 +120,13 @@ def test_scale_keeps_clusters_collectives_and_sizes_apart() -> None:
     )
     assert list(scale.larger_targets([("c", two), *others])) == []
     wider = curve(4, sizes=(1.0, *SIZES, 1e12))
-    rows = scale.rows(of("c", two, wider))
+    rows = scale.predict_rows(of("c", two, wider))
     assert [row.size_bytes for row in rows] == list(SIZES)  # beyond what was fitted: not asked
 
 
 def test_scale_of_a_perfect_ring_is_right_where_its_steps_were_measured() -> None:
     """By closed form: the law gives the ring that made the curves; 'unchanged' does not."""
-    rows = scale.rows(of("c", curve(2), curve(4)))
+    rows = scale.predict_rows(of("c", curve(2), curve(4)))
     assert rows[-1].predicted_s == pytest.approx(rows[-1].measured_s, rel=0.02)
     assert rows[-1].plain_s == pytest.approx(rows[-1].measured_s, rel=1e-6)
     assert rows[0].others["unchanged"] == curve(2).seconds[0]
@@ -134,7 +134,7 @@ def test_scale_of_a_perfect_ring_is_right_where_its_steps_were_measured() -> Non
 
 def test_other_collective_leaves_the_smallest_message_out() -> None:
     whole, gather = curve(4), curve(4, collective="all_gather")
-    rows = other_collective.rows(of("c", whole, gather, curve(4, collective="broadcast")))
+    rows = other_collective.predict_rows(of("c", whole, gather, curve(4, collective="broadcast")))
     assert [row.size_bytes for row in rows] == list(SIZES[1:])
     for row in rows:
         assert row.predicted_s == half_of_all_reduce(whole, row.size_bytes, gather.seconds[0])
@@ -145,16 +145,16 @@ def test_other_collective_leaves_the_smallest_message_out() -> None:
 
 def test_other_collective_without_small_messages_scores_all() -> None:
     whole, gather = curve(4), curve(4, collective="all_gather", sizes=SIZES[8:])
-    rows = other_collective.rows(of("c", whole, gather))
+    rows = other_collective.predict_rows(of("c", whole, gather))
     assert [row.size_bytes for row in rows] == list(SIZES[8:])
     assert rows[0].predicted_s == rows[0].others["all_reduce alone"]
 
 
 def test_other_collective_needs_the_same_ranks_of_the_same_cluster() -> None:
     gather = curve(4, collective="all_gather")
-    assert other_collective.rows([("c", curve(8)), ("c", gather)]) == []
-    assert other_collective.rows([("d", curve(4)), ("c", gather)]) == []
-    assert other_collective.rows([("c", curve(4, gpus=2)), ("c", gather)]) == []
+    assert other_collective.predict_rows([("c", curve(8)), ("c", gather)]) == []
+    assert other_collective.predict_rows([("d", curve(4)), ("c", gather)]) == []
+    assert other_collective.predict_rows([("c", curve(4, gpus=2)), ("c", gather)]) == []
 
 
 def held(algorithm: str, times_ms: tuple[float, ...], **more) -> CollectiveCurve:
@@ -168,7 +168,7 @@ def test_choice_counts_only_differences_above_a_tenth() -> None:
     """Asked are sizes 2, 4, 6; at the fourth the two are 9 % apart."""
     ring = held("ring", (4.0, 4.0, 4.0, 10.0, 20.0, 20.0, 20.0))
     tree = held("tree", (2.0, 2.0, 2.0, 10.9, 40.0, 40.0, 40.0))
-    rows = choosing.rows([("c", ring), ("d", tree)])
+    rows = choosing.predict_rows([("c", ring), ("d", tree)])
     assert [row.size_bytes for row in rows] == [2.0**21, 2.0**25]
     assert [row.measured_s for row in rows] == [2e-3, 20e-3]
     assert [row.error for row in rows] == [0.0, 0.0]
@@ -190,6 +190,6 @@ def test_choice_wrong_is_its_regret() -> None:
 def test_choice_pairs_only_what_differs_in_the_algorithm_alone() -> None:
     ring = held("ring", (4.0,) * 5)
     for change in ({"version": "2.21.5"}, {"gpu": "H100"}, {"protocol": "ll"}, {"fabric": "other"}):
-        assert choosing.rows([("c", ring), ("c", held("tree", (2.0,) * 5, **change))]) == []
+        assert choosing.predict_rows([("c", ring), ("c", held("tree", (2.0,) * 5, **change))]) == []
     free = replace(ring, algorithm="")
-    assert choosing.rows([("c", free), ("c", held("tree", (2.0,) * 5))]) == []
+    assert choosing.predict_rows([("c", free), ("c", held("tree", (2.0,) * 5))]) == []

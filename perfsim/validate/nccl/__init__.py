@@ -1,8 +1,8 @@
-"""Collectives as predicted beside collectives as measured: one question a file.
+"""Predicted collectives beside measured ones: one question a file.
 
-A question is a file of this folder; nothing else lists it. It holds ``QUESTION``, one sentence,
-``LIMITS``, what the errors of each name that its rows bear must reach, and
-``rows(curves) -> list[Row]`` of (cluster, curve) pairs.
+Each file of this folder with a ``QUESTION`` (one sentence) is a question; nothing else lists it. It
+holds ``LIMITS``, the errors allowed by the name that its rows have, and
+``predict_rows(curves) -> list[NcclRow]``, of (cluster, curve) pairs.
 """
 
 from __future__ import annotations

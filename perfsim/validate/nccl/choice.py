@@ -11,7 +11,7 @@ from perfsim.network.measured import CollectiveCurve
 from perfsim.network.tuner_fit import communicator
 from perfsim.validate.nccl.row import NcclRow
 
-__all__ = ["LIMITS", "QUESTION", "rows"]
+__all__ = ["LIMITS", "QUESTION", "predict_rows"]
 
 QUESTION = (
     "fit ring and tree on every other size, name the faster at the sizes between where they"
@@ -25,13 +25,13 @@ _MIN_DIFFERENCE = 0.10
 _BOTH = ("ring", "tree")
 
 
-def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
-    """Return a row a size where ring and tree differ: measured is the better of the two.
+def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
+    """Name the faster of ring and tree at each size where they differ; measured is the faster.
 
     ``predicted_s`` is the measured time of the algorithm named, so its error is the regret;
     ``plain_s`` that of the ring, always; ``others`` that of what NCCL's own tuner takes.
     """
-    found: list[NcclRow] = []
+    rows: list[NcclRow] = []
     for cluster, ring, tree in _pairs(curves):
         fits = {
             of: fit_curve(_half(one)).curve for of, one in zip(_BOTH, (ring, tree), strict=True)
@@ -44,9 +44,9 @@ def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
             best = min(times.values())
             if max(times.values()) <= best * (1.0 + _MIN_DIFFERENCE):
                 continue
-            named = min(_BOTH, key=lambda of: fits[of].at(size))
+            named = min(_BOTH, key=lambda name: fits[name].at(size))
             taken = tuner.choose("all_reduce", size).algorithm
-            found.append(
+            rows.append(
                 NcclRow(
                     "choice",
                     cluster,
@@ -58,7 +58,7 @@ def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
                     {"NCCL's tuner": times.get(taken, times["ring"])},
                 )
             )
-    return found
+    return rows
 
 
 def _half(curve: CollectiveCurve) -> CollectiveCurve:
@@ -66,17 +66,24 @@ def _half(curve: CollectiveCurve) -> CollectiveCurve:
 
 
 def _tuner(ring: CollectiveCurve) -> NcclTuner:
-    of = communicator(ring)
+    known = communicator(ring)
     rate = 2.0 * (ring.ranks - 1) / ring.ranks * ring.size_bytes[-1] / ring.seconds[-1]
     return NcclTuner(
-        of.version, ring.ranks, ring.nodes, of.architecture, "intel", of.intra, rate / 1e9, 1
+        known.version,
+        ring.ranks,
+        ring.nodes,
+        known.architecture,
+        "intel",
+        known.intra,
+        rate / 1e9,
+        1,
     )
 
 
 def _pairs(
     curves: Sequence[tuple[str, CollectiveCurve]],
 ) -> Iterator[tuple[str, CollectiveCurve, CollectiveCurve]]:
-    """Return all-reduces of the same ranks, software and network, ring and tree held fixed."""
+    """Return pairs of all-reduces that differ in the algorithm alone, which was held fixed."""
     groups: dict[tuple[object, ...], dict[str, tuple[str, CollectiveCurve]]] = {}
     for cluster, curve in curves:
         if curve.collective == "all_reduce" and curve.algorithm in _BOTH:

@@ -1,4 +1,4 @@
-"""DOC"""
+"""Inside the range: every other size of a curve fitted, the sizes between predicted."""
 
 from __future__ import annotations
 
@@ -22,57 +22,8 @@ __all__ = [
     "LIMITS",
     "QUESTION",
     "Links",
-    "rows",
+    "predict_rows",
 ]
-
-
-class Links:
-    """The links of each cluster as all its half curves together tell them.
-
-    How many NICs the GPUs of a node share is not stated in curves: one, so that the rate between
-    nodes is a whole node's.
-    """
-
-    def __init__(self, halves: Sequence[tuple[str, CollectiveCurve]]) -> None:
-        groups: dict[tuple[str, str], list[CollectiveCurve]] = {}
-        for cluster, half in halves:
-            groups.setdefault((cluster, half.library), []).append(half)
-        self.links = {key: _fitted_links(found) for key, found in groups.items()}
-        self.clusters: dict[tuple[object, ...], Cluster | None] = {}
-
-    def seconds(self, cluster: str, curve: CollectiveCurve, size_bytes: float) -> float | None:
-        """Return the time of a message by the links' formulas [s]; None where they tell none."""
-        key = (cluster, curve.library, curve.ranks, curve.nodes)
-        if key not in self.clusters:
-            self.clusters[key] = self._cluster(cluster, curve)
-        found = self.clusters[key]
-        if found is None:
-            return None
-        held = (curve.algorithm or AUTO, curve.protocol or AUTO)
-        try:
-            return found.cost(curve.collective, size_bytes, *held).seconds
-        except RequestError:
-            return None  # an algorithm, held when it was measured, that perfsim has no formula of
-
-    def _cluster(self, cluster: str, curve: CollectiveCurve) -> Cluster | None:
-        links = self.links[cluster, curve.library]
-        inter, intra = links.get("inter"), links.get("intra")
-        if curve.ranks < curve.nodes or curve.ranks < 2:
-            return None
-        if (curve.nodes > 1 and inter is None) or (curve.ranks > curve.nodes and intra is None):
-            return None
-        return cluster_of(curve, inter, intra)
-
-
-def _fitted_links(curves: Sequence[CollectiveCurve]) -> Mapping[str, Link]:
-    preset = inside_link(Catalog())
-    try:
-        fit = fit_network(curves, 1, preset)
-    except Unidentified:
-        return {}
-    links = {of: found.link for of, found in fit.links.items()}
-    inside = preset(fit.inside) if fit.inside and "intra" not in links else None
-    return links if inside is None else links | {"intra": inside}
 
 
 QUESTION = "fit on every other size of a curve, predict the sizes between, without the curve"
@@ -90,12 +41,13 @@ _MIN_SIZES = 5
 """Sizes that a curve must have, so that three are left to fit."""
 
 
-def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
-    """Return every second size of every curve, predicted from the others' fit.
+def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
+    """Predict every second size of every curve from a fit of the others.
 
-    ``others`` holds log interpolation between the fitted half; curve plus model: what a prediction
-    takes on a network of which this half was measured; and the links that all half curves of the
-    cluster tell, without any curve. Curves of which only knots are known are passed over.
+    ``others`` holds three more predictions: log interpolation between the fitted half; "curve and
+    model", which `predict` uses on a network that was measured at this half; and "links", fitted to
+    all half curves of the cluster, without any curve. Curves of which only knots are known are
+    left out.
     """
     halves = [
         (cluster, curve, _half(curve))
@@ -138,10 +90,59 @@ def _rows(
 
 
 def _served(half: CollectiveCurve, size_bytes: float) -> float | None:
-    """Return what a cluster with this curve takes for a size [s]; None where it is uneven."""
+    """Return the time of a size on a cluster with this curve [s]; None for uneven nodes."""
     placement = (half.gpus_per_node,) * half.nodes
     if sum(placement) != half.ranks:
         return None
     held = (half.library, (half.algorithm,), half.protocol or AUTO)
     cost = MeasuredCollectives((half,)).cost(half.collective, size_bytes, placement, *held)
     return None if cost is None else cost.seconds
+
+
+class Links:
+    """The links of each cluster, fitted to half of each of its curves.
+
+    Curves do not state how many NICs the GPUs of a node share: one is taken, so that the rate
+    between nodes is that of a whole node.
+    """
+
+    def __init__(self, halves: Sequence[tuple[str, CollectiveCurve]]) -> None:
+        groups: dict[tuple[str, str], list[CollectiveCurve]] = {}
+        for cluster, half in halves:
+            groups.setdefault((cluster, half.library), []).append(half)
+        self.links = {key: _fitted_links(same) for key, same in groups.items()}
+        self.clusters: dict[tuple[object, ...], Cluster | None] = {}
+
+    def seconds(self, cluster: str, curve: CollectiveCurve, size_bytes: float) -> float | None:
+        """Return the time of a message by the links' formulas [s]; None where there are none."""
+        key = (cluster, curve.library, curve.ranks, curve.nodes)
+        if key not in self.clusters:
+            self.clusters[key] = self._cluster(cluster, curve)
+        links = self.clusters[key]
+        if links is None:
+            return None
+        algorithm, protocol = curve.algorithm or AUTO, curve.protocol or AUTO
+        try:
+            return links.cost(curve.collective, size_bytes, algorithm, protocol).seconds
+        except RequestError:
+            return None  # measured with an algorithm that perfsim has no formula for
+
+    def _cluster(self, cluster: str, curve: CollectiveCurve) -> Cluster | None:
+        links = self.links[cluster, curve.library]
+        inter, intra = links.get("inter"), links.get("intra")
+        if curve.ranks < curve.nodes or curve.ranks < 2:
+            return None
+        if (curve.nodes > 1 and inter is None) or (curve.ranks > curve.nodes and intra is None):
+            return None
+        return cluster_of(curve, inter, intra)
+
+
+def _fitted_links(curves: Sequence[CollectiveCurve]) -> Mapping[str, Link]:
+    preset = inside_link(Catalog())
+    try:
+        fit = fit_network(curves, 1, preset)
+    except Unidentified:
+        return {}
+    links = {link_class: fitted.link for link_class, fitted in fit.links.items()}
+    inside = preset(fit.inside) if fit.inside and "intra" not in links else None
+    return links if inside is None else links | {"intra": inside}

@@ -16,7 +16,7 @@ from perfsim.network.scaling_laws import (
 )
 from perfsim.validate.nccl.row import NcclRow, PlainRing
 
-__all__ = ["LIMITS", "QUESTION", "rows"]
+__all__ = ["LIMITS", "QUESTION", "predict_rows"]
 
 QUESTION = (
     "fit on all_reduce and the smallest message measured (not scored), predict all_gather and"
@@ -26,23 +26,23 @@ QUESTION = (
 LIMITS = {"other_collective": {"median": 0.15}}
 
 
-def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
-    """Return every size but the smallest of each all_gather and reduce_scatter beside one.
+def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
+    """Predict every size but the smallest of each all_gather and reduce_scatter.
 
-    ``others`` holds what all_reduce alone gives, without the small message.
+    ``others`` holds the prediction from all_reduce alone, without the small message.
     """
     groups: dict[tuple[object, ...], list[CollectiveCurve]] = {}
     for cluster, curve in curves:
         shape = (cluster, curve.ranks, curve.nodes, curve.gpus_per_node, curve.library)
         groups.setdefault(shape, []).append(curve)
-    found: list[NcclRow] = []
+    rows: list[NcclRow] = []
     for key, same in groups.items():
         whole = [curve for curve in same if curve.collective == "all_reduce"]
         if whole:
             for curve in same:
                 if curve.collective in HALVES:
-                    found += _rows(str(key[0]), whole[0], curve)
-    return found
+                    rows += _rows(str(key[0]), whole[0], curve)
+    return rows
 
 
 def _rows(cluster: str, whole: CollectiveCurve, curve: CollectiveCurve) -> list[NcclRow]:

@@ -1,4 +1,4 @@
-"""DOC"""
+"""All questions asked of a set of measured curves, the errors, and where the curves come from."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from perfsim.validate.accuracy import Score, score
 from perfsim.validate.nccl.row import BANDS, NcclRow
 
 __all__ = [
+    "ERRORS_OVER",
     "QUESTION_ORDER",
-    "_NCCL_SCHEMA",
     "NcclReport",
     "curves_in_folder",
     "question_names",
@@ -30,73 +30,26 @@ __all__ = [
 ]
 
 
-def curves_in_folder(
-    folder: Path, *, skip_bad: bool = False
-) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
-    """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
-
-    The cluster is the series that a file names, else the file itself. Left out are files of no
-    known form, and damaged lines with ``skip_bad``.
-
-    Raises
-    ------
-    DataError
-        If the folder holds none, or a line is damaged.
-    """
-    from perfsim.calibrate.formats import LOG_SUFFIXES, read_folder
-
-    found = read_folder(folder, skip_bad=skip_bad)
-    curves = [
-        (curve.series or path.stem, curve)
-        for path, reading in found.items()
-        for curve in reading.curves
-    ]
-    left = [line for reading in found.values() for line in reading.skipped]
-    files = (one for one in folder.rglob("*") if one.is_file() and one not in found)
-    left += [
-        f"{path}: no measurements in a form that is known"
-        for path in sorted(files)
-        if path.suffix.lower() in LOG_SUFFIXES
-    ]
-    return curves, left
-
-
-def shipped_curves(catalog: Catalog) -> list[tuple[str, CollectiveCurve]]:
-    """Return (network, curve) of all networks that ship or are the user's.
-
-    Measured curves where a network has them, else the knots of the fitted ones: single measured
-    points, few a curve, as fitting chose them.
-    """
-    from perfsim.network.network_file import read_network
-
-    found: list[tuple[str, CollectiveCurve]] = []
-    for name, path in catalog.files("networks").items():
-        known = read_network(path).known
-        if known is not None:
-            found += [(name, curve) for curve in known.curves]
-    return found
-
-
 _NCCL_SCHEMA = "perfsim/validation-nccl/1"
 
 QUESTION_ORDER = ("in_range", "scale_2x", "scale_4x", "scale_beyond", "other_collective", "choice")
-"""Questions as they are printed; those of further files come after them."""
+"""Questions in the order of print; those of further files come after them."""
 
 
 ERRORS_OVER = " / "
-"""Of two predictions' names in a limit: the errors of the first over those of the second."""
+"""Between two predictions' names in a limit on the ratio of their errors."""
 
 
 @cache
 def questions() -> dict[str, ModuleType]:
-    """Return name -> module of every question, as the files of this folder give them."""
+    """Return name -> module of every question: the files of this folder with a ``QUESTION``."""
     package = __name__.rpartition(".")[0]
-    found = {}
+    modules = {}
     for module in pkgutil.iter_modules(import_module(package).__path__):
         loaded = import_module(f"{package}.{module.name}")
         if hasattr(loaded, "QUESTION"):
-            found[module.name] = loaded
-    return found
+            modules[module.name] = loaded
+    return modules
 
 
 def question_names() -> tuple[str, ...]:
@@ -139,17 +92,17 @@ class NcclReport:
 
     def others(self, question: str, collective: str | None = None) -> dict[str, Score]:
         """Return the errors of each further prediction on the same rows, of one collective's."""
-        found: dict[str, list[float]] = {}
+        errors_by_name: dict[str, list[float]] = {}
         for row in self.of(question):
             if collective is not None and row.collective != collective:
                 continue
             for name, seconds in row.others.items():
-                found.setdefault(name, []).append(abs(seconds / row.measured_s - 1.0))
-        return {name: score(errors) for name, errors in found.items()}
+                errors_by_name.setdefault(name, []).append(abs(seconds / row.measured_s - 1.0))
+        return {name: score(errors) for name, errors in errors_by_name.items()}
 
     def misses(self) -> list[str]:
-        """Return a sentence a limit that the errors are outside of."""
-        found = []
+        """Return a sentence for each limit that the errors exceed."""
+        sentences = []
         for question, limits in _limits().items():
             rows = self.of(question)
             if not rows:
@@ -159,10 +112,10 @@ class NcclReport:
                 low = what == "right"
                 if reached is not None and (reached < limit if low else reached > limit):
                     bound = "at least" if low else "at most"
-                    found.append(
+                    sentences.append(
                         f"{question}: {what} is {reached:.1%}, the target is {bound} {limit:.0%}"
                     )
-        return found
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``validate nccl --json`` prints; errors are fractions."""
@@ -176,14 +129,14 @@ class NcclReport:
 
     def clusters(self) -> list[dict[str, Any]]:
         """Return the errors of every cluster by question, with their size bands."""
-        found = []
+        tables = []
         for cluster in dict.fromkeys(name for name, _ in self.curves):
             rows = [row for row in self.rows if row.cluster == cluster]
             for question in question_names():
                 mine = [row for row in rows if row.question == question]
                 if mine and question != "choice":
                     plain = [abs((row.plain_s or 0.0) / row.measured_s - 1.0) for row in mine]
-                    found.append(
+                    tables.append(
                         {
                             "cluster": cluster,
                             "question": question,
@@ -195,10 +148,10 @@ class NcclReport:
                             "plain_median": median(plain),
                         }
                     )
-        return found
+        return tables
 
     def falls(self) -> list[dict[str, Any]]:
-        """Return where a measured time falls by more than 10 % as size grows."""
+        """Return where a measured time falls by more than 10 % as the size grows."""
         return [
             {"cluster": cluster, "curve": curve.name, "from_bytes": a, "to_bytes": b, "drop": drop}
             for cluster, curve in self.curves
@@ -218,16 +171,16 @@ class NcclReport:
         }
 
     def _collectives(self, question: str) -> dict[str, Any]:
-        """Return the errors by collective, of the prediction and of each further one."""
+        """Return the errors by collective: of the prediction, and of each further one."""
         rows = self.of(question)
-        found: dict[str, Any] = {}
+        tables: dict[str, Any] = {}
         for name in dict.fromkeys(row.collective for row in rows if row.collective):
             others = self.others(question, name)
-            found[name] = {
+            tables[name] = {
                 **score(row.error for row in rows if row.collective == name).to_dict(),
                 "others": {other: one.to_dict() for other, one in others.items()},
             }
-        return found
+        return tables
 
     def _choice(self) -> dict[str, Any]:
         rows = self.of("choice")
@@ -242,26 +195,26 @@ class NcclReport:
 
     def _reached(self, question: str, what: str) -> float | None:
         if what == "right":
-            found = self._choice()
-            return float(found["right"] / found["count"])
+            choice = self._choice()
+            return float(choice["right"] / choice["count"])
         if ERRORS_OVER in what:
             names, _, part = what.partition(", ")
             others = self.others(question)
-            one, other = (
+            first, second = (
                 getattr(others.get(name), part, None) for name in names.split(ERRORS_OVER)
             )
-            if one is None or other is None:
+            if first is None or second is None:
                 return None
-            return 1.0 if one == other else one / other if other else math.inf
+            return 1.0 if first == second else first / second if second else math.inf
         band = "above" if what.endswith(" above") else None
         return getattr(self.score(question, band), what.partition(" ")[0], None)
 
 
 def _limits() -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    limits: dict[str, dict[str, float]] = {}
     for module in questions().values():
-        found.update(module.LIMITS)
-    return found
+        limits.update(module.LIMITS)
+    return limits
 
 
 def validate_nccl(curves: Sequence[tuple[str, CollectiveCurve]]) -> NcclReport:
@@ -271,5 +224,55 @@ def validate_nccl(curves: Sequence[tuple[str, CollectiveCurve]]) -> NcclReport:
     ----------
     curves : (cluster, curve): curves of several node counts share their cluster's name
     """
-    rows = [row for module in questions().values() for row in module.rows(curves)]
+    rows = [row for module in questions().values() for row in module.predict_rows(curves)]
     return NcclReport(tuple(curves), tuple(rows))
+
+
+# Where the curves come from.
+
+
+def curves_in_folder(
+    folder: Path, *, skip_bad: bool = False
+) -> tuple[list[tuple[str, CollectiveCurve]], list[str]]:
+    """Return (cluster, curve) of every file of measurements in a folder, and what was left out.
+
+    The cluster is the series that a file names, else the file itself. Files of no known form are
+    left out, and damaged lines with ``skip_bad``.
+
+    Raises
+    ------
+    DataError
+        If the folder holds none, or a line is damaged.
+    """
+    from perfsim.calibrate.formats import SUFFIXES, read_folder
+
+    readings = read_folder(folder, skip_bad=skip_bad)
+    curves = [
+        (curve.series or path.stem, curve)
+        for path, reading in readings.items()
+        for curve in reading.curves
+    ]
+    left = [line for reading in readings.values() for line in reading.skipped]
+    files = (path for path in folder.rglob("*") if path.is_file() and path not in readings)
+    left += [
+        f"{path}: no measurements in a form that is known"
+        for path in sorted(files)
+        if path.suffix.lower() in SUFFIXES
+    ]
+    return curves, left
+
+
+def shipped_curves(catalog: Catalog) -> list[tuple[str, CollectiveCurve]]:
+    """Return (network, curve) of all networks that ship or are the user's.
+
+    The curves are measured ones where a network has them, else the knots of the fitted ones: the
+    few measured points of a curve that fitting chose.
+    """
+    from perfsim.network.network_file import read_network
+
+    curves: list[tuple[str, CollectiveCurve]] = []
+    for name, path in catalog.files("networks").items():
+        known = read_network(path).known
+        if known is not None:
+            curves += [(name, curve) for curve in known.curves]
+    return curves

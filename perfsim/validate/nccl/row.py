@@ -1,4 +1,4 @@
-"""DOC"""
+"""One collective predicted beside its measurement, and the baseline: a plain alpha-beta ring."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class NcclRow:
     ----------
     question : scale_2x, in_range, ...
     cluster : series or file of the measurement
-    what : the curve, in a few words
+    what : name of the curve
     size_bytes : message
     measured_s, predicted_s : times
     plain_s : what a two-parameter alpha-beta ring fit gives from the same data
     others : further predictions by name, for comparison
-    collective : of the message, where the question tells several apart
+    collective : which one was measured, where the question has several
     """
 
     question: str
@@ -51,47 +51,46 @@ class NcclRow:
     @property
     def band(self) -> str:
         """The size band that the message falls in."""
-        return next(name for name, most in BANDS if self.size_bytes <= most)
+        return next(name for name, end in BANDS if self.size_bytes <= end)
 
 
 class PlainRing:
-    """alpha steps + beta bytes of a ring, fitted to curves with relative least squares.
+    """One alpha and one beta for a whole ring, as most simulators have it, fitted to curves.
 
-    Steps are 2 (P-1) for all_reduce, P-1 for the gathering collectives and the rooted ones, 1 for
-    send_recv; bytes 2 (P-1)/P n, (P-1)/P n, n and n. Neither may be negative.
+    Fitted by relative least squares: alpha x steps + beta x bytes, neither negative. Steps are
+    2 (P-1) for all_reduce, P-1 for the gathering collectives and the rooted ones, 1 for send_recv;
+    bytes are 2 (P-1)/P n, (P-1)/P n, n and n.
 
     Examples
     --------
-    >>> fit = PlainRing([CollectiveCurve("send_recv", 2, 2, 1, (8.0, 1e6), (1e-5, 1e-3), "measured", "x")])
+    >>> times = (8.0, 1e6), (1e-5, 1e-3)
+    >>> fit = PlainRing([CollectiveCurve("send_recv", 2, 2, 1, *times, "measured", "x")])
     >>> f"{fit.alpha_s * 1e6:.1f} us", f"{1e-9 / fit.beta_s_per_byte:.2f} GB/s"
     ('10.0 us', '1.01 GB/s')
     """
 
     def __init__(self, curves: Sequence[CollectiveCurve]) -> None:
         import numpy as np
+        from scipy.optimize import nnls
 
         rows = []
         for curve in curves:
             for size, seconds in zip(curve.size_bytes, curve.seconds, strict=True):
-                steps, wire = _counts(curve.collective, curve.ranks)
-                rows.append((steps / seconds, wire * size / seconds))
+                steps, share = _steps_and_share(curve.collective, curve.ranks)
+                rows.append((steps / seconds, share * size / seconds))
         table = np.asarray(rows)
-        ones = np.ones(len(rows))
-        (alpha, beta), *_ = np.linalg.lstsq(table, ones, rcond=None)
-        if alpha < 0 or beta < 0:
-            # One of the two alone, whichever leaves less over.
-            alone = [float(column @ ones / (column @ column)) for column in table.T]
-            left = [float(np.sum((table[:, i] * alone[i] - 1.0) ** 2)) for i in (0, 1)]
-            alpha, beta = (alone[0], 0.0) if left[0] < left[1] else (0.0, alone[1])
-        self.alpha_s, self.beta_s_per_byte = float(alpha), float(beta)
+        scale = np.linalg.norm(table, axis=0)
+        (alpha, beta), _ = nnls(table / scale, np.ones(len(rows)))
+        self.alpha_s, self.beta_s_per_byte = float(alpha / scale[0]), float(beta / scale[1])
 
     def seconds(self, collective: str, ranks: int, size_bytes: float) -> float:
         """Return the time of a collective over ``ranks`` [s]."""
-        steps, wire = _counts(collective, ranks)
-        return steps * self.alpha_s + wire * size_bytes * self.beta_s_per_byte
+        steps, share = _steps_and_share(collective, ranks)
+        return steps * self.alpha_s + share * size_bytes * self.beta_s_per_byte
 
 
-def _counts(collective: str, ranks: int) -> tuple[float, float]:
+def _steps_and_share(collective: str, ranks: int) -> tuple[float, float]:
+    """Return the steps of a collective on a ring, and the share of its bytes that a rank sends."""
     if collective == "all_reduce":
         return 2.0 * (ranks - 1), 2.0 * (ranks - 1) / ranks
     if collective in ("all_gather", "reduce_scatter", "all_to_all"):

@@ -1,4 +1,4 @@
-"""More nodes than were fitted: from a cluster's smaller node counts to its larger ones."""
+"""More nodes: a cluster's larger node counts predicted from its smaller ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perfsim.network.measured import CollectiveCurve
 from perfsim.network.scaling_laws import ScalingLaw, extrapolate
 from perfsim.validate.nccl.row import NcclRow, PlainRing
 
-__all__ = ["LIMITS", "QUESTION", "larger_targets", "rows"]
+__all__ = ["LIMITS", "QUESTION", "larger_targets", "predict_rows"]
 
 QUESTION = "fit on the smaller node counts of a cluster, predict larger ones"
 
@@ -26,7 +26,7 @@ def larger_targets(
     """Return (cluster, curves of the nodes fitted, the curve to predict, ratio of nodes).
 
     Fitted are all curves of the cluster with at most C nodes, for every C measured below the
-    target's number and at least 2: one node says nothing of the network.
+    target's number and at least 2: one node shows nothing of the network.
     """
     groups: dict[tuple[object, ...], list[CollectiveCurve]] = {}
     for cluster, curve in curves:
@@ -34,37 +34,37 @@ def larger_targets(
             held = (curve.library, curve.algorithm, curve.protocol)
             shape = (cluster, curve.collective, curve.gpus_per_node, *held)
             groups.setdefault(shape, []).append(curve)
-    for key, found in groups.items():
-        counts = sorted({curve.nodes for curve in found})
-        for target in found:
-            for most in counts:
-                if most < target.nodes:
-                    fitted = [curve for curve in found if curve.nodes <= most]
-                    yield str(key[0]), fitted, target, target.nodes / most
+    for key, alike in groups.items():
+        counts = sorted({curve.nodes for curve in alike})
+        for target in alike:
+            for largest in counts:
+                if largest < target.nodes:
+                    fitted = [curve for curve in alike if curve.nodes <= largest]
+                    yield str(key[0]), fitted, target, target.nodes / largest
 
 
-def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
-    """Return every size of every larger node count, inside the sizes fitted.
+def predict_rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
+    """Predict every size of every larger node count, inside the sizes fitted.
 
     ``others`` holds the largest curve unchanged, and the same law on the fitted knots of the
-    curves alone, which is what ships of a network whose source's licence keeps its points.
+    curves alone: all that ships of a network whose licence does not allow its points.
     """
-    found: list[NcclRow] = []
-    knots: dict[int, CollectiveCurve] = {}
+    rows: list[NcclRow] = []
+    knots: dict[CollectiveCurve, CollectiveCurve] = {}
     for cluster, fitted, target, ratio in larger_targets(curves):
         growth, plain = ScalingLaw(fitted), PlainRing(fitted)
         last = growth.last
         for curve in fitted:
-            if id(curve) not in knots:
-                knots[id(curve)] = fit_curve(curve).curve
-        few = ScalingLaw([knots[id(curve)] for curve in fitted])
+            if curve not in knots:
+                knots[curve] = fit_curve(curve).curve
+        from_knots = ScalingLaw([knots[curve] for curve in fitted])
         question = "scale_2x" if ratio <= 2 else "scale_4x" if ratio <= 4 else "scale_beyond"
         low = min(curve.size_bytes[0] for curve in fitted)
         high = max(curve.size_bytes[-1] for curve in fitted)
         what = f"{target.collective}, {last.nodes} to {target.nodes} nodes"
         for size, seconds in zip(target.size_bytes, target.seconds, strict=True):
             if low <= size <= high:
-                found.append(
+                rows.append(
                     NcclRow(
                         question,
                         cluster,
@@ -75,9 +75,11 @@ def rows(curves: Sequence[tuple[str, CollectiveCurve]]) -> list[NcclRow]:
                         plain.seconds(target.collective, target.ranks, size),
                         {
                             "unchanged": extrapolate(last, size),
-                            "from fitted knots": few.seconds(target.ranks, target.nodes, size),
+                            "from fitted knots": from_knots.seconds(
+                                target.ranks, target.nodes, size
+                            ),
                         },
                         target.collective,
                     )
                 )
-    return found
+    return rows
