@@ -281,7 +281,7 @@ def _model(name: str, catalog: Catalog) -> dict[str, Any]:
 
 def _anchors(name: str, catalog: Catalog) -> list[dict[str, Any]]:
     """Return the measured iterations of the whole model, by GPU."""
-    from perfsim.compute.transfer import load_anchors
+    from perfsim.compute.anchors import load_anchors
 
     return [
         {

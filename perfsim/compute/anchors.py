@@ -221,7 +221,7 @@ def combined(estimates: Sequence[Estimate]) -> Estimate:
     if len(estimates) == 1:
         return estimates[0]
     seconds = [estimate.seconds for estimate in estimates]
-    spreads = [scatter(seconds), *(estimate.spread for estimate in estimates)]
+    spreads = [repeat_spread(seconds), *(estimate.spread for estimate in estimates)]
     return Estimate(
         geometric_mean(seconds),
         weakest([estimate.kind for estimate in estimates]),

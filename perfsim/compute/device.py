@@ -256,7 +256,7 @@ def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> 
         tuple(times),
         tuple(weakest([kind for _, kind, _ in sizes[size]]) for size in known),
         tuple("; ".join(dict.fromkeys(source for _, _, source in sizes[size])) for size in known),
-        tuple(scatter([time for time, _, _ in sizes[size]]) for size in known),
+        tuple(repeat_spread([time for time, _, _ in sizes[size]]) for size in known),
     )
 
 
@@ -365,7 +365,7 @@ def _rate(table: TomlTable) -> Quantity:
         )
     how = table.text("achieved_source")
     source = f"{table.text('source')}: {number} {unit} x {achieved}, {how}"
-    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE)
+    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE_LIMIT)
     return _quantity(table, rate, "FLOP/s", "fitted", source)
 
 

@@ -211,12 +211,12 @@ def read_profile(path: Path) -> Profile:
     lines = read_lines(path)
     header, key_rows = _read_header(lines, path)
     layers, gradients, tensor_rows = _read_rows(
-        rows(lines, len(key_rows), PROFILE_COLUMNS, path), path
+        csv_rows(lines, len(key_rows), PROFILE_COLUMNS, path), path
     )
 
     def count(key: str) -> int:
         text, row = header[key], key_rows[key]
-        return int(number(text, key, path, row, positive=True, whole=True, within=COUNT))
+        return int(cell_number(text, key, path, row, positive=True, whole=True, within=COUNT_LIMIT))
 
     if "sequence" in header:
         count("sequence")
@@ -455,8 +455,14 @@ def read_positions(path: Path, layers: Iterable[str], needed: Iterable[str] = ()
             wrong = "stands twice" if name in positions else "is no layer of the model"
             raise DataError(f"layer {shown(name)} {wrong}", path=path, row=row, column="layer")
         positions[name] = int(
-            number(
-                cells["positions"], "positions", path, row, positive=True, whole=True, within=COUNT
+            cell_number(
+                cells["positions"],
+                "positions",
+                path,
+                row,
+                positive=True,
+                whole=True,
+                within=COUNT_LIMIT,
             )
         )
     missing = [name for name in needed if name not in positions]

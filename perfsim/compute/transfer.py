@@ -537,7 +537,7 @@ def _mean_ratio(
     )
     if len(ratios) == 1:
         note += " One model alone shows no spread."
-    return Ratio(value, scatter(list(ratios.values())), note)
+    return Ratio(value, repeat_spread(list(ratios.values())), note)
 
 
 def _rate_ratio(profile: Profile, origin: Device, device: Device, step: SpeedStep) -> Ratio:

@@ -38,7 +38,17 @@ from pydantic import (
 
 from perfsim.data.files import escaped, forbidden, read_text
 from perfsim.errors import MAX_QUOTED, DataError, RequestError, nearest, newer, rule, shown
-from perfsim.quantity import COUNT_LIMIT, KINDS, Kind, LATENCY_LIMIT, NumberLimit, RATE_LIMIT, REDUCTION_LIMIT, SPREAD_LIMIT, TIME_LIMIT
+from perfsim.quantity import (
+    COUNT_LIMIT,
+    KINDS,
+    LATENCY_LIMIT,
+    RATE_LIMIT,
+    REDUCTION_LIMIT,
+    SPREAD_LIMIT,
+    TIME_LIMIT,
+    Kind,
+    NumberLimit,
+)
 from perfsim.units import (
     parse_bytes,
     parse_fraction,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from perfsim.collectives import Hops
+from perfsim.collectives import Hops, find_algorithm
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import cell_number, read_table
 from perfsim.libraries import AUTO
@@ -278,7 +278,7 @@ def _cost(
 ) -> Cost:
     wire_s = message.size_bytes * curve.seconds[-1] / curve.size_bytes[-1]
     hops = Hops(message.ranks, message.nodes, message.gpus_per_node, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    sent = algorithm(message.collective, _BYTES_OF[message.collective]).sent_bytes(
+    sent = find_algorithm(message.collective, _BYTES_OF[message.collective]).sent_bytes(
         message.size_bytes, hops
     )
     carried = (curve.ranks, curve.nodes) != (message.ranks, message.nodes)

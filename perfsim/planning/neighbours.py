@@ -401,7 +401,7 @@ def measured_like(scenario: ResolvedScenario, catalog: Catalog) -> list[Publishe
     values = []
     for case in shipped_cases(catalog):
         try:
-            fields = scenario_fields(role_of(case, rules).fields, catalog)
+            fields = nested_fields(role_of(case, rules).fields, catalog)
         except RequestError:
             continue  # it names a scenario that is not here
         if any(str(fields.get(name, "")) != str(getattr(scenario, name)) for name in _FIRST_FIELDS):

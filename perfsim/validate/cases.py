@@ -238,7 +238,7 @@ def nested_fields(fields: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]
     flat = dict(fields)
     result: dict[str, Any] = {}
     if "scenario" in flat:
-        result = dict(read_file(catalog.scenario(str(flat.pop("scenario"))))["scenario"])
+        result = dict(read_scenario(catalog.scenario(str(flat.pop("scenario"))))["scenario"])
     for name, value in flat.items():
         outer, _, inner = name.partition(".")
         if inner:

@@ -101,7 +101,7 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
     """
     path = catalog.scenario(name)
     claims = []
-    data = read_file(path)
+    data = read_scenario(path)
     listed = data.get("claim", [])
     if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
         raise DataError("claim is not a list of tables ([[claim]])", path=path)
@@ -217,7 +217,7 @@ def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) ->
     DataError
         As ``claims_of``.
     """
-    fields = read_file(catalog.scenario(name))["scenario"]
+    fields = read_scenario(catalog.scenario(name))["scenario"]
     predicted = _predict_once(catalog)
     notes = []
     for claim in claims_of(name, catalog):
@@ -265,7 +265,7 @@ def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: _Predict) ->
     if read(own) <= 0:
         raise RequestError(
             "",
-            f"{own.scenario['method']} has no {claim.part}, so nothing can be compared with it.",
+            f"{own.scenario.method} has no {claim.part}, so nothing can be compared with it.",
             source=f"claim {claim.name!r}",
         )
     return min(read(predicted(rival)) for rival in claim.rivals(fields)) / read(own)

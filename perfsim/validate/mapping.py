@@ -25,14 +25,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, PlainValidator
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.toml import TomlTable, read_toml
-from perfsim.errors import MAX_QUOTED, DataError, RequestError, nearest, shown
+from perfsim.data.toml import Tables, TomlModel, WrongValue, read_toml
+from perfsim.errors import MAX_QUOTED, RequestError, nearest, shown
 from perfsim.prediction import predict
 from perfsim.resolve import resolve
-from perfsim.scenario import FIELDS, Scenario, is_field, make_scenario
+from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.metrics import METRICS, predicted_metric
 
@@ -56,7 +58,6 @@ __all__ = [
 RULES_FILE = "map.toml"
 """The rules that ship, ``profiles/measurements/map.toml``."""
 _RULES_SCHEMA = "perfsim/measurement-map/1"
-_RULE_KEYS = ("when", "set", "number", "exclude", "calibrates")
 
 ADDED_METRIC = "compress_plus_comm_s"
 """What a method adds to an iteration; on one GPU, its kernels alone.
@@ -113,66 +114,81 @@ def read_rules(path: Path) -> list[MappingRule]:
     DataError
         If the file cannot be read, a key or column is unknown, or a pattern is none.
     """
-    table = read_toml(path)
-    table.only(("schema", "title", "rule"))
-    table.check_schema(_RULES_SCHEMA)
-    return [_rule(rule) for rule in table.tables("rule")]
+    return [
+        MappingRule(rule.when, rule.set, rule.number, rule.exclude, rule.calibrates)
+        for rule in read_toml(path, RulesFile).rule
+    ]
 
 
-def _rule(table: TomlTable) -> MappingRule:
-    table.only(_RULE_KEYS)
-    when = _texts(table, "when")
-    for column in when:
+def _columns(when: object) -> dict[str, str]:
+    """Check columns and the text that each must have."""
+    values = _plain_values(when)
+    for column, text in values.items():
+        if not isinstance(text, str):
+            raise WrongValue("is not a text", column)
         if column not in CASE_COLUMNS or column == "value":
-            raise table.wrong(
-                "when", f"no column {shown(column)}; columns: {', '.join(CASE_COLUMNS)}"
-            )
+            raise WrongValue(f"no column {shown(column)}; columns: {', '.join(CASE_COLUMNS)}")
+    return values
+
+
+def _rule_fields(value: object) -> dict[str, Any]:
+    """Check fields of a scenario with a value each, those of a group as ``group.name``."""
+    values = _plain_values(value)
+    for name, item in values.items():
+        if name != "scenario" and not is_field(name):
+            match = nearest(name[:MAX_QUOTED], SCENARIO_FIELDS)
+            hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
+            raise WrongValue(f"a scenario has no field {shown(name)}; {hint}")
+        parts = item if isinstance(item, list) else [item]
+        if any(isinstance(part, Mapping | list) for part in parts):
+            raise WrongValue("is a table, not a value", name)
+    return values
+
+
+def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
+    r"""Check fields whose value a pattern finds in a column, such as "setting: (\d+) GPUs"."""
     numbers = {}
-    for field, pair in _rule_fields(table, "number").items():
+    for field, pair in _rule_fields(value).items():
         column, _, text = str(pair).partition(":")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 pattern = re.compile(text.strip())
         except (re.error, ArithmeticError, RecursionError, Warning) as error:
-            raise table.wrong("number", f"{shown(text)} is no pattern: {error}") from None
+            raise WrongValue(f"{shown(text)} is no pattern: {error}") from None
         if column not in CASE_COLUMNS or pattern.groups != 1:
-            raise table.wrong("number", f"{shown(pair)} is not 'column: pattern with one group'")
+            raise WrongValue(f"{shown(pair)} is not 'column: pattern with one group'")
         numbers[field] = (column, pattern)
-    words = (str(table.values.get(key, "")) for key in ("exclude", "calibrates"))
-    return MappingRule(when, _rule_fields(table, "set"), numbers, *words)
+    return numbers
 
 
-def _rule_fields(table: TomlTable, key: str) -> Mapping[str, Any]:
-    """Return fields of a scenario with a value each, those of a group as ``group.name``."""
-    values = _values(table, key)
-    for name, value in values.items():
-        if name != "scenario" and not is_field(name):
-            match = nearest(name[:MAX_QUOTED], SCENARIO_FIELDS)
-            hint = f"did you mean {match!r}?" if match else 'options are such as "options.density".'
-            raise table.wrong(key, f"a scenario has no field {shown(name)}; {hint}")
-        parts = value if isinstance(value, list) else [value]
-        if any(isinstance(part, Mapping | list) for part in parts):
-            raise table.wrong(f"{key}.{shown(name)[1:-1]}", "is a table, not a value")
-    return values
-
-
-def _values(table: TomlTable, key: str) -> Mapping[str, Any]:
-    value = table.values.get(key, {})
-    if not isinstance(value, Mapping):
-        raise table.wrong(key, "is not a table")
+def _plain_values(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise WrongValue("is not a table")
     for name, item in value.items():
         if isinstance(item, float) and not math.isfinite(item):
-            raise table.wrong(f"{key}.{shown(name)[1:-1]}", f"found {item}, not a finite number")
+            raise WrongValue(f"found {item}, not a finite number", name)
     return value
 
 
-def _texts(table: TomlTable, key: str) -> Mapping[str, str]:
-    values = _values(table, key)
-    for name, value in values.items():
-        if not isinstance(value, str):
-            raise DataError(f"{table.place}{key}.{name}: is not a text", path=table.path)
-    return values
+class RuleTable(TomlModel):
+    """The keys of a ``[[rule]]``."""
+
+    when: Annotated[dict[str, str], PlainValidator(_columns)] = Field(default_factory=dict)
+    set: Annotated[dict[str, Any], PlainValidator(_rule_fields)] = Field(default_factory=dict)
+    number: Annotated[dict[str, tuple[str, re.Pattern[str]]], PlainValidator(_patterns)] = Field(
+        default_factory=dict
+    )
+    exclude: Annotated[str, PlainValidator(str)] = ""
+    calibrates: Annotated[str, PlainValidator(str)] = ""
+
+
+class RulesFile(TomlModel):
+    """The keys of a file of rules."""
+
+    SCHEMA = _RULES_SCHEMA
+    title: Any = ""
+    rule: Tables[RuleTable]
 
 
 # 2. What the source measured on one GPU.

@@ -371,7 +371,7 @@ def read_limits(path: Path) -> list[GroupLimit]:
     for row, cells in read_table(path, _LIMITS_SCHEMA, _LIMITS_COLUMNS):
         check_word(cells["metrics"], _LIMITED_METRICS, "metrics", path, row)
         greatest = [
-            number(cells[name], name, path, row, positive=True) for name in ("median", "p90")
+            cell_number(cells[name], name, path, row, positive=True) for name in ("median", "p90")
         ]
         limits.append(
             GroupLimit(cells["group"], tuple(cells["ids"].split()), cells["metrics"], *greatest)

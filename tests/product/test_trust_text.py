@@ -13,6 +13,7 @@ import pytest
 from perfsim.cli.main import code
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import to_csv
+from perfsim.planning.neighbours import report_context
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.session import Session

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.network.measured import CollectiveCurve
+from perfsim.network.scaling_laws import half_of_all_reduce
 from perfsim.validate.accuracy import Score, score
 from perfsim.validate.nccl import NcclRow, in_range, other_collective, scale, validate_nccl
 from perfsim.validate.nccl import choice as choosing

@@ -10,7 +10,7 @@ from perfsim.calibrate.traces.training_trace import TensorShape, TracedLayer, Tr
 from perfsim.calibrate.write_profile import milliseconds, profile_csv, split_passes
 from perfsim.compute.profile import PROFILE_SCHEMA
 from perfsim.errors import DataError
-from perfsim.models import build_model, model_names
+from perfsim.models import build_model, defined_models
 
 __all__ = ["profile_of_trace", "with_known_names"]
 
@@ -104,7 +104,7 @@ def with_known_names(step: TracedStep, model: str) -> TracedStep | None:
 
     None if perfsim has no such model, or if its layers are not these in this order.
     """
-    if model not in model_names():
+    if model not in defined_models():
         return None
     defined = [layer for layer in build_model(model) if layer.tensors]
     if len(defined) != len(step.layers):

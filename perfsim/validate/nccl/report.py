@@ -244,7 +244,7 @@ def curves_in_folder(
     DataError
         If the folder holds none, or a line is damaged.
     """
-    from perfsim.calibrate.formats import SUFFIXES, read_folder
+    from perfsim.calibrate.formats import LOG_SUFFIXES, read_folder
 
     readings = read_folder(folder, skip_bad=skip_bad)
     curves = [
@@ -257,7 +257,7 @@ def curves_in_folder(
     left += [
         f"{path}: no measurements in a form that is known"
         for path in sorted(files)
-        if path.suffix.lower() in SUFFIXES
+        if path.suffix.lower() in LOG_SUFFIXES
     ]
     return curves, left
 
