@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import log
@@ -22,6 +22,7 @@ from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, parse_types
+from perfsim.session import RememberingCluster, RememberingDevice
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def computations(
     from perfsim.compute.gpu_types import Part, check_nodes
 
     check_nodes(types, cluster.placement, scenario.gpus)
-    devices = [load_device(name, catalog) for name, _ in types]
+    devices = [_device(name, catalog) for name, _ in types]
     first = find_profile(
         scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
     )
@@ -218,7 +219,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     )
     notes += _placement_notes(scenario, network, cluster)
     notes += _network_warnings(network, intra_network, cluster)
-    return network, intra_network, cluster, notes
+    return network, intra_network, RememberingCluster.like(cluster), notes
 
 
 def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
@@ -378,6 +379,13 @@ class Setup:
         return self.carried.profile
 
     @property
+    def profile_key(self) -> tuple[Hashable, ...]:
+        """What tells the profile from any other that is made of the same files."""
+        scenario = self.scenario
+        asked = (scenario.model, scenario.batch, scenario.precision, scenario.single_gpu)
+        return (self.device.name, *asked)
+
+    @property
     def grade(self) -> Grade:
         """What computation rests on: given, measured on this GPU at this batch, or carried."""
         if self.scenario.single_gpu:
@@ -453,7 +461,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     _check_fusion_options(policy_name, policy.OPTIONS, scenario.fusion_options)
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
-    device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
+    device = _device(gpu, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
     profile, carried, noted = computation(scenario, device, catalog)
     parts: tuple[Part, ...] = ()
@@ -481,6 +489,13 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         [*notes, *noted, *own, *([] if parts else carried.notes), *others],
         beside,
         parts,
+    )
+
+
+def _device(name: str, catalog: Catalog) -> Device:
+    """Return a GPU that remembers what its kernels cost."""
+    return catalog.once(
+        ("device with costs", name), lambda: RememberingDevice.like(load_device(name, catalog))
     )
 
 

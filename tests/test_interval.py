@@ -17,8 +17,8 @@ from perfsim.methods import load_method
 from perfsim.prediction import predict
 from perfsim.quantity import Grade
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph, TaskCost
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
+from perfsim.schedule.rounds import schedule
 from perfsim.simulate.graph import TaskGraph
 from perfsim.validate.measurements.uncertainty import text_of
 from perfsim.what_if import bottleneck, moves, steady_s

@@ -6,8 +6,8 @@ import pytest
 
 from perfsim import fusion
 from perfsim.methods import load_method
-from perfsim.schedule.plan import CostedGraph, TaskCost
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
+from perfsim.schedule.rounds import schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import Shared, TaskGraph
 from perfsim.what_if import bottleneck, changed, halved, interval, steady_s

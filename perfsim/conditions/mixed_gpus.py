@@ -16,38 +16,38 @@ from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
 from perfsim.quantity import Term
-from perfsim.schedule.plan import CostedGraph, Mixed, terms_of, what_of
+from perfsim.schedule.costed_graph import CostedGraph, Mixed, term_subject, terms_of
 from perfsim.simulate.graph import by_kind
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
     from perfsim.simulate.graph import Duration
 
-__all__ = ["mixed_plans", "run_mixed"]
+__all__ = ["mixed_rounds", "run_mixed"]
 
 SLIVER = 1e-12
 """Part of all a plan's time below which a task is what rounding has left."""
 
 
-def run_mixed(plan: CostedGraph, durations: Sequence[float] | None = None) -> Timeline:
+def run_mixed(costed: CostedGraph, durations: Sequence[float] | None = None) -> Timeline:
     """Return the timeline of the type of GPU that ends last.
 
     ``durations`` [s] stand in the place of those of the plan's own type.
     """
     import numpy as np
 
-    mixed = plan.mixed
+    mixed = costed.mixed
     assert mixed is not None
-    rows = [durations or _own(plan), *(mixed.spent_s or map(_own, mixed.plans))]
+    rows = [durations or _own(costed), *(mixed.spent_s or map(_own, mixed.rounds))]
     spent: list[Duration] = [
         float(column[0]) if len(set(column)) == 1 else np.array(column, float)
         for column in zip(*rows, strict=True)
     ]
-    graph = by_kind(plan.graph, mixed.kinds)
-    if graph.contended or plan.order == "priority":
+    graph = by_kind(costed.graph, mixed.kinds)
+    if graph.contended or costed.order == "priority":
         from perfsim.simulate.events import simulate_events
 
-        found = simulate_events(graph, spent, ranks=True, order=plan.order)
+        found = simulate_events(graph, spent, ranks=True, order=costed.order)
     else:
         from perfsim.simulate.array import simulate
 
@@ -55,11 +55,11 @@ def run_mixed(plan: CostedGraph, durations: Sequence[float] | None = None) -> Ti
     return found.select() if found.ranks else found
 
 
-def _own(plan: CostedGraph) -> list[float]:
-    return [float(task.duration_s) for task in plan.graph.tasks]
+def _own(costed: CostedGraph) -> list[float]:
+    return [float(task.duration_s) for task in costed.graph.tasks]
 
 
-def mixed_plans(
+def mixed_rounds(
     planned: Sequence[tuple[str, Callable[[FusionPolicy], list[CostedGraph]]]],
     fuse: FusionPolicy,
     kinds: tuple[int, ...],
@@ -81,32 +81,32 @@ def mixed_plans(
     """
     agreed = _Agreed(fuse)
     (slowest, first), *others = planned
-    whole = [_without_slivers(plan) for plan in first(agreed.decide)]
+    whole = [_without_slivers(costed) for costed in first(agreed.decide)]
     found = []
     for name, make in others:
         agreed.turn = 0
-        plans = [_without_slivers(plan) for plan in make(agreed.follow)]
-        if [_shape(plan) for plan in plans] != [_shape(plan) for plan in whole]:
+        rounds = [_without_slivers(costed) for costed in make(agreed.follow)]
+        if [_shape(costed) for costed in rounds] != [_shape(costed) for costed in whole]:
             raise RequestError(
                 "gpu",
                 f"{method} does other things on {name} than on {slowest}, as it decides by"
                 " times or their profiles differ; such GPUs in one job cannot be followed, take one"
                 " type.",
             )
-        found.append((name, plans))
-    for number, plan in enumerate(whole):
-        plan.mixed = Mixed(tuple(plans[number] for _, plans in found), kinds)
-        _tell(plan, slowest, [(name, plans[number]) for name, plans in found])
+        found.append((name, rounds))
+    for number, costed in enumerate(whole):
+        costed.mixed = Mixed(tuple(rounds[number] for _, rounds in found), kinds)
+        _tell(costed, slowest, [(name, rounds[number]) for name, rounds in found])
     return whole
 
 
-def _without_slivers(plan: CostedGraph) -> CostedGraph:
+def _without_slivers(costed: CostedGraph) -> CostedGraph:
     """Return a plan without parts of passes that only rounding has made.
 
     Where a bucket is ready at the end of a pass, what adding up leaves of it is a task for one
     type and none for another.
     """
-    tasks = plan.graph.tasks
+    tasks = costed.graph.tasks
     least_s = SLIVER * sum(float(task.duration_s) for task in tasks)
     slivers = {
         index
@@ -114,8 +114,8 @@ def _without_slivers(plan: CostedGraph) -> CostedGraph:
         if task.kind in ("forward", "backward") and 0.0 < float(task.duration_s) <= least_s
     }
     if not slivers:
-        return plan
-    closing = plan.graph.closing
+        return costed
+    closing = costed.graph.closing
     stream = tasks[closing].stream
     kept = [index for index in range(len(tasks)) if index not in slivers]
     places = {index: place for place, index in enumerate(kept)}
@@ -127,7 +127,7 @@ def _without_slivers(plan: CostedGraph) -> CostedGraph:
         return [one for other, more in tasks[index].after for one in waits((other, back + more))]
 
     graph = replace(
-        plan.graph,
+        costed.graph,
         tasks=[
             task._replace(after=tuple(sorted({one for pair in task.after for one in waits(pair)})))
             for task in (tasks[index] for index in kept)
@@ -135,34 +135,37 @@ def _without_slivers(plan: CostedGraph) -> CostedGraph:
         # A pass ends with the part before a sliver of it.
         last=places[max(i for i in kept if i <= closing and tasks[i].stream == stream)],
     )
-    begins = [sum(index < begin for index in kept) for begin in plan.begins]
-    charges = [plan.charges[index] for index in kept]
-    return replace(plan, graph=graph, charges=charges, begins=begins)
+    begins = [sum(index < begin for index in kept) for begin in costed.begins]
+    charges = [costed.charges[index] for index in kept]
+    return replace(costed, graph=graph, charges=charges, begins=begins)
 
 
-def _shape(plan: CostedGraph) -> tuple[object, ...]:
+def _shape(costed: CostedGraph) -> tuple[object, ...]:
     """Return what a plan does, whatever it takes."""
     tasks = tuple(
         (task.stream, task.kind, frozenset(task.after), task.size_bytes, task.priority)
-        for task in plan.graph.tasks
+        for task in costed.graph.tasks
     )
-    return plan.order, plan.count, plan.repeats, tasks
+    return costed.order, costed.count, costed.repeats, tasks
 
 
-def _tell(plan: CostedGraph, slowest: str, others: Sequence[tuple[str, CostedGraph]]) -> None:
+def _tell(costed: CostedGraph, slowest: str, others: Sequence[tuple[str, CostedGraph]]) -> None:
     """Let the plan's terms name the type of GPU where types differ."""
-    own = {what_of(term): term for term in terms_of([plan])}
+    own = {term_subject(term): term for term in terms_of([costed])}
     differ: set[str] = set()
     more: list[tuple[float, Term]] = []
     for name, other in others:
-        theirs = {what_of(term): term for term in terms_of([other])}
+        theirs = {term_subject(term): term for term in terms_of([other])}
         apart = {what for what, term in theirs.items() if own.get(what) != term}
-        more += [(size, _on(term, name)) for size, term in other.noted if what_of(term) in apart]
+        more += [
+            (size, _on(term, name)) for size, term in other.terms if term_subject(term) in apart
+        ]
         differ |= apart
     kept = [
-        (size, _on(term, slowest) if what_of(term) in differ else term) for size, term in plan.noted
+        (size, _on(term, slowest) if term_subject(term) in differ else term)
+        for size, term in costed.terms
     ]
-    plan.renote([*kept, *more])
+    costed.replace_terms([*kept, *more])
 
 
 def _on(term: Term, name: str) -> Term:

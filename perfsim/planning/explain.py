@@ -17,8 +17,8 @@ from perfsim.planning.tune import first_bucket
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import Scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.session import default_session
 from perfsim.simulate.graph import COMPUTE, Task
@@ -336,7 +336,7 @@ def improvements(
         if sized is None or "network" not in charged:
             continue
         try:
-            then_s = steady_s(plans_of(sized))
+            then_s = steady_s(build_rounds(sized))
         except RequestError:
             continue
         found.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, None))
@@ -498,7 +498,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
     catalog = catalog or default_session()
     prediction = predict(scenario, catalog)
     resolved = resolve(scenario, catalog)
-    plans = plans_of(resolved)
+    plans = build_rounds(resolved)
     timelines = [run(plan) for plan in plans]
     still, scale = plans, 1.0
     if resolved.beside:

@@ -16,9 +16,9 @@ from perfsim.errors import PerfsimError
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, make_scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import baseline_of, is_baseline, plans_of, run_all
-from perfsim.schedule.run import mean_s, run
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
+from perfsim.schedule.run import mean_s, run, run_all
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
 from perfsim.what_if import steady_s
@@ -56,7 +56,7 @@ def light_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
     try:
         scenario = make_scenario(fields)
         resolved = resolve(scenario, catalog)
-        plans = plans_of(resolved, catalog.jobs)
+        plans = build_rounds(resolved, catalog.jobs)
         iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
     except PerfsimError as error:
         return [*[None] * (len(COLUMNS) - 1), str(error)]
@@ -135,7 +135,7 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
     """
     try:
         resolved = resolve(make_scenario(fields), session)
-        plans = plans_of(resolved, session.jobs)
+        plans = build_rounds(resolved, session.jobs)
         timelines, _, met = run_all(plans)
         iteration_s = mean_s(plans, timelines)
         baseline_s = _baseline_s(resolved, iteration_s, session)
@@ -173,7 +173,7 @@ def _baseline_s(resolved: Setup, iteration_s: float, session: Session) -> float:
     if is_baseline(resolved):
         return iteration_s
     key = "baseline", *(getattr(resolved.scenario, name) for name in BASE)
-    return session.once(key, lambda: steady_s(baseline_of(resolved, session.jobs)))
+    return session.once(key, lambda: steady_s(baseline_rounds(resolved, session.jobs)))
 
 
 def _failed(fields: Mapping[str, Any], error: PerfsimError) -> Object:

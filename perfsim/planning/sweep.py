@@ -24,7 +24,7 @@ from perfsim.planning.rows import (
     light_row,
     whole_object,
 )
-from perfsim.session import Session, uncollected
+from perfsim.session import Session
 
 __all__ = [
     "SUFFIX",
@@ -127,9 +127,9 @@ class SweepRows:
         self.sweep, self.session = sweep, Session(sweep.profiles)
         self._lanes: Any = None
 
-    @uncollected
     def chunk(self, start: int, stop: int) -> list[Any]:
         """Return rows ``start`` to ``stop``, in order: their predicted columns, or objects."""
+        self.session.refresh()
         sweep = self.sweep
         if not (sweep.full or sweep.objects):
             return self._columns(start, stop)

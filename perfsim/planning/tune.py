@@ -18,7 +18,7 @@ from perfsim.methods import load_method, method_class, method_name
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.rounds import build_rounds
 from perfsim.session import default_session
 from perfsim.what_if import steady_s
 
@@ -503,7 +503,7 @@ def with_best(scenario: Scenario, found: Tuning, catalog: Catalog | None = None)
 
 
 def _iteration_s(resolved: Setup) -> float:
-    return steady_s(plans_of(resolved))
+    return steady_s(build_rounds(resolved))
 
 
 def _tuned(resolved: Setup, knob: Tunable, asked_s: float) -> Tuned:

@@ -25,7 +25,7 @@ from perfsim.planning.rows import figures
 from perfsim.quantity import TIME
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.rounds import build_rounds
 from perfsim.session import Session
 from perfsim.simulate.array import settled_periods
 from perfsim.units import parse_seconds
@@ -287,7 +287,7 @@ def _with(resolved: Setup, tables: dict[str, Any]) -> Setup:
 
 
 def _evaluated(resolved: Setup) -> list[Any]:
-    plans = plans_of(resolved)
+    plans = build_rounds(resolved)
     total_s: Any = 0
     for plan in plans:
         if plan.graph.contended or plan.order == "priority" or plan.beside or plan.mixed:

@@ -3,7 +3,7 @@
 Where they meet depends on when they begin, and stays so where their periods are alike: two equal
 jobs of one message each, the second of which begins d later, end d apart under fair sharing too.
 (That unfair shares can part jobs that collide is what Rajasekaran et al. show.) Nobody knows by
-how much one job began after the other, so that they are run from several starts, spread evenly
+how effort one job began after the other, so that they are run from several starts, spread evenly
 over an iteration, and means are over all.
 
 References
@@ -26,7 +26,7 @@ from perfsim.simulate.timeline import Timeline
 if TYPE_CHECKING:
     from perfsim.simulate.events import EventLog, QueueOrder
 
-__all__ = ["Amount", "ConcurrentJob", "amount", "simulate_together"]
+__all__ = ["SimulationEffort", "ConcurrentJob", "simulation_effort", "simulate_together"]
 
 STARTS = 8
 COUNTED = (24, 12, 4)
@@ -61,7 +61,7 @@ class ConcurrentJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class SimulationEffort:
     """How many starts are run, and how many periods of the slowest job are counted of each."""
 
     starts: int
@@ -73,12 +73,14 @@ class Amount:
         return max(4, self.counted // 2)
 
 
-def amount(jobs: Sequence[ConcurrentJob]) -> Amount | None:
-    """Return how much is run of some jobs; None where even the least takes too long."""
+def simulation_effort(jobs: Sequence[ConcurrentJob]) -> SimulationEffort | None:
+    """Return how effort is run of some jobs; None where even the least takes too long."""
     longest_s = max(job.alone_s for job in jobs)
     each = sum(len(job.graph.tasks) * longest_s / job.alone_s for job in jobs) * STRETCH
-    found = Amount(1, COUNTED[-1])
-    for one in (Amount(starts, counted) for starts in (STARTS, 4, 2) for counted in COUNTED):
+    found = SimulationEffort(1, COUNTED[-1])
+    for one in (
+        SimulationEffort(starts, counted) for starts in (STARTS, 4, 2) for counted in COUNTED
+    ):
         if one.starts * (one.warm_up + one.counted) * each <= MOST_TASKS:
             return one
         found = one
@@ -86,13 +88,17 @@ def amount(jobs: Sequence[ConcurrentJob]) -> Amount | None:
 
 
 def simulate_together(
-    jobs: Sequence[ConcurrentJob], much: Amount, *, sharing: bool = True, brief: bool = False
+    jobs: Sequence[ConcurrentJob],
+    effort: SimulationEffort,
+    *,
+    sharing: bool = True,
+    brief: bool = False,
 ) -> list[Timeline]:
     """Run jobs at once on one link and return the timeline of each, with an axis of starts.
 
     Parameters
     ----------
-    much : how many starts and periods
+    effort : how many starts and periods
     sharing : whether messages of different jobs slow each other down
     brief : leave out when tasks ran; else the first job's timeline tells it
 
@@ -103,11 +109,11 @@ def simulate_together(
     >>> graph = TaskGraph()
     >>> _ = graph.add("all_reduce", "communication", "communicate", 2.0)
     >>> one = ConcurrentJob(graph, [2.0], {0: LinkUse(0.5)}, 2.0)
-    >>> run, _ = simulate_together([one, one], Amount(1, 12), brief=True)
+    >>> run, _ = simulate_together([one, one], SimulationEffort(1, 12), brief=True)
     >>> float(run.mean_period_s)  # both are latent, then both send
     3.5
     """
-    runs = [_Run(jobs, place / much.starts, much, sharing) for place in range(much.starts)]
+    runs = [_Run(jobs, place / effort.starts, effort, sharing) for place in range(effort.starts)]
     return [
         _timeline(job, [run.kept[number] for run in runs], brief=brief or number > 0)
         for number, job in enumerate(jobs)
@@ -131,7 +137,7 @@ class _Run:
     """All jobs from one start, until each has done the periods that count."""
 
     def __init__(
-        self, jobs: Sequence[ConcurrentJob], turn: float, much: Amount, sharing: bool
+        self, jobs: Sequence[ConcurrentJob], turn: float, effort: SimulationEffort, sharing: bool
     ) -> None:
         from simpy import Environment
 
@@ -141,12 +147,14 @@ class _Run:
         links = [CrossedLink(self.env)] * len(jobs)
         if not sharing:
             links = [CrossedLink(self.env) for _ in jobs]
-        self.logs = [self._begin(number, turn, links[number], much) for number in range(len(jobs))]
+        self.logs = [
+            self._begin(number, turn, links[number], effort) for number in range(len(jobs))
+        ]
         for log in self.logs:
-            log.run_period(much.warm_up + log.graph.depth - 1)
+            log.run_period(effort.warm_up + log.graph.depth - 1)
         begins = [self._done(log) for log in self.logs]
         for log, begin in zip(self.logs, begins, strict=True):
-            log.run_period(begin + much.counted)
+            log.run_period(begin + effort.counted)
         lasts = [self._done(log) for log in self.logs]
         for log, last in zip(self.logs, lasts, strict=True):
             log.run_period(last + log.graph.depth + 1)
@@ -160,12 +168,12 @@ class _Run:
             for log, begin, last in zip(self.logs, begins, lasts, strict=True)
         ]
 
-    def _begin(self, number: int, turn: float, link: Any, much: Amount) -> EventLog:
+    def _begin(self, number: int, turn: float, link: Any, effort: SimulationEffort) -> EventLog:
         from perfsim.simulate.events import EventLog, start_by_priority, start_in_issue_order
 
         job = self.jobs[number]
         longest_s = max(one.alone_s for one in self.jobs)
-        periods = (much.warm_up + much.counted + 4) * (1 + len(self.jobs)) * longest_s
+        periods = (effort.warm_up + effort.counted + 4) * (1 + len(self.jobs)) * longest_s
         horizon = int(periods / job.alone_s) + 4 * (job.graph.depth + 2)
         spent = [[seconds] for seconds in job.spent_s]
         log = EventLog(job.graph, spent, 1, horizon, env=self.env)

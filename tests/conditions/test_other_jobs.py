@@ -16,8 +16,8 @@ from perfsim.network.cluster import crossing
 from perfsim.planning.explain import explain
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import pin_messages, run
 from perfsim.what_if import steady_s
 from support.conditions import PLAIN, ask
@@ -33,7 +33,7 @@ def write(folder: Path, name: str = "other", **fields: Any) -> str:
 
 
 def plans(**fields: Any) -> list[CostedGraph]:
-    return plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+    return build_rounds(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_job_that_always_sends_takes_what_background_traffic_of_half_takes() -
         {"net": "10gbe", "intra_net": None, "gpus": 32},
     ):
         shared = resolve(make_scenario({**PLAIN, **fields, "beside": "what_if_dgc_1gbe"}), SHIPPED)
-        [alone] = plans_of(shared)
+        [alone] = build_rounds(shared)
         [half] = plans(**fields, background="50%")
         for index, use in alone.crossings.items():
             task = alone.graph.tasks[index]

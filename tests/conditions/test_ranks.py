@@ -15,13 +15,13 @@ from perfsim.conditions.ranks import joined, sample
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
 from perfsim.methods.base import LOCAL, Round
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.array import UNCHANGED, simulate, simulate_draws
 from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import COMPUTE, Neighbours, SyncScope, TaskGraph
 from perfsim.simulate.priority import simulate_priority
-from support.conditions import ask, computed_s, plans_of
+from support.conditions import ask, build_rounds, computed_s
 from support.strategies import graphs
 
 
@@ -59,7 +59,7 @@ def test_jitter_adds_the_largest_of_normal_numbers(gpus: int) -> None:
     fields = {"gpus": gpus, "overlap": False}
     alone, varied = ask(**fields), ask(**fields, jitter="5%")
     expected_s = alone.iteration_s + 0.05 * computed_s(alone) * largest(gpus)
-    (plan,) = plans_of(**fields, jitter=0.05)
+    (plan,) = build_rounds(**fields, jitter=0.05)
     assert abs(varied.iteration_s - expected_s) < 4 * error_s([plan])
     assert error_s([plan]) < 0.1 * (varied.iteration_s - alone.iteration_s)
 
@@ -70,7 +70,7 @@ def test_between_averagings_ranks_wait_for_the_largest_sum(interval: int) -> Non
     fields = {"gpus": 16, "method": "cpsgd", "options": {"interval": interval}}
     alone, varied = ask(**fields), ask(**fields, jitter=0.1)
     added_s = 0.1 * computed_s(alone) * largest(16) / interval**0.5
-    plans = plans_of(**fields, jitter=0.1)
+    plans = build_rounds(**fields, jitter=0.1)
     # What else the GPU runs (packing the models) varies too: within 5 % of it.
     assert varied.iteration_s - alone.iteration_s == pytest.approx(
         added_s, abs=4 * error_s(plans) + 0.05 * added_s
@@ -89,7 +89,7 @@ def test_jitter_beside_stragglers_costs_less_than_both_apart() -> None:
     """A slow GPU hides the others' jitter: only its own, of mean 1, is left."""
     fields = {"overlap": False, "gpus": 64}
     slow, both = ask(**fields, straggler="1:2"), ask(**fields, straggler="1:2", jitter=0.05)
-    (plan,) = plans_of(**fields, straggler="1:2", jitter=0.05)
+    (plan,) = build_rounds(**fields, straggler="1:2", jitter=0.05)
     assert abs(both.iteration_s - slow.iteration_s) < 4 * error_s([plan])
 
 
@@ -150,7 +150,7 @@ def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
 
 
 def test_draws_that_do_not_vary_are_one_run() -> None:
-    (plan,) = plans_of(jitter=0.05)
+    (plan,) = build_rounds(jitter=0.05)
     durations = [float(task.duration_s) for task in plan.graph.tasks]
     constant = np.full((3, 8), 1.25)
     drawn = simulate_draws(
@@ -201,7 +201,7 @@ def test_merged_rounds_are_the_same_without_chance() -> None:
 
 def test_draws_become_fewer_as_ranks_become_many() -> None:
     for gpus, draws in ((8, 128), (1024, 16)):
-        (plan,) = plans_of(gpus=gpus, jitter=0.05)
+        (plan,) = build_rounds(gpus=gpus, jitter=0.05)
         assert sample(plan)[0] == draws
 
 
@@ -237,7 +237,7 @@ FOLLOWED = [
 @pytest.mark.parametrize("method", FOLLOWED)
 def test_the_slowest_rank_alone_is_what_all_ranks_together_are(method: str) -> None:
     """Each round on 8 ranks of two nodes, of which one is 1.5 and two are 1.2 times slower."""
-    for plan in plans_of(method=method, model="resnet20-cifar", straggler=["1:1.5", "2:1.2"]):
+    for plan in build_rounds(method=method, model="resnet20-cifar", straggler=["1:1.5", "2:1.2"]):
         assert plan.conditions is not None
         factors = plan.conditions.factors()
         durations = [
@@ -272,7 +272,7 @@ def test_a_rank_that_is_slowest_in_everything_decides_alone(data: st.DataObject)
 
 
 def test_by_priority_the_slowest_rank_decides_alone_too() -> None:
-    (plan,) = plans_of(method="p3", model="resnet20-cifar", straggler="1:1.5")
+    (plan,) = build_rounds(method="p3", model="resnet20-cifar", straggler="1:1.5")
     durations = [
         task.duration_s * np.array([1.0, 1.5]) if charge.cause == "compute" else task.duration_s
         for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)

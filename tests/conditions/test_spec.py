@@ -15,7 +15,7 @@ from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.errors import RequestError
 from perfsim.methods.base import Send
 from perfsim.scenario import make_scenario
-from perfsim.schedule.build import meeting_of
+from perfsim.schedule.build import sync_scope
 from perfsim.simulate.graph import Blocks, Groups, Neighbours, SyncScope
 from support.conditions import PLAIN, ask
 
@@ -141,12 +141,12 @@ def test_factors_of_ranks() -> None:
     ],
 )
 def test_who_meets_in_what_is_sent(send: Send, expected: SyncScope | None) -> None:
-    assert meeting_of(send, (4, 2)) == expected
+    assert sync_scope(send, (4, 2)) == expected
 
 
 def test_on_one_node_its_ranks_are_all() -> None:
-    assert meeting_of(Send("all_reduce", 1.0, group="node"), (4,)) is None
-    assert meeting_of(Send("all_reduce", 1.0, group="across"), (1, 1)) is None
+    assert sync_scope(Send("all_reduce", 1.0, group="node"), (4,)) is None
+    assert sync_scope(Send("all_reduce", 1.0, group="across"), (1, 1)) is None
 
 
 def test_the_command_names_the_conditions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,9 @@ import pytest
 from perfsim import fusion
 from perfsim.fusion.bucket import Bucket
 from perfsim.methods.base import LOCAL, Job, Method, MethodContext, PassPoint, Round, Send
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import hand_device, profile, ring_cluster
 
 MS = 1e-3

@@ -16,7 +16,7 @@ from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costs import Costs
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.rounds import schedule
 from support.builders import hand_device, profile
 
 MODEL = profile([(500, 500)], [0.030], forward_s=0.010, optimizer_s=0.002)
@@ -31,7 +31,7 @@ def two_nodes() -> Cluster:
 @pytest.mark.parametrize("algorithm", ["auto", "ring", "tree", "hierarchical"])
 def test_a_method_is_told_what_the_asked_algorithm_costs(algorithm: str) -> None:
     cluster = two_nodes()
-    world = Costs(hand_device(), cluster, algorithm).world(MODEL)
+    world = Costs(hand_device(), cluster, algorithm).context(MODEL)
     told_s = world.collective_s("all_reduce", 1e6, "all")
     assert told_s == cluster.cost("all_reduce", 1e6, algorithm).seconds
     # What the user asks for is of all-reduces among all ranks.
@@ -42,7 +42,7 @@ def test_a_method_is_told_what_the_asked_algorithm_costs(algorithm: str) -> None
 
 def test_the_algorithms_differ_here() -> None:
     costs = [Costs(hand_device(), two_nodes(), name) for name in ("ring", "hierarchical")]
-    ring_s, levels_s = (cost.world(MODEL).collective_s("all_reduce", 1e6, "all") for cost in costs)
+    ring_s, levels_s = (cost.context(MODEL).collective_s("all_reduce", 1e6, "all") for cost in costs)
     assert ring_s != pytest.approx(levels_s, rel=0.01)
 
 
@@ -71,7 +71,7 @@ def test_a_kernel_is_asked_of_the_device_once() -> None:
     kernel = elementwise(1_000_000, 2)
     assert costs.kernel(kernel) is costs.kernel(kernel)
     # 8 MB at 1 TB/s and a launch of 10 us.
-    assert costs.world(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
+    assert costs.context(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
     assert costs.kernels([kernel, kernel]) == [(kernel, 2, costs.kernel(kernel))]
 
 
@@ -86,7 +86,7 @@ def test_memory_may_depend_on_nodes_and_layers() -> None:
             assert world.profile is not None
             return world.nodes * world.profile.size_bytes
 
-    assert Staged().memory_in(Costs(hand_device(), two_nodes()).world(MODEL)) == 2e6
+    assert Staged().memory_in(Costs(hand_device(), two_nodes()).context(MODEL)) == 2e6
     assert Staged().memory_bytes(MODEL.gradients, 4) == 0.0
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simpy import Environment
 
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.graph import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
