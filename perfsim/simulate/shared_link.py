@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simpy import Environment, Event
+if TYPE_CHECKING:
+    from simpy import Environment, Event
 
-from perfsim.simulate.graph import Shared
+    from perfsim.simulate.graph import Shared
 
 __all__ = ["CrossedLink", "LinkUse", "SharedLink", "max_min_shares"]
 

@@ -45,7 +45,7 @@ def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) 
     slow = ask(beside=quiet, straggler="1:1.5")
     assert slow.iteration_s == pytest.approx(ask(straggler="1:1.5").iteration_s, rel=1e-9)
     on_one_node = ask(gpus=4, beside=write(tmp_path, "busy"))
-    assert any("--beside has no effect" in note for note in on_one_node.notes)
+    assert any("`beside` has no effect" in note for note in on_one_node.notes)
     assert on_one_node.iteration_s == pytest.approx(ask(gpus=4).iteration_s, rel=1e-9)
 
 
@@ -146,17 +146,17 @@ def test_a_message_that_never_meets_the_link_does_not_cross_it() -> None:
 @pytest.mark.parametrize(
     ("file", "fields", "words"),
     [
-        ({}, {"beside": "no_such"}, ["--beside", "no_such"]),
-        ({}, {"beside": "gone.toml"}, ["--beside", "no file"]),
-        ({}, {"beside": [""]}, ["--beside", "scenario of the other job"]),
-        ({}, {"beside": ["a.toml"] * 5}, ["--beside", "at most 4"]),
-        ({}, {"jitter": "5%"}, ["--beside", "--jitter"]),
-        ({"jitter": "5%"}, {}, ["--beside", "other.toml", "jitter"]),
-        ({"beside": ["x"]}, {}, ["--beside", "other.toml", "beside"]),
-        ({"method": "auto"}, {}, ["--beside", "other.toml", "auto"]),
-        ({"gpus": 0}, {}, ["--beside", "other.toml", "--gpus"]),
-        ({"model": "resnet"}, {}, ["--beside", "other.toml", "--model"]),
-        ({"gpu": "v100:4,p100:4"}, {}, ["--beside", "other.toml", "several types"]),
+        ({}, {"beside": "no_such"}, ["beside", "no_such"]),
+        ({}, {"beside": "gone.toml"}, ["beside", "no file"]),
+        ({}, {"beside": [""]}, ["beside", "scenario of the other job"]),
+        ({}, {"beside": ["a.toml"] * 5}, ["beside", "at most 4"]),
+        ({}, {"jitter": "5%"}, ["beside", "jitter"]),
+        ({"jitter": "5%"}, {}, ["beside", "other.toml", "jitter"]),
+        ({"beside": ["x"]}, {}, ["beside", "other.toml", "beside"]),
+        ({"method": "auto"}, {}, ["beside", "other.toml", "auto"]),
+        ({"gpus": 0}, {}, ["beside", "other.toml", "gpus"]),
+        ({"model": "resnet"}, {}, ["beside", "other.toml", "model"]),
+        ({"gpu": "v100:4,p100:4"}, {}, ["beside", "other.toml", "several types"]),
     ],
 )
 def test_wrong_jobs_are_refused_in_one_sentence(

@@ -185,7 +185,7 @@ def test_iterations_that_send_inside_nodes_only_are_run_one_by_one() -> None:
     rounds = [Round((1,), 6), Round((2,), 2)]
     (one,) = joined(rounds, lambda iteration: iteration == 2)
     assert (one.round.iterations, one.repeats) == ((1, 1, 1, 2), (1, 1, 1, 1))
-    with pytest.raises(RequestError, match=r"--jitter: 1000 iterations .* at most 256"):
+    with pytest.raises(RequestError, match=r"jitter: 1000 iterations .* at most 256"):
         joined([Round((1,), 1000), Round((2,), 1)], lambda iteration: iteration == 2)
 
 
@@ -288,5 +288,5 @@ def test_messages_that_overtake_each_other_are_slowed_by_a_straggler(method: str
     fields = {"method": method, "model": "resnet20-cifar"}
     slow, alone = ask(**fields, straggler="1:4"), ask(**fields)
     assert slow.iteration_s > 1.5 * alone.iteration_s
-    with pytest.raises(RequestError, match=f"--method: {method} sends .* --jitter"):
+    with pytest.raises(RequestError, match=f"method: {method} sends .* jitter"):
         ask(**fields, jitter=0.05)

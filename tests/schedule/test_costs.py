@@ -10,13 +10,14 @@ import pytest
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.bucket import Bucket
-from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
+from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from perfsim.schedule.costs import Costs
+from perfsim.schedule.costs import Costs, work_of
 from perfsim.schedule.rounds import schedule
+from perfsim.session import RememberingDevice
 from support.builders import hand_device, profile
 
 MODEL = profile([(500, 500)], [0.030], forward_s=0.010, optimizer_s=0.002)
@@ -67,12 +68,12 @@ def test_what_is_told_is_what_is_charged() -> None:
 
 
 def test_a_kernel_is_asked_of_the_device_once() -> None:
-    costs = Costs(hand_device(), two_nodes())
+    costs = Costs(RememberingDevice.like(hand_device()), two_nodes())
     kernel = elementwise(1_000_000, 2)
     assert costs.kernel(kernel) is costs.kernel(kernel)
     # 8 MB at 1 TB/s and a launch of 10 us.
     assert costs.context(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
-    assert costs.kernels([kernel, kernel]) == [(kernel, 2, costs.kernel(kernel))]
+    assert work_of(Compute((kernel, kernel), "compress")).kernels == ((kernel, 2),)
 
 
 def test_memory_may_depend_on_nodes_and_layers() -> None:

@@ -13,8 +13,9 @@ from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
-from perfsim.simulate.array import settled_periods, simulate
+from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
+from perfsim.simulate.settled import settled_periods
 from scripts.benchmarks.row import Row, least_cpu_s
 
 DRAWS, RANKS, EVENT_RANKS = 10_000, 1024, 16
