@@ -11,7 +11,7 @@ from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
 from perfsim.schedule.costed_graph import CostedGraph
-from perfsim.simulate.graph import Neighbours
+from perfsim.simulate.sync import Neighbours
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_bytes, format_rate, format_seconds
 

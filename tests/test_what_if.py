@@ -9,7 +9,8 @@ from perfsim.methods import load_method
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.rounds import schedule
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import Shared, TaskGraph
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import Shared
 from perfsim.what_if import bottleneck, changed, halved, interval, steady_s
 from support.builders import hand_device, profile, ring_cluster
 

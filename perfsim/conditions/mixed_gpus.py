@@ -21,7 +21,7 @@ from perfsim.simulate.graph import by_kind
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
-    from perfsim.simulate.graph import Duration
+    from perfsim.simulate.task import Duration
 
 __all__ = ["mixed_rounds", "run_mixed"]
 

@@ -19,7 +19,7 @@ from perfsim.errors import RequestError
 from perfsim.methods.base import LOCAL, Job, Method, Round, Send
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.simulate.array import UNCHANGED, meets_all, simulate_draws
-from perfsim.simulate.graph import Task
+from perfsim.simulate.task import Task
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:

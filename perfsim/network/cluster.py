@@ -17,7 +17,7 @@ from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import Network, load_network, read_network
 from perfsim.network.route import ClusterLinks, Route
 from perfsim.quantity import Cost, Quantity, Term
-from perfsim.simulate.shared_link import LinkUse
+from perfsim.simulate.task import LinkUse
 
 if TYPE_CHECKING:
     from perfsim.network.fabrics.inter import Fabric

@@ -21,7 +21,7 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.session import default_session
-from perfsim.simulate.graph import COMPUTE, Task
+from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import parse_bytes
 from perfsim.what_if import CostChange, faster, steady_s

@@ -29,17 +29,9 @@ from perfsim.compute.profile import Profile
 from perfsim.methods.base import Compute, Group, Job, JobStage, Method, Moment, Send
 from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work
 from perfsim.schedule.costs import Costs, charge, work_of
-from perfsim.simulate.graph import (
-    COMPUTE,
-    Blocks,
-    Credit,
-    Groups,
-    Neighbours,
-    Shared,
-    SyncScope,
-    TaskGraph,
-    TaskKind,
-)
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
+from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 
 __all__ = ["issue", "late_launches_s", "sync_scope"]
 

@@ -11,7 +11,7 @@ from perfsim.conditions.spec import Conditions
 from perfsim.methods.base import Compute, Send
 from perfsim.quantity import Grade, Term
 from perfsim.simulate.graph import TaskGraph
-from perfsim.simulate.shared_link import LinkUse
+from perfsim.simulate.task import LinkUse
 
 __all__ = ["WAIT", "WORK", "CostedGraph", "Mixed", "TaskCost", "Work", "term_subject", "terms_of"]
 

@@ -19,8 +19,7 @@ from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
 from perfsim.network.cluster import Cluster, crossing
 from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost, Work
-from perfsim.simulate.graph import Task
-from perfsim.simulate.shared_link import LinkUse
+from perfsim.simulate.task import LinkUse, Task
 
 __all__ = ["Costs", "charge", "reprice", "work_of"]
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perfsim.simulate.graph import Duration, SyncScope, TaskGraph, checked_durations, joins_all
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.sync import SyncScope, joins_all
+from perfsim.simulate.task import Duration
 from perfsim.simulate.timeline import Timeline, until_steady
 
 if TYPE_CHECKING:

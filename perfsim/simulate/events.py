@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from simpy import Environment, Event
 
-from perfsim.simulate.graph import Duration, Task, TaskGraph, checked_durations
-from perfsim.simulate.shared_link import LinkUse, SharedLink
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.shared_link import SharedLink
+from perfsim.simulate.task import Duration, LinkUse, Task
 from perfsim.simulate.timeline import Timeline, until_steady
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from perfsim.simulate.graph import Duration, TaskGraph, checked_durations
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.task import Duration
 from perfsim.simulate.timeline import Timeline, until_steady
 
 __all__ = ["simulate_priority"]

@@ -19,8 +19,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from perfsim.simulate.graph import Duration, TaskGraph
-from perfsim.simulate.shared_link import LinkUse
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import Duration, LinkUse
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from perfsim.simulate.task import LinkUse
 
 if TYPE_CHECKING:
     from simpy import Environment, Event
 
-    from perfsim.simulate.graph import Shared
+    from perfsim.simulate.task import Shared
 
-__all__ = ["CrossedLink", "LinkUse", "SharedLink", "max_min_shares"]
-
-
-class LinkUse(NamedTuple):
-    """How a message uses the link that jobs share.
-
-    Parameters
-    ----------
-    off_s : seconds of it, at its start, in which it does not need the link (latency, hops inside
-        nodes that come before or after) [s]
-    need : part of the link that it takes while it is on it and nobody else is, above 0 to 1; below
-        1 where something else, such as the links inside the nodes, holds it up
-    """
-
-    off_s: float
-    need: float = 1.0
+__all__ = ["CrossedLink", "SharedLink", "max_min_shares"]
 
 
 def max_min_shares(needs: Sequence[float]) -> list[float]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from perfsim.simulate.graph import COMPUTE, Duration, TaskGraph
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import COMPUTE, Duration
 
 __all__ = [
     "LONGEST_CYCLE",

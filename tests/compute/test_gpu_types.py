@@ -22,7 +22,9 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import COMPUTE, Groups, TaskGraph, by_kind
+from perfsim.simulate.graph import TaskGraph, by_kind
+from perfsim.simulate.sync import Groups
+from perfsim.simulate.task import COMPUTE
 from perfsim.what_if import faster, steady_s
 from support.conditions import PLAIN, ask
 from support.strategies import graphs

@@ -19,8 +19,10 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.array import UNCHANGED, simulate, simulate_draws
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, Neighbours, SyncScope, TaskGraph
+from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
+from perfsim.simulate.sync import Neighbours, SyncScope
+from perfsim.simulate.task import COMPUTE
 from support.conditions import ask, build_rounds, computed_s
 from support.strategies import graphs
 

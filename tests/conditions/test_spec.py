@@ -16,7 +16,7 @@ from perfsim.errors import RequestError
 from perfsim.methods.base import Send
 from perfsim.scenario import make_scenario
 from perfsim.schedule.build import sync_scope
-from perfsim.simulate.graph import Blocks, Groups, Neighbours, SyncScope
+from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
 from support.conditions import PLAIN, ask
 
 

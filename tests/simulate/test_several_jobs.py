@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from simpy import Environment, Event
 
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.several_jobs import (
     ConcurrentJob,
     SimulationEffort,
     simulate_together,
     simulation_effort,
 )
-from perfsim.simulate.shared_link import CrossedLink, LinkUse, max_min_shares
+from perfsim.simulate.shared_link import CrossedLink, max_min_shares
+from perfsim.simulate.task import COMPUTE, LinkUse
 from perfsim.simulate.timeline import Timeline
 from support.strategies import graphs
 
@@ -36,7 +37,9 @@ def job(compute_s: float, send_s: float, off_s: float = 0.0, need: float = 1.0) 
     return ConcurrentJob(graph, spent, {1: LinkUse(off_s, need)}, compute_s + send_s)
 
 
-def together(*jobs: ConcurrentJob, effort: SimulationEffort = EFFORT, sharing: bool = True) -> list[Timeline]:
+def together(
+    *jobs: ConcurrentJob, effort: SimulationEffort = EFFORT, sharing: bool = True
+) -> list[Timeline]:
     return simulate_together(jobs, effort, sharing=sharing)
 
 

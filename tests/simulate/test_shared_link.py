@@ -14,8 +14,9 @@ from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, Duration, Shared, TaskGraph
+from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.shared_link import SharedLink
+from perfsim.simulate.task import COMPUTE, Duration, Shared
 from support.strategies import graphs
 
 seconds = st.floats(1e-6, 1e3)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import busiest_stream_s, steady_period_s
-from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import COMPUTE
 from perfsim.simulate.timeline import PARTS, Timeline, attribute
 from support.strategies import graphs, rank_durations
 

@@ -13,7 +13,7 @@ from collections.abc import Set
 
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
-from perfsim.simulate.graph import COMPUTE, Task
+from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 
 __all__ = ["CUMULATIVE", "added_s", "busy_s", "part_of"]
