@@ -1,4 +1,4 @@
-"""What a prediction says in words: what was derived, held fixed, does not fit or is not known."""
+"""The notes of a prediction: what was derived, assumed, extrapolated or not modelled."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ def notes_of(
 ) -> list[str]:
     """Return the notes of a prediction.
 
-    ``terms`` are the numbers that costs rest on, ``held_bytes`` is what a GPU holds, ``known`` the
-    record that the interval is made of, if any.
+    Parameters
+    ----------
+    terms : the numbers behind its costs
+    held_bytes : what a GPU holds
+    known : the record of errors that the interval is made of, if there is one
     """
     cluster = setup.cluster
     notes = list(setup.notes)
@@ -48,8 +51,8 @@ def notes_of(
     ]
     devices = {part.device.name: part.device for part in setup.parts}
     notes += [
-        f"It does not fit: {format_bytes(held_bytes)} without activations, {device.name} has"
-        f" {format_bytes(device.memory_bytes)}."
+        f"It does not fit into memory: {format_bytes(held_bytes)} without activations,"
+        f" {device.name} has {format_bytes(device.memory_bytes)}."
         for device in (devices or {"": setup.device}).values()
         if held_bytes > device.memory_bytes
     ]
@@ -59,7 +62,7 @@ def notes_of(
         notes.append(f"Outside the range it was measured in: {named}.")
     if setup.scenario.overlap_slowdown > 1 and cluster.gpus > 1:
         notes.append(
-            f"Backward is taken {setup.scenario.overlap_slowdown:g} times as long beside"
+            f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long beside"
             " communication (overlap_slowdown)."
         )
     asked = setup.scenario
@@ -71,7 +74,7 @@ def notes_of(
 
 
 def _mixed_notes(setup: Setup, rounds: Sequence[CostedGraph]) -> list[str]:
-    """Return how GPUs of several types train together."""
+    """Say how GPUs of several types train together."""
     parts = setup.parts
     if not parts:
         return []
@@ -81,9 +84,9 @@ def _mixed_notes(setup: Setup, rounds: Sequence[CostedGraph]) -> list[str]:
     )
     notes = [
         f"GPUs of several types, whole nodes of each in this order: {each}. All have the same batch"
-        " and wait for the slowest at every exchange; what is shown is the type that ends last."
-        " Scaling efficiency is over what all GPUs train alone, each at its own rate. The network"
-        " is taken to be alike between all nodes and inside them."
+        " and wait for the slowest at every exchange; the times shown are those of the"
+        " type that ends last. Scaling efficiency is over what all GPUs train alone, each at its"
+        " own rate. The network is taken to be the same for all nodes."
     ]
     if any(
         isinstance(task.meeting, Neighbours) for costed in rounds for task in costed.graph.tasks
@@ -96,7 +99,7 @@ def _mixed_notes(setup: Setup, rounds: Sequence[CostedGraph]) -> list[str]:
 
 
 def _network_notes(setup: Setup) -> list[str]:
-    """Return what the files of the links in use say, and whether the node's own link is slower."""
+    """Return the notes of the links in use, and whether the one inside a node is slower."""
     cluster = setup.cluster
     inter, intra = cluster.inter, cluster.intra
     in_use = {setup.network.name: setup.network} if inter else {}
@@ -114,9 +117,9 @@ def _network_notes(setup: Setup) -> list[str]:
     notes += _asked_notes(setup)
     if files and scenario.protocol != AUTO:
         notes.append(
-            f"The numbers of {' and '.join(files)} hold NCCL's own choice of protocol; those of"
+            f"The numbers of {' and '.join(files)} are for NCCL's own choice of protocol; those of"
             f" {scenario.protocol} are derived by the ratios of NCCL's tuner, except where a"
-            " measurement held it."
+            " measurement fixed it."
         )
     if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
         notes.append(
@@ -127,7 +130,7 @@ def _network_notes(setup: Setup) -> list[str]:
 
 
 def _asked_notes(setup: Setup) -> list[str]:
-    """Return what a flag needs that no file states, and where one has no effect."""
+    """Say what a field needs that no file states, and where one has no effect."""
     cluster, scenario = setup.cluster, setup.scenario
     notes = []
     if scenario.algorithm != AUTO and cluster.library == DEFAULT_LIBRARY and cluster.gpus > 1:
@@ -141,14 +144,13 @@ def _asked_notes(setup: Setup) -> list[str]:
     own_link = not setup.network.path and setup.intra_network is None
     if own_link and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes.append(
-            f"{setup.network.name} is taken between the GPUs of a node too; `intra_net` changes"
-            " that."
+            f"{setup.network.name} also joins the GPUs of a node; `intra_net` changes that."
         )
     return notes
 
 
 def _interval_note(setup: Setup, rounds: Sequence[CostedGraph]) -> str:
-    """Return what the interval comes from without a record, and which costs add nothing to it."""
+    """Say what the interval comes from without a record, and which costs add nothing to it."""
     known = setup.carried.quantity.spread is not None
     missing = [] if known else ["the single-GPU iteration"]
     unknown = {
@@ -164,6 +166,6 @@ def _interval_note(setup: Setup, rounds: Sequence[CostedGraph]) -> str:
     measured = setup.cluster.known is not None
     network = ", of collectives also from how wrong carried ones have been" if measured else ""
     return (
-        f"The interval comes from fit residuals and repeats only{network}, not yet from how wrong"
-        f" such predictions have been{tail}."
+        f"The interval comes from fit residuals and repeats only{network}, not from the errors of"
+        f" such predictions{tail}."
     )

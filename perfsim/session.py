@@ -54,7 +54,8 @@ MAX_ROUNDS = 64
 make room."""
 
 MAX_KEPT = 512
-"""Things that a session keeps besides (a cluster with its costs is the largest); then it drops all."""
+"""Things that a session keeps besides, of which a cluster with its costs is the largest; then it
+drops all."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -1,4 +1,4 @@
-"""Small questions to a plan: one of its causes twice as fast, or uncertain."""
+"""What-ifs: an iteration with one of its causes twice as fast, twice as slow, or uncertain."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ BOTTLENECKS = ("compute", "bandwidth", "latency", "compression", "second_order")
 """The causes that can hold an iteration back."""
 
 
-PART_OF = {
+_PART_OF_CAUSE = {
     "compute": "compute",
     "network": "network",
     "compression": "kernels",
     "second_order": "kernels",
 }
-"""What a task is charged to, and the part of the uncertainty that it belongs to."""
+"""By cause of a task, the part of the uncertainty that it belongs to."""
 
 
 CostChange = Callable[[float, TaskCost], float]
-"""A task's duration [s] and what it is charged to, to another duration."""
+"""Makes another duration of a task's duration [s] and what that is charged to."""
 
 
 def steady_s(rounds: Sequence[CostedGraph], change: CostChange | None = None) -> float:
@@ -49,7 +49,7 @@ def steady_s(rounds: Sequence[CostedGraph], change: CostChange | None = None) ->
 
 
 def changed(costed: CostedGraph, change: CostChange) -> list[float]:
-    """Return the durations of a plan's tasks, each as ``change`` makes it [s]."""
+    """Return the durations of a round's tasks, each as ``change`` makes it [s]."""
     return [
         change(float(task.duration_s), charge)
         for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
@@ -72,13 +72,13 @@ def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
 def halved(cause: str) -> CostChange:
     """Return the change that makes one cause twice as fast.
 
-    bandwidth halves what a collective spends on bytes, latency what it spends on hops.
+    Bandwidth halves what a collective spends on bytes, latency what it spends on hops.
     """
     return faster(2.0, cause)
 
 
 def faster(factor: float, *causes: str) -> CostChange:
-    """Return the change that makes some causes so many times as fast (see ``halved``)."""
+    """Return the change that makes some causes ``factor`` times as fast (see `halved`)."""
     saved = 1.0 - 1.0 / factor
 
     def change(duration_s: float, charge: TaskCost) -> float:
@@ -107,18 +107,18 @@ def bottleneck(rounds: Sequence[CostedGraph], iteration_s: float) -> tuple[str, 
 
 
 def _charged(rounds: Sequence[CostedGraph], cause: str) -> bool:
-    """Say whether any task is charged to a cause: halving another changes nothing."""
-    of = "network" if cause in ("bandwidth", "latency") else cause
-    return any(charge.cause == of for costed in rounds for charge in costed.charges)
+    """Tell whether any task is charged to a cause: else halving it changes nothing."""
+    charged_to = "network" if cause in ("bandwidth", "latency") else cause
+    return any(charge.cause == charged_to for costed in rounds for charge in costed.charges)
 
 
 def interval(
     rounds: Sequence[CostedGraph], iteration_s: float, compute_spread: float | None
 ) -> tuple[float, float]:
-    """Return the interval that the spreads of the plans' costs give [s], where no record tells.
+    """Return the interval that the spreads of costs give [s], where there is no record of errors.
 
-    Computation, network and kernels are moved by their spread one at a time, all tasks of a
-    cause together, and the deviations add in quadrature, each side by itself.
+    Computation, network and kernels are moved by their spread one at a time, all tasks of a cause
+    together. The deviations add in quadrature, each side by itself.
     """
     below = above = 0.0
     for cause in ("compute", "network", "compression", "second_order"):
@@ -141,19 +141,19 @@ def moves(
     compute: Grade,
     hidden_s: float,
 ) -> dict[str, tuple[float, float]]:
-    """Return how far an iteration moves with each part that it rests on (see ``Moves``).
+    """Return how far an iteration moves with each part of its uncertainty (see ``Moves``).
 
-    All tasks of a cause are taken half and twice as long; what the iteration loses or gains, in
-    powers of two, is divided among the grades of evidence by time, as variances are.
+    All tasks of a cause are made half and twice as long. What the iteration loses or gains, in
+    powers of two, is divided among the grades of evidence in proportion to time, as variances are.
 
     Parameters
     ----------
     worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
-    compute : what computation rests on
-    hidden_s : communication beside computation; the iteration is longer by it where it shows
+    compute : the grade of evidence for computation
+    hidden_s : communication that computation hides; the iteration is longer by it where it does not
     """
     found = {"other": (1.0, 1.0), "hidden": (0.0, log1p(hidden_s / iteration_s))}
-    for cause, name in PART_OF.items():
+    for cause, name in _PART_OF_CAUSE.items():
         parts = _seconds(rounds, cause, compute)
         total_s = sum(parts.values())
         if not total_s:
@@ -177,7 +177,7 @@ def _stretched(cause: str, factor: float) -> CostChange:
 
 
 def _seconds(rounds: Sequence[CostedGraph], cause: str, compute: Grade) -> dict[str, float]:
-    """Return how long the tasks of a cause take, by what that rests on [s]."""
+    """Return how long the tasks of a cause take, by grade of evidence [s]."""
     found: dict[str, float] = {}
     for costed in rounds:
         for task, charge in zip(costed.graph.tasks, costed.charges, strict=True):

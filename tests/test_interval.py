@@ -12,7 +12,15 @@ import pytest
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
-from perfsim.interval import FILE, GRADES, NO_METHOD, PARTS, Uncertainty, of_ratio, uncertainties
+from perfsim.interval import (
+    GRADES,
+    NO_METHOD,
+    PARTS,
+    UNCERTAINTY_FILE,
+    Uncertainty,
+    of_ratio,
+    uncertainties,
+)
 from perfsim.methods import load_method
 from perfsim.prediction import predict
 from perfsim.quantity import Grade
@@ -151,7 +159,7 @@ def test_a_damaged_record_is_one_sentence(
     record = {NO_METHOD: Uncertainty(NO_METHOD, 9, 3, dict.fromkeys(PARTS, 0.05))}
     (tmp_path / "measurements").mkdir()
     text = text_of(record, "2000-01-01").replace(*change)
-    (tmp_path / "measurements" / FILE).write_text(text)
+    (tmp_path / "measurements" / UNCERTAINTY_FILE).write_text(text)
     with pytest.raises(DataError, match=words):
         uncertainties(Catalog(tmp_path))
 
@@ -183,7 +191,7 @@ def test_a_prediction_has_the_records_interval_and_says_so() -> None:
 
 
 def test_without_a_record_costs_scatter_as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfsim.interval.FILE", "nowhere.csv")
+    monkeypatch.setattr("perfsim.interval.UNCERTAINTY_FILE", "nowhere.csv")
     found = predict(make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe"}))
     low, high = found.iteration_s_interval
     assert low < found.iteration_s < high

@@ -135,7 +135,7 @@ def test_gathered_messages_take_memory_until_they_are_decoded() -> None:
 
 def test_what_does_not_fit_is_said() -> None:
     notes = ask(model="bert-large", method="eightbit", gpus=1024).notes
-    assert any(note.startswith("It does not fit: ") for note in notes)
+    assert any(note.startswith("It does not fit into memory: ") for note in notes)
     assert not any("does not fit" in note for note in ask(method="eightbit", gpus=8).notes)
 
 

@@ -18,7 +18,7 @@ from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
 from perfsim.methods.base import LOCAL, Job, Method, Round, Send
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
-from perfsim.simulate.array import UNCHANGED, meets_all, simulate_draws
+from perfsim.simulate.array import NO_FACTOR, meets_all, simulate_draws
 from perfsim.simulate.task import Task
 from perfsim.simulate.timeline import Timeline
 
@@ -33,8 +33,8 @@ __all__ = [
     "drawn",
     "exchanges",
     "joined",
-    "over_draws",
     "joined_rounds",
+    "over_draws",
     "rounds_under",
     "sample",
     "shown",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 MAX_APART = 256
-"""Iterations between exchanges that are run one by one; local ones without any message count once."""
+"""Iterations between exchanges that are run one by one; those without any message count once."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -271,7 +271,7 @@ def drawn(
         else _factors(conditions, draws, repeats)
     )
     which = [
-        bisect_right(costed.begins, index) - 1 if _own(task, charge) else UNCHANGED
+        bisect_right(costed.begins, index) - 1 if _own(task, charge) else NO_FACTOR
         for index, (task, charge) in enumerate(zip(costed.graph.tasks, costed.charges, strict=True))
     ]
     return simulate_draws(

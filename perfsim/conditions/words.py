@@ -1,4 +1,4 @@
-"""What a prediction under conditions says: which they are, and what was assumed of them."""
+"""The words of conditions: which they are, what was assumed, and how other jobs fare."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "named"]
 
-SAME = 1e-9
+_SAME = 1e-9
 """Relative difference that counts as none."""
 
 
 def meeting_block(scenario: ResolvedScenario, met: ContentionResult) -> dict[str, Any]:
-    """Return how the jobs fare as plain data."""
+    """Return how this job and the others fare, as plain data."""
     pairs = zip(scenario.beside, met.others, strict=True)
     return {
         **met.own.to_dict(),
@@ -36,7 +36,7 @@ def meeting_block(scenario: ResolvedScenario, met: ContentionResult) -> dict[str
 
 
 def meeting_lines(scenario: ResolvedScenario, met: ContentionResult) -> list[str]:
-    """Return how much each job is slowed down, a line a job."""
+    """Say how much each job is slowed down, a line a job."""
     lines = [f"beside other jobs    {_fares(met.own)}"]
     for name, other in zip(scenario.beside, met.others, strict=True):
         lines.append(f"  {label(name):18} {_fares(other)}")
@@ -51,20 +51,21 @@ def _fares(job: JobSlowdown) -> str:
 
 
 def meeting_notes(setup: Setup, rounds: Sequence[CostedGraph], met: ContentionResult) -> list[str]:
-    """Return what was assumed of the other jobs, and how far chance decides."""
+    """Say what was assumed of the other jobs, and how much depends on when they began."""
     names = [label(name) for name in setup.scenario.beside]
     others = rounds[0].beside
     if not any(costed.crossings for costed in rounds):
         return ["`beside` has no effect: this job sends nothing between nodes."]
     quiet = [name for name, other in zip(names, others, strict=True) if not other.crossings]
-    notes = [f"{name} sends nothing between nodes, and is in nobody's way." for name in quiet]
+    notes = [f"{name} sends nothing between nodes, so it slows nobody down." for name in quiet]
     if len(quiet) == len(names):
         return notes
     notes += [_sharing_note(names, met), _start_note(met)]
     for name, other, one in zip(names, others, setup.beside, strict=True):
         if len(one.method.rounds()) > 1 and other.iterations < _period(one):
             notes.append(
-                f"Not all iterations of {name} are alike: it is held in those that it runs most of."
+                f"Not all iterations of {name} are alike: only those that it runs most of are"
+                " simulated."
             )
     notes.append(
         "Not modelled beside other jobs: unfair shares (other round-trip times or numbers of"
@@ -91,24 +92,24 @@ def _sharing_note(names: Sequence[str], met: ContentionResult) -> str:
         f" ({format_seconds(own.alone_s)}); {slowed}. Messages that are between nodes at once get"
         " equal parts of the link, job by job, none more than it needs (max-min fair, as TCP flows"
         " of one round-trip time come near: Bertsekas & Gallager 1992, 6.5.2; Velho et al. 2013);"
-        " latency is not shared. The S-SGD that it is held against runs beside the same jobs."
+        " latency is not shared. The S-SGD baseline runs beside the same jobs."
     )
 
 
 def _start_note(met: ContentionResult) -> str:
     own = met.own
     many = f"{met.starts} starts of the jobs" if met.starts > 1 else "one start of the jobs"
-    found = (
+    mean = (
         f"The mean over {many}, spread evenly over the longest iteration, and {met.iterations}"
         " iterations of each."
     )
-    if own.high_s - own.low_s <= SAME * own.high_s:
-        return f"{found} Every start gives the same."
+    if own.high_s - own.low_s <= _SAME * own.high_s:
+        return f"{mean} Every start gives the same."
     return (
-        f"{found} It depends on who began when: {format_seconds(own.low_s)} with the luckiest"
+        f"{mean} It depends on when each job began: {format_seconds(own.low_s)} with the luckiest"
         f" start, {format_seconds(own.high_s)} with the unluckiest. Under fair sharing equal jobs"
-        " stay as they began; that unfair shares part jobs that collide is shown by Rajasekaran et"
-        " al. (HotNets 2022; CASSINI, NSDI 2024)."
+        " keep the offset with which they began. Rajasekaran et al. (HotNets 2022; CASSINI, NSDI"
+        " 2024) show that unfair shares separate jobs that collide."
     )
 
 
@@ -141,7 +142,7 @@ def condition_notes(
     rounds: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
 ) -> list[str]:
-    """Return what was assumed of the conditions of a prediction."""
+    """Say what was assumed of the conditions of a prediction."""
     notes = []
     if conditions is not None:
         notes += _straggler_notes(conditions, rounds)
@@ -166,9 +167,8 @@ def condition_notes(
         notes.append("`seed` has no effect without `jitter`.")
     if notes:
         notes.append(
-            "The S-SGD that it is held against runs under the same conditions; scaling efficiency"
-            " is over one GPU as it should be; the interval does not hold how wrong the conditions"
-            " may be."
+            "The S-SGD baseline runs under the same conditions; scaling efficiency is over one GPU"
+            " at normal speed; the interval does not include errors of the conditions themselves."
         )
     return notes
 

@@ -44,7 +44,7 @@ _NEGLIGIBLE_SHARE = 1e-9
 
 @dataclass
 class JobProgress:
-    """A job under way: its stages left, the tasks that the next one waits for, sends not awaited."""
+    """A job under way: stages left, tasks that the next one waits for, sends not awaited."""
 
     job: Job
     name: str
@@ -351,7 +351,7 @@ class _RoundBuilder:
                 self.wait_for(len(self.done) - 1, progress.job)
 
     def begin(self, progress: JobProgress, beyond_s: float) -> None:
-        """Let a job begin here, or ``beyond_s`` after the end of the pass, and issue what can go."""
+        """Begin a job here, or ``beyond_s`` after the end of the pass, and issue what can go."""
         if self.end is None or self.tasks.waits:
             # It begins when computation gets here, which is after what that waits for.
             self.compute("begin", "other", 0.0)
@@ -374,8 +374,8 @@ class _RoundBuilder:
             progress = self.done[index][job.name]
             if progress.stages:
                 raise ValueError(
-                    f"job {progress.name} is waited for before it can be issued: its stages come too"
-                    " late, or jobs wait for each other"
+                    f"job {progress.name} is waited for before it can be issued: its stages come"
+                    " too late, or jobs wait for each other"
                 )
             self.tasks.waits += progress.ends
         for stage in job.after:
@@ -418,7 +418,7 @@ class _RoundBuilder:
         self.end = self.tasks.add(name, COMPUTE, kind, seconds, self.here)
 
     def waves(self, jobs_under_way: list[JobProgress]) -> None:
-        """Issue all that can go now: in each turn, of each job up to the kernel that needs a result."""
+        """Issue all that can go now, turn by turn: each job up to a kernel that needs a result."""
         left, moved = jobs_under_way, True
         while moved:
             left, moved = [progress for progress in left if progress.stages], False

@@ -1,4 +1,4 @@
-"""Closed forms that hold both engines: bounds on a run, and exact answers where they exist."""
+"""Closed forms that both engines are held against: bounds on a run, and exact answers."""
 
 from __future__ import annotations
 

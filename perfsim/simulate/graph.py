@@ -1,8 +1,8 @@
 """The periodic task graph: what one period of a training method does, on which streams.
 
-Order on a stream is the order in which tasks are added, as on a CUDA stream and as NCCL needs
-(every rank the same). This order is part of the model: a task that is ready waits for an earlier
-task of its stream that is not.
+A stream runs its tasks in the order in which they are added, as a CUDA stream does and as NCCL
+needs (every rank the same). This order is part of the model: a task that is ready waits for an
+earlier task of its stream that is not.
 """
 
 from __future__ import annotations
@@ -25,24 +25,28 @@ if TYPE_CHECKING:
 __all__ = ["Kinds", "ServiceOrder", "TaskGraph", "by_kind", "checked_durations"]
 
 
-NEVER = (-(10**9), -1)
+_NEVER = (-(10**9), -1)
 """Before any task of any period."""
 
 
-@dataclass(frozen=True)
 class ServiceOrder:
-    """What does not depend on how long tasks take.
+    """What tasks wait for: the part of a graph that does not depend on how long they take.
+
+    Each part is worked out when it is first asked for, and holds for every run of the graph and
+    for graphs with the same tasks at other durations.
 
     Parameters
     ----------
-    tasks : of one period, as they stood when it was worked out
+    tasks : of one period; their dependencies must not change any more
     """
 
-    tasks: tuple[Task, ...]
+    def __init__(self, tasks: tuple[Task, ...]) -> None:
+        self.tasks = tasks
+        self._ancestors: dict[int, frozenset[int]] = {}
 
     @cached_property
     def depth(self) -> int:
-        """Largest number of periods that a dependency points back (at least 1: stream order)."""
+        """The most periods that a dependency points back (at least 1, by stream order)."""
         return max((back for task in self.tasks for _, back in task.after), default=1) or 1
 
     @cached_property
@@ -62,7 +66,7 @@ class ServiceOrder:
 
     @cached_property
     def meeting(self) -> list[SyncScope | None]:
-        """Whom each task waits for on other ranks."""
+        """The ranks that each task waits for."""
         return [task.meeting for task in self.tasks]
 
     @cached_property
@@ -77,10 +81,10 @@ class ServiceOrder:
 
     @cached_property
     def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Pairs (task, periods back) that each task waits for: its stream's last one first.
+        """Pairs (task, periods back) that each task waits for: its stream's last task first.
 
-        What stands earlier on the same stream, and what that has waited for, has ended when the
-        stream is free.
+        When the stream is free, its earlier tasks have ended, and so has what these waited for:
+        such dependencies are left out.
         """
         streams = self.streams
         before = {stream: (index, 1) for stream, index in self.final.items()}
@@ -91,11 +95,11 @@ class ServiceOrder:
             own = streams[index]
             ended = passed[own]
             pairs = [before[own]]
-            for pair in reversed(task.after):  # the latest first: it stands for those before
+            for pair in reversed(task.after):  # the latest first: those before it are implied
                 other, back = pair
-                place = streams[other]
-                if place != own and (-back, other) > ended.get(place, NEVER):
-                    ended[place] = (-back, other)
+                its_stream = streams[other]
+                if its_stream != own and (-back, other) > ended.get(its_stream, _NEVER):
+                    ended[its_stream] = (-back, other)
                     pairs.append(pair)
             before[own] = (index, 0)
             found.append(tuple(pairs))
@@ -103,7 +107,7 @@ class ServiceOrder:
 
     @cached_property
     def reaches(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The same as places back in a list of all ends so far: the stream's, and the others."""
+        """The same as offsets in a list of all ends so far: the stream's last task, the others."""
         width = len(self.tasks)
         found = []
         for index, ((own, back), *others) in enumerate(self.waits):
@@ -111,14 +115,12 @@ class ServiceOrder:
             found.append((own - index - back * width, tuple(far)))
         return found
 
-    @cached_property
-    def _heads(self) -> dict[int, frozenset[int]]:
-        return {}
-
     def ancestors(self, closing: int) -> frozenset[int]:
         """Return the tasks that can delay one, in its period or a later one, and that one."""
-        known = self._heads.get(closing)
-        return self._heads.setdefault(closing, self._before(closing)) if known is None else known
+        known = self._ancestors.get(closing)
+        if known is None:
+            known = self._ancestors[closing] = self._before(closing)
+        return known
 
     def _before(self, closing: int) -> frozenset[int]:
         seen, todo = {closing}, [closing]
@@ -224,7 +226,7 @@ class TaskGraph:
         return index
 
     def with_tasks(self, tasks: list[Task]) -> TaskGraph:
-        """Return the graph with tasks that take another time and wait for the same ones."""
+        """Return the graph with the same tasks at other durations: they wait for the same ones."""
         made = TaskGraph(self.iterations, self.last, tasks)
         made._order, made._ordered = self.order(), tasks
         return made
@@ -251,7 +253,7 @@ class TaskGraph:
 
     @property
     def depth(self) -> int:
-        """Largest number of periods that a dependency points back (at least 1: stream order)."""
+        """The most periods that a dependency points back (at least 1, by stream order)."""
         return self.order().depth
 
     @property
@@ -299,7 +301,7 @@ class TaskGraph:
     def order(self) -> ServiceOrder:
         """Return the order of the tasks, checked and worked out once for all runs.
 
-        Tasks that were replaced since may take another time, but wait for the same ones.
+        Tasks that were replaced since may have other durations, but wait for the same ones.
         """
         known = self._order if self._ordered is self.tasks else None
         if known is None or len(known.tasks) != len(self.tasks):
@@ -356,7 +358,7 @@ def checked_durations(graph: TaskGraph, durations: Sequence[Duration] | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Kinds(SyncGroups):
-    """Kinds of ranks that meet, by group; one row stands for each kind."""
+    """Kinds of ranks, by the group in which they wait for each other; a row of arrays is a kind."""
 
     groups: tuple[int, ...]
 
@@ -366,7 +368,7 @@ class Kinds(SyncGroups):
 
 
 def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
-    """Return the graph for one row a kind of rank.
+    """Return the graph for arrays with a row for each kind of rank, instead of each rank.
 
     Parameters
     ----------
@@ -374,7 +376,7 @@ def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
 
     Examples
     --------
-    >>> from perfsim.simulate.graph import Groups
+    >>> from perfsim.simulate.sync import Groups
     >>> graph = TaskGraph()
     >>> for name, which in (("in", "node"), ("out", "across")):
     ...     _ = graph.add(name, "wire", "communicate", 1.0, collective=True,
@@ -394,7 +396,7 @@ def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
 
 
 def _among(meeting: SyncScope, kinds: Sequence[int]) -> Kinds | None:
-    """Return which kinds meet; None where all do."""
+    """Return which kinds wait for each other; None where all do."""
     count = max(kinds) + 1
     groups = list(range(count))
     if isinstance(meeting, Neighbours):

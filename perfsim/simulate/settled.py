@@ -1,4 +1,4 @@
-"""The array engine over many scenarios at once: when does each of them repeat, and how long is it?
+"""The array engine over many scenarios at once: the period in which each of them settles.
 
 A sweep in which only numbers differ runs one graph for thousands of rows. Each row is averaged
 over the cycle in which it settles, as `simulate` does for one.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfsim.simulate.array import ArrayRun
-from perfsim.simulate.timeline import LONGEST_CYCLE
+from perfsim.simulate.timeline import MAX_CYCLE
 
 if TYPE_CHECKING:
     from perfsim.simulate.graph import TaskGraph
@@ -68,8 +68,8 @@ class _Runs:
         self.rows.append(self.run.ends[-1])
         self.run.forget()
         self.closes.append(np.broadcast_to(close, self.shape))
-        if len(self.rows) > LONGEST_CYCLE + self.depth:
-            self.rows[-LONGEST_CYCLE - self.depth - 1] = []
+        if len(self.rows) > MAX_CYCLE + self.depth:
+            self.rows[-MAX_CYCLE - self.depth - 1] = []
 
     def means(self, max_periods: int) -> RunArray:
         """Return each scenario's mean period, over the cycle in which it settles [s]."""
@@ -77,7 +77,7 @@ class _Runs:
         left = np.ones(self.shape, bool)
         for _ in range(max_periods):
             self.step()
-            for cycle in range(1, LONGEST_CYCLE + 1):
+            for cycle in range(1, MAX_CYCLE + 1):
                 comparisons = max(self.depth + 1, cycle)
                 if len(self.closes) < max(comparisons + cycle, self.depth + 2):
                     break

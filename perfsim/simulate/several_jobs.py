@@ -1,10 +1,10 @@
 """Several jobs at once on one clock: each runs its own periodic graph, and they share a link.
 
-Where they meet depends on when they begin, and stays so where their periods are alike: two equal
-jobs of one message each, the second of which begins d later, end d apart under fair sharing too.
-(That unfair shares can part jobs that collide is what Rajasekaran et al. show.) Nobody knows by
-how effort one job began after the other, so that they are run from several starts, spread evenly
-over an iteration, and means are over all.
+Which messages collide depends on when the jobs begin. It stays so where their periods are equal:
+of two equal jobs with one message each, the one that begins d later also ends d later under fair
+sharing. (Rajasekaran et al. show that unfair shares can separate jobs that collide.) Nobody knows
+how much later one job began, so they are run from several starts, spread evenly over an iteration,
+and means are over all starts.
 
 References
 ----------
@@ -26,31 +26,31 @@ from perfsim.simulate.timeline import Timeline
 if TYPE_CHECKING:
     from perfsim.simulate.events import EventLog, QueueOrder
 
-__all__ = ["SimulationEffort", "ConcurrentJob", "simulation_effort", "simulate_together"]
+__all__ = ["ConcurrentJob", "SimulationEffort", "simulate_together", "simulation_effort"]
 
-STARTS = 8
-COUNTED = (24, 12, 4)
-"""Periods of the slowest job that are counted, as many as there is time for."""
+_STARTS = 8
+_COUNTED = (24, 12, 4)
+"""Periods of the slowest job that are counted: the first number that there is time for."""
 
-CYCLES = 12
-"""Means are over a multiple of so many periods where there are as many: a run alone repeats after
+_CYCLES = 12
+"""Means are over a multiple of this many periods where there are enough: a job alone repeats after
 1, 2, 3 or 4."""
 
-MOST_TASKS = 20_000
-"""Runs of tasks in all (some 0.4 s) above which fewer periods and starts are run."""
+_MAX_TASKS = 20_000
+"""Task runs in all (some 0.4 s) above which fewer periods and starts are run."""
 
-TOO_MANY = 1_000_000
-"""Runs of tasks (some 20 s) beyond which it is refused."""
+_MAX_TASKS_AT_ALL = 1_000_000
+"""Task runs (some 20 s) above which the question is refused."""
 
-STRETCH = 1.5
-"""How many times longer than alone jobs are expected to take, to guess how many tasks run."""
+_STRETCH = 1.5
+"""How many times as long as alone jobs are expected to take, to estimate how many tasks run."""
 
 
 @dataclass(frozen=True)
 class ConcurrentJob:
-    """One of several jobs: its graph, seconds of its tasks, and which of them cross the link.
+    """One of several jobs: its graph, the seconds of its tasks, and how they use the shared link.
 
-    ``alone_s`` is the length of its period where no other job is there.
+    ``alone_s`` is the length of its period without the other jobs.
     """
 
     graph: TaskGraph
@@ -62,7 +62,7 @@ class ConcurrentJob:
 
 @dataclass(frozen=True, slots=True)
 class SimulationEffort:
-    """How many starts are run, and how many periods of the slowest job are counted of each."""
+    """How many starts are run, and how many periods of the slowest job count in each."""
 
     starts: int
     counted: int
@@ -74,17 +74,17 @@ class SimulationEffort:
 
 
 def simulation_effort(jobs: Sequence[ConcurrentJob]) -> SimulationEffort | None:
-    """Return how effort is run of some jobs; None where even the least takes too long."""
+    """Return how many starts and periods to run; None where even the fewest take too long."""
     longest_s = max(job.alone_s for job in jobs)
-    each = sum(len(job.graph.tasks) * longest_s / job.alone_s for job in jobs) * STRETCH
-    found = SimulationEffort(1, COUNTED[-1])
-    for one in (
-        SimulationEffort(starts, counted) for starts in (STARTS, 4, 2) for counted in COUNTED
-    ):
-        if one.starts * (one.warm_up + one.counted) * each <= MOST_TASKS:
-            return one
-        found = one
-    return found if (found.warm_up + found.counted) * found.starts * each <= TOO_MANY else None
+    each = sum(len(job.graph.tasks) * longest_s / job.alone_s for job in jobs) * _STRETCH
+    efforts = [
+        SimulationEffort(starts, counted) for starts in (_STARTS, 4, 2) for counted in _COUNTED
+    ]
+    for effort in efforts:
+        tasks = effort.starts * (effort.warm_up + effort.counted) * each
+        if tasks <= _MAX_TASKS:
+            return effort
+    return effort if tasks <= _MAX_TASKS_AT_ALL else None
 
 
 def simulate_together(
@@ -100,7 +100,7 @@ def simulate_together(
     ----------
     effort : how many starts and periods
     sharing : whether messages of different jobs slow each other down
-    brief : leave out when tasks ran; else the first job's timeline tells it
+    brief : keep no starts and ends of tasks; else the first job's timeline has them
 
     Examples
     --------
@@ -113,7 +113,7 @@ def simulate_together(
     >>> float(run.mean_period_s)  # both are latent, then both send
     3.5
     """
-    runs = [_Run(jobs, place / effort.starts, effort, sharing) for place in range(effort.starts)]
+    runs = [_Run(jobs, start / effort.starts, effort, sharing) for start in range(effort.starts)]
     return [
         _timeline(job, [run.kept[number] for run in runs], brief=brief or number > 0)
         for number, job in enumerate(jobs)
@@ -121,8 +121,8 @@ def simulate_together(
 
 
 @dataclass
-class _Kept:
-    """What is kept of a job's run: the last period before those that count, and the last of them.
+class _JobRun:
+    """A job's run: the last period before those that count, and the last of them.
 
     ``starts`` and ``ends`` have all periods from the first.
     """
@@ -159,7 +159,7 @@ class _Run:
         for log, last in zip(self.logs, lasts, strict=True):
             log.run_period(last + log.graph.depth + 1)
         self.kept = [
-            _Kept(
+            _JobRun(
                 begin,
                 last,
                 log.rows(log.starts, len(log.starts)),
@@ -179,7 +179,7 @@ class _Run:
         log = EventLog(job.graph, spent, 1, horizon, env=self.env)
         log.cross(job.crossings, link, number)
         start = start_in_issue_order if job.order == "issue" else start_by_priority
-        # A lattice: with two others or more, every one of them meets every place of each.
+        # A lattice: with two other jobs or more, each meets every position of each.
         offset_s = (turn * (2 * number - 1)) % 1.0 * longest_s if number else 0.0
 
         def later() -> Generator[Any, Any, None]:
@@ -198,13 +198,13 @@ class _Run:
         return period
 
 
-def _timeline(job: ConcurrentJob, runs: Sequence[_Kept], *, brief: bool) -> Timeline:
-    """Return the timeline of a job, all starts side by side over as many periods."""
+def _timeline(job: ConcurrentJob, runs: Sequence[_JobRun], *, brief: bool) -> Timeline:
+    """Return the timeline of a job, all starts side by side over the same number of periods."""
     import numpy as np
 
     counted = min(run.last - run.first for run in runs)
-    if counted >= CYCLES:
-        counted -= counted % CYCLES
+    if counted >= _CYCLES:
+        counted -= counted % _CYCLES
     lead = job.graph.depth
     closing = job.graph.closing
 

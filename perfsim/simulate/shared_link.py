@@ -38,8 +38,8 @@ def max_min_shares(needs: Sequence[float]) -> list[float]:
     return parts
 
 
-LINK_ROUNDING = 1e-12
-"""Part of a flow that adding up its progress may leave over."""
+_ROUNDING_LEFT = 1e-12
+"""Share of a flow that may be left by rounding when its progress is added up."""
 
 
 @dataclass
@@ -64,6 +64,7 @@ class CrossedLink:
     --------
     Two messages of two jobs, of 2 s and 3 s by themselves, begin at once:
 
+    >>> from simpy import Environment
     >>> env = Environment()
     >>> link, ends = CrossedLink(env), []
     >>> def send(job, seconds):
@@ -134,7 +135,7 @@ class CrossedLink:
         least = min(flow.left_s / flow.speed for flow in self._flows.values())
         for done, flow in list(self._flows.items()):
             # The one that was waited for has ended even where rounding leaves some of it.
-            if flow.left_s / flow.speed <= least or flow.left_s <= LINK_ROUNDING * flow.whole_s:
+            if flow.left_s / flow.speed <= least or flow.left_s <= _ROUNDING_LEFT * flow.whole_s:
                 del self._flows[done]
                 done.succeed()
         self._plan()
@@ -150,7 +151,7 @@ def _own_speed(flow: _Flow, flows: list[_Flow]) -> float:
 
 
 ROUNDING = 1e-12
-"""Part of a flow that adding up its progress may leave over."""
+"""Share of a flow that may be left by rounding when its progress is added up."""
 
 
 class SharedLink:
@@ -163,6 +164,7 @@ class SharedLink:
 
     Examples
     --------
+    >>> from simpy import Environment
     >>> env = Environment()
     >>> link = SharedLink(env, capacity=4 / 3)
     >>> flows = [env.process(link.carry(seconds)) for seconds in (2.0, 2.0)]

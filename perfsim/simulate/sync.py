@@ -38,7 +38,7 @@ class SyncGroups:
         return _latest(self, moments)
 
     def together(self, seconds: Moments) -> Moments:
-        """Return how long a collective takes on each rank: as long as on the slowest of its group."""
+        """Return how long a collective takes on each rank: as on the slowest of its group."""
         return _latest(self, seconds)
 
 

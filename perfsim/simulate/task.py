@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from perfsim.simulate.sync import SyncScope
 
-__all__ = ["COMPUTE", "Credit", "Duration", "LinkUse", "Shared", "TASK_KINDS", "Task", "TaskKind"]
+__all__ = ["COMPUTE", "TASK_KINDS", "Credit", "Duration", "LinkUse", "Shared", "Task", "TaskKind"]
 
 TaskKind = Literal[
     "forward",

@@ -65,7 +65,7 @@ def test_another_job_is_held_in_the_iterations_that_it_runs_most_of(tmp_path: Pa
     first, rest = plans(**fields)
     assert found.meeting is not None and rest.iterations > first.iterations
     assert found.meeting.others[0].alone_s == pytest.approx(steady_s([rest]), rel=1e-9)
-    assert any("in those that it runs most of" in note for note in found.notes)
+    assert any("only those that it runs most of" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("method", ["ssgd", "localsgd", "asc_wfbp", "p3"])

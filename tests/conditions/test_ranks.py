@@ -17,7 +17,7 @@ from perfsim.methods import method_names
 from perfsim.methods.base import LOCAL, Round
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
-from perfsim.simulate.array import UNCHANGED, simulate, simulate_draws
+from perfsim.simulate.array import NO_FACTOR, simulate, simulate_draws
 from perfsim.simulate.events import simulate_events
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
@@ -133,7 +133,7 @@ def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
         timeline = simulate_draws(
             graph,
             [1.0, 0.0, 0.0],
-            [0, UNCHANGED, UNCHANGED],
+            [0, NO_FACTOR, NO_FACTOR],
             lambda _: [1 + 0.05 * chance.standard_normal((64, ranks))],
             warm_up=40,
             counted=40,

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from perfsim.data.catalog import Catalog, shipped
-from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
+from perfsim.interval import NO_METHOD, PARTS, UNCERTAINTY_FILE, Uncertainty, uncertainties
 from perfsim.validate.measurements import record, stored, tables, uncertainty, validate_measurements
 from perfsim.validate.measurements.case import COLUMNS, read_cases
 from perfsim.validate.measurements.residuals import Residual, read_residuals, text_of
@@ -48,7 +48,7 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "measurements").mkdir()
-    out, again = tmp_path / "measurements" / FILE, tmp_path / "again.csv"
+    out, again = tmp_path / "measurements" / UNCERTAINTY_FILE, tmp_path / "again.csv"
     kept = tmp_path / "residuals.csv"
     dated = ["--date", "2026-11-21"]
     ask(

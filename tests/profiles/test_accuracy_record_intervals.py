@@ -10,7 +10,7 @@ import pytest
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
+from perfsim.interval import NO_METHOD, PARTS, UNCERTAINTY_FILE, Uncertainty, uncertainties
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.measurements.case import COLUMNS as CASE_COLUMNS
 from perfsim.validate.measurements.case import Case
@@ -150,7 +150,7 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
     assert [one.log for one in again] == pytest.approx([one.log for one in rows], rel=1e-5)
     (tmp_path / "measurements").mkdir()
     record = left_out(rows)
-    (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
+    (tmp_path / "measurements" / UNCERTAINTY_FILE).write_text(text_of(record, "2000-01-01"))
     found = uncertainties(Catalog(tmp_path))
     assert set(found) == {NO_METHOD, "s0", "s1", "s2", "s3"}
     assert found["s2"].sizes == pytest.approx(record["s2"].sizes, abs=1e-4)
@@ -166,7 +166,7 @@ def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None
         for name, size in ((NO_METHOD, 0.5), ("t", 0.1))
     }
     (tmp_path / "measurements").mkdir()
-    (tmp_path / "measurements" / FILE).write_text(text_of(record, "2000-01-01"))
+    (tmp_path / "measurements" / UNCERTAINTY_FILE).write_text(text_of(record, "2000-01-01"))
     table = tmp_path / "cases.csv"
     row = "{}-1,S-SGD DDP,ResNet-50,V100,8,4,PCIe3 in node,64,,,iteration_s,1,"
     lines = [",".join(CASE_COLUMNS), row.format("t"), row.format("u")]

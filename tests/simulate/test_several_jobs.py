@@ -77,7 +77,7 @@ def test_what_a_job_does_not_need_of_the_link_goes_to_the_other(need: float) -> 
 
 @given(needs=st.lists(st.floats(0.001, 1.0), min_size=1, max_size=6))
 def test_fair_parts_are_max_min_fair(needs: list[float]) -> None:
-    """Nobody has more than it needs; who has less has as effort as anybody; nothing is left over."""
+    """Nobody has more than it needs; who has less has as much as anybody; nothing is left over."""
     parts = max_min_shares(needs)
     assert all(part <= need for part, need in zip(parts, needs, strict=True))
     assert sum(parts) == pytest.approx(min(1.0, sum(needs)))
