@@ -19,7 +19,7 @@ from perfsim.quantity import NumberLimit
 __all__ = [
     "GRADES",
     "NO_METHOD",
-    "PARTS",
+    "UNCERTAINTY_PARTS",
     "UNCERTAINTY_COLUMNS",
     "UNCERTAINTY_FILE",
     "UNCERTAINTY_SCHEMA",
@@ -45,7 +45,7 @@ GRADES = {
 - network: measured curves of these ranks, curves extrapolated to them, the links' formulas.
 - kernels that a method adds: measured on that GPU, or scaled and built from its data sheet."""
 
-PARTS = (
+UNCERTAINTY_PARTS = (
     *(f"{cause}_{grade}" for cause, grades in GRADES.items() for grade in grades),
     "hidden",
     "other",
@@ -53,8 +53,8 @@ PARTS = (
 """Columns of the file: causes by evidence; ``hidden``, communication that computation hides and
 that may show; ``other``, what moves every iteration and no cause explains."""
 
-WHOLE = ("rows", "sources")
-UNCERTAINTY_COLUMNS = ("left_out", *WHOLE, *PARTS)
+_COUNT_COLUMNS = ("rows", "sources")
+UNCERTAINTY_COLUMNS = ("left_out", *_COUNT_COLUMNS, *UNCERTAINTY_PARTS)
 SIZE = NumberLimit(0.0, 10.0, "0 to 10")
 
 Moves = Mapping[str, tuple[float, float]]
@@ -164,9 +164,12 @@ def _read(path: Path) -> Mapping[str, Uncertainty]:
     found = {}
     for row, cells in read_table(path, UNCERTAINTY_SCHEMA, UNCERTAINTY_COLUMNS):
         rows, sources = (
-            int(number(cells[name], name, path, row, positive=True, whole=True)) for name in WHOLE
+            int(number(cells[name], name, path, row, positive=True, whole=True))
+            for name in _COUNT_COLUMNS
         )
-        sizes = {part: number(cells[part], part, path, row, within=SIZE) for part in PARTS}
+        sizes = {
+            part: number(cells[part], part, path, row, within=SIZE) for part in UNCERTAINTY_PARTS
+        }
         for name in cells["left_out"].split():
             found[name] = Uncertainty(name, rows, sources, sizes)
     return found

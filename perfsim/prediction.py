@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfsim.compute.transfer import TransferredProfile
-from perfsim.conditions.ranks import over_draws, shown
+from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, uncertainties
 from perfsim.notes import notes_of
@@ -25,7 +25,7 @@ from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import fresh, job_cache
 from perfsim.simulate.timeline import Timeline
-from perfsim.what_if import bottleneck, interval, moves, steady_s
+from perfsim.what_if import bottleneck, moves, spread_interval, steady_s
 
 if TYPE_CHECKING:
     import pandas
@@ -140,8 +140,8 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     pinned_s = iteration_s if contention is None else steady_s(pinned)
     cause, worth = bottleneck(pinned, pinned_s)
     baseline_s = iteration_s if is_baseline(setup) else steady_s(baseline_rounds(setup, cache))
-    shown_draws = [shown(timeline) for timeline in timelines]
-    communication = communication_of(rounds, timelines, shown_draws)
+    draws = [shown_draws(timeline) for timeline in timelines]
+    communication = communication_of(rounds, timelines, draws)
     moved = moves(pinned, pinned_s, worth, setup.grade, communication["hidden_s"])
     record = uncertainties(catalog).get(NO_METHOD)
 
@@ -160,14 +160,14 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / alone_per_s,
         baseline_s=baseline_s,
-        breakdown_s=spent(rounds, timelines, shown_draws, Timeline.breakdown),
+        breakdown_s=spent(rounds, timelines, draws, Timeline.breakdown),
         communication=communication,
         memory_bytes=memory_bytes,
         bottleneck=cause,
         worth=worth,
         notes=notes,
         terms=[*_compute_terms(setup), *terms],
-        timelines=[nearest for nearest, *_ in shown_draws],
+        timelines=[nearest for nearest, *_ in draws],
         moves=moved,
         counts=[costed.count for costed in rounds],
         meeting=contention,
@@ -183,7 +183,7 @@ def _interval(
 ) -> tuple[float, float]:
     """Return the 90 % interval by the record of errors; without one, by the costs' spreads [s]."""
     if record is None:
-        return interval(rounds, iteration_s, setup.carried.quantity.spread)
+        return spread_interval(rounds, iteration_s, setup.carried.quantity.spread)
     return record.interval(moved, iteration_s)
 
 
@@ -209,7 +209,7 @@ def spent(
 ) -> dict[str, float]:
     """Return what an iteration spends on each part, over all rounds of the period [s].
 
-    ``draws`` are those of each timeline whose time is divided (see `shown`); ``what`` divides it.
+    ``draws`` are those of each timeline whose time is divided (see `shown_draws`) by ``what``.
     """
     pairs = zip(draws, timelines, strict=True)
     parts = [over_draws(few, one.mean_period_s, what) for few, one in pairs]

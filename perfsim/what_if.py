@@ -14,10 +14,10 @@ from perfsim.simulate.timeline import Timeline
 __all__ = [
     "BOTTLENECKS",
     "bottleneck",
-    "changed",
+    "changed_durations",
     "faster",
     "halved",
-    "interval",
+    "spread_interval",
     "moves",
     "steady_s",
 ]
@@ -48,7 +48,7 @@ def steady_s(rounds: Sequence[CostedGraph], change: CostChange | None = None) ->
     return mean_s(rounds, timelines)
 
 
-def changed(costed: CostedGraph, change: CostChange) -> list[float]:
+def changed_durations(costed: CostedGraph, change: CostChange) -> list[float]:
     """Return the durations of a round's tasks, each as ``change`` makes it [s]."""
     return [
         change(float(task.duration_s), charge)
@@ -66,7 +66,7 @@ def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
             for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
         ]
         costed = replace(costed, graph=replace(costed.graph, tasks=tasks))
-    return run(costed, changed(costed, change), brief=True)
+    return run(costed, changed_durations(costed, change), brief=True)
 
 
 def halved(cause: str) -> CostChange:
@@ -112,7 +112,7 @@ def _charged(rounds: Sequence[CostedGraph], cause: str) -> bool:
     return any(charge.cause == charged_to for costed in rounds for charge in costed.charges)
 
 
-def interval(
+def spread_interval(
     rounds: Sequence[CostedGraph], iteration_s: float, compute_spread: float | None
 ) -> tuple[float, float]:
     """Return the interval that the spreads of costs give [s], where there is no record of errors.

@@ -32,12 +32,12 @@ __all__ = [
     "check_issue_order",
     "drawn",
     "exchanges",
-    "joined",
+    "merge_rounds",
     "joined_rounds",
     "over_draws",
     "rounds_under",
     "sample",
-    "shown",
+    "shown_draws",
     "slowed",
     "under",
 ]
@@ -64,7 +64,7 @@ def exchanges(jobs: Sequence[Job], nodes: int) -> bool:
     )
 
 
-def joined(
+def merge_rounds(
     rounds: Sequence[Round], exchanging: Callable[[int], bool], field: str = "jitter"
 ) -> list[Joined]:
     """Put rounds that exchange nothing into the one that exchanges after them.
@@ -80,7 +80,7 @@ def joined(
     Examples
     --------
     >>> rounds = [Round((LOCAL,), 3), Round((0,), 1)]
-    >>> joined(rounds, lambda iteration: iteration != LOCAL)[0]
+    >>> merge_rounds(rounds, lambda iteration: iteration != LOCAL)[0]
     Joined(round=Round(iterations=(-1, 0), count=1.0), repeats=(3, 1))
     """
     found: list[Joined] = []
@@ -167,7 +167,7 @@ def joined_rounds(
     """
     return [
         under(build(one.round), conditions, one.repeats)
-        for one in joined(method.rounds(), exchanging, field)
+        for one in merge_rounds(method.rounds(), exchanging, field)
     ]
 
 
@@ -325,7 +325,7 @@ def sample(costed: CostedGraph) -> tuple[int, int, int]:
     return min(draws, _SPREADING), _SPREADING, _SPREADING
 
 
-def shown(timeline: Timeline) -> list[Timeline]:
+def shown_draws(timeline: Timeline) -> list[Timeline]:
     """Return the draws whose time is divided among its causes, the one nearest to the mean first.
 
     Without draws it is the timeline itself.

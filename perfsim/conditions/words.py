@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perfsim.scenario import Scenario
     from perfsim.schedule.run import ContentionResult, JobSlowdown
 
-__all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "named"]
+__all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "condition_words"]
 
 _SAME = 1e-9
 """Relative difference that counts as none."""
@@ -113,14 +113,14 @@ def _start_note(met: ContentionResult) -> str:
     )
 
 
-def named(scenario: ResolvedScenario | Scenario) -> str:
+def condition_words(scenario: ResolvedScenario | Scenario) -> str:
     """Say the conditions of a scenario in short; "" where there are none.
 
     Examples
     --------
     >>> from perfsim.scenario import Scenario
     >>> few = {"straggler": ("1:1.5",), "jitter": 0.05, "background": 0.3}
-    >>> named(Scenario(model="resnet50", gpus=8, **few))
+    >>> condition_words(Scenario(model="resnet50", gpus=8, **few))
     '1 GPU 1.5x slower, computation varies by 5%, other traffic takes 30% between nodes'
     """
     parts = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.ranks import shown
+from perfsim.conditions.ranks import shown_draws
 from perfsim.errors import PerfsimError
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import ResolvedScenario, Setup, resolve
@@ -141,7 +141,7 @@ def light_object(fields: Mapping[str, Any], session: Session) -> Object:
         baseline_s = _baseline_s(resolved, iteration_s, session)
     except PerfsimError as error:
         return _failed(fields, error)
-    draws = [shown(timeline) for timeline in timelines]
+    draws = [shown_draws(timeline) for timeline in timelines]
     _, samples_per_s, efficiency, _ = figures(resolved, plans, iteration_s, resolved.alone_s)
     asked = resolved.resolved_scenario()
     return {

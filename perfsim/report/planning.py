@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from perfsim.conditions.words import named
+from perfsim.conditions.words import condition_words
 from perfsim.data.files import cell, write_text
 from perfsim.data.tables import as_numbers
 from perfsim.errors import RequestError
@@ -126,7 +126,7 @@ def print_comparison(comparison: Comparison) -> None:
             f"{first.model}, {cluster_words(first)}",
             f"batch {first.batch} a GPU, {first.precision}, {overlap}, all-reduce"
             f" {first.algorithm}",
-            *([f"conditions: {named(first)}"] if named(first) else []),
+            *([f"conditions: {condition_words(first)}"] if condition_words(first) else []),
             "S-SGD with DDP's buckets and overlap takes"
             f" {format_seconds(comparison.baseline.iteration_s)}",
             "",
@@ -593,7 +593,7 @@ def print_tuning(found: Tuning) -> None:
             f"{scenario.model}, {scenario.method}, {gpu_words(scenario.gpus, scenario.gpu)}"
             f" ({scenario.nodes} x {scenario.gpus_per_node}), {scenario.net}:"
             f" {format_seconds(found.iteration_s)} as asked"
-            + (f", {named(scenario)}" if named(scenario) else "")
+            + (f", {condition_words(scenario)}" if condition_words(scenario) else "")
         ],
         most=TUNE_COLUMNS,
     )

@@ -150,7 +150,7 @@ def _own_speed(flow: _Flow, flows: list[_Flow]) -> float:
     return min(1.0, flow.shares.capacity / beside)
 
 
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 """Share of a flow that may be left by rounding when its progress is added up."""
 
 
@@ -217,7 +217,7 @@ class SharedLink:
         least = min(left for left, _ in self._left.values())
         for done, (left, whole) in list(self._left.items()):
             # The one that was waited for has ended even where rounding leaves some of it.
-            if left <= max(least, ROUNDING * whole):
+            if left <= max(least, _ROUNDING * whole):
                 del self._left[done]
                 done.succeed()
         self._plan()

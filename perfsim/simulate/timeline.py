@@ -13,15 +13,15 @@ from perfsim.simulate.task import COMPUTE, Duration
 
 __all__ = [
     "MAX_CYCLE",
-    "PARTS",
+    "BREAKDOWN_PARTS",
     "Timeline",
-    "attribute",
+    "attribute_time",
     "communication_s",
     "cycle_length",
     "until_steady",
 ]
 
-PARTS = (
+BREAKDOWN_PARTS = (
     "forward",
     "backward",
     "compression",
@@ -50,18 +50,18 @@ Interval = tuple[bool, str, float, float]
 """(on the compute stream, kind, start, end), clipped to the window."""
 
 
-def attribute(intervals: Iterable[Interval], window_s: float) -> dict[str, float]:
+def attribute_time(intervals: Iterable[Interval], window_s: float) -> dict[str, float]:
     """Return the seconds of each part in a window of ``window_s``; they sum to it.
 
     Examples
     --------
     >>> runs = [(True, "backward", 0.0, 2.0), (False, "communicate", 1.0, 5.0)]
-    >>> parts = attribute(runs, 6.0)
+    >>> parts = attribute_time(runs, 6.0)
     >>> parts["backward"], parts["communication_exposed"], parts["other"]
     (2.0, 3.0, 1.0)
     """
     marks: list[tuple[float, int, int]] = []
-    order = [(True, part) for part in PARTS] + [(False, part) for part in _ELSEWHERE]
+    order = [(True, part) for part in BREAKDOWN_PARTS] + [(False, part) for part in _ELSEWHERE]
     level_of = {key: level for level, key in enumerate(order)}
     for on_compute, kind, start, end in intervals:
         level = level_of.get((on_compute, _PART_OF_KIND[kind]))
@@ -69,7 +69,7 @@ def attribute(intervals: Iterable[Interval], window_s: float) -> dict[str, float
             marks.append((start, level, 1))
             marks.append((end, level, -1))
     marks.sort()
-    spent: dict[str, list[float]] = {part: [] for part in PARTS}
+    spent: dict[str, list[float]] = {part: [] for part in BREAKDOWN_PARTS}
     running = [0] * len(order)
     before = 0.0
     for moment, level, change in marks:
@@ -384,7 +384,7 @@ class Timeline:
             If the timeline has scenario or draw axes: ``select`` an element first.
         """
         window_s = float(self._floats().period_s) * self.averaged
-        parts = attribute(self._kinds, window_s)
+        parts = attribute_time(self._kinds, window_s)
         total = self.averaged * self.graph.iterations
         return {key: seconds / total for key, seconds in parts.items()}
 

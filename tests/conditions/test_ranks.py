@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsim.conditions.ranks import joined, sample
+from perfsim.conditions.ranks import merge_rounds, sample
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
 from perfsim.methods.base import LOCAL, Round
@@ -170,7 +170,7 @@ def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
     def read(rounds: list[Round]) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
         return [
             (one.round.iterations, one.repeats, one.round.count)
-            for one in joined(rounds, exchanging)
+            for one in merge_rounds(rounds, exchanging)
         ]
 
     assert read([Round((0,), 1), Round((1,), 4)]) == [((0,), (1,), 1), ((1,), (1,), 4)]
@@ -185,10 +185,10 @@ def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
 
 def test_iterations_that_send_inside_nodes_only_are_run_one_by_one() -> None:
     rounds = [Round((1,), 6), Round((2,), 2)]
-    (one,) = joined(rounds, lambda iteration: iteration == 2)
+    (one,) = merge_rounds(rounds, lambda iteration: iteration == 2)
     assert (one.round.iterations, one.repeats) == ((1, 1, 1, 2), (1, 1, 1, 1))
     with pytest.raises(RequestError, match=r"jitter: 1000 iterations .* at most 256"):
-        joined([Round((1,), 1000), Round((2,), 1)], lambda iteration: iteration == 2)
+        merge_rounds([Round((1,), 1000), Round((2,), 1)], lambda iteration: iteration == 2)
 
 
 def test_merged_rounds_are_the_same_without_chance() -> None:

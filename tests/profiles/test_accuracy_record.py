@@ -11,7 +11,13 @@ from types import ModuleType
 import pytest
 
 from perfsim.data.catalog import Catalog, shipped
-from perfsim.interval import NO_METHOD, PARTS, UNCERTAINTY_FILE, Uncertainty, uncertainties
+from perfsim.interval import (
+    NO_METHOD,
+    UNCERTAINTY_FILE,
+    UNCERTAINTY_PARTS,
+    Uncertainty,
+    uncertainties,
+)
 from perfsim.validate.measurements import record, stored, tables, uncertainty, validate_measurements
 from perfsim.validate.measurements.case import COLUMNS, read_cases
 from perfsim.validate.measurements.residuals import Residual, read_residuals, text_of
@@ -82,7 +88,7 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
 
 
 def test_the_share_inside_is_told_by_row_and_by_source_by_hand() -> None:
-    sizes = dict.fromkeys(PARTS, 0.0) | {"other": 0.1}
+    sizes = dict.fromkeys(UNCERTAINTY_PARTS, 0.0) | {"other": 0.1}
     found = {name: Uncertainty(name, 4, 2, sizes) for name in ("a", "b")}
     moves = {"other": (1.0, 1.0)}
     rows = [Residual(f"a-{n}", "a", off, moves) for n, off in enumerate((0.05, -0.09, 0.2))]

@@ -10,7 +10,13 @@ import pytest
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.interval import NO_METHOD, PARTS, UNCERTAINTY_FILE, Uncertainty, uncertainties
+from perfsim.interval import (
+    NO_METHOD,
+    UNCERTAINTY_FILE,
+    UNCERTAINTY_PARTS,
+    Uncertainty,
+    uncertainties,
+)
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.measurements.case import COLUMNS as CASE_COLUMNS
 from perfsim.validate.measurements.case import Case
@@ -38,7 +44,10 @@ def made(sources: int, rows: int, seed: int = 0) -> list[Residual]:
 
 def test_the_fit_finds_what_made_the_residuals() -> None:
     sizes = np.sqrt(fit(ScaleTable.of(made(200, 10))))
-    ratio = sizes[PARTS.index("network_modelled")] / sizes[PARTS.index("compute_given")]
+    ratio = (
+        sizes[UNCERTAINTY_PARTS.index("network_modelled")]
+        / sizes[UNCERTAINTY_PARTS.index("compute_given")]
+    )
     assert ratio == pytest.approx(6.0, rel=0.2)
 
 
@@ -77,8 +86,8 @@ def test_what_no_source_shows_is_as_far_off_as_all_rows() -> None:
         for n, sign in enumerate((1, -1) * 4)
     ]
     sizes = np.sqrt(fit(ScaleTable.of(rows)))
-    assert sizes[PARTS.index("kernels_measured")] == pytest.approx(0.2, rel=0.01)
-    assert sizes[PARTS.index("kernels_modelled")] == pytest.approx(0.2, rel=0.01)
+    assert sizes[UNCERTAINTY_PARTS.index("kernels_measured")] == pytest.approx(0.2, rel=0.01)
+    assert sizes[UNCERTAINTY_PARTS.index("kernels_modelled")] == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_source_has_no_part_in_its_own_row() -> None:
@@ -162,7 +171,7 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
 
 def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None:
     record = {
-        name: Uncertainty(name, 9, 3, dict.fromkeys(PARTS, 0.0) | {"other": size})
+        name: Uncertainty(name, 9, 3, dict.fromkeys(UNCERTAINTY_PARTS, 0.0) | {"other": size})
         for name, size in ((NO_METHOD, 0.5), ("t", 0.1))
     }
     (tmp_path / "measurements").mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfsim.data.tables import read_table
-from perfsim.interval import PARTS, Moves
+from perfsim.interval import UNCERTAINTY_PARTS, Moves
 from perfsim.validate.measurements.case import Case
 from perfsim.validate.measurements.report import ComparedCase
 
@@ -19,7 +19,12 @@ __all__ = ["Residual", "read_residuals", "residuals_of", "text_of"]
 
 SCHEMA = "perfsim/residuals/1"
 SIDES = ("faster", "slower")
-COLUMNS = ("id", "source", "residual", *(f"{part}_{side}" for part in PARTS for side in SIDES))
+COLUMNS = (
+    "id",
+    "source",
+    "residual",
+    *(f"{part}_{side}" for part in UNCERTAINTY_PARTS for side in SIDES),
+)
 
 OWNER = re.compile(r"([\w.-]+)/[\w.-]+(?:@| branch )")
 """Who owns the repository that a row's provenance begins with."""
@@ -70,7 +75,7 @@ def text_of(residuals: Sequence[Residual], date: str) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for one in residuals:
-        moves = [one.moves.get(part, (0.0, 0.0)) for part in PARTS]
+        moves = [one.moves.get(part, (0.0, 0.0)) for part in UNCERTAINTY_PARTS]
         cells = [f"{value:.6g}" for move in moves for value in move]
         writer.writerow([one.id, one.source, f"{one.log:.6g}", *cells])
     return out.getvalue()
@@ -91,7 +96,7 @@ def read_residuals(path: Path) -> list[Residual]:
             float(cells["residual"]),
             {
                 part: (float(cells[f"{part}_faster"]), float(cells[f"{part}_slower"]))
-                for part in PARTS
+                for part in UNCERTAINTY_PARTS
             },
         )
         for _, cells in read_table(path, SCHEMA, COLUMNS)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsim.errors import RequestError
-from perfsim.interval import GRADES, NO_METHOD, PARTS, Uncertainty
+from perfsim.interval import GRADES, NO_METHOD, UNCERTAINTY_PARTS, Uncertainty
 from perfsim.validate.measurements.residuals import Residual
 
 __all__ = ["ScaleTable", "fit", "left_out", "multiple"]
@@ -43,11 +43,14 @@ UNSEEN = 1.0 / 3.0
 FEWEST = 3
 """Fewest sources: one left out, one to hold the scale against, one to fit it on."""
 STRONGEST = [
-    PARTS.index(part)
+    UNCERTAINTY_PARTS.index(part)
     for part in (*(f"{cause}_{grades[0]}" for cause, grades in GRADES.items()), "hidden", "other")
 ]
 """Parts that this is said of; what weaker evidence adds may be nothing."""
-CAUSES = [[PARTS.index(f"{cause}_{grade}") for grade in grades] for cause, grades in GRADES.items()]
+CAUSES = [
+    [UNCERTAINTY_PARTS.index(f"{cause}_{grade}") for grade in grades]
+    for cause, grades in GRADES.items()
+]
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class ScaleTable:
     def of(cls, residuals: Sequence[Residual]) -> ScaleTable:
         """Return residuals as a table."""
         moves = np.array(
-            [[one.moves.get(part, (0.0, 0.0)) for part in PARTS] for one in residuals]
-        ).reshape(len(residuals), len(PARTS), 2)
+            [[one.moves.get(part, (0.0, 0.0)) for part in UNCERTAINTY_PARTS] for one in residuals]
+        ).reshape(len(residuals), len(UNCERTAINTY_PARTS), 2)
         sources = np.array([one.source for one in residuals])
         logs = np.array([one.log for one in residuals])
         names = tuple(sorted(set(sources.tolist())))
@@ -98,9 +101,9 @@ def fit(table: ScaleTable) -> Array:
     own = np.where(above[:, None], slower, faster)
     squares, weights = table.log**2, table.weights
     whole = max(LEAST**2, float(weights @ squares))
-    told = np.zeros(len(PARTS))
+    told = np.zeros(len(UNCERTAINTY_PARTS))
     told[STRONGEST] = UNSEEN / len(table.names)
-    variances = np.full(len(PARTS), whole)
+    variances = np.full(len(UNCERTAINTY_PARTS), whole)
     for _ in range(ROUNDS):
         ups, downs = np.sqrt(slower @ variances), np.sqrt(faster @ variances)
         mine = np.where(above, ups, downs) ** 2
@@ -152,7 +155,7 @@ def left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
             here = others.sources == other
             scores[here] = others.scores(variances(name, other))[here]
         sizes = multiple(scores, others.weights) * np.sqrt(variances(name))
-        named = dict(zip(PARTS, sizes.tolist(), strict=True))
+        named = dict(zip(UNCERTAINTY_PARTS, sizes.tolist(), strict=True))
         found[name] = Uncertainty(name, len(others.log), len(others.names), named)
     return found
 

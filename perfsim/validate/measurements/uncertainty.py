@@ -26,9 +26,9 @@ from statistics import mean, median
 from perfsim.data.files import write_text
 from perfsim.interval import (
     NO_METHOD,
-    PARTS,
     SIZE,
     UNCERTAINTY_COLUMNS,
+    UNCERTAINTY_PARTS,
     UNCERTAINTY_SCHEMA,
     Uncertainty,
 )
@@ -60,7 +60,7 @@ def text_of(found: Mapping[str, Uncertainty], date: str) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(UNCERTAINTY_COLUMNS)
     for name, one in found.items():
-        sizes = [f"{one.sizes[part]:.4f}" for part in PARTS]
+        sizes = [f"{one.sizes[part]:.4f}" for part in UNCERTAINTY_PARTS]
         writer.writerow([name, one.rows, one.sources, *sizes])
     return out.getvalue()
 
