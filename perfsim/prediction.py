@@ -130,7 +130,8 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     1.0
     """
     catalog = fresh(catalog)
-    cache = job_cache(catalog)
+    # A single-GPU time of the user's own makes a profile that is seldom asked for again.
+    cache = None if scenario.single_gpu else job_cache(catalog)
     setup = resolve(scenario, catalog)
     rounds = build_rounds(setup, cache)
     timelines, pinned, contention = run_all(rounds)
