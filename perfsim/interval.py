@@ -1,4 +1,4 @@
-"""The 90 % interval of an iteration: what moves it, and how wrong each of these has been.
+"""The 90 % interval of an iteration: what moves it, and how wrong predictions of that have been.
 
 ``profiles/measurements/uncertainty.csv`` (made by ``python profiles/build/interval_record.py``)
 has a row for each source of published iterations, fitted without that source, and
@@ -17,11 +17,11 @@ from perfsim.data.tables import cell_number, read_table
 from perfsim.quantity import NumberLimit
 
 __all__ = [
-    "FILE",
     "GRADES",
     "NO_METHOD",
-    "PARTS",
+    "UNCERTAINTY_PARTS",
     "UNCERTAINTY_COLUMNS",
+    "UNCERTAINTY_FILE",
     "UNCERTAINTY_SCHEMA",
     "Moves",
     "Uncertainty",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 UNCERTAINTY_SCHEMA = "perfsim/uncertainty/1"
-FILE = "uncertainty.csv"
+UNCERTAINTY_FILE = "uncertainty.csv"
 NO_METHOD = "none"
 
 GRADES = {
@@ -38,35 +38,37 @@ GRADES = {
     "network": ("measured", "carried", "modelled"),
     "kernels": ("measured", "modelled"),
 }
-"""What an iteration's time rests on, and what may tell of it, the strongest evidence first.
+"""The evidence for each part of an iteration's time, the strongest first.
 
-compute: the single-GPU iteration is given, was measured on that GPU at that batch, or is carried
-from another; network: curves of these ranks, curves carried on, the links' formulas; kernels that
-a method adds: measured on that GPU, or scaled and built."""
+- compute: the single-GPU iteration is given, was measured on that GPU at that batch, or is carried
+  from another GPU or batch.
+- network: measured curves of these ranks, curves extrapolated to them, the links' formulas.
+- kernels that a method adds: measured on that GPU, or scaled and built from its data sheet."""
 
-PARTS = (
+UNCERTAINTY_PARTS = (
     *(f"{cause}_{grade}" for cause, grades in GRADES.items() for grade in grades),
     "hidden",
     "other",
 )
-"""Columns of the file: causes by evidence; communication that computation hides, which may show;
-what moves every iteration and no cause explains."""
+"""Columns of the file: causes by evidence; ``hidden``, communication that computation hides and
+that may show; ``other``, what moves every iteration and no cause explains."""
 
-WHOLE = ("rows", "sources")
-UNCERTAINTY_COLUMNS = ("left_out", *WHOLE, *PARTS)
+_COUNT_COLUMNS = ("rows", "sources")
+UNCERTAINTY_COLUMNS = ("left_out", *_COUNT_COLUMNS, *UNCERTAINTY_PARTS)
 SIZE = NumberLimit(0.0, 10.0, "0 to 10")
 
 Moves = Mapping[str, tuple[float, float]]
-"""By part: how far the iteration's logarithm moves for one of the part's, faster and slower."""
+"""By part: how far the iteration's logarithm moves where that of the part moves by one,
+on the faster and on the slower side."""
 
 
 class Uncertainty(NamedTuple):
-    """How far off each part that iterations rest on has been.
+    """How wrong each part of predicted iterations has been.
 
     Parameters
     ----------
-    left_out : what the ids of the source begin with that it was fitted without; ``none``
-    rows, sources : what it was fitted on
+    left_out : prefix of the ids of the source that was left out of the fit; ``none``
+    rows, sources : how many iterations and sources it was fitted on
     sizes : by part, half its 90 % interval, in natural logarithm
     """
 
@@ -96,10 +98,10 @@ class Uncertainty(NamedTuple):
         return iteration_s * exp(-faster), iteration_s * exp(slower)
 
     def reach(self, moves: Moves, other: Moves) -> float:
-        """Return how much longer the other may be predicted and still be as fast, a fraction.
+        """Return how much longer another prediction may be and still be as fast, a fraction.
 
-        Both rest on the same parts, which deviate for both at once: what counts is how much more
-        they move one than the other, and what moves every iteration here moves both.
+        Both have the same parts, which deviate for both at once. So what counts is how much more
+        a part moves one than the other; ``other`` moves both alike.
 
         Examples
         --------
@@ -116,15 +118,16 @@ class Uncertainty(NamedTuple):
         return expm1(sqrt(sums))
 
     def words(self) -> str:
-        """Return in words what the interval comes from."""
+        """Say what the interval comes from."""
         return (
-            f"The interval is such that it holds 90 % of {self.rows} published iterations of"
-            f" {self.sources} sources, by what each rests on (measurements/{FILE})."
+            f"The interval is made so that it holds 90 % of {self.rows} published iterations of"
+            f" {self.sources} sources, by the evidence for each part"
+            f" (measurements/{UNCERTAINTY_FILE})."
         )
 
 
 def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:
-    """Return what moves an iteration relative to one GPU's: computation moves both.
+    """Return the moves of an iteration relative to that of one GPU: computation moves both.
 
     Examples
     --------
@@ -142,7 +145,7 @@ def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:
 
 
 def uncertainties(catalog: Catalog) -> Mapping[str, Uncertainty]:
-    """Return the rows of the file that the catalog finds, by source left out; none where no file.
+    """Return the rows of the file in the catalog by source left out; none where there is no file.
 
     Raises
     ------
@@ -151,20 +154,22 @@ def uncertainties(catalog: Catalog) -> Mapping[str, Uncertainty]:
     """
 
     def found() -> Mapping[str, Uncertainty]:
-        path = catalog.beside("measurements", "", FILE)
+        path = catalog.beside("measurements", "", UNCERTAINTY_FILE)
         return {} if path is None else _read(path)
 
-    return catalog.once(("uncertainties", FILE), found)
+    return catalog.once(("uncertainties", UNCERTAINTY_FILE), found)
 
 
 def _read(path: Path) -> Mapping[str, Uncertainty]:
     found = {}
     for row, cells in read_table(path, UNCERTAINTY_SCHEMA, UNCERTAINTY_COLUMNS):
         rows, sources = (
-            int(cell_number(cells[name], name, path, row, positive=True, whole=True))
-            for name in WHOLE
+            int(number(cells[name], name, path, row, positive=True, whole=True))
+            for name in _COUNT_COLUMNS
         )
-        sizes = {part: cell_number(cells[part], part, path, row, within=SIZE) for part in PARTS}
+        sizes = {
+            part: number(cells[part], part, path, row, within=SIZE) for part in UNCERTAINTY_PARTS
+        }
         for name in cells["left_out"].split():
             found[name] = Uncertainty(name, rows, sources, sizes)
     return found

@@ -1,4 +1,4 @@
-"""What a prediction says in words: what was derived, held fixed, does not fit or is not known."""
+"""The notes of a prediction: what was derived, assumed, extrapolated or not modelled."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from perfsim.interval import Uncertainty
 from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.quantity import Term
 from perfsim.resolve import Setup
-from perfsim.schedule.plan import CostedGraph
-from perfsim.simulate.graph import Neighbours
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.simulate.sync import Neighbours
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_bytes, format_rate, format_seconds
 
@@ -19,8 +19,8 @@ __all__ = ["notes_of"]
 
 
 def notes_of(
-    resolved: Setup,
-    plans: Sequence[CostedGraph],
+    setup: Setup,
+    rounds: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
     terms: Iterable[Term],
     held_bytes: float,
@@ -28,14 +28,17 @@ def notes_of(
 ) -> list[str]:
     """Return the notes of a prediction.
 
-    ``terms`` are the numbers that costs rest on, ``held_bytes`` is what a GPU holds, ``known`` the
-    record that the interval is made of, if any.
+    Parameters
+    ----------
+    terms : the numbers behind its costs
+    held_bytes : what a GPU holds
+    known : the record of errors that the interval is made of, if there is one
     """
-    cluster = resolved.cluster
-    notes = list(resolved.notes)
+    cluster = setup.cluster
+    notes = list(setup.notes)
     if cluster.gpus == 1:
         notes.append("One GPU: nothing is sent, and the method's kernels do not run.")
-    elif resolved.method.lossy:
+    elif setup.method.lossy:
         notes.append(
             "Time per iteration only: a lossy method may need more iterations than ssgd for the"
             " same accuracy."
@@ -46,33 +49,33 @@ def notes_of(
         for timeline in timelines
         if not timeline.steady
     ]
-    devices = {part.device.name: part.device for part in resolved.parts}
+    devices = {part.device.name: part.device for part in setup.parts}
     notes += [
-        f"It does not fit: {format_bytes(held_bytes)} without activations, {device.name} has"
-        f" {format_bytes(device.memory_bytes)}."
-        for device in (devices or {"": resolved.device}).values()
+        f"It does not fit into memory: {format_bytes(held_bytes)} without activations,"
+        f" {device.name} has {format_bytes(device.memory_bytes)}."
+        for device in (devices or {"": setup.device}).values()
         if held_bytes > device.memory_bytes
     ]
-    notes += _mixed_notes(resolved, plans)
+    notes += _mixed_notes(setup, rounds)
     named = "; ".join(term.term for term in terms if term.extrapolated)
     if named:
         notes.append(f"Outside the range it was measured in: {named}.")
-    if resolved.scenario.overlap_slowdown > 1 and cluster.gpus > 1:
+    if setup.scenario.overlap_slowdown > 1 and cluster.gpus > 1:
         notes.append(
-            f"Backward is taken {resolved.scenario.overlap_slowdown:g} times as long beside"
+            f"The backward pass takes {setup.scenario.overlap_slowdown:g} times as long beside"
             " communication (overlap_slowdown)."
         )
-    asked = resolved.scenario
+    asked = setup.scenario
     notes += condition_notes(
-        resolved.conditions, asked.background, asked.seed, cluster.nodes, plans, timelines
+        setup.conditions, asked.background, asked.seed, cluster.nodes, rounds, timelines
     )
-    interval = known.words() if known else _interval_note(resolved, plans)
-    return [*notes, *_network_notes(resolved), interval]
+    interval = known.words() if known else _interval_note(setup, rounds)
+    return [*notes, *_network_notes(setup), interval]
 
 
-def _mixed_notes(resolved: Setup, plans: Sequence[CostedGraph]) -> list[str]:
-    """Return how GPUs of several types train together."""
-    parts = resolved.parts
+def _mixed_notes(setup: Setup, rounds: Sequence[CostedGraph]) -> list[str]:
+    """Say how GPUs of several types train together."""
+    parts = setup.parts
     if not parts:
         return []
     each = ", ".join(
@@ -81,11 +84,13 @@ def _mixed_notes(resolved: Setup, plans: Sequence[CostedGraph]) -> list[str]:
     )
     notes = [
         f"GPUs of several types, whole nodes of each in this order: {each}. All have the same batch"
-        " and wait for the slowest at every exchange; what is shown is the type that ends last."
-        " Scaling efficiency is over what all GPUs train alone, each at its own rate. The network"
-        " is taken to be alike between all nodes and inside them."
+        " and wait for the slowest at every exchange; the times shown are those of the"
+        " type that ends last. Scaling efficiency is over what all GPUs train alone, each at its"
+        " own rate. The network is taken to be the same for all nodes."
     ]
-    if any(isinstance(task.meeting, Neighbours) for plan in plans for task in plan.graph.tasks):
+    if any(
+        isinstance(task.meeting, Neighbours) for costed in rounds for task in costed.graph.tasks
+    ):
         notes.append(
             "No GPU waits for all the others, but in the long run all go at the pace of the slowest"
             " type."
@@ -93,28 +98,28 @@ def _mixed_notes(resolved: Setup, plans: Sequence[CostedGraph]) -> list[str]:
     return notes
 
 
-def _network_notes(resolved: Setup) -> list[str]:
-    """Return what the files of the links in use say, and whether the node's own link is slower."""
-    cluster = resolved.cluster
+def _network_notes(setup: Setup) -> list[str]:
+    """Return the notes of the links in use, and whether the one inside a node is slower."""
+    cluster = setup.cluster
     inter, intra = cluster.inter, cluster.intra
-    in_use = {resolved.network.name: resolved.network} if inter else {}
+    in_use = {setup.network.name: setup.network} if inter else {}
     if intra:
-        inside = resolved.intra_network or resolved.network
+        inside = setup.intra_network or setup.network
         in_use[inside.name] = inside
     notes = [f"{name}: {note}" for name, network in in_use.items() for note in network.notes]
-    scenario = resolved.scenario
+    scenario = setup.scenario
     files = [name for name, network in in_use.items() if network.path]
     if files and cluster.library != cluster.fitted_on:
         notes.append(
             f"The numbers of {' and '.join(files)} were fitted on {cluster.fitted_on}; for"
             f" {cluster.library} they are derived."
         )
-    notes += _asked_notes(resolved)
+    notes += _asked_notes(setup)
     if files and scenario.protocol != AUTO:
         notes.append(
-            f"The numbers of {' and '.join(files)} hold NCCL's own choice of protocol; those of"
+            f"The numbers of {' and '.join(files)} are for NCCL's own choice of protocol; those of"
             f" {scenario.protocol} are derived by the ratios of NCCL's tuner, except where a"
-            " measurement held it."
+            " measurement fixed it."
         )
     if inter and intra and intra.rate.value < inter.rate.value * cluster.nics_in_use:
         notes.append(
@@ -124,9 +129,9 @@ def _network_notes(resolved: Setup) -> list[str]:
     return notes
 
 
-def _asked_notes(resolved: Setup) -> list[str]:
-    """Return what a flag needs that no file states, and where one has no effect."""
-    cluster, scenario = resolved.cluster, resolved.scenario
+def _asked_notes(setup: Setup) -> list[str]:
+    """Say what a field needs that no file states, and where one has no effect."""
+    cluster, scenario = setup.cluster, setup.scenario
     notes = []
     if scenario.algorithm != AUTO and cluster.library == DEFAULT_LIBRARY and cluster.gpus > 1:
         needs = find_algorithm("all_reduce", scenario.algorithm).needs
@@ -136,32 +141,31 @@ def _asked_notes(resolved: Setup) -> list[str]:
             )
     if scenario.oversubscription is not None and cluster.nodes == 1:
         notes.append("`oversubscription` has no effect: all GPUs stand on one node.")
-    own_link = not resolved.network.path and resolved.intra_network is None
+    own_link = not setup.network.path and setup.intra_network is None
     if own_link and cluster.nodes > 1 and cluster.gpus_per_node > 1:
         notes.append(
-            f"{resolved.network.name} is taken between the GPUs of a node too; `intra_net` changes"
-            " that."
+            f"{setup.network.name} also joins the GPUs of a node; `intra_net` changes that."
         )
     return notes
 
 
-def _interval_note(resolved: Setup, plans: Sequence[CostedGraph]) -> str:
-    """Return what the interval comes from without a record, and which costs add nothing to it."""
-    known = resolved.carried.quantity.spread is not None
+def _interval_note(setup: Setup, rounds: Sequence[CostedGraph]) -> str:
+    """Say what the interval comes from without a record, and which costs add nothing to it."""
+    known = setup.carried.quantity.spread is not None
     missing = [] if known else ["the single-GPU iteration"]
     unknown = {
         charge.cause
-        for plan in plans
-        for charge in plan.charges
+        for costed in rounds
+        for charge in costed.charges
         if charge.spread is None and charge.cause in ("network", "compression")
     }
     missing += sorted(
         {"network": "part of the network", "compression": "kernels"}[c] for c in unknown
     )
     tail = f"; no spread is known for {', '.join(missing)}, which adds nothing" if missing else ""
-    measured = resolved.cluster.known is not None
+    measured = setup.cluster.known is not None
     network = ", of collectives also from how wrong carried ones have been" if measured else ""
     return (
-        f"The interval comes from fit residuals and repeats only{network}, not yet from how wrong"
-        f" such predictions have been{tail}."
+        f"The interval comes from fit residuals and repeats only{network}, not from the errors of"
+        f" such predictions{tail}."
     )

@@ -1,4 +1,9 @@
-"""predict(): from a scenario to its predicted iteration, with reasons, interval and sources."""
+"""predict(): from a scenario to its predicted iteration, with reasons, interval and sources.
+
+The flow is Scenario -> Setup -> list[CostedGraph] -> Timeline -> Prediction, one step a line:
+`resolve` loads what the scenario names, `build_rounds` makes a task graph of each round of the
+method's period, `run_all` runs them, and the rest is read off their timelines and costs.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfsim.compute.transfer import TransferredProfile
-from perfsim.conditions.ranks import over_draws, shown
+from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, uncertainties
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
+from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.costs import Costs
-from perfsim.schedule.plan import CostedGraph, terms_of
-from perfsim.schedule.plans import baseline_of, is_baseline, plans_of, run_all
-from perfsim.schedule.run import mean_s
-from perfsim.session import default_session, jobs_of, uncollected
+from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
+from perfsim.schedule.run import mean_s, run_all
+from perfsim.session import fresh, job_cache
 from perfsim.simulate.timeline import Timeline
-from perfsim.what_if import bottleneck, interval, moves, steady_s
+from perfsim.what_if import bottleneck, moves, spread_interval, steady_s
 
 if TYPE_CHECKING:
     import pandas
@@ -31,7 +36,7 @@ __all__ = ["PREDICTION_SCHEMA", "Prediction", "communication_of", "memory_of", "
 
 PREDICTION_SCHEMA = "perfsim/prediction/1"
 
-DECODED = ("quantisation", "sparsification")
+_DECODED = ("quantisation", "sparsification")
 """Families whose gathered messages are decoded after the backward pass."""
 
 
@@ -39,10 +44,10 @@ DECODED = ("quantisation", "sparsification")
 class Prediction:
     """What perfsim answers; `to_dict` is the object that ``predict --json`` prints.
 
-    ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast;
+    ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
     ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
-    it; ``moves`` is how far the iteration moves with each part that it rests on; ``meeting`` how
-    this job and those beside it fare, where there are any.
+    it. ``moves`` is how far the iteration moves with each part of its uncertainty. ``meeting`` is
+    how this job and the other jobs on the network fare, None where there are none.
     """
 
     scenario: ResolvedScenario
@@ -65,7 +70,7 @@ class Prediction:
 
     @property
     def speedup(self) -> float:
-        """How many times faster than the ssgd baseline."""
+        """How many times as fast as the S-SGD baseline."""
         return self.baseline_s / self.iteration_s
 
     def to_dict(self, *, provenance: bool = True) -> dict[str, Any]:
@@ -103,9 +108,10 @@ class Prediction:
         return to_frame([flat_record(self.to_dict(provenance=False))])
 
 
-@uncollected
 def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
-    """Return the prediction for one scenario.
+    """Predict one scenario.
+
+    Files are read as they are now, also where ``catalog`` is a session that has read them before.
 
     Raises
     ------
@@ -117,124 +123,131 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     Examples
     --------
     >>> from perfsim import Scenario, predict
-    >>> found = predict(Scenario(model="resnet50", gpus=16, net="1gbe", method="dgc"))
-    >>> found.speedup > 2
+    >>> prediction = predict(Scenario(model="resnet50", gpus=16, net="1gbe", method="dgc"))
+    >>> prediction.speedup > 2
     True
-    >>> round(sum(found.breakdown_s.values()) / found.iteration_s, 9)
+    >>> round(sum(prediction.breakdown_s.values()) / prediction.iteration_s, 9)
     1.0
     """
-    catalog = catalog or default_session()
-    resolved, kept = resolve(scenario, catalog), jobs_of(catalog)
-    plans = plans_of(resolved, kept)
-    timelines, still, met = run_all(plans)
-    iteration_s = mean_s(plans, timelines)
-    still_s = iteration_s if met is None else steady_s(still)
-    draws = [shown(timeline) for timeline in timelines]
-    profile = resolved.profile
-    memory_bytes, terms = memory_of(resolved, plans), terms_of(plans)
-    held_back, worth = bottleneck(still, still_s)
-    asked_baseline = is_baseline(resolved)
-    baseline_s = iteration_s if asked_baseline else steady_s(baseline_of(resolved, kept))
-    samples_per_s = profile.batch * scenario.gpus / iteration_s
-    communication = communication_of(plans, timelines, draws)
-    moved = moves(still, still_s, worth, resolved.grade, communication["hidden_s"])
-    known = uncertainties(catalog).get(NO_METHOD)
-    notes = notes_of(resolved, plans, timelines, terms, sum(memory_bytes.values()), known)
-    if met is not None:
+    catalog = fresh(catalog)
+    # A single-GPU time of the user's own makes a profile that is seldom asked for again.
+    cache = None if scenario.single_gpu else job_cache(catalog)
+    setup = resolve(scenario, catalog)
+    rounds = build_rounds(setup, cache)
+    timelines, pinned, contention = run_all(rounds)
+    iteration_s = mean_s(rounds, timelines)
+
+    # What-ifs are asked of the pinned rounds, in which messages take what they took beside others.
+    pinned_s = iteration_s if contention is None else steady_s(pinned)
+    cause, worth = bottleneck(pinned, pinned_s)
+    baseline_s = iteration_s if is_baseline(setup) else steady_s(baseline_rounds(setup, cache))
+    draws = [shown_draws(timeline) for timeline in timelines]
+    communication = communication_of(rounds, timelines, draws)
+    moved = moves(pinned, pinned_s, worth, setup.grade, communication["hidden_s"])
+    record = uncertainties(catalog).get(NO_METHOD)
+
+    memory_bytes, terms = memory_of(setup, rounds), terms_of(rounds)
+    notes = notes_of(setup, rounds, timelines, terms, sum(memory_bytes.values()), record)
+    if contention is not None:
         from perfsim.conditions.words import meeting_notes
 
-        notes += meeting_notes(resolved, plans, met)
+        notes += meeting_notes(setup, rounds, contention)
+    samples_per_s = setup.profile.batch * scenario.gpus / iteration_s
+    alone_per_s = scenario.gpus * setup.profile.batch / setup.alone_s
     return Prediction(
-        scenario=resolved.resolved_scenario(),
+        scenario=setup.resolved_scenario(),
         iteration_s=iteration_s,
-        iteration_s_interval=_interval(known, resolved, still, iteration_s, moved),
+        iteration_s_interval=_interval(record, setup, pinned, iteration_s, moved),
         samples_per_s=samples_per_s,
-        scaling_efficiency=samples_per_s / (scenario.gpus * profile.batch / resolved.alone_s),
+        scaling_efficiency=samples_per_s / alone_per_s,
         baseline_s=baseline_s,
-        breakdown_s=spent(plans, timelines, draws, Timeline.breakdown),
+        breakdown_s=spent(rounds, timelines, draws, Timeline.breakdown),
         communication=communication,
         memory_bytes=memory_bytes,
-        bottleneck=held_back,
+        bottleneck=cause,
         worth=worth,
         notes=notes,
-        terms=[*_compute_terms(resolved), *terms],
-        timelines=[few[0] for few in draws],
+        terms=[*_compute_terms(setup), *terms],
+        timelines=[nearest for nearest, *_ in draws],
         moves=moved,
-        counts=[plan.count for plan in plans],
-        meeting=met,
+        counts=[costed.count for costed in rounds],
+        meeting=contention,
     )
 
 
 def _interval(
-    known: Uncertainty | None,
-    resolved: Setup,
-    plans: Sequence[CostedGraph],
+    record: Uncertainty | None,
+    setup: Setup,
+    rounds: Sequence[CostedGraph],
     iteration_s: float,
     moved: Moves,
 ) -> tuple[float, float]:
-    """Return the 90 % interval as the record has it; without one, as costs scatter [s]."""
-    if known is None:
-        return interval(plans, iteration_s, resolved.carried.quantity.spread)
-    return known.interval(moved, iteration_s)
+    """Return the 90 % interval by the record of errors; without one, by the costs' spreads [s]."""
+    if record is None:
+        return spread_interval(rounds, iteration_s, setup.carried.quantity.spread)
+    return record.interval(moved, iteration_s)
 
 
 def communication_of(
-    plans: Sequence[CostedGraph], timelines: Sequence[Timeline], draws: Sequence[Sequence[Timeline]]
+    rounds: Sequence[CostedGraph],
+    timelines: Sequence[Timeline],
+    draws: Sequence[Sequence[Timeline]],
 ) -> dict[str, float]:
     """Return what a GPU sends in an iteration, and what of that time computation hides."""
-    period = sum(plan.iterations for plan in plans)
+    period = sum(costed.iterations for costed in rounds)
     return {
-        "bytes_per_gpu": sum(plan.count * plan.sent_bytes for plan in plans) / period,
-        "calls": sum(plan.count * plan.calls for plan in plans) / period,
-        **spent(plans, timelines, draws, Timeline.communication),
+        "bytes_per_gpu": sum(costed.count * costed.sent_bytes for costed in rounds) / period,
+        "calls": sum(costed.count * costed.calls for costed in rounds) / period,
+        **spent(rounds, timelines, draws, Timeline.communication),
     }
 
 
 def spent(
-    plans: Sequence[CostedGraph],
+    rounds: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
     draws: Sequence[Sequence[Timeline]],
     what: Callable[[Timeline], dict[str, float]],
 ) -> dict[str, float]:
     """Return what an iteration spends on each part, over all rounds of the period [s].
 
-    ``draws`` are those of each timeline whose time is divided (see ``shown``).
+    ``draws`` are those of each timeline whose time is divided (see `shown_draws`) by ``what``.
     """
     pairs = zip(draws, timelines, strict=True)
     parts = [over_draws(few, one.mean_period_s, what) for few, one in pairs]
-    total = sum(plan.iterations for plan in plans)
+    total = sum(costed.iterations for costed in rounds)
     return {
         key: sum(
-            plan.iterations / total * part[key] for plan, part in zip(plans, parts, strict=True)
+            costed.iterations / total * part[key]
+            for costed, part in zip(rounds, parts, strict=True)
         )
         for key in parts[0]
     }
 
 
-def memory_of(resolved: Setup, plans: Sequence[CostedGraph]) -> dict[str, float]:
-    """Return what one GPU holds, without activations (fp32, momentum SGD).
+def memory_of(setup: Setup, rounds: Sequence[CostedGraph]) -> dict[str, float]:
+    """Return what one GPU holds, without activations (fp32, momentum SGD) [bytes].
 
-    All is kept between iterations but ``messages``: what compressing methods gather of all ranks,
-    held until it is decoded after the backward pass.
+    All parts are held between iterations but ``messages``: what a compressing method gathers from
+    all ranks, held until it is decoded after the backward pass.
     """
-    profile, cluster, scenario = resolved.profile, resolved.cluster, resolved.scenario
-    kept = resolved.method.kept_share(cluster.gpus)
-    costs = Costs(resolved.device, cluster, scenario.algorithm, scenario.protocol)
+    profile, cluster, scenario = setup.profile, setup.cluster, setup.scenario
+    shares = setup.method.kept_share(cluster.gpus)
+    costs = Costs(setup.device, cluster, scenario.algorithm, scenario.protocol)
     return {
-        **{what: profile.size_bytes * share for what, share in kept.items()},
-        "method": resolved.method.memory_in(costs.world(profile)) if cluster.gpus > 1 else 0.0,
-        "messages": max(plan.gathered_bytes / plan.graph.iterations for plan in plans)
-        if resolved.method.family in DECODED
+        **{what: profile.size_bytes * share for what, share in shares.items()},
+        "method": setup.method.memory_in(costs.context(profile)) if cluster.gpus > 1 else 0.0,
+        "messages": max(costed.gathered_bytes / costed.graph.iterations for costed in rounds)
+        if setup.method.family in _DECODED
         else 0.0,
     }
 
 
-def _compute_terms(resolved: Setup) -> list[Term]:
-    if not resolved.parts:
-        return _terms_of(resolved.carried)
+def _compute_terms(setup: Setup) -> list[Term]:
+    if not setup.parts:
+        return _terms_of(setup.carried)
     return [
         term._replace(term=f"{term.term} on {part.device.name}")
-        for part in resolved.parts
+        for part in setup.parts
         for term in _terms_of(part.carried)
     ]
 

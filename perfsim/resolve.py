@@ -1,8 +1,12 @@
-"""A scenario to the data it names: profile, device, cluster, method and fusion policy."""
+"""Scenario -> Setup: load what a scenario names, and check that it fits together.
+
+A `Setup` has the profile, the device, the cluster, the method and the fusion policy; a
+`ResolvedScenario` is the scenario with every default filled in, as a prediction shows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import log
@@ -27,12 +31,8 @@ from perfsim.methods.base import Method
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
-from perfsim.scenario import (
-    DEFAULT_INTRA_NET,
-    Scenario,
-    fields_read_by,
-    parse_types,
-)
+from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, parse_types
+from perfsim.session import RememberingCluster, RememberingDevice
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 Computation = tuple[Profile, TransferredProfile, list[str]]
-"""The profile as it was taken, as it is carried, and what is to be said."""
+"""The profile as it was measured, the profile on the GPU that is asked for, and notes."""
 
 
 def model_names(stems: Iterable[str]) -> dict[str, list[str]]:
@@ -65,7 +65,7 @@ def model_names(stems: Iterable[str]) -> dict[str, list[str]]:
 def find_profile(
     model: str, gpu: str, batch: int | None, precision: str | None, catalog: Catalog
 ) -> Profile:
-    """Return the profile of ``model`` nearest to what is asked: GPU, then precision, then batch.
+    """Find the profile of ``model`` nearest to what is asked: GPU, then precision, then batch.
 
     Raises
     ------
@@ -99,12 +99,12 @@ def find_profile(
 
 
 def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
-    """Return the profile as it was taken and as it is carried, and what is to be said.
+    """Find the model's profile and transfer it to the GPU, batch and precision that are asked for.
 
     Raises
     ------
     RequestError
-        If no profile of the model exists, or it cannot be carried to what is asked.
+        If no profile of the model exists, or it cannot be transferred.
     DataError
         If the profile is damaged or names a GPU that does not exist.
     """
@@ -128,21 +128,21 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
 
 def computations(
     types: Sequence[tuple[str, int]], scenario: Scenario, cluster: Cluster, catalog: Catalog
-) -> tuple[tuple[GpuGroup, ...], list[str]]:
-    """Return the GPUs of each type with the model on them, and what is to be said.
+) -> tuple[tuple[Part, ...], list[str]]:
+    """Return the GPUs of each type with the model on them, and the notes on them.
 
-    All have one batch and one precision: as asked, else those of the first type's profile, as far
-    as all types compute in that precision.
+    All have one batch and one precision: as asked, else those of the first type's profile. Where a
+    type does not compute in that precision, all take fp32.
 
     Raises
     ------
     RequestError
-        If a type does not fill whole nodes, or the model cannot be carried to one of them.
+        If a type does not fill whole nodes, or the model cannot be transferred to one of them.
     """
     from perfsim.compute.gpu_types import GpuGroup, check_nodes
 
     check_nodes(types, cluster.placement, scenario.gpus)
-    devices = [load_device(name, catalog) for name, _ in types]
+    devices = [_device(name, catalog) for name, _ in types]
     first = find_profile(
         scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
     )
@@ -171,15 +171,27 @@ def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
 
 
 Platform = tuple[Network, Network | None, Cluster, list[str]]
-"""The network between nodes, that inside them where it is another, the cluster, and what is to be
-said."""
+"""The network between nodes, the one inside them where it is another, the cluster, and notes."""
 
-MOST_WARNINGS = 2
-"""Warnings of a network that a prediction repeats; ``show net`` lists all."""
+_CLUSTER_FIELDS = (
+    "gpus",
+    "gpus_per_node",
+    "placement",
+    "net",
+    "intra_net",
+    "gpu",
+    "library",
+    "oversubscription",
+    "background",
+)
+"""Fields of a scenario that its cluster is made of."""
+
+_MAX_WARNINGS = 2
+"""Warnings on a network that a prediction repeats; ``show net`` lists all of them."""
 
 
 def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
-    """Return the platform that a scenario names.
+    """Load the networks that a scenario names, and put its GPUs on nodes.
 
     Raises
     ------
@@ -188,12 +200,12 @@ def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     DataError
         If a network's file is damaged.
     """
-    asked = tuple(getattr(scenario, name) for name in fields_read_by("network"))
+    asked = tuple(getattr(scenario, name) for name in _CLUSTER_FIELDS)
     return catalog.once(("platform", *asked), lambda: _made(scenario, device, catalog))
 
 
 def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
-    """Return the networks between and inside nodes, GPUs on them, and what is to be said."""
+    """Make the platform of a scenario."""
     notes: list[str] = []
     network = catalog.once(
         ("network", "net", scenario.net), lambda: load_network(scenario.net, catalog, "net")
@@ -217,7 +229,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     )
     notes += _placement_notes(scenario, network, cluster)
     notes += _network_warnings(network, intra_network, cluster)
-    return network, intra_network, cluster, notes
+    return network, intra_network, RememberingCluster.like(cluster), notes
 
 
 def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> list[str]:
@@ -235,20 +247,20 @@ def _placement_notes(scenario: Scenario, network: Network, cluster: Cluster) -> 
 def _network_warnings(
     network: Network, intra_network: Network | None, cluster: Cluster
 ) -> list[str]:
-    """Return what a user's own network files, and the curves in use, are to be warned of."""
-    found = []
-    for one in (network, intra_network):
-        if one is None or not one.path or not (one.known or is_own(one.path)):
+    """Return the warnings on a user's own network files and on the measured curves in use."""
+    notes = []
+    for used in (network, intra_network):
+        if used is None or not used.path or not (used.known or is_own(used.path)):
             continue
         from perfsim.network.self_check import self_check
 
         shape = (cluster.gpus, cluster.nodes) if cluster.known is not None else None
-        warnings = self_check(one, shape)
-        found += [f"{one.name}: {warning}" for warning in warnings[:MOST_WARNINGS]]
-        more = len(warnings) - MOST_WARNINGS
+        warnings = self_check(used, shape)
+        notes += [f"{used.name}: {warning}" for warning in warnings[:_MAX_WARNINGS]]
+        more = len(warnings) - _MAX_WARNINGS
         if more > 0:
-            found.append(f"{one.name}: {more} more of that kind; `perfsim show net {one.name}`.")
-    return found
+            notes.append(f"{used.name}: {more} more of that kind; `perfsim show net {used.name}`.")
+    return notes
 
 
 def _intra_network(
@@ -267,7 +279,7 @@ def _intra_network(
         if len(families) > 1:
             raise RequestError(
                 "intra_net",
-                f"'nvlink' is after the GPU, and here are several types"
+                f"'nvlink' is chosen after the GPU, and there are several types"
                 f" ({scenario.gpu}); name one network for all nodes, such as pcie3.",
             )
         family = device.name.split("-")[0]
@@ -340,7 +352,11 @@ class ResolvedScenario:
 
 @dataclass
 class Setup:
-    """Everything a prediction is made of, checked and loaded."""
+    """Everything that a prediction is made of, loaded and checked.
+
+    ``carried`` is the profile on the GPU; ``beside`` are the other jobs on the network; ``parts``
+    are the GPUs of each type where there are several.
+    """
 
     scenario: Scenario
     carried: TransferredProfile
@@ -358,13 +374,13 @@ class Setup:
 
     @property
     def kernels_s(self) -> float | None:
-        """What the method's kernels take in an iteration on one GPU, where that was given [s]."""
+        """Time of the method's kernels in an iteration on one GPU, where it was given [s]."""
         given = self.scenario.single_gpu_kernels
         return None if given is None else parse_seconds(given, "single_gpu_kernels")
 
     @property
     def conditions(self) -> Conditions | None:
-        """How the ranks differ; None where nothing was asked."""
+        """How the ranks differ; None where no straggler and no jitter was asked for."""
         scenario = self.scenario
         if not scenario.straggler and not scenario.jitter:
             return None
@@ -377,8 +393,15 @@ class Setup:
         return self.carried.profile
 
     @property
+    def profile_key(self) -> tuple[Hashable, ...]:
+        """What tells the profile from any other that is made of the same files."""
+        scenario = self.scenario
+        asked = (scenario.model, scenario.batch, scenario.precision, scenario.single_gpu)
+        return (self.device.name, *asked)
+
+    @property
     def grade(self) -> Grade:
-        """What computation rests on: given, measured on this GPU at this batch, or carried."""
+        """The evidence for computation: given, measured on this GPU at this batch, or carried."""
         if self.scenario.single_gpu:
             return "given"
         each = [part.carried for part in self.parts] or [self.carried]
@@ -452,7 +475,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
-    device = catalog.once(("device", gpu), lambda: load_device(gpu, catalog))
+    device = _device(gpu, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
     profile, carried, noted = computation(scenario, device, catalog)
     parts: tuple[GpuGroup, ...] = ()
@@ -483,26 +506,33 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     )
 
 
+def _device(name: str, catalog: Catalog) -> Device:
+    """Return a GPU that remembers what its kernels cost."""
+    return catalog.once(
+        ("device with costs", name), lambda: RememberingDevice.like(load_device(name, catalog))
+    )
+
+
 def _beside(scenario: Scenario, catalog: Catalog) -> tuple[tuple[Setup, ...], list[str]]:
-    """Return the other jobs on the network, loaded, and what is to be said of them."""
-    found, notes = [], []
+    """Return the other jobs on the network, loaded, and the notes on them."""
+    setups, notes = [], []
     for name in scenario.beside:
         from perfsim.conditions.other_jobs import other_job
 
         asked, noted = other_job(name, scenario, catalog)
         try:
-            found.append(resolve(asked, catalog))
+            setups.append(resolve(asked, catalog))
         except RequestError as error:
             raise error.within(Path(name).name).within("`beside`") from None
         notes += noted
-    return tuple(found), notes
+    return tuple(setups), notes
 
 
-def _limit_bytes(scenario: Scenario, policy_name: str, sizes_its_own: bool) -> float | None:
-    """Return the size of a bucket that is asked for, if any."""
+def _limit_bytes(scenario: Scenario, policy_name: str, sets_own_sizes: bool) -> float | None:
+    """Return the bucket size that is asked for, None where none is [bytes]."""
     if not scenario.bucket:
         return None
-    if sizes_its_own:
+    if sets_own_sizes:
         origin = f"`fusion` {policy_name}"
         if not scenario.fusion:
             origin = f"{policy_name!r}, the fusion policy of {method_name(scenario.method)}"
@@ -515,7 +545,7 @@ def _limit_bytes(scenario: Scenario, policy_name: str, sizes_its_own: bool) -> f
 
 
 def _own_notes(profile: Profile, device: Device, network: Network, catalog: Catalog) -> list[str]:
-    """Return which of the user's own files are read in place of shipped ones."""
+    """Return a note for each of the user's own files that is read in place of a shipped one."""
     used = {
         "models": Path(profile.path).name.removesuffix(".csv"),
         "devices": device.name,

@@ -1,206 +1,307 @@
-"""A session: a catalog that keeps what it has read, for questions of many predictions."""
+"""The one cache: what a session has read from files and worked out, and when it is dropped.
+
+Records (profiles, devices, clusters) keep nothing themselves. A `Session` holds
+
+- what was read or made of files, by what was asked for (`Session.once`);
+- what kernels and collectives cost, in the devices and clusters that it made
+  (`RememberingDevice`, `RememberingCluster`);
+- the jobs of a method and their task graphs, for scenarios that differ in nothing that these
+  depend on (`JobCache`).
+
+It never holds an answer. `Session.refresh` drops all of it where a file or folder has changed.
+Elsewhere in the package ``functools.cache`` stands only on functions of values that cannot change,
+such as the name of a method or the numbers of a curve.
+"""
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Hashable
-from dataclasses import replace
-from functools import partial, wraps
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from perfsim.data.catalog import FILE_SUFFIXES, Catalog, Made
-from perfsim.data.files import files_changed, noting, stamp
-from perfsim.methods.base import Job, MethodContext
-from perfsim.schedule.costs import Costs, retimed
-from perfsim.schedule.plan import CostedGraph
+from perfsim.compute.device import Device
+from perfsim.compute.kernel import Kernel
+from perfsim.data.catalog import SUFFIXES, Catalog, Made
+from perfsim.data.files import changed, noting, stamp
+from perfsim.libraries import AUTO
+from perfsim.methods.base import Group, Job, MethodContext
+from perfsim.network.cluster import Cluster
+from perfsim.network.route import Route
+from perfsim.quantity import Cost
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.costs import Costs, reprice
 
-__all__ = ["JobCache", "RecordedCosts", "Session", "default_session", "jobs_of", "uncollected"]
+__all__ = [
+    "JobCache",
+    "RecordedCosts",
+    "RememberingCluster",
+    "RememberingDevice",
+    "Session",
+    "default_session",
+    "fresh",
+    "job_cache",
+]
 
-MAX_KEPT_TASKS = 40_000
-MAX_KEPT_ROUNDS = 64
-"""So many jobs are kept, and so many tasks of plans, some 60 MB; and of so many rounds. The oldest
+MAX_COSTS = 100_000
+"""Costs that a device or a cluster remembers, some 50 MB; then it forgets them all."""
+
+MAX_TASKS = 40_000
+MAX_ROUNDS = 64
+"""Jobs and tasks of graphs that a `JobCache` keeps, some 60 MB, and of how many rounds. The oldest
 make room."""
+
+MAX_KEPT = 512
+"""Things that a session keeps besides, of which a cluster with its costs is the largest; then it
+drops all."""
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class _Memory(dict[K, T]):
+    """Answers by question, no more than ``MAX_COSTS`` of them."""
+
+    def keep(self, question: K, answer: T) -> T:
+        """Keep an answer and return it."""
+        if len(self) >= MAX_COSTS:
+            self.clear()
+        self[question] = answer
+        return answer
+
+
+class RememberingDevice(Device):
+    """A GPU that remembers what its kernels cost."""
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self._costs = _Memory[Kernel, Cost]()
+
+    @classmethod
+    def like(cls, device: Device) -> RememberingDevice:
+        """Return a device that costs the same and remembers it."""
+        return cls(**{field.name: getattr(device, field.name) for field in fields(device)})
+
+    def cost(self, kernel: Kernel) -> Cost:
+        """Return what one kernel costs (see `Device.cost`)."""
+        cost = self._costs.get(kernel)
+        return cost if cost is not None else self._costs.keep(kernel, super().cost(kernel))
+
+
+class RememberingCluster(Cluster):
+    """A cluster that remembers what its collectives cost, their routes, and its parts.
+
+    A cluster made of it with other links or ranks begins with nothing remembered.
+    """
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self._costs = _Memory[tuple[str, float, str, str], Cost]()
+        self._seconds = _Memory[tuple[str, float, str, str], float]()
+        self._routes = _Memory[tuple[str, str, str], Route]()
+        self._clusters = _Memory[tuple[str, Hashable], Cluster]()
+
+    @classmethod
+    def like(cls, cluster: Cluster) -> RememberingCluster:
+        """Return a cluster that costs the same and remembers it."""
+        return cls(**{field.name: getattr(cluster, field.name) for field in fields(cluster)})
+
+    def cost(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> Cost:
+        """Return what one collective costs (see `Cluster.cost`)."""
+        asked = (collective, size_bytes, algorithm, protocol)
+        cost = self._costs.get(asked)
+        return cost if cost is not None else self._costs.keep(asked, super().cost(*asked))
+
+    def seconds(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> float:
+        """Return the time of one collective [s] (see `Cluster.seconds`)."""
+        asked = (collective, size_bytes, algorithm, protocol)
+        seconds = self._seconds.get(asked)
+        return (
+            seconds if seconds is not None else self._seconds.keep(asked, super().seconds(*asked))
+        )
+
+    def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
+        """Return an algorithm of a collective over the links here (see `Cluster.route`)."""
+        asked = (collective, name, protocol)
+        route = self._routes.get(asked)
+        return route if route is not None else self._routes.keep(asked, super().route(*asked))
+
+    def cluster_of(self, group: Group) -> Cluster:
+        """Return one group of the ranks as a cluster of its own."""
+        return self._once("group", group, super().cluster_of)
+
+    def served(self, servers: int) -> Cluster:
+        """Return the cluster with so many machines more that serve pushes and pulls."""
+        return self._once("servers", servers, super().served)
+
+    def with_part(self, part: float) -> Cluster:
+        """Return the cluster with a part of what is left of the links between its nodes."""
+        return self._once("part", part, super().with_part)
+
+    def without_traffic(self) -> Cluster:
+        """Return the cluster without other traffic."""
+        return self._once(
+            "without traffic", (), lambda _: super(RememberingCluster, self).without_traffic()
+        )
+
+    def as_measured(self) -> Cluster:
+        """Return the cluster without its fabric."""
+        return self._once(
+            "as measured", (), lambda _: super(RememberingCluster, self).as_measured()
+        )
+
+    def _once(self, what: str, which: K, make: Callable[[K], Cluster]) -> Cluster:
+        """Return another cluster made of this one, the same one each time."""
+        cluster = self._clusters.get((what, which))
+        return cluster if cluster is not None else self._clusters.keep((what, which), make(which))
 
 
 class RecordedCosts:
-    """What is asked of costs while jobs are made, and what they answer.
+    """The costs that a method and a fusion policy ask for, recorded with the answers.
 
     Parameters
     ----------
-    world : what the method is told
-    all_reduce_s : what the fusion policy is told of an all-reduce of a size
+    context : what the method is told
+    all_reduce_s : what the fusion policy is told of an all-reduce of a size [s]
 
     Examples
     --------
-    >>> asked = RecordedCosts(MethodContext(2, kernel_s=lambda kernel: 1e-3))
-    >>> asked.world.kernel_s("a kernel"), asked.answers
+    >>> recorded = RecordedCosts(MethodContext(2, kernel_s=lambda kernel: 1e-3))
+    >>> recorded.context.kernel_s("a kernel"), recorded.answers
     (0.001, {('kernel', 'a kernel'): 0.001})
     """
 
     def __init__(
-        self, world: MethodContext, all_reduce_s: Callable[[float], float] = float
+        self, context: MethodContext, all_reduce_s: Callable[[float], float] = float
     ) -> None:
         self._ask: dict[str, Callable[..., float]] = {
-            "collective": world.collective_s,
-            "kernel": world.kernel_s,
+            "collective": context.collective_s,
+            "kernel": context.kernel_s,
             "all_reduce": all_reduce_s,
         }
         self.answers: dict[tuple[Any, ...], float] = {}
-        self.all_reduce_s = partial(self._told, "all_reduce")
-        self.world = replace(
-            world,
-            collective_s=partial(self._told, "collective"),
-            kernel_s=partial(self._told, "kernel"),
+        self.all_reduce_s = partial(self._answer, "all_reduce")
+        self.context = replace(
+            context,
+            collective_s=partial(self._answer, "collective"),
+            kernel_s=partial(self._answer, "kernel"),
         )
 
-    def _told(self, what: str, *about: Any) -> float:
+    def _answer(self, what: str, *about: Any) -> float:
         question = (what, *about)
         answer = self.answers.get(question)
         if answer is None:
             answer = self.answers[question] = self._ask[what](*about)
         return answer
 
-    def alike(self, answers: dict[tuple[Any, ...], float]) -> bool:
+    def same_answers(self, answers: dict[tuple[Any, ...], float]) -> bool:
         """Tell whether the same questions have the same answers here."""
-        return all(self._ask[what](*about) == told for (what, *about), told in answers.items())
+        return all(self._ask[what](*about) == known for (what, *about), known in answers.items())
 
 
-class _KeptPlan(NamedTuple):
-    plan: CostedGraph
+class _KeptGraph(NamedTuple):
+    graph: CostedGraph
     jobs: list[list[Job]]
-    alive: Any
 
-    def of(self, jobs: list[list[Job]]) -> bool:
-        """Tell whether it is of these very jobs."""
+    def is_of(self, jobs: list[list[Job]]) -> bool:
+        """Tell whether it was made of these very jobs."""
         pairs = zip(jobs, self.jobs, strict=True)
         return all(one is kept or not (one or kept) for one, kept in pairs)
 
 
-class _Kept(NamedTuple):
+class _KeptJobs(NamedTuple):
     jobs: list[Job]
     answers: dict[tuple[Any, ...], float]
-    alive: Any
-
-
-T = TypeVar("T")
 
 
 class _Latest(Generic[T]):
-    """What was kept last by its key: so many keys, as far as their sizes sum to ``MAX_KEPT_TASKS``."""
+    """The latest values by key, as long as their sizes sum to less than ``MAX_TASKS``."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Hashable, ...], tuple[T, int]] = {}
+        self._kept: dict[tuple[Hashable, ...], tuple[T, int]] = {}
         self._size = 0
 
     def get(self, key: tuple[Hashable, ...]) -> T | None:
-        """Return what is kept of a key, if anything."""
-        found = self._found.get(key)
-        return found[0] if found else None
+        """Return the value of a key, if there is one."""
+        kept = self._kept.get(key)
+        return kept[0] if kept else None
 
     def keep(self, key: tuple[Hashable, ...], value: T, size: int) -> None:
         """Keep a value, and drop the oldest where there is too much."""
-        _, before = self._found.pop(key, (None, 0))
-        self._found[key] = (value, size)
+        _, before = self._kept.pop(key, (None, 0))
+        self._kept[key] = (value, size)
         self._size += size - before
-        while (self._size > MAX_KEPT_TASKS or len(self._found) > MAX_KEPT_ROUNDS) and len(
-            self._found
-        ) > 1:
-            _, dropped = self._found.pop(next(iter(self._found)))
+        while len(self._kept) > 1 and (self._size > MAX_TASKS or len(self._kept) > MAX_ROUNDS):
+            _, dropped = self._kept.pop(next(iter(self._kept)))
             self._size -= dropped
 
 
 class JobCache:
-    """Jobs by all that they depend on besides costs, and what costs answered when they were made.
+    """The jobs and task graphs of earlier scenarios.
+
+    Jobs are taken over where everything but costs is the same (the key), and each cost that was
+    asked for while they were made is the same here. A graph of the same jobs is taken over with
+    its tasks priced anew.
 
     Examples
     --------
-    >>> kept, slow = JobCache(), lambda kernel: 2e-3
-    >>> def made(world):
-    ...     asked = RecordedCosts(world)
-    ...     return kept.of(("bsp", 8), None, asked, lambda: [asked.world.kernel_s("a kernel")])
+    >>> cache, slow = JobCache(), lambda kernel: 2e-3
+    >>> def made(context):
+    ...     recorded = RecordedCosts(context)
+    ...     return cache.jobs(
+    ...         ("bsp", 8), recorded, lambda: [recorded.context.kernel_s("a kernel")])
     >>> made(MethodContext(8)) is made(MethodContext(8)), made(MethodContext(8, kernel_s=slow))
     (True, [0.002])
     """
 
     def __init__(self) -> None:
-        self._kept = _Latest[_Kept]()
-        self._plans = _Latest[_KeptPlan]()
+        self._jobs = _Latest[_KeptJobs]()
+        self._graphs = _Latest[_KeptGraph]()
 
-    def plan(
+    def jobs(
+        self, key: tuple[Hashable, ...], recorded: RecordedCosts, make: Callable[[], list[Job]]
+    ) -> list[Job]:
+        """Return the jobs of a key, from the cache or new."""
+        kept = self._jobs.get(key)
+        if kept is not None and recorded.same_answers(kept.answers):
+            return kept.jobs
+        recorded.answers = {}
+        jobs = make()
+        self._jobs.keep(key, _KeptJobs(jobs, recorded.answers), 1 + len(jobs))
+        return jobs
+
+    def graph(
         self,
         key: tuple[Hashable, ...],
-        alive: Any,
         jobs: list[list[Job]],
         costs: Costs,
         make: Callable[[], CostedGraph],
     ) -> CostedGraph:
-        """Return the plan of some jobs: one that is kept at what things cost here, or a new one.
+        """Return the task graph of some jobs: from the cache at what tasks cost here, or new.
 
         ``key`` has all that the order of its tasks depends on, and what passes and updates take.
         """
-        found = self._plans.get(key)
-        if found is not None and found.of(jobs):
-            return retimed(found.plan, costs)
-        plan = make()
-        self._plans.keep(key, _KeptPlan(plan, jobs, alive), len(plan.graph.tasks))
-        return plan
-
-    def of(
-        self,
-        key: tuple[Hashable, ...],
-        alive: Any,
-        asked: RecordedCosts,
-        make: Callable[[], list[Job]],
-    ) -> list[Job]:
-        """Return the jobs of a key; ``alive`` is what the key names by identity."""
-        found = self._kept.get(key)
-        if found is not None and asked.alike(found.answers):
-            return found.jobs
-        asked.answers = {}
-        jobs = make()
-        self._kept.keep(key, _Kept(jobs, asked.answers, alive), 1 + len(jobs))
-        return jobs
-
-
-P = ParamSpec("P")
-
-
-def uncollected(work: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that does the same with garbage collection paused, if it was on.
-
-    A prediction makes tens of thousands of objects and no cycles: Python would look through them
-    dozens of times, and now and then through all that profiles and networks hold, for nothing.
-
-    Examples
-    --------
-    >>> uncollected(gc.isenabled)(), gc.isenabled()
-    (False, True)
-    """
-
-    @wraps(work)
-    def paused(*args: P.args, **named: P.kwargs) -> T:
-        if not gc.isenabled():
-            return work(*args, **named)
-        gc.disable()
-        try:
-            return work(*args, **named)
-        finally:
-            gc.enable()
-
-    return paused
-
-
-MAX_KEPT = 512
-"""So many things are kept (a cluster with its costs is the largest); then all are dropped."""
+        kept = self._graphs.get(key)
+        if kept is not None and kept.is_of(jobs):
+            return reprice(kept.graph, costs)
+        graph = make()
+        self._graphs.keep(key, _KeptGraph(graph, jobs), len(graph.graph.tasks))
+        return graph
 
 
 class Session(Catalog):
-    """A catalog that reads each file once, and keeps profiles, devices, networks and clusters.
+    """A catalog that reads each file once and keeps what is made of it.
 
-    Predictions with it are those of a plain catalog. Files that change meanwhile are not seen,
-    unless `outdated` is asked.
+    Predictions are those of a plain catalog. ``predict()`` refreshes its session first, so that it
+    never answers from a file that has changed, been added or been removed since. Whoever asks for
+    many predictions of one state of the files, as a sweep does, refreshes once and then resolves
+    with it.
 
     Examples
     --------
@@ -212,19 +313,27 @@ class Session(Catalog):
     """
 
     def __init__(self, profiles: str | Path | None = None) -> None:
-        super().__init__(profiles)
+        self._asked_profiles = profiles
+        self._start()
+
+    def _start(self) -> None:
+        """Look at the folders, with nothing kept."""
+        super().__init__(self._asked_profiles)
         self._kept: dict[tuple[Hashable, ...], Any] = {}
         self._files: dict[str, dict[str, Path]] = {}
         self.jobs = JobCache()
-        looked = [Path("profiles"), *(one / kind for one in self.folders for kind in FILE_SUFFIXES)]
-        self._read = {str(path): stamp(str(path)) for path in looked}
+        looked = [
+            Path("profiles"),
+            *(folder / kind for folder in self.folders for kind in SUFFIXES),
+        ]
+        self._stamps = {str(path): stamp(str(path)) for path in looked}
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
         """Return what ``make`` made the first time that ``key`` was asked for."""
         if key in self._kept:
             kept: Made = self._kept[key]
             return kept
-        with noting(self._read):
+        with noting(self._stamps):
             made = make()
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
@@ -232,24 +341,37 @@ class Session(Catalog):
         return made
 
     def files(self, kind: str) -> dict[str, Path]:
-        """Return file stem -> path for one kind, as found the first time."""
+        """Return file stem -> path for one kind, as it was the first time."""
         if kind not in self._files:
             self._files[kind] = super().files(kind)
         return self._files[kind]
 
     def outdated(self) -> bool:
-        """Tell whether a file that was read, or what a folder holds, is another now."""
-        return files_changed(self._read)
+        """Tell whether a file that was read, or what a folder holds, has changed."""
+        return changed(self._stamps)
+
+    def refresh(self) -> None:
+        """Drop everything where a file or folder has changed."""
+        if self.outdated():
+            self._start()
 
 
-_STANDING: dict[tuple[str, str], Session] = {}
+_DEFAULT: dict[tuple[str, str], Session] = {}
+
+
+def fresh(catalog: Catalog | None) -> Catalog:
+    """Return a catalog that has nothing of a file as it was before; None: `default_session`."""
+    if catalog is None:
+        return default_session()
+    if isinstance(catalog, Session):
+        catalog.refresh()
+    return catalog
 
 
 def default_session() -> Session:
-    """Return the session of this process, a new one where files have changed.
+    """Return the session of this process, for its working folder and ``PERFSIM_PATH``.
 
-    It is what ``predict()`` takes where it is given no catalog. Another folder or ``PERFSIM_PATH``
-    has a session of its own.
+    It is what ``predict()`` takes where it is given no catalog.
 
     Examples
     --------
@@ -257,13 +379,15 @@ def default_session() -> Session:
     True
     """
     here = os.getcwd() if os.path.exists(".") else "", os.environ.get("PERFSIM_PATH", "")
-    found = _STANDING.get(here)
-    if found is None or found.outdated():
-        _STANDING.clear()
-        found = _STANDING[here] = Session()
-    return found
+    session = _DEFAULT.get(here)
+    if session is None:
+        _DEFAULT.clear()
+        session = _DEFAULT[here] = Session()
+    else:
+        session.refresh()
+    return session
 
 
-def jobs_of(catalog: Catalog) -> JobCache | None:
-    """Return the jobs that a session keeps for other scenarios; a plain catalog keeps none."""
+def job_cache(catalog: Catalog) -> JobCache | None:
+    """Return the jobs that a session keeps; a plain catalog keeps none."""
     return catalog.jobs if isinstance(catalog, Session) else None

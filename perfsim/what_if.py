@@ -1,4 +1,4 @@
-"""Small questions to a plan: one of its causes twice as fast, or uncertain."""
+"""What-ifs: an iteration with one of its causes twice as fast, twice as slow, or uncertain."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import replace
 from math import hypot, log1p, log2, sqrt
 
 from perfsim.quantity import Grade
-from perfsim.schedule.plan import CostedGraph, TaskCost
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.run import mean_s, run
 from perfsim.simulate.timeline import Timeline
 
 __all__ = [
     "BOTTLENECKS",
     "bottleneck",
-    "changed",
+    "changed_durations",
     "faster",
     "halved",
-    "interval",
+    "spread_interval",
     "moves",
     "steady_s",
 ]
@@ -26,58 +26,59 @@ BOTTLENECKS = ("compute", "bandwidth", "latency", "compression", "second_order")
 """The causes that can hold an iteration back."""
 
 
-PART_OF = {
+_PART_OF_CAUSE = {
     "compute": "compute",
     "network": "network",
     "compression": "kernels",
     "second_order": "kernels",
 }
-"""What a task is charged to, and the part of the uncertainty that it belongs to."""
+"""By cause of a task, the part of the uncertainty that it belongs to."""
 
 
 CostChange = Callable[[float, TaskCost], float]
-"""A task's duration [s] and what it is charged to, to another duration."""
+"""Makes another duration of a task's duration [s] and what that is charged to."""
 
 
-def steady_s(plans: Sequence[CostedGraph], change: CostChange | None = None) -> float:
+def steady_s(rounds: Sequence[CostedGraph], change: CostChange | None = None) -> float:
     """Return the mean iteration of all rounds [s], with the tasks' durations changed if asked."""
     timelines = [
-        run(plan, brief=True) if change is None else _run_changed(plan, change) for plan in plans
+        run(costed, brief=True) if change is None else _run_changed(costed, change)
+        for costed in rounds
     ]
-    return mean_s(plans, timelines)
+    return mean_s(rounds, timelines)
 
 
-def changed(plan: CostedGraph, change: CostChange) -> list[float]:
-    """Return the durations of a plan's tasks, each as ``change`` makes it [s]."""
+def changed_durations(costed: CostedGraph, change: CostChange) -> list[float]:
+    """Return the durations of a round's tasks, each as ``change`` makes it [s]."""
     return [
         change(float(task.duration_s), charge)
-        for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
+        for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
     ]
 
 
-def _run_changed(plan: CostedGraph, change: CostChange) -> Timeline:
-    if plan.mixed is not None:
-        plan = replace(plan, mixed=plan.mixed.changed(change))
-    if plan.graph.contended:
+def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
+    if costed.mixed is not None:
+        costed = replace(costed, mixed=costed.mixed.changed(change))
+    if costed.graph.contended:
         # What a message takes before it needs the shared link changes as its duration does.
         tasks = [
             task._replace(latency_s=change(task.latency_s, charge)) if task.shares else task
-            for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
+            for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
         ]
-        plan = replace(plan, graph=replace(plan.graph, tasks=tasks))
-    return run(plan, changed(plan, change), brief=True)
+        costed = replace(costed, graph=replace(costed.graph, tasks=tasks))
+    return run(costed, changed_durations(costed, change), brief=True)
 
 
 def halved(cause: str) -> CostChange:
     """Return the change that makes one cause twice as fast.
 
-    bandwidth halves what a collective spends on bytes, latency what it spends on hops.
+    Bandwidth halves what a collective spends on bytes, latency what it spends on hops.
     """
     return faster(2.0, cause)
 
 
 def faster(factor: float, *causes: str) -> CostChange:
-    """Return the change that makes some causes so many times as fast (see ``halved``)."""
+    """Return the change that makes some causes ``factor`` times as fast (see `halved`)."""
     saved = 1.0 - 1.0 / factor
 
     def change(duration_s: float, charge: TaskCost) -> float:
@@ -90,75 +91,77 @@ def faster(factor: float, *causes: str) -> CostChange:
     return change
 
 
-def bottleneck(plans: Sequence[CostedGraph], iteration_s: float) -> tuple[str, dict[str, float]]:
+def bottleneck(rounds: Sequence[CostedGraph], iteration_s: float) -> tuple[str, dict[str, float]]:
     """Return the cause that holds the iteration back most, and each cause's worth.
 
     The worth of a cause is the share of the iteration that would be saved if it were twice as
     fast; the bottleneck is the cause worth most.
     """
     worth = {
-        cause: 1.0 - steady_s(plans, halved(cause)) / iteration_s if _charged(plans, cause) else 0.0
+        cause: 1.0 - steady_s(rounds, halved(cause)) / iteration_s
+        if _charged(rounds, cause)
+        else 0.0
         for cause in BOTTLENECKS
     }
     return max(worth, key=lambda cause: worth[cause]), worth
 
 
-def _charged(plans: Sequence[CostedGraph], cause: str) -> bool:
-    """Say whether any task is charged to a cause: halving another changes nothing."""
-    of = "network" if cause in ("bandwidth", "latency") else cause
-    return any(charge.cause == of for plan in plans for charge in plan.charges)
+def _charged(rounds: Sequence[CostedGraph], cause: str) -> bool:
+    """Tell whether any task is charged to a cause: else halving it changes nothing."""
+    charged_to = "network" if cause in ("bandwidth", "latency") else cause
+    return any(charge.cause == charged_to for costed in rounds for charge in costed.charges)
 
 
-def interval(
-    plans: Sequence[CostedGraph], iteration_s: float, compute_spread: float | None
+def spread_interval(
+    rounds: Sequence[CostedGraph], iteration_s: float, compute_spread: float | None
 ) -> tuple[float, float]:
-    """Return the interval that the spreads of the plans' costs give [s], where no record tells.
+    """Return the interval that the spreads of costs give [s], where there is no record of errors.
 
-    Computation, network and kernels are moved by their spread one at a time, all tasks of a
-    cause together, and the deviations add in quadrature, each side by itself.
+    Computation, network and kernels are moved by their spread one at a time, all tasks of a cause
+    together. The deviations add in quadrature, each side by itself.
     """
     below = above = 0.0
     for cause in ("compute", "network", "compression", "second_order"):
         if not any(
             charge.cause == cause and _spread(charge, compute_spread)
-            for plan in plans
-            for charge in plan.charges
+            for costed in rounds
+            for charge in costed.charges
         ):
             continue
-        ends = [steady_s(plans, _moved(cause, sign, compute_spread)) for sign in (-1.0, 1.0)]
+        ends = [steady_s(rounds, _moved(cause, sign, compute_spread)) for sign in (-1.0, 1.0)]
         below = hypot(below, max(0.0, iteration_s - min(ends)))
         above = hypot(above, max(0.0, max(ends) - iteration_s))
     return max(0.0, iteration_s - below), iteration_s + above
 
 
 def moves(
-    plans: Sequence[CostedGraph],
+    rounds: Sequence[CostedGraph],
     iteration_s: float,
     worth: Mapping[str, float],
     compute: Grade,
     hidden_s: float,
 ) -> dict[str, tuple[float, float]]:
-    """Return how far an iteration moves with each part that it rests on (see ``Moves``).
+    """Return how far an iteration moves with each part of its uncertainty (see ``Moves``).
 
-    All tasks of a cause are taken half and twice as long; what the iteration loses or gains, in
-    powers of two, is divided among the grades of evidence by time, as variances are.
+    All tasks of a cause are made half and twice as long. What the iteration loses or gains, in
+    powers of two, is divided among the grades of evidence in proportion to time, as variances are.
 
     Parameters
     ----------
     worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
-    compute : what computation rests on
-    hidden_s : communication beside computation; the iteration is longer by it where it shows
+    compute : the grade of evidence for computation
+    hidden_s : communication that computation hides; the iteration is longer by it where it does not
     """
     found = {"other": (1.0, 1.0), "hidden": (0.0, log1p(hidden_s / iteration_s))}
-    for cause, name in PART_OF.items():
-        parts = _seconds(plans, cause, compute)
+    for cause, name in _PART_OF_CAUSE.items():
+        parts = _seconds(rounds, cause, compute)
         total_s = sum(parts.values())
         if not total_s:
             continue
         saved = worth.get(cause)
         if saved is None:
-            saved = 1.0 - steady_s(plans, _stretched(cause, 0.5)) / iteration_s
-        longer = steady_s(plans, _stretched(cause, 2.0)) / iteration_s
+            saved = 1.0 - steady_s(rounds, _stretched(cause, 0.5)) / iteration_s
+        longer = steady_s(rounds, _stretched(cause, 2.0)) / iteration_s
         for grade, part_s in parts.items():
             share = sqrt(part_s / total_s)
             faster, slower = found.get(f"{name}_{grade}", (0.0, 0.0))
@@ -173,14 +176,14 @@ def _stretched(cause: str, factor: float) -> CostChange:
     return lambda duration_s, charge: duration_s * (factor if charge.cause == cause else 1.0)
 
 
-def _seconds(plans: Sequence[CostedGraph], cause: str, compute: Grade) -> dict[str, float]:
-    """Return how long the tasks of a cause take, by what that rests on [s]."""
+def _seconds(rounds: Sequence[CostedGraph], cause: str, compute: Grade) -> dict[str, float]:
+    """Return how long the tasks of a cause take, by grade of evidence [s]."""
     found: dict[str, float] = {}
-    for plan in plans:
-        for task, charge in zip(plan.graph.tasks, plan.charges, strict=True):
+    for costed in rounds:
+        for task, charge in zip(costed.graph.tasks, costed.charges, strict=True):
             if charge.cause == cause:
                 grade = compute if cause == "compute" else charge.grade
-                found[grade] = found.get(grade, 0.0) + plan.count * float(task.duration_s)
+                found[grade] = found.get(grade, 0.0) + costed.count * float(task.duration_s)
     return found
 
 

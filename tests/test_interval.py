@@ -13,13 +13,21 @@ from interval_record import uncertainty_text
 from perfsim import fusion
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
-from perfsim.interval import FILE, GRADES, NO_METHOD, PARTS, Uncertainty, of_ratio, uncertainties
+from perfsim.interval import (
+    GRADES,
+    NO_METHOD,
+    UNCERTAINTY_FILE,
+    UNCERTAINTY_PARTS,
+    Uncertainty,
+    of_ratio,
+    uncertainties,
+)
 from perfsim.methods import load_method
 from perfsim.prediction import predict
 from perfsim.quantity import Grade
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph, TaskCost
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
+from perfsim.schedule.rounds import schedule
 from perfsim.simulate.graph import TaskGraph
 from perfsim.what_if import bottleneck, moves, steady_s
 from support.builders import hand_device, profile, ring_cluster
@@ -41,12 +49,12 @@ def test_parts_add_in_quadrature_each_side_by_itself() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_it_holds_the_prediction_and_grows_with_every_part(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    sizes = dict(zip(PARTS, rng.lognormal(-2, 2, len(PARTS)), strict=True))
-    moved = {part: tuple(rng.uniform(0, 1, 2)) for part in PARTS}
+    sizes = dict(zip(UNCERTAINTY_PARTS, rng.lognormal(-2, 2, len(UNCERTAINTY_PARTS)), strict=True))
+    moved = {part: tuple(rng.uniform(0, 1, 2)) for part in UNCERTAINTY_PARTS}
     known = Uncertainty("none", 9, 3, sizes)
     low, high = known.interval(moved, 0.1)
     assert 0 < low <= 0.1 <= high
-    for part in PARTS:
+    for part in UNCERTAINTY_PARTS:
         wider = known._replace(sizes=sizes | {part: 2 * sizes[part]}).interval(moved, 0.1)
         assert wider[0] <= low and wider[1] >= high
         further = known.interval(moved | {part: (moved[part][0] * 2, moved[part][1] * 2)}, 0.1)
@@ -131,7 +139,7 @@ def test_every_charge_has_a_grade_that_its_part_knows() -> None:
         ring_cluster(2, "1GB/s,1us"),
     )
     found = moved([made], "measured")
-    assert set(found) <= set(PARTS)
+    assert set(found) <= set(UNCERTAINTY_PARTS)
     assert "kernels_modelled" in found and "network_modelled" in found
 
 
@@ -148,10 +156,10 @@ def test_every_charge_has_a_grade_that_its_part_knows() -> None:
 def test_a_damaged_record_is_one_sentence(
     tmp_path: Path, change: tuple[str, str], words: str
 ) -> None:
-    record = {NO_METHOD: Uncertainty(NO_METHOD, 9, 3, dict.fromkeys(PARTS, 0.05))}
+    record = {NO_METHOD: Uncertainty(NO_METHOD, 9, 3, dict.fromkeys(UNCERTAINTY_PARTS, 0.05))}
     (tmp_path / "measurements").mkdir()
-    text = uncertainty_text(record, "2000-01-01").replace(*change)
-    (tmp_path / "measurements" / FILE).write_text(text)
+    text = text_of(record, "2000-01-01").replace(*change)
+    (tmp_path / "measurements" / UNCERTAINTY_FILE).write_text(text)
     with pytest.raises(DataError, match=words):
         uncertainties(Catalog(tmp_path))
 
@@ -183,7 +191,7 @@ def test_a_prediction_has_the_records_interval_and_says_so() -> None:
 
 
 def test_without_a_record_costs_scatter_as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfsim.interval.FILE", "nowhere.csv")
+    monkeypatch.setattr("perfsim.interval.UNCERTAINTY_FILE", "nowhere.csv")
     found = predict(make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe"}))
     low, high = found.iteration_s_interval
     assert low < found.iteration_s < high

@@ -15,7 +15,7 @@ from perfsim.methods import method_class, method_names
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.session import Session
 from perfsim.simulate.array import simulate
@@ -135,7 +135,7 @@ def test_gathered_messages_take_memory_until_they_are_decoded() -> None:
 
 def test_what_does_not_fit_is_said() -> None:
     notes = ask(model="bert-large", method="eightbit", gpus=1024).notes
-    assert any(note.startswith("It does not fit: ") for note in notes)
+    assert any(note.startswith("It does not fit into memory: ") for note in notes)
     assert not any("does not fit" in note for note in ask(method="eightbit", gpus=8).notes)
 
 
@@ -182,7 +182,7 @@ def kept_in_order(timeline: Timeline) -> None:
 def test_streams_dependencies_engines_and_sums(asked: dict[str, Any]) -> None:
     try:
         resolved = resolve(make_scenario(asked), CATALOG)
-        plans = plans_of(resolved)
+        plans = build_rounds(resolved)
     except RequestError:
         reject()
     for plan in plans:

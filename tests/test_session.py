@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,22 @@ import pytest
 
 from perfsim import prediction
 from perfsim import session as sessions
+from perfsim.compute.device import load_device
+from perfsim.compute.kernel import Kernel
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import RequestError
 from perfsim.methods.base import MethodContext
+from perfsim.network.cluster import Cluster
+from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario, make_scenario
-from perfsim.session import JobCache, RecordedCosts, Session, default_session
+from perfsim.session import (
+    JobCache,
+    RecordedCosts,
+    RememberingCluster,
+    Session,
+    default_session,
+)
 
 SMALL: dict[str, Any] = {"model": "resnet20-cifar", "gpus": 8, "net": "10gbe"}
 OTHERS: list[dict[str, Any]] = [
@@ -116,15 +127,15 @@ def test_another_search_path_has_a_session_of_its_own(
 
 
 def test_the_oldest_jobs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_KEPT_TASKS", 6)
-    kept, asked, made = JobCache(), RecordedCosts(MethodContext(8)), []
+    monkeypatch.setattr(sessions, "MAX_TASKS", 6)
+    cache, recorded, made = JobCache(), RecordedCosts(MethodContext(8)), []
 
     def of(key: str, count: int) -> list[Any]:
         def make() -> list[Any]:
             made.append(key)
             return [key] * count
 
-        return kept.of((key,), None, asked, make)
+        return cache.jobs((key,), recorded, make)
 
     of("a", 1), of("b", 1), of("a", 1)
     assert made == ["a", "b"]
@@ -135,9 +146,8 @@ def test_the_oldest_jobs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made == ["a", "b", "c", "a", "d"]
 
 
-def test_garbage_is_not_looked_for_while_a_prediction_is_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_garbage_collector_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the process's own: a library neither turns it off nor tunes it."""
     seen: list[bool] = []
     rule = prediction.resolve
 
@@ -145,14 +155,72 @@ def test_garbage_is_not_looked_for_while_a_prediction_is_made(
         seen.append(gc.isenabled())
         return rule(*args)
 
+    before = gc.get_threshold()
     monkeypatch.setattr(prediction, "resolve", watched)
     predict(make_scenario(SMALL))
     with pytest.raises(RequestError):
         predict(make_scenario(SMALL | {"model": "nothing"}))
-    assert seen == [False, False] and gc.isenabled()
+    assert seen == [True, True] and gc.isenabled() and gc.get_threshold() == before
     gc.disable()
     try:
         predict(make_scenario(SMALL))
         assert not gc.isenabled()  # who has turned it off finds it off
     finally:
         gc.enable()
+
+
+def test_a_session_of_ones_own_sees_changed_and_new_files(folder: Path) -> None:
+    """`predict` refreshes the session that it is given, as it does its own."""
+    session = Session()
+    wire, usual = (make_scenario(SMALL | {"net": net}) for net in ("wire", "10gbe"))
+    before = predict(wire, session).iteration_s
+    assert predict(usual, session).iteration_s == predict(usual, Catalog()).iteration_s
+    path = folder / "networks" / "wire.toml"
+    copy("1gbe", path)
+    os.utime(path, ns=(1, 1))
+    assert predict(wire, session).iteration_s > before
+    copy("1gbe", folder / "networks" / "10gbe.toml")  # goes before the shipped one
+    os.utime(folder / "networks", ns=(2, 2))
+    assert predict(usual, session).iteration_s == predict(usual, Catalog()).iteration_s
+    assert predict(usual, session).iteration_s == predict(wire, session).iteration_s
+    path.unlink()
+    with pytest.raises(RequestError, match="wire"):
+        predict(wire, session)
+
+
+def test_a_changed_profile_and_gpu_are_seen_by_a_session(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is made of files goes with them: profiles, jobs, costs of kernels."""
+    session, asked = Session(), make_scenario(SMALL | {"method": "dgc", "net": "wire"})
+    before = predict(asked, session)
+    (folder / "models").mkdir(), (folder / "devices").mkdir()
+    [stem] = {Path(before.scenario.profile).stem}
+    shipped_profile = shipped() / "models" / f"{stem}.csv"
+    lines = shipped_profile.read_text(encoding="utf-8").splitlines(keepends=True)
+    own = folder / "models" / f"{stem}.csv"
+    own.write_text("".join(lines), encoding="utf-8")
+    same = predict(asked, session)
+    assert same.iteration_s == before.iteration_s
+    assert any("in place of the shipped one" in note for note in same.notes)
+    device = (shipped() / "devices" / "v100.toml").read_text(encoding="utf-8")
+    (folder / "devices" / "v100.toml").write_text(device, encoding="utf-8")
+    other = predict(asked, session)
+    assert other.to_dict()["scenario"] == before.to_dict()["scenario"]
+    assert other.iteration_s == predict(asked, Catalog()).iteration_s
+
+
+def test_records_keep_nothing_themselves() -> None:
+    """What a session remembers is in what the session made, not in the records of the formulas."""
+    link = custom_link("1GB/s,1ms", "x")
+    cluster, device = Cluster(4, (1, 1, 1, 1), link, None), load_device("v100", Catalog())
+    before = dict(vars(cluster)), dict(vars(device))
+    cluster.cost("all_reduce", 1e6), device.cost(Kernel("randk_encode", 2**20, 0.0))
+    assert {name for name in vars(cluster) if name not in before[0]} <= {"gpus_per_node", "uneven"}
+    assert dict(vars(device)) == before[1]
+    kept = RememberingCluster.like(cluster)
+    assert kept.cost("all_reduce", 1e6) is kept.cost("all_reduce", 1e6)
+    assert kept.cost("all_reduce", 1e6) == cluster.cost("all_reduce", 1e6)
+    changed = replace(kept, background=0.5)
+    assert changed.cost("all_reduce", 1e6).seconds > kept.cost("all_reduce", 1e6).seconds
+    assert changed.without_traffic().cost("all_reduce", 1e6) == cluster.cost("all_reduce", 1e6)

@@ -6,11 +6,12 @@ import pytest
 
 from perfsim import fusion
 from perfsim.methods import load_method
-from perfsim.schedule.plan import CostedGraph, TaskCost
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
+from perfsim.schedule.rounds import schedule
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import Shared, TaskGraph
-from perfsim.what_if import bottleneck, changed, halved, interval, steady_s
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import Shared
+from perfsim.what_if import bottleneck, changed_durations, halved, spread_interval, steady_s
 from support.builders import hand_device, profile, ring_cluster
 
 
@@ -29,10 +30,10 @@ def one_send(
 
 def test_halving_a_cause_halves_its_part_only() -> None:
     plan = one_send(0.010, 0.006, latency_s=0.002, spread=None)
-    assert changed(plan, halved("compute")) == [0.005, 0.006, 0.0]
-    assert changed(plan, halved("latency")) == pytest.approx([0.010, 0.005, 0.0])
-    assert changed(plan, halved("bandwidth")) == pytest.approx([0.010, 0.004, 0.0])
-    assert changed(plan, halved("compression")) == [0.010, 0.006, 0.0]
+    assert changed_durations(plan, halved("compute")) == [0.005, 0.006, 0.0]
+    assert changed_durations(plan, halved("latency")) == pytest.approx([0.010, 0.005, 0.0])
+    assert changed_durations(plan, halved("bandwidth")) == pytest.approx([0.010, 0.004, 0.0])
+    assert changed_durations(plan, halved("compression")) == [0.010, 0.006, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -67,20 +68,20 @@ def test_halving_latency_leaves_the_bytes_on_a_shared_link() -> None:
     assert steady_s([plan], halved("latency")) == pytest.approx(10.0)
     assert steady_s([plan], halved("bandwidth")) == pytest.approx(7.0)
     # Half as much or half more of all the network takes: 1 + 5 and 1 + 15 s.
-    assert interval([plan], 11.0, None) == pytest.approx((6.0, 16.0))
+    assert spread_interval([plan], 11.0, None) == pytest.approx((6.0, 16.0))
 
 
 def test_interval_adds_independent_causes_in_quadrature() -> None:
     # Compute 10 ms +-3 % and network 6 ms +-10 %: sqrt(0.3^2 + 0.6^2) ms.
     plan = one_send(0.010, 0.006, 0.0, spread=0.10)
-    low, high = interval([plan], steady_s([plan]), compute_spread=0.03)
+    low, high = spread_interval([plan], steady_s([plan]), compute_spread=0.03)
     assert high - 0.016 == pytest.approx((0.0003**2 + 0.0006**2) ** 0.5)
     assert 0.016 - low == pytest.approx(high - 0.016)
 
 
 def test_no_known_spread_no_width() -> None:
     plan = one_send(0.010, 0.006, 0.0, spread=None)
-    assert interval([plan], 0.016, None) == (0.016, 0.016)
+    assert spread_interval([plan], 0.016, None) == (0.016, 0.016)
 
 
 def test_hidden_communication_widens_nothing_until_it_shows() -> None:
@@ -96,6 +97,6 @@ def test_hidden_communication_widens_nothing_until_it_shows() -> None:
         TaskCost(c.cause, c.latency_s, 0.5 if c.cause == "network" else None) for c in made.charges
     ]
     base = float(simulate(made.graph).iteration_s)
-    low, high = interval([made], base, None)
+    low, high = spread_interval([made], base, None)
     assert high - base == pytest.approx(0.5 * 1.002e-3, rel=1e-6)
     assert base - low == pytest.approx(0.5 * 1.002e-3, rel=1e-6)

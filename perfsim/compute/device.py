@@ -411,7 +411,6 @@ class Device:
     references: tuple[Device, ...] = ()
     reference_names: tuple[str, ...] = ()
     power_w: float | None = None
-    _costs: dict[Kernel, Cost] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def matrix_rate(self, precision: str) -> Quantity:
         """Return the matrix rate [FLOP/s] at a precision.
@@ -450,12 +449,6 @@ class Device:
         >>> round(cost.seconds * 1e6), cost.terms[0].quantity.kind
         (54, 'measured')
         """
-        cost = self._costs.get(kernel)
-        if cost is None:
-            cost = self._costs[kernel] = self._cost(kernel)
-        return cost
-
-    def _cost(self, kernel: Kernel) -> Cost:
         latency_s = kernel.launches * self.launch_s.value
         if kernel.name in self.points:
             seconds, quantity, outside = self._read(kernel)

@@ -1,9 +1,9 @@
-"""Plans of a cluster with several types of GPU: one plan a type, run together, a row a type.
+"""Several types of GPU in one job: a round for each type, run together.
 
 Every GPU trains the same batch. A collective starts when its last rank has arrived, so that an
-iteration of a synchronous method is as long as its slowest GPUs need between exchanges. All types
-must do the same in the same order: what a fusion policy decides by times is decided on the slowest
-type, and a method that decides otherwise on another type is refused.
+iteration of a synchronous method takes what its slowest GPUs need between exchanges. All types
+must run the same tasks in the same order. What a fusion policy decides by times is decided on the
+slowest type; a method that decides otherwise on another type is refused.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
 from perfsim.quantity import Term
-from perfsim.schedule.plan import CostedGraph, Mixed, terms_of, what_of
+from perfsim.schedule.costed_graph import CostedGraph, Mixed, term_subject, terms_of
 from perfsim.simulate.graph import by_kind
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
-    from perfsim.simulate.graph import Duration
+    from perfsim.simulate.task import Duration
 
-__all__ = ["mixed_plans", "run_mixed"]
+__all__ = ["mixed_rounds", "run_mixed"]
 
-SLIVER = 1e-12
-"""Part of all a plan's time below which a task is what rounding has left."""
+_SLIVER = 1e-12
+"""Share of a round's time below which a part of a pass is a rounding error."""
 
 
-def run_mixed(plan: CostedGraph, durations: Sequence[float] | None = None) -> Timeline:
-    """Return the timeline of the type of GPU that ends last.
+def run_mixed(costed: CostedGraph, durations: Sequence[float] | None = None) -> Timeline:
+    """Run a round on all types of GPU, and return the timeline of the type that ends last.
 
-    ``durations`` [s] stand in the place of those of the plan's own type.
+    ``durations`` [s] are taken in place of those of the round's own type.
     """
     import numpy as np
 
-    mixed = plan.mixed
+    mixed = costed.mixed
     assert mixed is not None
-    rows = [durations or _own(plan), *(mixed.spent_s or map(_own, mixed.plans))]
+    rows = [durations or _own(costed), *(mixed.spent_s or map(_own, mixed.rounds))]
     spent: list[Duration] = [
         float(column[0]) if len(set(column)) == 1 else np.array(column, float)
         for column in zip(*rows, strict=True)
     ]
-    graph = by_kind(plan.graph, mixed.kinds)
-    if graph.contended or plan.order == "priority":
+    graph = by_kind(costed.graph, mixed.kinds)
+    if graph.contended or costed.order == "priority":
         from perfsim.simulate.events import simulate_events
 
-        found = simulate_events(graph, spent, ranks=True, order=plan.order)
+        found = simulate_events(graph, spent, ranks=True, order=costed.order)
     else:
         from perfsim.simulate.array import simulate
 
@@ -55,23 +55,23 @@ def run_mixed(plan: CostedGraph, durations: Sequence[float] | None = None) -> Ti
     return found.select() if found.ranks else found
 
 
-def _own(plan: CostedGraph) -> list[float]:
-    return [float(task.duration_s) for task in plan.graph.tasks]
+def _own(costed: CostedGraph) -> list[float]:
+    return [float(task.duration_s) for task in costed.graph.tasks]
 
 
-def mixed_plans(
-    planned: Sequence[tuple[str, Callable[[FusionPolicy], list[CostedGraph]]]],
+def mixed_rounds(
+    schedulers: Sequence[tuple[str, Callable[[FusionPolicy], list[CostedGraph]]]],
     fuse: FusionPolicy,
     kinds: tuple[int, ...],
     method: str,
 ) -> list[CostedGraph]:
-    """Return the plans of a cluster of several types of GPU, each with those of the other types.
+    """Build the rounds of a cluster of several types of GPU, each with those of the other types.
 
     Parameters
     ----------
-    planned : by type of GPU, the slowest first: what makes its plans with a fusion policy
+    schedulers : by type of GPU, the slowest first: what builds its rounds with a fusion policy
     fuse : the policy
-    kinds : the type of each rank, by its place in ``planned``
+    kinds : the type of each rank, by its position in ``schedulers``
     method : its name, for messages
 
     Raises
@@ -79,90 +79,95 @@ def mixed_plans(
     RequestError
         If the method does other things on one type than on another.
     """
-    agreed = _Agreed(fuse)
-    (slowest, first), *others = planned
-    whole = [_without_slivers(plan) for plan in first(agreed.decide)]
-    found = []
-    for name, make in others:
-        agreed.turn = 0
-        plans = [_without_slivers(plan) for plan in make(agreed.follow)]
-        if [_shape(plan) for plan in plans] != [_shape(plan) for plan in whole]:
+    shared = _SharedBuckets(fuse)
+    (slowest, schedule_slowest), *others = schedulers
+    rounds = [_without_slivers(costed) for costed in schedule_slowest(shared.decide)]
+    other_rounds = []
+    for name, schedule_other in others:
+        shared.turn = 0
+        its = [_without_slivers(costed) for costed in schedule_other(shared.follow)]
+        if [_shape(costed) for costed in its] != [_shape(costed) for costed in rounds]:
             raise RequestError(
                 "gpu",
-                f"{method} does other things on {name} than on {slowest}, as it decides by"
-                " times or their profiles differ; such GPUs in one job cannot be followed, take one"
+                f"{method} runs other tasks on {name} than on {slowest}, because it decides by"
+                " times or because their profiles differ. Such GPUs cannot be in one job; take one"
                 " type.",
             )
-        found.append((name, plans))
-    for number, plan in enumerate(whole):
-        plan.mixed = Mixed(tuple(plans[number] for _, plans in found), kinds)
-        _tell(plan, slowest, [(name, plans[number]) for name, plans in found])
-    return whole
+        other_rounds.append((name, its))
+    for number, costed in enumerate(rounds):
+        costed.mixed = Mixed(tuple(its[number] for _, its in other_rounds), kinds)
+        _name_types(costed, slowest, [(name, its[number]) for name, its in other_rounds])
+    return rounds
 
 
-def _without_slivers(plan: CostedGraph) -> CostedGraph:
-    """Return a plan without parts of passes that only rounding has made.
+def _without_slivers(costed: CostedGraph) -> CostedGraph:
+    """Return a round without parts of passes that are rounding errors.
 
-    Where a bucket is ready at the end of a pass, what adding up leaves of it is a task for one
-    type and none for another.
+    Where a bucket is ready at the end of a pass, rounding may leave a last part of the pass on one
+    type and none on another.
     """
-    tasks = plan.graph.tasks
-    least_s = SLIVER * sum(float(task.duration_s) for task in tasks)
+    tasks = costed.graph.tasks
+    least_s = _SLIVER * sum(float(task.duration_s) for task in tasks)
     slivers = {
         index
         for index, task in enumerate(tasks)
         if task.kind in ("forward", "backward") and 0.0 < float(task.duration_s) <= least_s
     }
     if not slivers:
-        return plan
-    closing = plan.graph.closing
+        return costed
+    closing = costed.graph.closing
     stream = tasks[closing].stream
     kept = [index for index in range(len(tasks)) if index not in slivers]
-    places = {index: place for place, index in enumerate(kept)}
+    position = {index: new for new, index in enumerate(kept)}
 
     def waits(pair: tuple[int, int]) -> list[tuple[int, int]]:
         index, back = pair
         if index not in slivers:
-            return [(places[index], back)]
+            return [(position[index], back)]
         return [one for other, more in tasks[index].after for one in waits((other, back + more))]
 
     graph = replace(
-        plan.graph,
+        costed.graph,
         tasks=[
             task._replace(after=tuple(sorted({one for pair in task.after for one in waits(pair)})))
             for task in (tasks[index] for index in kept)
         ],
         # A pass ends with the part before a sliver of it.
-        last=places[max(i for i in kept if i <= closing and tasks[i].stream == stream)],
+        last=position[max(i for i in kept if i <= closing and tasks[i].stream == stream)],
     )
-    begins = [sum(index < begin for index in kept) for begin in plan.begins]
-    charges = [plan.charges[index] for index in kept]
-    return replace(plan, graph=graph, charges=charges, begins=begins)
+    begins = [sum(index < begin for index in kept) for begin in costed.begins]
+    charges = [costed.charges[index] for index in kept]
+    return replace(costed, graph=graph, charges=charges, begins=begins)
 
 
-def _shape(plan: CostedGraph) -> tuple[object, ...]:
-    """Return what a plan does, whatever it takes."""
+def _shape(costed: CostedGraph) -> tuple[object, ...]:
+    """Return what a round does, without how long it takes."""
     tasks = tuple(
         (task.stream, task.kind, frozenset(task.after), task.size_bytes, task.priority)
-        for task in plan.graph.tasks
+        for task in costed.graph.tasks
     )
-    return plan.order, plan.count, plan.repeats, tasks
+    return costed.order, costed.count, costed.repeats, tasks
 
 
-def _tell(plan: CostedGraph, slowest: str, others: Sequence[tuple[str, CostedGraph]]) -> None:
-    """Let the plan's terms name the type of GPU where types differ."""
-    own = {what_of(term): term for term in terms_of([plan])}
+def _name_types(
+    costed: CostedGraph, slowest: str, others: Sequence[tuple[str, CostedGraph]]
+) -> None:
+    """Name the type of GPU in the round's terms where types differ."""
+    own = {term_subject(term): term for term in terms_of([costed])}
     differ: set[str] = set()
     more: list[tuple[float, Term]] = []
     for name, other in others:
-        theirs = {what_of(term): term for term in terms_of([other])}
+        theirs = {term_subject(term): term for term in terms_of([other])}
         apart = {what for what, term in theirs.items() if own.get(what) != term}
-        more += [(size, _on(term, name)) for size, term in other.noted if what_of(term) in apart]
+        more += [
+            (size, _on(term, name)) for size, term in other.terms if term_subject(term) in apart
+        ]
         differ |= apart
     kept = [
-        (size, _on(term, slowest) if what_of(term) in differ else term) for size, term in plan.noted
+        (size, _on(term, slowest) if term_subject(term) in differ else term)
+        for size, term in costed.terms
     ]
-    plan.renote([*kept, *more])
+    costed.replace_terms([*kept, *more])
 
 
 def _on(term: Term, name: str) -> Term:
@@ -171,27 +176,30 @@ def _on(term: Term, name: str) -> Term:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """A bucket as it was decided: its tensors and, where it waits for more than these, its place.
+class _DecidedBucket:
+    """A bucket as decided on the slowest type: its tensors, and when it is ready.
 
-    ``place`` is its moment over the length of the backward pass.
+    ``ready_share`` is that moment over the length of the backward pass, None where the bucket is
+    ready as soon as its tensors are.
     """
 
     names: tuple[str, ...]
-    place: float | None
+    ready_share: float | None
 
     def of(self, known: dict[str, Gradient], backward_s: float) -> Bucket:
         """Return the bucket in another profile."""
-        found = Bucket.of([known[name] for name in self.names])
-        return found if self.place is None else replace(found, ready_s=self.place * backward_s)
+        bucket = Bucket.of([known[name] for name in self.names])
+        if self.ready_share is None:
+            return bucket
+        return replace(bucket, ready_s=self.ready_share * backward_s)
 
 
 @dataclass
-class _Agreed:
-    """Buckets as the slowest type decides on them, and the same ones of another type's profile."""
+class _SharedBuckets:
+    """A fusion policy that decides on the slowest type, and repeats its buckets on the others."""
 
     fuse: FusionPolicy
-    decided: list[list[_Group]] = field(default_factory=list)
+    decided: list[list[_DecidedBucket]] = field(default_factory=list)
     turn: int = 0
 
     def decide(self, gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
@@ -199,8 +207,8 @@ class _Agreed:
         groups = []
         for bucket in buckets:
             own = bucket.ready_s == Bucket.of(bucket.gradients).ready_s
-            place = None if own else bucket.ready_s / context.backward_s
-            groups.append(_Group(tuple(one.name for one in bucket.gradients), place))
+            share = None if own else bucket.ready_s / context.backward_s
+            groups.append(_DecidedBucket(tuple(one.name for one in bucket.gradients), share))
         self.decided.append(groups)
         return buckets
 
@@ -209,5 +217,5 @@ class _Agreed:
         groups = self.decided[self.turn] if self.turn < len(self.decided) else []
         self.turn += 1
         if {name for group in groups for name in group.names} != set(known):
-            return list(self.fuse(gradients, context))  # the plans will differ, which is refused
+            return list(self.fuse(gradients, context))  # the rounds will differ, which is refused
         return [group.of(known, context.backward_s) for group in groups]

@@ -1,4 +1,4 @@
-"""Other jobs on the same network: the scenarios that they are described by."""
+"""Other jobs on the network: the scenario of each."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from perfsim.data.catalog import Catalog
     from perfsim.scenario import Scenario
 
-__all__ = ["NETWORK", "other_job"]
+__all__ = ["other_job"]
 
-NETWORK = ("net", "oversubscription", "background")
-"""What another job takes over from the one that is asked about: they are on one network."""
+_NETWORK_FIELDS = ("net", "oversubscription", "background")
+"""Fields that another job takes from the job that is asked about: they are on one network."""
 
 
 def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
-    """Return the scenario of another job on the network of this one, and what is to be said.
+    """Return the scenario of another job on the network of this one, and the notes on it.
 
     Raises
     ------
     RequestError
-        If there is no such scenario, it is wrong, or it cannot be followed beside another.
+        If there is no such scenario, it is wrong, or it cannot be simulated beside another job.
     DataError
         If its file is damaged.
     """
@@ -42,27 +42,29 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
     for field in ("beside", "jitter"):
         if fields.get(field):
             raise RequestError(
-                "beside", f"{Path(name).name} has {field} itself; a job beside another has none."
+                "beside", f"{Path(name).name} sets {field}, which another job cannot have."
             )
-    fields |= {field: getattr(scenario, field) for field in NETWORK}
+    fields |= {field: getattr(scenario, field) for field in _NETWORK_FIELDS}
     try:
-        found = make_scenario(fields, Path(name).name)
+        other = make_scenario(fields, Path(name).name)
     except RequestError as error:
         raise error.within("`beside`") from None
     except PerfsimError as error:
         raise RequestError("beside", str(error)) from None
-    if found.method.lower() == AUTO_METHOD:
-        raise RequestError("beside", f"{Path(name).name}: method auto; name the one that it runs.")
-    if len(parse_types(found.gpu)) > 1:
+    if other.method.lower() == AUTO:
+        raise RequestError(
+            "beside", f"{Path(name).name}: the method is auto; name the one that it runs."
+        )
+    if len(parse_types(other.gpu)) > 1:
         raise RequestError(
             "beside",
-            f"{Path(name).name}: GPUs of several types ({found.gpu}) are not followed"
+            f"{Path(name).name} has several types of GPU ({other.gpu}), which is not simulated"
             " beside another job.",
         )
     notes = []
     if own != scenario.net:
         notes.append(
-            f"{label(name)} is on the network of this job, {scenario.net}, in place of {own} in its"
-            " file."
+            f"{label(name)} is put on the network of this job, {scenario.net}, in place of {own}"
+            " in its file."
         )
-    return found, notes
+    return other, notes

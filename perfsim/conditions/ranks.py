@@ -1,4 +1,8 @@
-"""A plan run on ranks that differ: the slowest one alone, or draws over all of them."""
+"""Stragglers and jitter: run a round on ranks that differ.
+
+Where ranks differ in the same way all the time, the slowest one is run alone: the others wait for
+it. Where chance decides who is slow (jitter), all ranks are run, over many draws.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
-from perfsim.methods.base import LOCAL_ITERATION, Job, Method, Round, Send
-from perfsim.schedule.plan import CostedGraph, TaskCost
-from perfsim.simulate.array import UNCHANGED, meets_all, simulate_draws
-from perfsim.simulate.graph import Task
+from perfsim.methods.base import LOCAL, Job, Method, Round, Send
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
+from perfsim.simulate.array import NO_FACTOR, meets_all, simulate_draws
+from perfsim.simulate.task import Task
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -23,29 +27,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "MOST_APART",
+    "MAX_APART",
     "Joined",
-    "check_followed",
+    "check_issue_order",
     "drawn",
     "exchanges",
-    "joined",
+    "merge_rounds",
+    "joined_rounds",
     "over_draws",
-    "plans_joined",
-    "plans_under",
+    "rounds_under",
     "sample",
-    "shown",
+    "shown_draws",
     "slowed",
     "under",
 ]
 
-MOST_APART = 256
-"""Iterations between exchanges that are run one by one; local ones without any message are one."""
+MAX_APART = 256
+"""Iterations between exchanges that are run one by one; those without any message count once."""
 
-NEGLIGIBLE = 1e-9
+_NEGLIGIBLE = 1e-9
 
 
 class Joined(NamedTuple):
-    """A round, and how many iterations each of its own stands for."""
+    """A round, and how many iterations in a row each of its own is."""
 
     round: Round
     repeats: tuple[int, ...]
@@ -60,13 +64,13 @@ def exchanges(jobs: Sequence[Job], nodes: int) -> bool:
     )
 
 
-def joined(
-    rounds: Sequence[Round], exchanging: Callable[[int], bool], flag: str = "jitter"
+def merge_rounds(
+    rounds: Sequence[Round], exchanging: Callable[[int], bool], field: str = "jitter"
 ) -> list[Joined]:
-    """Return the rounds with those that exchange nothing put before the one that follows.
+    """Put rounds that exchange nothing into the one that exchanges after them.
 
-    Where there are not as many of them for each exchange, exchanges come after as few and as many
-    as make the mean. ``flag`` is what asks for it.
+    Where their number is not a multiple of that of exchanges, some exchanges come after fewer and
+    some after more, so that the mean is right. ``field`` is what asks for it.
 
     Raises
     ------
@@ -75,8 +79,8 @@ def joined(
 
     Examples
     --------
-    >>> rounds = [Round((LOCAL_ITERATION,), 3), Round((0,), 1)]
-    >>> joined(rounds, lambda iteration: iteration != LOCAL_ITERATION)[0]
+    >>> rounds = [Round((LOCAL,), 3), Round((0,), 1)]
+    >>> merge_rounds(rounds, lambda iteration: iteration != LOCAL)[0]
     Joined(round=Round(iterations=(-1, 0), count=1.0), repeats=(3, 1))
     """
     found: list[Joined] = []
@@ -85,7 +89,7 @@ def joined(
         if not any(exchanging(iteration) for iteration in one.iterations):
             apart = one
             continue
-        found += [_plain(one)] if apart is None else _after(apart, one, flag)
+        found += [_plain(one)] if apart is None else _after(apart, one, field)
         apart = None
     return found + ([] if apart is None else [_plain(apart)])
 
@@ -94,97 +98,96 @@ def _plain(one: Round) -> Joined:
     return Joined(one, (1,) * len(one.iterations))
 
 
-def _after(apart: Round, one: Round, flag: str) -> list[Joined]:
+def _after(apart: Round, one: Round, field: str) -> list[Joined]:
     each = apart.count * len(apart.iterations) / one.count
-    few = floor(each + NEGLIGIBLE)
+    few = floor(each + _NEGLIGIBLE)
     shares = {few: 1.0 - (each - few), few + 1: each - few}
     found = []
     for count, share in shares.items():
-        if share <= NEGLIGIBLE:
+        if share <= _NEGLIGIBLE:
             continue
-        before, repeats = _iterations(apart, count, flag)
+        before, repeats = _iterations(apart, count, field)
         whole = Round((*before, *one.iterations), one.count * share)
         found.append(Joined(whole, (*repeats, *(1,) * len(one.iterations))))
     return found
 
 
-def _iterations(apart: Round, count: int, flag: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return so many iterations in a row, and how many each stands for."""
+def _iterations(apart: Round, count: int, field: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return ``count`` iterations in a row, and how many times each is run."""
     if count == 0:
         return (), ()
-    if apart.iterations == (LOCAL_ITERATION,):
-        return (LOCAL_ITERATION,), (count,)
-    if count > MOST_APART:
+    if apart.iterations == (LOCAL,):
+        return (LOCAL,), (count,)
+    if count > MAX_APART:
         raise RequestError(
-            flag,
+            field,
             f"{count} iterations between two exchanges are too many to follow, at most"
-            f" {MOST_APART}; set a shorter interval.",
+            f" {MAX_APART}; set a shorter interval.",
         )
     kinds = apart.iterations
     return tuple(kinds[at % len(kinds)] for at in range(count)), (1,) * count
 
 
-def plans_under(
+def rounds_under(
     conditions: Conditions,
     method: Method,
-    planned: Callable[[Round], CostedGraph],
+    build: Callable[[Round], CostedGraph],
     exchanging: Callable[[int], bool],
 ) -> list[CostedGraph]:
-    """Return the plans of a method's rounds under conditions.
+    """Build a method's rounds under conditions.
 
     Parameters
     ----------
-    planned : makes the plan of a round
+    build : builds one round
     exchanging : whether ranks wait for each other in an iteration of this number
 
     Raises
     ------
     RequestError
-        If the ranks vary by chance and cannot be followed.
+        If the ranks vary by chance and cannot be simulated one by one.
     """
-    rounds = method.rounds()
     if not conditions.varies:
-        return [under(planned(one), conditions) for one in rounds]
-    plans = [
-        under(planned(one.round), conditions, one.repeats) for one in joined(rounds, exchanging)
-    ]
-    check_followed(plans, method)
-    return plans
+        return [under(build(one), conditions) for one in method.rounds()]
+    rounds = joined_rounds(conditions, method, build, exchanging)
+    check_issue_order(rounds, method)
+    return rounds
 
 
-def plans_joined(
+def joined_rounds(
     conditions: Conditions | None,
     method: Method,
-    planned: Callable[[Round], CostedGraph],
+    build: Callable[[Round], CostedGraph],
     exchanging: Callable[[int], bool],
-    flag: str,
+    field: str = "jitter",
 ) -> list[CostedGraph]:
-    """Return the plans of a method's rounds where it counts when an iteration exchanges.
+    """Build a method's rounds where it counts at which moment an iteration exchanges.
 
-    Iterations without exchange come before the one that exchanges. ``flag`` is what asks for it;
-    the other arguments are those of ``plans_under``.
+    Iterations without exchange come in one graph with the one after them that exchanges. ``field``
+    is what asks for it; the other parameters are those of `rounds_under`.
     """
-    rounds = joined(method.rounds(), exchanging, flag)
-    return [under(planned(one.round), conditions, one.repeats) for one in rounds]
+    return [
+        under(build(one.round), conditions, one.repeats)
+        for one in merge_rounds(method.rounds(), exchanging, field)
+    ]
 
 
 def under(
-    plan: CostedGraph, conditions: Conditions | None, repeats: tuple[int, ...] = ()
+    costed: CostedGraph, conditions: Conditions | None, repeats: tuple[int, ...] = ()
 ) -> CostedGraph:
-    """Return the plan under conditions; some of its iterations may stand for several in a row."""
+    """Return a round under conditions; each of its iterations may be several in a row."""
     if all(count == 1 for count in repeats):
-        return replace(plan, conditions=conditions)
-    tasks = list(plan.graph.tasks)
-    ends = [*plan.begins[1:], len(tasks)]
-    for begin, end, count in zip(plan.begins, ends, repeats, strict=True):
+        return replace(costed, conditions=conditions)
+    tasks = list(costed.graph.tasks)
+    ends = [*costed.begins[1:], len(tasks)]
+    for begin, end, count in zip(costed.begins, ends, repeats, strict=True):
         for index in range(begin, end):
             tasks[index] = tasks[index]._replace(duration_s=tasks[index].duration_s * count)
-    graph = replace(plan.graph, tasks=tasks, iterations=sum(repeats))
-    return replace(plan, graph=graph, conditions=conditions, repeats=repeats)
+    graph = replace(costed.graph, tasks=tasks, iterations=sum(repeats))
+    return replace(costed, graph=graph, conditions=conditions, repeats=repeats)
 
 
-def check_followed(plans: Sequence[CostedGraph], method: Method) -> None:
-    """Check that ranks that vary by chance can be followed one by one.
+def check_issue_order(rounds: Sequence[CostedGraph], method: Method) -> None:
+    """Check that streams take their tasks in issue order, as draws over ranks need.
 
     Raises
     ------
@@ -192,13 +195,13 @@ def check_followed(plans: Sequence[CostedGraph], method: Method) -> None:
         If what goes first is decided while it runs.
     """
     name = type(method).__module__.rpartition(".")[2]
-    if any(plan.order == "priority" for plan in plans):
+    if any(costed.order == "priority" for costed in rounds):
         raise RequestError(
             "method",
             f"{name} sends by priority, and `jitter` follows messages in the order in"
             " which they are issued only.",
         )
-    if any(plan.graph.contended for plan in plans):
+    if any(costed.graph.contended for costed in rounds):
         raise RequestError(
             "method",
             f"{name} sends several messages at once over a link that they share, and"
@@ -206,74 +209,74 @@ def check_followed(plans: Sequence[CostedGraph], method: Method) -> None:
         )
 
 
-ON_GPU = ("compute", "compression", "second_order")
-"""Causes of what a GPU runs, all of which a slow one runs more slowly."""
+_ON_GPU = ("compute", "compression", "second_order")
+"""Causes of tasks that run on a GPU: a slow one takes longer for all of them."""
 
 OTHER_RANK = "rank "
-"""How the streams of ranks begin that are not the one shown; these compute as they should."""
+"""Prefix of the streams of ranks other than the one shown; these run at normal speed."""
 
-MOST_DRAWS = 128
-MOST_VALUES = 2**14
+_MAX_DRAWS = 128
+_MAX_VALUES = 2**14
 """Draws x ranks: 128 KiB an array."""
 
-MOST_KEPT = 2**21
-"""Factors that are kept for the next run: 16 MiB."""
+_MAX_KEPT_FACTORS = 2**21
+"""Factors that are drawn once for all runs of a prediction: 16 MiB."""
 
-COUNTED = 256
-"""Periods counted, over all draws, where all ranks wait for each other in each of them; each draw
-counts 4 to 16 of them."""
+_COUNTED = 256
+"""Periods counted, over all draws, where all ranks wait for each other in each period; each draw
+has 4 to 16 of them."""
 
-SPREADING = 32
-"""Periods that count, and as many before, where a delay spreads from neighbour to neighbour."""
+_SPREADING = 32
+"""Periods counted, and as many before them, where a delay spreads from neighbour to neighbour."""
 
-SHOWN = 16
-"""Draws whose time is divided among its causes, fewer of large graphs."""
+_SHOWN = 16
+"""Draws whose time is divided among its causes; fewer of large graphs."""
 
-SHOWN_TASKS = 4000
+_SHOWN_TASKS = 4000
 """Tasks of a period in all of these."""
 
 
-def slowed(plan: CostedGraph, durations: Sequence[float] | None = None) -> list[float]:
-    """Return durations as the slowest rank has them [s].
+def slowed(costed: CostedGraph, durations: Sequence[float] | None = None) -> list[float]:
+    """Return the durations of tasks on the slowest rank [s].
 
-    It is run alone. That is exact: every task of it ends last, so that no collective waits for
-    any other rank, and a rank that waits for some others only is behind the slowest at last.
+    It is run alone, which is exact: its tasks end last, so that no collective waits for another
+    rank. A rank that waits for some others only is as late as the slowest in the long run.
     """
-    spent = _seconds(plan, durations)
-    factor = plan.conditions.slowest if plan.conditions else 1.0
+    spent = _seconds(costed, durations)
+    factor = costed.conditions.slowest if costed.conditions else 1.0
     if factor == 1.0:
         return spent
     return [
         seconds * factor if _own(task, charge) else seconds
-        for seconds, task, charge in zip(spent, plan.graph.tasks, plan.charges, strict=True)
+        for seconds, task, charge in zip(spent, costed.graph.tasks, costed.charges, strict=True)
     ]
 
 
 def drawn(
-    plan: CostedGraph, durations: Sequence[float] | None = None, *, brief: bool = False
+    costed: CostedGraph, durations: Sequence[float] | None = None, *, brief: bool = False
 ) -> Timeline:
-    """Return the timeline of a plan whose ranks vary by chance, with an axis of draws.
+    """Run a round whose ranks vary by chance; the timeline has an axis of draws.
 
-    ``durations`` [s] stand in the place of the tasks' own.
+    ``durations`` [s] are taken in place of the tasks' own.
     """
-    conditions = plan.conditions
+    conditions = costed.conditions
     assert conditions is not None
-    draws, warm_up, counted = sample(plan)
-    repeats = plan.repeats or (1,) * len(plan.begins)
-    periods = warm_up + counted + plan.graph.depth + 1
-    few = periods * len(repeats) * draws * conditions.ranks <= MOST_KEPT
+    draws, warm_up, counted = sample(costed)
+    repeats = costed.repeats or (1,) * len(costed.begins)
+    periods = warm_up + counted + costed.graph.depth + 1
+    drawn_once = periods * len(repeats) * draws * conditions.ranks <= _MAX_KEPT_FACTORS
     factors = (
         iter(_kept_factors(conditions, draws, repeats, periods))
-        if few
+        if drawn_once
         else _factors(conditions, draws, repeats)
     )
     which = [
-        bisect_right(plan.begins, index) - 1 if _own(task, charge) else UNCHANGED
-        for index, (task, charge) in enumerate(zip(plan.graph.tasks, plan.charges, strict=True))
+        bisect_right(costed.begins, index) - 1 if _own(task, charge) else NO_FACTOR
+        for index, (task, charge) in enumerate(zip(costed.graph.tasks, costed.charges, strict=True))
     ]
     return simulate_draws(
-        plan.graph,
-        _seconds(plan, durations),
+        costed.graph,
+        _seconds(costed, durations),
         which,
         lambda period: next(factors),
         warm_up=warm_up,
@@ -285,7 +288,7 @@ def drawn(
 def _factors(
     conditions: Conditions, draws: int, repeats: tuple[int, ...]
 ) -> Iterator[list[NDArray[np.float64]]]:
-    """Yield, period by period, how many times longer each iteration's computation takes."""
+    """Yield, period by period, how many times as long each iteration's computation takes."""
     import numpy as np
 
     slower = conditions.factors()
@@ -305,43 +308,43 @@ def _factors(
         ]
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # random numbers of a seed: they cannot go stale
 def _kept_factors(
     conditions: Conditions, draws: int, repeats: tuple[int, ...], periods: int
 ) -> list[list[NDArray[np.float64]]]:
-    """Return them as they are for every run of a prediction: its what-ifs meet the same chance."""
+    """Return the factors of all runs of a prediction: its what-ifs meet the same chance."""
     return list(islice(_factors(conditions, draws, repeats), periods))
 
 
-def sample(plan: CostedGraph) -> tuple[int, int, int]:
-    """Return how many draws there are, and how many periods of each are left out and counted."""
-    ranks = plan.conditions.ranks if plan.conditions else 1
-    draws = max(4, min(MOST_DRAWS, MOST_VALUES // ranks))
-    if meets_all(plan.graph, ranks):
-        return draws, plan.graph.depth + 1, max(4, min(16, COUNTED // draws))
-    return min(draws, SPREADING), SPREADING, SPREADING
+def sample(costed: CostedGraph) -> tuple[int, int, int]:
+    """Return how many draws are run, and how many periods of each are left out and counted."""
+    ranks = costed.conditions.ranks if costed.conditions else 1
+    draws = max(4, min(_MAX_DRAWS, _MAX_VALUES // ranks))
+    if meets_all(costed.graph, ranks):
+        return draws, costed.graph.depth + 1, max(4, min(16, _COUNTED // draws))
+    return min(draws, _SPREADING), _SPREADING, _SPREADING
 
 
-def shown(timeline: Timeline) -> list[Timeline]:
-    """Return the draws whose time is divided among its causes, that nearest to the mean first.
+def shown_draws(timeline: Timeline) -> list[Timeline]:
+    """Return the draws whose time is divided among its causes, the one nearest to the mean first.
 
-    The timeline itself where there are no draws.
+    Without draws it is the timeline itself.
     """
     if not timeline.shape:
         return [timeline]
     import numpy as np
 
     away = np.abs(np.asarray(timeline.period_s) - timeline.mean_period_s)
-    few = max(2, min(SHOWN, SHOWN_TASKS // len(timeline.graph.tasks)))
+    count = max(2, min(_SHOWN, _SHOWN_TASKS // len(timeline.graph.tasks)))
     nearest = int(away.argmin())
-    others = [draw for draw in range(min(few, timeline.shape[0])) if draw != nearest]
+    others = [draw for draw in range(min(count, timeline.shape[0])) if draw != nearest]
     return [timeline.select(draw) for draw in (nearest, *others)]
 
 
 def over_draws(
     draws: Sequence[Timeline], mean_period_s: float, part: Callable[[Timeline], dict[str, float]]
 ) -> dict[str, float]:
-    """Return what an iteration spends on each part [s], of some draws scaled to the mean of all."""
+    """Return what an iteration spends on each part [s]: some draws, scaled to the mean of all."""
     if len(draws) == 1:
         return part(draws[0])
     scale = mean_period_s / sum(one.mean_period_s for one in draws)
@@ -349,12 +352,12 @@ def over_draws(
     return {key: scale * sum(one[key] for one in parts) for key in parts[0]}
 
 
-def _seconds(plan: CostedGraph, durations: Sequence[float] | None) -> list[float]:
+def _seconds(costed: CostedGraph, durations: Sequence[float] | None) -> list[float]:
     if durations is not None:
         return list(durations)
-    return [float(task.duration_s) for task in plan.graph.tasks]
+    return [float(task.duration_s) for task in costed.graph.tasks]
 
 
 def _own(task: Task, charge: TaskCost) -> bool:
     """Tell whether a task is what the GPU of the rank itself runs."""
-    return charge.cause in ON_GPU and not task.stream.startswith(OTHER_RANK)
+    return charge.cause in _ON_GPU and not task.stream.startswith(OTHER_RANK)

@@ -1,4 +1,4 @@
-"""How the GPUs of a cluster differ from the one that was measured: some slow, all unsteady."""
+"""What a scenario says of its conditions: slow GPUs, jitter, and other jobs on the network."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "MAX_SLOWDOWN",
     "MOST_JITTER",
-    "MOST_SLOWER",
     "Conditions",
     "checked_names",
     "found_from",
@@ -21,12 +21,12 @@ __all__ = [
     "parse_straggler",
 ]
 
-MOST_SLOWER = 1000.0
+MAX_SLOWDOWN = 1000.0
 """The largest factor of a straggler."""
 
 MOST_JITTER = 0.3
-"""The largest relative standard deviation: beyond it a normal distribution has computation that
-takes no time (one in 2,300 at 0.3)."""
+"""The largest relative standard deviation. Beyond it a normal distribution has too many values
+below zero (at 0.3 one in 2,300), which are cut off."""
 
 
 class Conditions(NamedTuple):
@@ -42,10 +42,11 @@ class Conditions(NamedTuple):
     Notes
     -----
     Computation is all that a GPU runs: passes, update, kernels of the method. In an iteration all
-    of a rank's computation takes f times as long, f normal with mean 1 and ``jitter``, cut off at
-    0, independent among ranks and iterations. Normal by the central limit theorem: an iteration is
-    the sum of very many kernels. Giladi et al. study synchronous steps, the largest of P workers'
-    times, for computation that varies so. Rare long stalls have a heavier tail and are not in it.
+    of a rank's computation takes f times as long. f is normal with mean 1 and standard deviation
+    ``jitter``, cut off at 0, independent among ranks and iterations. It is normal by the central
+    limit theorem: an iteration is the sum of very many kernels. Giladi et al. study synchronous
+    steps, the largest of P workers' times, for computation that varies so. Rare long stalls have a
+    heavier tail and are not included.
 
     References
     ----------
@@ -70,11 +71,11 @@ class Conditions(NamedTuple):
 
     @property
     def slowest(self) -> float:
-        """How many times slower than it should be the slowest rank computes."""
+        """How many times slower than normal the slowest rank computes."""
         return max((factor for _, factor in self.stragglers), default=1.0)
 
     def factors(self) -> NDArray[np.float64]:
-        """Return how many times slower each rank computes than it should, chance apart."""
+        """Return how many times slower than normal each rank computes, without jitter."""
         import numpy as np
 
         found = np.ones(self.ranks)
@@ -86,12 +87,12 @@ class Conditions(NamedTuple):
 
 
 def parse_straggler(text: object, field: str = "straggler") -> tuple[int, float]:
-    """Return how many GPUs are slow, and how many times slower, as RANKS:FACTOR says.
+    """Read RANKS:FACTOR: how many GPUs are slow, and how many times slower.
 
     Raises
     ------
     RequestError
-        If it does not say so, or a number is out of bounds.
+        If the text has another form, or a number is out of bounds.
 
     Examples
     --------
@@ -109,26 +110,26 @@ def parse_straggler(text: object, field: str = "straggler") -> tuple[int, float]
             f"{shown(text)} is not GPUS:FACTOR such as 1:1.5 (one GPU that computes 1.5"
             " times slower).",
         )
-    if found[0] < 1 or not 1.0 <= found[1] <= MOST_SLOWER:
+    if found[0] < 1 or not 1.0 <= found[1] <= MAX_SLOWDOWN:
         raise RequestError(
             field,
-            f"{shown(text)} is not allowed: at least 1 GPU, 1 to {MOST_SLOWER:g} times"
+            f"{shown(text)} is not allowed: at least 1 GPU, 1 to {MAX_SLOWDOWN:g} times"
             " slower, such as 1:1.5.",
         )
     return found
 
 
-MOST_BESIDE = 4
-"""Other jobs that are followed beside one."""
+_MAX_OTHER_JOBS = 4
+"""Other jobs that are simulated beside one."""
 
 
 def checked_names(value: object) -> tuple[str, ...]:
-    """Return the names of other jobs as flags or a file give them.
+    """Check the names of other jobs, as flags or a file give them.
 
     Raises
     ------
     RequestError
-        If one is no name, or there are too many.
+        If one is not a name, or there are too many.
 
     Examples
     --------
@@ -142,13 +143,13 @@ def checked_names(value: object) -> tuple[str, ...]:
             "the scenario of the other job is needed, a file such as bert.toml or a"
             " shipped one (`perfsim list scenarios`).",
         )
-    if len(listed) > MOST_BESIDE:
-        raise RequestError("beside", f"{len(listed)} other jobs; at most {MOST_BESIDE}.")
+    if len(listed) > _MAX_OTHER_JOBS:
+        raise RequestError("beside", f"{len(listed)} other jobs; at most {_MAX_OTHER_JOBS}.")
     return tuple(str(one).strip() for one in listed)
 
 
 def found_from(path: Path, value: object) -> object:
-    """Return the other jobs that a scenario file names, files beside it by their whole path."""
+    """Return the other jobs that a scenario file names; files in its folder by their full path."""
     listed = value if isinstance(value, list | tuple) else [value]
     near = [path.parent / one if isinstance(one, str) else None for one in listed]
     return [
@@ -158,7 +159,7 @@ def found_from(path: Path, value: object) -> object:
 
 
 def label(name: str) -> str:
-    """Return how another job is called.
+    """Return the name of another job, as messages call it.
 
     Examples
     --------

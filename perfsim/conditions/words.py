@@ -1,4 +1,4 @@
-"""What a prediction under conditions says: which they are, and what was assumed of them."""
+"""The words of conditions: which they are, what was assumed, and how other jobs fare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfsim.conditions.ranks import OTHER_RANK, sample
 from perfsim.conditions.spec import Conditions, label, parse_straggler
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.array import meets_all
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import format_seconds
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from perfsim.scenario import Scenario
     from perfsim.schedule.run import ContentionResult, JobSlowdown
 
-__all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "named"]
+__all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "condition_words"]
 
-SAME = 1e-9
+_SAME = 1e-9
 """Relative difference that counts as none."""
 
 
 def meeting_block(scenario: ResolvedScenario, met: ContentionResult) -> dict[str, Any]:
-    """Return how the jobs fare as plain data."""
+    """Return how this job and the others fare, as plain data."""
     pairs = zip(scenario.beside, met.others, strict=True)
     return {
         **met.own.to_dict(),
@@ -36,7 +36,7 @@ def meeting_block(scenario: ResolvedScenario, met: ContentionResult) -> dict[str
 
 
 def meeting_lines(scenario: ResolvedScenario, met: ContentionResult) -> list[str]:
-    """Return how much each job is slowed down, a line a job."""
+    """Say how much each job is slowed down, a line a job."""
     lines = [f"beside other jobs    {_fares(met.own)}"]
     for name, other in zip(scenario.beside, met.others, strict=True):
         lines.append(f"  {label(name):18} {_fares(other)}")
@@ -50,23 +50,22 @@ def _fares(job: JobSlowdown) -> str:
     )
 
 
-def meeting_notes(
-    resolved: Setup, plans: Sequence[CostedGraph], met: ContentionResult
-) -> list[str]:
-    """Return what was assumed of the other jobs, and how far chance decides."""
-    names = [label(name) for name in resolved.scenario.beside]
-    others = plans[0].beside
-    if not any(plan.crossings for plan in plans):
+def meeting_notes(setup: Setup, rounds: Sequence[CostedGraph], met: ContentionResult) -> list[str]:
+    """Say what was assumed of the other jobs, and how much depends on when they began."""
+    names = [label(name) for name in setup.scenario.beside]
+    others = rounds[0].beside
+    if not any(costed.crossings for costed in rounds):
         return ["`beside` has no effect: this job sends nothing between nodes."]
     quiet = [name for name, other in zip(names, others, strict=True) if not other.crossings]
-    notes = [f"{name} sends nothing between nodes, and is in nobody's way." for name in quiet]
+    notes = [f"{name} sends nothing between nodes, so it slows nobody down." for name in quiet]
     if len(quiet) == len(names):
         return notes
     notes += [_sharing_note(names, met), _start_note(met)]
-    for name, other, one in zip(names, others, resolved.beside, strict=True):
+    for name, other, one in zip(names, others, setup.beside, strict=True):
         if len(one.method.rounds()) > 1 and other.iterations < _period(one):
             notes.append(
-                f"Not all iterations of {name} are alike: it is held in those that it runs most of."
+                f"Not all iterations of {name} are alike: only those that it runs most of are"
+                " simulated."
             )
     notes.append(
         "Not modelled beside other jobs: unfair shares (other round-trip times or numbers of"
@@ -77,8 +76,8 @@ def meeting_notes(
     return notes
 
 
-def _period(resolved: Setup) -> float:
-    return sum(one.count * len(one.iterations) for one in resolved.method.rounds())
+def _period(setup: Setup) -> float:
+    return sum(one.count * len(one.iterations) for one in setup.method.rounds())
 
 
 def _sharing_note(names: Sequence[str], met: ContentionResult) -> str:
@@ -93,35 +92,35 @@ def _sharing_note(names: Sequence[str], met: ContentionResult) -> str:
         f" ({format_seconds(own.alone_s)}); {slowed}. Messages that are between nodes at once get"
         " equal parts of the link, job by job, none more than it needs (max-min fair, as TCP flows"
         " of one round-trip time come near: Bertsekas & Gallager 1992, 6.5.2; Velho et al. 2013);"
-        " latency is not shared. The S-SGD that it is held against runs beside the same jobs."
+        " latency is not shared. The S-SGD baseline runs beside the same jobs."
     )
 
 
 def _start_note(met: ContentionResult) -> str:
     own = met.own
     many = f"{met.starts} starts of the jobs" if met.starts > 1 else "one start of the jobs"
-    found = (
+    mean = (
         f"The mean over {many}, spread evenly over the longest iteration, and {met.iterations}"
         " iterations of each."
     )
-    if own.high_s - own.low_s <= SAME * own.high_s:
-        return f"{found} Every start gives the same."
+    if own.high_s - own.low_s <= _SAME * own.high_s:
+        return f"{mean} Every start gives the same."
     return (
-        f"{found} It depends on who began when: {format_seconds(own.low_s)} with the luckiest"
+        f"{mean} It depends on when each job began: {format_seconds(own.low_s)} with the luckiest"
         f" start, {format_seconds(own.high_s)} with the unluckiest. Under fair sharing equal jobs"
-        " stay as they began; that unfair shares part jobs that collide is shown by Rajasekaran et"
-        " al. (HotNets 2022; CASSINI, NSDI 2024)."
+        " keep the offset with which they began. Rajasekaran et al. (HotNets 2022; CASSINI, NSDI"
+        " 2024) show that unfair shares separate jobs that collide."
     )
 
 
-def named(scenario: ResolvedScenario | Scenario) -> str:
+def condition_words(scenario: ResolvedScenario | Scenario) -> str:
     """Say the conditions of a scenario in short; "" where there are none.
 
     Examples
     --------
     >>> from perfsim.scenario import Scenario
     >>> few = {"straggler": ("1:1.5",), "jitter": 0.05, "background": 0.3}
-    >>> named(Scenario(model="resnet50", gpus=8, **few))
+    >>> condition_words(Scenario(model="resnet50", gpus=8, **few))
     '1 GPU 1.5x slower, computation varies by 5%, other traffic takes 30% between nodes'
     """
     parts = []
@@ -140,16 +139,18 @@ def condition_notes(
     background: float,
     seed: int,
     nodes: int,
-    plans: Sequence[CostedGraph],
+    rounds: Sequence[CostedGraph],
     timelines: Sequence[Timeline],
 ) -> list[str]:
-    """Return what was assumed of the conditions of a prediction."""
+    """Say what was assumed of the conditions of a prediction."""
     notes = []
     if conditions is not None:
-        notes += _straggler_notes(conditions, plans)
+        notes += _straggler_notes(conditions, rounds)
         if conditions.jitter:
-            notes += _jitter_notes(conditions, plans, timelines)
-        if any(task.stream.startswith(OTHER_RANK) for plan in plans for task in plan.graph.tasks):
+            notes += _jitter_notes(conditions, rounds, timelines)
+        if any(
+            task.stream.startswith(OTHER_RANK) for costed in rounds for task in costed.graph.tasks
+        ):
             notes.append(
                 "The method divides work among the GPUs: each is taken to have as much as the one"
                 " that has most, so that a slow GPU delays the others by at most as much."
@@ -166,21 +167,20 @@ def condition_notes(
         notes.append("`seed` has no effect without `jitter`.")
     if notes:
         notes.append(
-            "The S-SGD that it is held against runs under the same conditions; scaling efficiency"
-            " is over one GPU as it should be; the interval does not hold how wrong the conditions"
-            " may be."
+            "The S-SGD baseline runs under the same conditions; scaling efficiency is over one GPU"
+            " at normal speed; the interval does not include errors of the conditions themselves."
         )
     return notes
 
 
-def _straggler_notes(conditions: Conditions, plans: Sequence[CostedGraph]) -> list[str]:
+def _straggler_notes(conditions: Conditions, rounds: Sequence[CostedGraph]) -> list[str]:
     if not conditions.stragglers:
         return []
     slow = " and ".join(
         f"{_gpus(count)} {factor:g} times" for count, factor in conditions.stragglers
     )
     found = f"Slower in all that they compute: {slow} (passes, update and kernels of the method)."
-    if conditions.varies or any(meets_all(plan.graph, conditions.ranks) for plan in plans):
+    if conditions.varies or any(meets_all(costed.graph, conditions.ranks) for costed in rounds):
         return [found]
     return [
         f"{found} No GPU waits for all the others, but in the long run all go at the pace of the"
@@ -189,12 +189,12 @@ def _straggler_notes(conditions: Conditions, plans: Sequence[CostedGraph]) -> li
 
 
 def _jitter_notes(
-    conditions: Conditions, plans: Sequence[CostedGraph], timelines: Sequence[Timeline]
+    conditions: Conditions, rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]
 ) -> list[str]:
     if not conditions.varies:
         return ["`jitter` has no effect on the mean iteration of one GPU."]
-    counted = [draws * periods for draws, _, periods in map(sample, plans)]
-    error_s = _error_s(plans, timelines)
+    counted = [draws * periods for draws, _, periods in map(sample, rounds)]
+    error_s = _error_s(rounds, timelines)
     notes = [
         f"Each GPU's computation varies by {_share(conditions.jitter)} (one standard deviation;"
         " normal, being the sum of many kernels (see Giladi et al. 2023, arXiv 2306.10598), alike"
@@ -202,12 +202,16 @@ def _jitter_notes(
         f" in it). The mean of {min(counted):,} drawn periods, seed {conditions.seed}; its"
         f" standard error is {format_seconds(error_s, 3)}."
     ]
-    if any(count > 1 for plan in plans for count in plan.repeats):
+    if any(count > 1 for costed in rounds for count in costed.repeats):
         notes.append(
             "Local iterations are drawn together with the exchange after them: what is waited for"
             " is the slowest GPU's sum."
         )
-    some = [plan for plan in plans if plan.calls and not meets_all(plan.graph, conditions.ranks)]
+    some = [
+        costed
+        for costed in rounds
+        if costed.calls and not meets_all(costed.graph, conditions.ranks)
+    ]
     if some:
         warm_up = sample(some[0])[1]
         notes.append(
@@ -217,14 +221,14 @@ def _jitter_notes(
     return notes
 
 
-def _error_s(plans: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:
+def _error_s(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:
     """Return the standard error of the mean iteration over draws [s]."""
     import numpy as np
 
-    total = sum(plan.iterations for plan in plans)
+    total = sum(costed.iterations for costed in rounds)
     errors = (
-        plan.count / total * float(np.std(timeline.period_s, ddof=1)) / sqrt(timeline.shape[0])
-        for plan, timeline in zip(plans, timelines, strict=True)
+        costed.count / total * float(np.std(timeline.period_s, ddof=1)) / sqrt(timeline.shape[0])
+        for costed, timeline in zip(rounds, timelines, strict=True)
     )
     return hypot(*errors)
 

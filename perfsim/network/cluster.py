@@ -7,9 +7,9 @@ links' formulas (`Route`). `make_cluster` builds one for a network and a placeme
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfsim.collectives import algorithms, find_algorithm
 from perfsim.errors import RequestError
@@ -20,7 +20,7 @@ from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import Network, load_network, read_network
 from perfsim.network.route import ClusterLinks, Route
 from perfsim.quantity import Cost, Quantity, Term
-from perfsim.simulate.shared_link import LinkUse
+from perfsim.simulate.task import LinkUse
 
 if TYPE_CHECKING:
     from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
@@ -137,17 +137,6 @@ class Cluster:
     narrowed: bool = False
     servers: int = 0
     background: float = 0.0
-    _routes: dict[tuple[str, str, str], Route] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _costs: dict[tuple[str, float, str, str], Cost] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _seconds: dict[tuple[str, float, str, str], float] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _parts: dict[Group, Cluster] = field(default_factory=dict, repr=False, compare=False)
-    _served: dict[int, Cluster] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def nodes(self) -> int:
@@ -193,26 +182,21 @@ class Cluster:
         )
 
     def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
-        """Return an algorithm of a collective over the links here, worked out once."""
-        key = (collective, name, protocol)
-        route = self._routes.get(key)
-        if route is None:
-            found = find_library(self.library).algorithm(collective, name)
-            inter, intra = self._links(found.flows)
-            if protocol != AUTO:
-                inter, intra = self._held(inter, intra, protocol)
-            wiring = ClusterLinks(
-                self.gpus,
-                self.nodes,
-                self.gpus_per_node,
-                self.nics_in_use,
-                inter,
-                intra,
-                self.servers,
-            )
-            route = Route(found, wiring, self.node_size_unmeasured)
-            self._routes[key] = route
-        return route
+        """Return an algorithm of a collective over the links here."""
+        found = find_library(self.library).algorithm(collective, name)
+        inter, intra = self._links(found.flows)
+        if protocol != AUTO:
+            inter, intra = self._held(inter, intra, protocol)
+        wiring = ClusterLinks(
+            self.gpus,
+            self.nodes,
+            self.gpus_per_node,
+            self.nics_in_use,
+            inter,
+            intra,
+            self.servers,
+        )
+        return Route(found, wiring, self.node_size_unmeasured)
 
     def _held(
         self, inter: Link | None, intra: Link | None, protocol: str
@@ -277,11 +261,17 @@ class Cluster:
             If there is no such collective, algorithm or protocol, or these ranks or this library
             cannot use it; lists those there are.
         """
-        key = (collective, size_bytes, algorithm, protocol)
-        cost = self._costs.get(key)
-        if cost is None:
-            cost = self._costs[key] = self._cost(*key)
-        return cost
+        if self._shared:
+            return self._beside(collective, size_bytes, algorithm, protocol)
+        cost, route = self._told(collective, size_bytes, algorithm, protocol)
+        if cost is not None:
+            return cost
+        cost = route.cost(size_bytes)
+        if self.library == self.fitted_on:
+            return cost
+        return cost._replace(
+            terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
+        )
 
     def of(
         self,
@@ -309,7 +299,7 @@ class Cluster:
         """
         if group == "all":
             return self.cost(collective, size_bytes, algorithm, protocol)
-        part = self._part(group)
+        part = self.cluster_of(group)
         met = groups_per_nic(group, self.gpus_per_node) * part.nics_in_use / self.nics_in_use
         if part.nodes == 1 or met <= 1.0:
             return part.cost(collective, size_bytes, algorithm, protocol)
@@ -336,40 +326,33 @@ class Cluster:
         """Return the cluster with so many machines more that serve pushes and pulls."""
         if servers == self.servers:
             return self
-        served = self._served.get(servers)
-        if served is None:
-            served = self._served[servers] = replace(self, servers=servers, **_nothing_kept())
-        return served
+        return replace(self, servers=servers)
 
     def with_part(self, part: float) -> Cluster:
         """Return the cluster with a part of what is left of the links between its nodes."""
         if part == 1.0:
             return self
-        return replace(self, background=1.0 - (1.0 - self.background) * part, **_nothing_kept())
+        return replace(self, background=1.0 - (1.0 - self.background) * part)
 
-    def _part(self, group: Group) -> Cluster:
-        part = self._parts.get(group)
-        if part is None:
-            placement = group_placement(group, self.gpus, self.nodes, self.gpus_per_node)
-            part = self._parts[group] = replace(
-                self,
-                gpus=sum(placement),
-                placement=placement,
-                inter=self.inter if len(placement) > 1 else None,
-                intra=self.intra if max(placement) > 1 else None,
-                **_nothing_kept(),
-            )
-        return part
+    def cluster_of(self, group: Group) -> Cluster:
+        """Return one group of the ranks as a cluster of its own."""
+        placement = group_placement(group, self.gpus, self.nodes, self.gpus_per_node)
+        return replace(
+            self,
+            gpus=sum(placement),
+            placement=placement,
+            inter=self.inter if len(placement) > 1 else None,
+            intra=self.intra if max(placement) > 1 else None,
+        )
 
     @property
     def _shared(self) -> bool:
         """Whether other traffic takes a part of what is used of the network."""
         return self.background > 0 and self.inter is not None and self.gpus > 1
 
-    @cached_property
-    def _quiet(self) -> Cluster:
-        """The cluster without other traffic; kept, as its routes are."""
-        return replace(self, background=0.0, **_nothing_kept())
+    def without_traffic(self) -> Cluster:
+        """Return the cluster without other traffic."""
+        return replace(self, background=0.0)
 
     def _beside(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
         """Return what a collective costs beside other traffic.
@@ -378,7 +361,7 @@ class Cluster:
         that with all of it. The algorithm is the one that the library takes without the traffic, of
         which it knows nothing.
         """
-        quiet = self._quiet
+        quiet = self.without_traffic()
         alone = quiet.cost(collective, size_bytes, algorithm, protocol)
         name = quiet.choice(collective, size_bytes, protocol) if algorithm == AUTO else algorithm
         alone_s = quiet.route(collective, name, protocol).seconds(size_bytes)
@@ -395,29 +378,10 @@ class Cluster:
         self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
     ) -> float:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
-        key = (collective, size_bytes, algorithm, protocol)
-        found = self._seconds.get(key)
-        if found is None:
-            if self._shared:
-                found = self._beside(*key).seconds
-            else:
-                cost, route = self._told(*key)
-                found = route.seconds(size_bytes) if cost is None else cost.seconds
-            self._seconds[key] = found
-        return found
-
-    def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
         if self._shared:
-            return self._beside(collective, size_bytes, algorithm, protocol)
+            return self._beside(collective, size_bytes, algorithm, protocol).seconds
         cost, route = self._told(collective, size_bytes, algorithm, protocol)
-        if cost is not None:
-            return cost
-        cost = route.cost(size_bytes)
-        if self.library == self.fitted_on:
-            return cost
-        return cost._replace(
-            terms=tuple(_derived(term, self.library, self.fitted_on) for term in cost.terms)
-        )
+        return route.seconds(size_bytes) if cost is None else cost.seconds
 
     def _told(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str
@@ -465,12 +429,11 @@ class Cluster:
             collective, size_bytes, self.placement, self.library, held, protocol, route.seconds
         )
 
-    @cached_property
-    def _as_measured(self) -> Cluster:
-        """The cluster without its fabric; kept, as its routes are."""
+    def as_measured(self) -> Cluster:
+        """Return the cluster without its fabric."""
         if self.fabric is None:
             return self
-        return replace(self, fabric=None, narrowed=False, **_nothing_kept())
+        return replace(self, fabric=None, narrowed=False)
 
     def _changed(self, collective: str, size_bytes: float, route: Route) -> Cost | None:
         """Return the cost from curves of the cluster as measured, corrected for what is changed.
@@ -480,7 +443,7 @@ class Cluster:
         """
         if self.known is None or self.library != self.fitted_on:
             return None
-        plain = self._as_measured
+        plain = self.as_measured()
         usual = plain.route(collective, plain.choice(collective, size_bytes))
         cost = plain._known(collective, size_bytes, usual, AUTO, AUTO)
         usual_s = usual.seconds(size_bytes)
@@ -510,11 +473,6 @@ def _derived(term: Term, library: str, fitted_on: str) -> Term:
         return term
     source = f"taken over for {library} from {fitted_on}: {quantity.source}"
     return term._replace(quantity=quantity._replace(kind="derived", source=source))
-
-
-def _nothing_kept() -> dict[str, Any]:
-    """Return what a changed cluster must not take over from the one it was made of."""
-    return {"_routes": {}, "_costs": {}, "_seconds": {}, "_parts": {}, "_served": {}}
 
 
 def node_placement(

@@ -7,8 +7,8 @@ curves follow. Each cost has the error that such a step made where measurements 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 from perfsim.collectives import Hops, find_algorithm
 from perfsim.data.catalog import shipped
@@ -116,7 +116,6 @@ class MeasuredCollectives:
 
     curves: tuple[CollectiveCurve, ...]
     tuner: TunedChoice | None = None
-    _growths: dict[tuple[int, ...], ScalingLaw] = field(default_factory=dict, repr=False)
 
     def cost(
         self,
@@ -241,11 +240,12 @@ class MeasuredCollectives:
         return _cost(message, half_s, nearest, "fitted", error, not exact)
 
     def _growth(self, curves: Sequence[CollectiveCurve]) -> ScalingLaw:
-        key = tuple(id(curve) for curve in curves)
-        found = self._growths.get(key)
-        if found is None:
-            found = self._growths[key] = ScalingLaw(curves, self.tuner)
-        return found
+        return _scaling_law(tuple(curves), self.tuner)
+
+
+@lru_cache(maxsize=256)  # of measured numbers alone: it cannot go stale
+def _scaling_law(curves: tuple[CollectiveCurve, ...], tuner: TunedChoice | None) -> ScalingLaw:
+    return ScalingLaw(curves, tuner)
 
 
 def _exact(

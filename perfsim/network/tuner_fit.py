@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from perfsim.libraries.nccl import NcclTuner
@@ -134,6 +135,24 @@ _UNUSUAL_PENALTY = 0.02
 No source: chosen below one switch."""
 
 
+@lru_cache(maxsize=256)  # of numbers alone: it cannot go stale
+def _tuner(
+    of: Communicator, ranks: int, nodes: int, rate: float, near_nic: bool, plain_tree: bool
+) -> NcclTuner:
+    return NcclTuner(
+        of.version,
+        ranks,
+        nodes,
+        of.architecture,
+        "intel",
+        of.intra,
+        rate,
+        CHANNELS,
+        near_nic=near_nic,
+        plain_tree=plain_tree,
+    )
+
+
 @dataclass(frozen=True)
 class TunedChoice:
     """NCCL's tuner on one cluster.
@@ -151,9 +170,6 @@ class TunedChoice:
     two_nodes: float
     plain_tree: bool
     near_nic: bool
-    _tuners: dict[tuple[int, int, float], NcclTuner] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     @property
     def seconds_per_byte(self) -> float:
@@ -162,23 +178,8 @@ class TunedChoice:
 
     def tuner(self, ranks: int, nodes: int, searched: float = 1.0) -> NcclTuner:
         """Return the tuner of a communicator whose search found ``searched`` times the rate."""
-        key = ranks, nodes, searched
-        found = self._tuners.get(key)
-        if found is None:
-            rate = self.bus_bandwidth * searched * (self.two_nodes if nodes == 2 else 1.0)
-            found = self._tuners[key] = NcclTuner(
-                self.of.version,
-                ranks,
-                nodes,
-                self.of.architecture,
-                "intel",
-                self.of.intra,
-                rate,
-                CHANNELS,
-                near_nic=self.near_nic,
-                plain_tree=self.plain_tree,
-            )
-        return found
+        rate = self.bus_bandwidth * searched * (self.two_nodes if nodes == 2 else 1.0)
+        return _tuner(self.of, ranks, nodes, rate, self.near_nic, self.plain_tree)
 
     def weights(self, ranks: int, nodes: int, size_bytes: float) -> dict[Label, float]:
         """Return how likely each label serves an all-reduce; they sum to 1.

@@ -14,8 +14,8 @@ from perfsim.network.cluster import Cluster
 from perfsim.network.link import Link
 from perfsim.quantity import Cost, Quantity
 from perfsim.resolve import Setup, resolve
-from perfsim.schedule.plans import baseline_of, plans_of
-from perfsim.session import JobCache, jobs_of
+from perfsim.schedule.rounds import baseline_rounds, build_rounds
+from perfsim.session import RememberingCluster, JobCache, RememberingCluster, job_cache
 from perfsim.what_if import steady_s
 
 __all__ = [
@@ -243,23 +243,23 @@ class _Scaled(Cluster):
         assert self.plain is not None
         if servers == self.servers:
             return self
-        if servers not in self._served:
-            self._served[servers] = scaled_network(self.plain.served(servers), self.factor)
-        return self._served[servers]
+        return scaled_network(self.plain.served(servers), self.factor)
 
-    def _part(self, group: Group) -> Cluster:
+    def cluster_of(self, group: Group) -> Cluster:
+        """Return one group of the ranks as a cluster of its own."""
         assert self.plain is not None
-        if group not in self._parts:
-            part = self.plain._part(group)
-            # Groups inside a node use the node's links, which keep their rate.
-            inside = part.nodes == 1 and self.nodes > 1
-            self._parts[group] = part if inside else scaled_network(part, self.factor)
-        return self._parts[group]
+        part = self.plain.cluster_of(group)
+        # Groups inside a node use the node's links, which keep their rate.
+        inside = part.nodes == 1 and self.nodes > 1
+        return part if inside else scaled_network(part, self.factor)
 
-    def _cost(self, collective: str, size_bytes: float, algorithm: str, protocol: str) -> Cost:
+    def cost(
+        self, collective: str, size_bytes: float, algorithm: str = AUTO, protocol: str = AUTO
+    ) -> Cost:
+        """Price one collective: what was measured is scaled as the links' formula is."""
         assert self.plain is not None
         if self.known is None:
-            return super()._cost(collective, size_bytes, algorithm, protocol)
+            return super().cost(collective, size_bytes, algorithm, protocol)
         cost = self.plain.cost(collective, size_bytes, algorithm, protocol)
         chosen = self.plain.choice(collective, size_bytes, protocol)
         name = chosen if algorithm == AUTO else algorithm
@@ -269,6 +269,10 @@ class _Scaled(Cluster):
         ratio = (scaled.seconds - scaled.latency_s) / usual_s if usual_s > 0 else 1.0
         wire_s = (cost.seconds - cost.latency_s) * ratio
         return cost._replace(seconds=cost.latency_s + wire_s)
+
+
+class _RememberingScaled(RememberingCluster, _Scaled):
+    """The same, with what it costs worked out once."""
 
 
 def scaled_network(cluster: Cluster, factor: float) -> Cluster:
@@ -288,13 +292,13 @@ def scaled_network(cluster: Cluster, factor: float) -> Cluster:
     kept = {
         one.name: getattr(cluster, one.name)
         for one in fields(cluster)
-        if not one.name.startswith("_") and one.name not in ("plain", "factor")
+        if one.name not in ("plain", "factor")
     }
     if cluster.nodes > 1:
         kept["inter"] = _faster(cluster.inter, factor)
     else:
         kept["intra"] = _faster(cluster.intra, factor)
-    return _Scaled(**kept, plain=cluster, factor=factor)
+    return _RememberingScaled(**kept, plain=cluster, factor=factor)
 
 
 def scaled_rate(cluster: Cluster) -> float | None:

@@ -22,11 +22,11 @@ from perfsim.planning.tune import first_bucket
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import Scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.session import default_session
-from perfsim.simulate.graph import COMPUTE, Task
+from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import parse_bytes
 from perfsim.what_if import CostChange, faster, steady_s
@@ -548,7 +548,7 @@ def improvements(
         if sized is None or "network" not in charged:
             continue
         try:
-            then_s = steady_s(plans_of(sized))
+            then_s = steady_s(build_rounds(sized))
         except RequestError:
             continue
         result.append(Improvement(what, then_s, 1.0 - then_s / iteration_s, None))

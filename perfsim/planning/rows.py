@@ -16,9 +16,9 @@ from perfsim.errors import PerfsimError, spelling
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario, make_scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import baseline_of, is_baseline, plans_of, run_all
-from perfsim.schedule.run import mean_s, run
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
+from perfsim.schedule.run import mean_s, run, run_all
 from perfsim.session import Session
 from perfsim.simulate.timeline import Timeline
 from perfsim.what_if import steady_s

@@ -24,7 +24,7 @@ from perfsim.planning.rows import (
     timing_only_row,
     whole_object,
 )
-from perfsim.session import Session, uncollected
+from perfsim.session import Session
 
 if TYPE_CHECKING:
     from perfsim.planning.vectorise import VectorisedRows
@@ -148,9 +148,9 @@ class SweepRows:
         self.sweep, self.session = sweep, Session(sweep.profiles)
         self._vectorised: VectorisedRows | None = None
 
-    @uncollected
     def chunk(self, start: int, stop: int) -> list[Any]:
         """Return rows ``start`` to ``stop``, in order: their predicted columns, or objects."""
+        self.session.refresh()
         sweep = self.sweep
         if not (sweep.full or sweep.objects):
             return self._columns(start, stop)

@@ -22,7 +22,7 @@ from perfsim.methods import load_method, method_class, method_name
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario, Setup, resolve
 from perfsim.scenario import Scenario
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.rounds import build_rounds
 from perfsim.session import default_session
 from perfsim.what_if import steady_s
 

@@ -28,9 +28,9 @@ from perfsim.planning.rows import row_figures
 from perfsim.quantity import TIME_LIMIT
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.rounds import build_rounds
 from perfsim.session import Session
-from perfsim.simulate.array import settled_periods
+from perfsim.simulate.settled import settled_periods
 from perfsim.units import parse_seconds
 
 __all__ = ["BatchedFloat", "BranchTrace", "NotVectorisableError", "VectorisedRows"]

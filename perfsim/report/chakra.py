@@ -23,7 +23,7 @@ from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
     from perfsim.prediction import Prediction
-    from perfsim.simulate.graph import Task
+    from perfsim.simulate.task import Task
 
 __all__ = ["CHAKRA_SCHEMA", "chakra_of", "chakra_text"]
 

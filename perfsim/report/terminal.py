@@ -12,7 +12,7 @@ from shutil import get_terminal_size
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.words import named
+from perfsim.conditions.words import condition_words
 from perfsim.data.files import write_text
 from perfsim.errors import spelled
 from perfsim.scenario import gpu_words
@@ -167,7 +167,7 @@ def question(prediction: Prediction) -> list[str]:
     bucket = scenario.bucket_bytes
     fusion = scenario.fusion + (f" {bucket / 2**20:g} MiB" if bucket else "")
     overlap = "overlap" if scenario.overlap else "no overlap"
-    conditions = named(scenario)
+    conditions = condition_words(scenario)
     return [
         f"{scenario.model}, {scenario.method}" + (f" ({options})" if options else ""),
         cluster_words(scenario),

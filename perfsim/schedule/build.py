@@ -1,16 +1,21 @@
-"""Issue order: jobs to tasks on streams, as the host of a worker launches them.
+"""Build a round's task graph: jobs become tasks on streams, as the host of a worker launches them.
 
-Issue order is part of the model. In an iteration: what the host adds; forward; backward up to
-each job's beginning, the job's stages, and so on to the end of the pass; what is left; and the
-update, which waits for every job that nothing else waits for. A stage on the compute stream that
-needs a collective's result is issued after the backward pass, so that it does not hold it up
-(unless the method says that the host waits there); such stages go in waves (every job's first,
-then every job's second, ...), as a loop over buckets issues them. A job that holds up the next
-forward pass does so at its place there, after the part of the update that belongs to it.
+Issue order is part of the model. In an iteration it is:
 
-At one place of a pass: what the iteration before left to wait for there and its part of the
-update; the jobs that begin there; what this iteration waits for there. So a job that begins where
-another of its iteration is waited for does not wait for that one.
+1. what the host adds; the forward pass;
+2. the backward pass up to each job's beginning, the job's stages, and so on to the end of the pass;
+3. what is left of the jobs;
+4. the update, which waits for every job that nothing else waits for.
+
+A stage on the compute stream that needs a collective's result is issued after the backward pass,
+so that it does not hold it up (unless the method says that the host waits there). Such stages go in
+waves (every job's first, then every job's second, ...), as a loop over buckets issues them. A job
+that holds up the next forward pass does so at its place there, after the part of the update that
+belongs to it.
+
+At one place of a pass the order is: what the iteration before left to wait for there and its part
+of the update; the jobs that begin there; what this iteration waits for there. So a job that begins
+where another of its iteration is waited for does not wait for that one.
 """
 
 from __future__ import annotations
@@ -22,29 +27,24 @@ from typing import NamedTuple, get_args
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import Profile
 from perfsim.methods.base import Compute, Group, Job, JobStage, Method, Moment, Send
-from perfsim.schedule.costs import Costs, charged, work_of
-from perfsim.schedule.plan import WAIT, WORK, CostedGraph, TaskCost, Work
-from perfsim.simulate.graph import (
-    COMPUTE,
-    Blocks,
-    Credit,
-    Groups,
-    Neighbours,
-    Shared,
-    SyncScope,
-    TaskGraph,
-    TaskKind,
-)
+from perfsim.schedule.costed_graph import WAIT, WORK, CostedGraph, TaskCost, Work
+from perfsim.schedule.costs import Costs, charge, work_of
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
+from perfsim.simulate.task import COMPUTE, Credit, Shared, TaskKind
 
-__all__ = ["DeferredDependency", "JobProgress", "Tasks", "issue", "late_launches_s", "meeting_of"]
+__all__ = ["issue", "late_launches_s", "sync_scope"]
 
-MOMENTS: tuple[Moment, ...] = get_args(Moment)
-"""Earliest moments of stages, in the order in which they come."""
+_MOMENTS: tuple[Moment, ...] = get_args(Moment)
+"""The earliest moments of stages, in the order in which they come."""
+
+_NEGLIGIBLE_SHARE = 1e-9
+"""Share of the optimizer's step that may be left by rounding when parts of it are added up."""
 
 
 @dataclass
 class JobProgress:
-    """A job on its way: stages left, the tasks that the next one waits for, and loose sends."""
+    """A job under way: stages left, tasks that the next one waits for, sends not awaited."""
 
     job: Job
     name: str
@@ -55,24 +55,24 @@ class JobProgress:
 
     @property
     def ends(self) -> list[int]:
-        """The tasks after which the job is over."""
+        """The tasks with which the job ends."""
         return sorted({*self.tail, *self.loose})
 
-    def goes(self, moments: int, *, moved: bool, sent: bool) -> bool:
+    def can_issue(self, moments: int, *, moved: bool, sent: bool) -> bool:
         """Tell whether the next stage can be issued now.
 
         Parameters
         ----------
-        moments : how many of these are past: the end of the backward pass, that of the update
-        moved : another stage of the job was issued in this turn
-        sent : the stage may need what other ranks sent
+        moments : how many are past of these two: the end of the backward pass, that of the update
+        moved : whether another stage of the job was issued in this turn
+        sent : whether the stage may need what other ranks sent
         """
         if not self.stages:
             return False
         stage = self.stages[0]
         if sent and _would_hold_up(stage) and (moments == 0 or moved):
             return False
-        return moments >= MOMENTS.index(stage.earliest)
+        return moments >= _MOMENTS.index(stage.earliest)
 
 
 def _would_hold_up(stage: JobStage) -> bool:
@@ -81,18 +81,18 @@ def _would_hold_up(stage: JobStage) -> bool:
 
 
 class DeferredDependency(NamedTuple):
-    """A job of an iteration that may not be planned yet: whose ends are waited for."""
+    """A job that is waited for and may not be issued yet: its iteration, name, and rounds back."""
 
-    place: int
+    iteration: int
     job: str
     back: int
 
 
-def meeting_of(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
-    """Return whom a rank waits for before a collective; None: for all ranks.
+def sync_scope(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
+    """Return the ranks that one waits for before a collective; None: all of them.
 
-    One rank of each node ("leaders") stands for its node, so that all nodes wait for each other;
-    what a server sums up needs all ranks, whoever shares the wire with whom.
+    One rank of each node ("leaders") sends for its node, so that all nodes wait for each other.
+    What a server sums up needs all ranks, whoever shares the wire with whom.
 
     Parameters
     ----------
@@ -101,9 +101,9 @@ def meeting_of(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
 
     Examples
     --------
-    >>> meeting_of(Send("all_reduce", 1e6, group="node"), (4, 4))
+    >>> sync_scope(Send("all_reduce", 1e6, group="node"), (4, 4))
     Groups(placement=(4, 4), which='node')
-    >>> meeting_of(Send("all_reduce", 1e6, group="leaders"), (4, 4)) is None
+    >>> sync_scope(Send("all_reduce", 1e6, group="leaders"), (4, 4)) is None
     True
     """
     if send.distances:
@@ -121,15 +121,15 @@ def meeting_of(send: Send, placement: tuple[int, ...]) -> SyncScope | None:
     return Blocks(send.group) if send.group < sum(placement) else None
 
 
-class Tasks:
-    """The plan of a round while it is filled.
+class _Tasks:
+    """Adds tasks to a round's graph and prices them.
 
-    ``waits`` is what the next task on the compute stream waits for besides its own: the ends of
-    jobs that computation is held up by.
+    ``waits`` is what the next task on the compute stream waits for besides its own dependencies:
+    the ends of jobs that hold computation up.
     """
 
-    def __init__(self, plan: CostedGraph, costs: Costs) -> None:
-        self.plan, self.graph, self.costs = plan, plan.graph, costs
+    def __init__(self, costed: CostedGraph, costs: Costs) -> None:
+        self.costed, self.graph, self.costs = costed, costed.graph, costs
         self.waits: list[int | DeferredDependency] = []
         self._late: list[tuple[int, DeferredDependency]] = []
         self._computed: list[int] = []
@@ -141,7 +141,7 @@ class Tasks:
         kind: TaskKind,
         seconds: float,
         after: Sequence[int],
-        charge: TaskCost = WORK,
+        cost: TaskCost = WORK,
         priority: int = 0,
         shares: Shared | None = None,
         credit: Credit | None = None,
@@ -150,19 +150,19 @@ class Tasks:
         group: Group = "all",
         work: Work | None = None,
     ) -> int:
-        """Add a task and return its index; one on the compute stream takes over what waits."""
+        """Add a task and return its index. One on the compute stream also waits for ``waits``."""
         late: list[DeferredDependency] = []
         if stream == COMPUTE:
             if self.waits:
                 after = sorted({*after, *[wait for wait in self.waits if isinstance(wait, int)]})
                 late = [wait for wait in self.waits if isinstance(wait, DeferredDependency)]
                 self.waits = []
-            if self.plan.order == "priority":
+            if self.costed.order == "priority":
                 # Messages overtake each other; kernels stay in the order in which they are issued.
                 after = sorted({*after, *self._computed[-1:]})
             self._computed.append(len(self.graph.tasks))
-        self.plan.charges.append(charge)
-        self.plan.work.append(work)
+        self.costed.charges.append(cost)
+        self.costed.work.append(work)
         task = self.graph.add(
             name,
             stream,
@@ -172,7 +172,7 @@ class Tasks:
             collective=kind == "communicate",
             priority=priority,
             shares=shares,
-            latency_s=charge.latency_s if shares else 0.0,
+            latency_s=cost.latency_s if shares else 0.0,
             credit=credit,
             meeting=meeting,
             size_bytes=size_bytes,
@@ -185,22 +185,22 @@ class Tasks:
     def send(self, name: str, stage: Send, after: Sequence[int]) -> int:
         """Add a collective."""
         work = work_of(stage)
-        seconds, charge = charged(work, self.plan, self.costs)
+        seconds, cost = charge(work, self.costed, self.costs)
         ahead = stage.credit_bytes
-        crossing = self.costs.crossing(stage) if self.costs.shared else None
+        crossing = self.costs.link_use(stage) if self.costs.shared else None
         if crossing is not None:
-            self.plan.crossings[len(self.graph.tasks)] = crossing
+            self.costed.crossings[len(self.graph.tasks)] = crossing
         return self.add(
             f"{stage.collective} {name}",
             stage.stream,
             "communicate",
             seconds,
             after,
-            charge,
+            cost,
             stage.priority,
             stage.shares,
             Credit(stage.size_bytes, ahead) if ahead else None,
-            meeting_of(stage, self.costs.cluster.placement),
+            sync_scope(stage, self.costs.cluster.placement),
             stage.size_bytes,
             stage.group,
             work,
@@ -209,21 +209,17 @@ class Tasks:
     def compute(self, name: str, stage: Compute, after: Sequence[int]) -> int:
         """Add the kernels of a stage as one task."""
         work = work_of(stage)
-        seconds, charge = charged(work, self.plan, self.costs)
+        seconds, cost = charge(work, self.costed, self.costs)
         kind = stage.kind
-        return self.add(f"{kind} {name}", stage.stream, kind, seconds, after, charge, work=work)
+        return self.add(f"{kind} {name}", stage.stream, kind, seconds, after, cost, work=work)
 
     def close(self, done: Sequence[Mapping[str, JobProgress]]) -> None:
-        """Link what waits for jobs that were planned later, and the round to the one before."""
-        if self.plan.order == "priority":
+        """Link what waits for jobs that were issued later, and the round to the one before."""
+        if self.costed.order == "priority":
             self.graph.link(self._computed[0], self._computed[-1], 1)
         for task, wait in self._late:
-            for other in done[wait.place][wait.job].ends:
+            for other in done[wait.iteration][wait.job].ends:
                 self.graph.link(task, other, wait.back)
-
-
-NOTHING = 1e-9
-"""Share of the optimizer's step that adding up the others leaves over."""
 
 
 def issue(
@@ -236,7 +232,7 @@ def issue(
     overlap: bool = True,
     slowdown: float = 1.0,
 ) -> CostedGraph:
-    """Return the plan of a round: the jobs of each of its iterations, in issue order.
+    """Issue the jobs of each iteration of a round, and return its task graph.
 
     Parameters
     ----------
@@ -250,11 +246,19 @@ def issue(
         If jobs share a name, wait for each other, or are waited for before they can be issued.
     """
     asked = [[job if overlap else job.in_turn() for job in one] for one in jobs]
-    return _Round(profile, method, costs, asked, count, overlap, slowdown).plan
+    builder = _RoundBuilder(profile, method, costs, asked, count, overlap, slowdown)
+    for index in range(len(asked)):
+        builder.iteration(index)
+    builder.tasks.close(builder.done)
+    return builder.costed
 
 
-class _Round:
-    """The plan of one round while it is made."""
+class _RoundBuilder:
+    """Issues the iterations of one round, one after the other.
+
+    ``done`` has, by iteration, its jobs under way; ``end`` is the task at whose end computation is
+    where the host has got to.
+    """
 
     def __init__(
         self,
@@ -271,137 +275,134 @@ class _Round:
         self.update_s = profile.optimizer_s * method.kept_share(costs.cluster.gpus)["optimizer"]
         self.launches_s = late_launches_s(profile, method, costs)
         self.graph = TaskGraph(iterations=len(jobs))
-        self.plan = CostedGraph(self.graph, count=count, order=method.order)
-        self.tasks = Tasks(self.plan, costs)
+        self.costed = CostedGraph(self.graph, count=count, order=method.order)
+        self.tasks = _Tasks(self.costed, costs)
         self.done: list[dict[str, JobProgress]] = []
         self.backward_end: int | None = None
         self.update_end: int | None = None
         self.end: int | None = None
-        for place in range(len(jobs)):
-            self.iteration(place)
-        self.tasks.close(self.done)
 
-    def iteration(self, place: int) -> None:
-        """Issue one iteration. It follows the one before because the compute stream is in order."""
-        jobs, other_s = self.jobs[place], self.profile.other_s
-        courses = {
-            job.name: JobProgress(job, f"{place}.{job.name}", list(job.stages), needs=job.needs)
+    def iteration(self, index: int) -> None:
+        """Issue one iteration. It follows the one before, as the compute stream runs in order."""
+        jobs, other_s = self.jobs[index], self.profile.other_s
+        jobs_under_way = {
+            job.name: JobProgress(job, f"{index}.{job.name}", list(job.stages), needs=job.needs)
             for job in jobs
         }
-        if len(courses) < len(jobs):
+        if len(jobs_under_way) < len(jobs):
             raise ValueError(f"two jobs of an iteration share a name: {[job.name for job in jobs]}")
-        self.done.append(courses)
-        self.plan.begins.append(len(self.graph.tasks))
+        self.done.append(jobs_under_way)
+        self.costed.begins.append(len(self.graph.tasks))
         self.backward_end = self.update_end = None
         if other_s > 0:
-            self.compute(f"host {place}", "other", other_s)
-        self.forward(place, courses)
-        self.backward(place, courses)
+            self.compute(f"host {index}", "other", other_s)
+        self.forward(index, jobs_under_way)
+        self.backward(index, jobs_under_way)
         self.backward_end = self.end
-        order = list(courses.values())
+        order = list(jobs_under_way.values())
         if self.method.first_needed_first:
             order.reverse()
         self.waves(order)
-        self.update(place)
+        self.update(index)
         self.waves(order)
-        left = [course.name for course in order if course.stages]
+        left = [progress.name for progress in order if progress.stages]
         if left:
             raise ValueError(f"jobs that wait for each other or for nothing: {', '.join(left)}")
 
-    def forward(self, place: int, courses: dict[str, JobProgress]) -> None:
+    def forward(self, index: int, jobs_under_way: dict[str, JobProgress]) -> None:
         """Issue the forward pass, cut where a job begins or is waited for."""
         total_s, done_s, parts = self.profile.forward_s, 0.0, 0
-        before = (place - 1) % len(self.jobs)
+        before = (index - 1) % len(self.jobs)
         held = [job for job in self.jobs[before] if job.holds and job.holds.phase == "next"]
-        places = _places(courses, "forward", total_s)
-        cuts = {_clip(job.holds.seconds, total_s) for job in held if job.holds} | places.keys()
+        cuts_at = _cuts(jobs_under_way, "forward", total_s)
+        cuts = {_clip(job.holds.seconds, total_s) for job in held if job.holds} | cuts_at.keys()
         for cut_s in sorted(cuts):
             if cut_s > done_s:
-                self.pass_over(f"{place}.{parts}", "forward", cut_s - done_s)
+                self.pass_over(f"{index}.{parts}", "forward", cut_s - done_s)
                 done_s, parts = cut_s, parts + 1
             here = [job for job in held if job.holds and _clip(job.holds.seconds, total_s) == cut_s]
             for job in here:
-                self.wait_for(before, job, int(place == 0))
+                self.wait_for(before, job, int(index == 0))
             share = sum(job.updates for job in here)
             if share > 0:
                 self.compute(f"update {before}.{here[0].name}", "update", self.update_s * share)
-            self.reach(places.get(cut_s, []), total_s)
+            self.jobs_at(cuts_at.get(cut_s, []), total_s)
         if total_s > done_s or not parts:
-            name = f"{place}.{parts}" if parts else f"{place}"
+            name = f"{index}.{parts}" if parts else f"{index}"
             self.pass_over(name, "forward", total_s - done_s)
 
-    def backward(self, place: int, courses: dict[str, JobProgress]) -> None:
+    def backward(self, index: int, jobs_under_way: dict[str, JobProgress]) -> None:
         """Issue the backward pass, cut where a job begins or is waited for."""
         total_s, done_s = self.profile.backward_s, 0.0
-        places = _places(courses, "backward", total_s)
-        for cut_s in sorted(places):
-            self.pass_over(places[cut_s][0][0].name, "backward", cut_s - done_s)
+        cuts_at = _cuts(jobs_under_way, "backward", total_s)
+        for cut_s in sorted(cuts_at):
+            self.pass_over(cuts_at[cut_s][0][0].name, "backward", cut_s - done_s)
             done_s = cut_s
-            self.reach(places[cut_s], total_s)
-        self.pass_over(f"{place}.end", "backward", total_s - done_s)
+            self.jobs_at(cuts_at[cut_s], total_s)
+        self.pass_over(f"{index}.end", "backward", total_s - done_s)
 
-    def reach(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
+    def jobs_at(self, here: Sequence[tuple[JobProgress, bool]], total_s: float) -> None:
         """Issue the jobs that begin at a place of a pass, and wait for those that hold it up."""
-        for course, begins in here:
+        for progress, begins in here:
             if begins:
-                self.begin(course, course.job.begins.seconds - total_s)
-        for course, begins in here:
+                self.begin(progress, progress.job.begins.seconds - total_s)
+        for progress, begins in here:
             if not begins:
-                self.wait_for(len(self.done) - 1, course.job)
+                self.wait_for(len(self.done) - 1, progress.job)
 
-    def begin(self, course: JobProgress, beyond_s: float) -> None:
-        """Let a job begin here, or so long after the end of the pass, and issue what can go."""
+    def begin(self, progress: JobProgress, beyond_s: float) -> None:
+        """Begin a job here, or ``beyond_s`` after the end of the pass, and issue what can go."""
         if self.end is None or self.tasks.waits:
             # It begins when computation gets here, which is after what that waits for.
             self.compute("begin", "other", 0.0)
-        course.tail = tuple(self.here)
-        if course.stages and beyond_s > 0:
+        progress.tail = tuple(self.here)
+        if progress.stages and beyond_s > 0:
             # A policy that works in cycles sends at a tick: computing goes on until then.
-            name, stream = f"cycle {course.name}", f"cycle {course.job.name}"
-            course.tail = (self.tasks.add(name, stream, "other", beyond_s, self.here, WAIT),)
-        if self.overlap or _held_here(course.job):
-            self.issue(course)
+            name, stream = f"cycle {progress.name}", f"cycle {progress.job.name}"
+            progress.tail = (self.tasks.add(name, stream, "other", beyond_s, self.here, WAIT),)
+        if self.overlap or _holds_same_iteration(progress.job):
+            self.issue(progress)
 
-    def wait_for(self, place: int, job: Job, back: int = 0) -> None:
+    def wait_for(self, index: int, job: Job, back: int = 0) -> None:
         """Let what computation does next wait for a job, and run the job's last kernels.
 
-        The job is of iteration ``place`` of the round, ``back`` rounds ago.
+        The job is of iteration ``index`` of the round, ``back`` rounds ago.
         """
         if back:
-            self.tasks.waits.append(DeferredDependency(place, job.name, back))
+            self.tasks.waits.append(DeferredDependency(index, job.name, back))
         else:
-            course = self.done[place][job.name]
-            if course.stages:
+            progress = self.done[index][job.name]
+            if progress.stages:
                 raise ValueError(
-                    f"job {course.name} is waited for before it can be issued: its stages come too"
-                    " late, or jobs wait for each other"
+                    f"job {progress.name} is waited for before it can be issued: its stages come"
+                    " too late, or jobs wait for each other"
                 )
-            self.tasks.waits += course.ends
+            self.tasks.waits += progress.ends
         for stage in job.after:
-            self.end = self.tasks.compute(f"{place}.{job.name}", stage, self.here)
+            self.end = self.tasks.compute(f"{index}.{job.name}", stage, self.here)
 
-    def update(self, place: int) -> None:
+    def update(self, index: int) -> None:
         """Issue the rest of the update; it waits for the jobs that nothing else waits for."""
         count, delay = len(self.jobs), self.method.delay() if self.overlap else 0
-        rest = 1.0 - sum(job.updates for job in self.jobs[place])
-        behind, at = divmod(place - delay, count)
+        rest = 1.0 - sum(job.updates for job in self.jobs[index])
+        behind, at = divmod(index - delay, count)
         awaited = [job for job in self.jobs[at] if job.holds is None]
         for job in awaited:
             self.wait_for(at, job, -behind)
-        if rest > NOTHING or awaited:
+        if rest > _NEGLIGIBLE_SHARE or awaited:
             launches_s = self.launches_s if awaited else 0.0
             update_s = max(self.update_s * max(rest, 0.0), launches_s)
-            self.compute(f"update {place}", "update", update_s)
+            self.compute(f"update {index}", "update", update_s)
         self.update_end = self.graph.last = self.end
         for at, jobs in enumerate(self.jobs):
             for job in jobs:
                 if job.holds and job.holds.phase == "update":
                     behind, here = divmod(at + job.holds.later, count)
-                    if here == place:
+                    if here == index:
                         self.wait_for(at, job, behind)
 
     def pass_over(self, name: str, kind: TaskKind, seconds: float) -> None:
-        """Issue a part of a pass; none of the backward pass where it has no length."""
+        """Issue a part of a pass. A part of the backward pass without length is left out."""
         if seconds <= 0 and kind == "backward":
             return
         factor = self.slowdown if kind == "backward" else 1.0
@@ -416,38 +417,38 @@ class _Round:
         """Issue what computation does next."""
         self.end = self.tasks.add(name, COMPUTE, kind, seconds, self.here)
 
-    def waves(self, courses: list[JobProgress]) -> None:
-        """Issue what can go now, each job up to the kernel that needs a result, again and again."""
-        left, moved = courses, True
+    def waves(self, jobs_under_way: list[JobProgress]) -> None:
+        """Issue all that can go now, turn by turn: each job up to a kernel that needs a result."""
+        left, moved = jobs_under_way, True
         while moved:
-            left, moved = [course for course in left if course.stages], False
-            for course in left:
-                moved |= self.issue(course)
+            left, moved = [progress for progress in left if progress.stages], False
+            for progress in left:
+                moved |= self.issue(progress)
 
-    def issue(self, course: JobProgress) -> bool:
-        """Issue the stages of a job that can go now; the others stay. Tells whether any went."""
+    def issue(self, progress: JobProgress) -> bool:
+        """Issue the stages of a job that can go now, and tell whether there were any."""
         done = self.done[-1]
-        for name in course.needs:
+        for name in progress.needs:
             if done[name].stages:
                 return False
-        others = [done[name] for name in course.needs]
+        others = [done[name] for name in progress.needs]
         moved, sent = False, bool(others)
         moments = [end for end in (self.backward_end, self.update_end) if end is not None]
-        while course.goes(len(moments), moved=moved, sent=sent):
-            stage = course.stages.pop(0)
-            if course.needs:
+        while progress.can_issue(len(moments), moved=moved, sent=sent):
+            stage = progress.stages.pop(0)
+            if progress.needs:
                 ends = {end for other in others for end in other.ends}
-                course.tail, course.needs = tuple(sorted({*course.tail, *ends})), ()
-            after = sorted({*course.tail, *moments})
+                progress.tail, progress.needs = tuple(sorted({*progress.tail, *ends})), ()
+            after = sorted({*progress.tail, *moments})
             if isinstance(stage, Send):
                 sent = True
-                task = self.tasks.send(course.name, stage, after)
+                task = self.tasks.send(progress.name, stage, after)
                 if stage.awaited:
-                    course.tail = (task,)
+                    progress.tail = (task,)
                 else:
-                    course.loose.append(task)
+                    progress.loose.append(task)
             else:
-                course.tail = (self.tasks.compute(course.name, stage, after),)
+                progress.tail = (self.tasks.compute(progress.name, stage, after),)
             moved = True
         return moved
 
@@ -455,8 +456,8 @@ class _Round:
 def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     """Return the least that an update takes for its launches, where the host has waited [s].
 
-    It issues them when what was exchanged is there: then nothing is queued on the GPU that hides
-    them.
+    The host launches them when the exchanged gradients are there. Nothing is queued on the GPU
+    then that would hide them.
     """
     late = method.late_launches() if costs.cluster.gpus > 1 else 0
     launches = late * len(profile.gradients)
@@ -465,7 +466,7 @@ def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     return costs.kernel(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
 
 
-def _held_here(job: Job) -> bool:
+def _holds_same_iteration(job: Job) -> bool:
     """Tell whether a pass of the same iteration waits for a job."""
     return job.holds is not None and job.holds.phase in ("forward", "backward")
 
@@ -474,15 +475,15 @@ def _clip(seconds: float, total_s: float) -> float:
     return min(max(seconds, 0.0), total_s)
 
 
-def _places(
-    courses: Mapping[str, JobProgress], phase: str, total_s: float
+def _cuts(
+    jobs_under_way: Mapping[str, JobProgress], phase: str, total_s: float
 ) -> dict[float, list[tuple[JobProgress, bool]]]:
     """Return where a pass is cut [s]: the jobs that begin there (True) or hold it up there."""
-    places: dict[float, list[tuple[JobProgress, bool]]] = {}
-    for course in courses.values():
-        job = course.job
+    cuts_at: dict[float, list[tuple[JobProgress, bool]]] = {}
+    for progress in jobs_under_way.values():
+        job = progress.job
         if job.begins.phase == phase:
-            places.setdefault(_clip(job.begins.seconds, total_s), []).append((course, True))
+            cuts_at.setdefault(_clip(job.begins.seconds, total_s), []).append((progress, True))
         if job.holds and job.holds.phase == phase:
-            places.setdefault(_clip(job.holds.seconds, total_s), []).append((course, False))
-    return places
+            cuts_at.setdefault(_clip(job.holds.seconds, total_s), []).append((progress, False))
+    return cuts_at

@@ -1,13 +1,14 @@
-"""What kernels and collectives cost here, with the algorithm and protocol that the user asked for.
+"""Price what a method does: its kernels on a GPU, its collectives on a cluster.
 
-A method is told the same costs (``MethodContext``) as its stages are charged.
+A method is told the same costs (``MethodContext``) as its stages are charged. What is priced once
+is remembered by the session's device and cluster (`perfsim.session`), not here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
@@ -17,16 +18,15 @@ from perfsim.libraries import AUTO
 from perfsim.methods.base import Compute, Group, Job, MethodContext, Send
 from perfsim.network.cluster import Cluster, link_use
 from perfsim.quantity import Cost, Grade, Quantity, Term
-from perfsim.schedule.plan import CostedGraph, TaskCost, Work
-from perfsim.simulate.graph import Task
-from perfsim.simulate.shared_link import LinkUse
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost, Work
+from perfsim.simulate.task import LinkUse, Task
 
-__all__ = ["Costs", "charged", "retimed", "work_of"]
+__all__ = ["Costs", "charge", "reprice", "work_of"]
 
 
 @dataclass
 class Costs:
-    """A GPU, a cluster, and what was asked of the collectives there.
+    """A GPU and a cluster to price on, and what was asked of the collectives there.
 
     Parameters
     ----------
@@ -43,19 +43,20 @@ class Costs:
     protocol: str = AUTO
     kernel_factor: float = 1.0
     shared: bool = False
-    _kernels: dict[Kernel, Cost] = field(default_factory=dict, repr=False)
-    _parts: dict[float, Costs] = field(default_factory=dict, repr=False)
-    _crossings: dict[tuple[object, ...], LinkUse | None] = field(default_factory=dict, repr=False)
 
     def kernel(self, kernel: Kernel) -> Cost:
-        """Return what a kernel costs."""
-        cost = self._kernels.get(kernel)
-        if cost is None:
-            cost = self._kernels[kernel] = self._scaled(self.device.cost(kernel))
-        return cost
+        """Price a kernel."""
+        cost = self.device.cost(kernel)
+        factor = self.kernel_factor
+        if factor == 1.0:
+            return cost
+        given = "given with the scenario (single_gpu_kernels) over what device files say"
+        term = Term("kernels of the method, times", Quantity(factor, "", "measured", given))
+        seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
+        return cost._replace(seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
 
-    def held(self, seconds: float, jobs: Iterable[Job]) -> Costs:
-        """Return these costs with kernels such that those of ``jobs`` take ``seconds`` in all.
+    def with_kernels(self, seconds: float, jobs: Iterable[Job]) -> Costs:
+        """Return these costs with kernels scaled so that those of ``jobs`` take ``seconds``.
 
         Raises
         ------
@@ -69,26 +70,7 @@ class Costs:
             raise RequestError(
                 "single_gpu_kernels", "the method runs no kernels of its own here; leave it out."
             )
-        return replace(self, kernel_factor=seconds / modelled_s, _kernels={})
-
-    def _scaled(self, cost: Cost) -> Cost:
-        factor = self.kernel_factor
-        if factor == 1.0:
-            return cost
-        given = "given with the scenario (single_gpu_kernels) over what device files say"
-        term = Term("kernels of the method, times", Quantity(factor, "", "measured", given))
-        seconds, latency_s = cost.seconds * factor, cost.latency_s * factor
-        return cost._replace(seconds=seconds, latency_s=latency_s, terms=(*cost.terms, term))
-
-    def kernels(self, kernels: Iterable[Kernel]) -> list[tuple[Kernel, int, Cost]]:
-        """Return each different kernel, how often it runs, and what it costs once."""
-        return [(one, count, self.kernel(one)) for one, count in Counter(kernels).items()]
-
-    def send(self, send: Send) -> Cost:
-        """Return what a collective of a method costs."""
-        return self.collective(
-            send.collective, send.size_bytes, send.group, send.algorithm, send.servers
-        )
+        return replace(self, kernel_factor=seconds / modelled_s)
 
     def collective(
         self,
@@ -98,28 +80,25 @@ class Costs:
         algorithm: str = AUTO,
         servers: int = 0,
     ) -> Cost:
-        """Return what a collective costs among a group of the ranks."""
+        """Price a collective among a group of the ranks."""
         if algorithm == AUTO and collective == "all_reduce" and group == "all":
             algorithm = self.algorithm
         return self.cluster.served(servers).of(
             group, collective, size_bytes, algorithm, self.protocol
         )
 
-    def crossing(self, send: Send) -> LinkUse | None:
+    def link_use(self, send: Send) -> LinkUse | None:
         """Return how a collective of a method uses the links between nodes; None: not at all."""
         if self.cluster.nodes == 1:
             return None
-        key = (send.collective, send.size_bytes, send.group, send.algorithm, send.servers)
-        if key not in self._crossings:
-            self._crossings[key] = link_use(lambda part: self._with_part(part).send(send).seconds)
-        return self._crossings[key]
 
-    def _with_part(self, part: float) -> Costs:
-        if part not in self._parts:
-            self._parts[part] = replace(
-                self, cluster=self.cluster.with_part(part), _parts={}, _crossings={}
-            )
-        return self._parts[part]
+        def seconds(part: float) -> float:
+            costs = replace(self, cluster=self.cluster.with_part(part))
+            return costs.collective(
+                send.collective, send.size_bytes, send.group, send.algorithm, send.servers
+            ).seconds
+
+        return crossing(seconds)
 
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return the time of an all-reduce among all ranks [s]."""
@@ -127,7 +106,7 @@ class Costs:
             "all_reduce", size_bytes, self.algorithm, self.protocol
         )
 
-    def world(self, profile: Profile) -> MethodContext:
+    def context(self, profile: Profile) -> MethodContext:
         """Return what a method may know of the cluster, its GPUs and the model on them."""
 
         def collective_s(collective: str, size_bytes: float, group: Group = "all") -> float:
@@ -153,52 +132,59 @@ def work_of(stage: Send | Compute) -> Work:
     return Work(stage, tuple(Counter(kernels).items()))
 
 
-def charged(work: Work, plan: CostedGraph, costs: Costs) -> tuple[float, TaskCost]:
-    """Return how long a stage takes [s] and what that is charged to; adds it to the plan's sums."""
+def charge(work: Work, costed: CostedGraph, costs: Costs) -> tuple[float, TaskCost]:
+    """Price a stage [s], say what that is charged to, and add it to the sums of the graph."""
     stage = work.stage
     if isinstance(stage, Compute):
-        return _kernels(work, stage, plan, costs)
-    cost = costs.send(stage)
+        return _charge_kernels(work, stage, costed, costs)
+    asked = (stage.collective, stage.size_bytes, stage.group, stage.algorithm, stage.servers)
+    cost = costs.collective(*asked)
     if stage.counted:
-        plan.sent_bytes += cost.sent_bytes
-        plan.calls += 1
+        costed.sent_bytes += cost.sent_bytes
+        costed.calls += 1
         if stage.collective == "all_gather":
-            plan.gathered_bytes += stage.size_bytes
-    plan.note(cost.terms, stage.size_bytes)
+            costed.gathered_bytes += stage.size_bytes
+    costed.note(asked, stage.size_bytes, cost.terms)
     return cost.seconds, TaskCost("network", cost.latency_s, cost.spread, cost.grade)
 
 
-def _kernels(work: Work, stage: Compute, plan: CostedGraph, costs: Costs) -> tuple[float, TaskCost]:
-    seconds = latency_s = spread_s = known_s = 0.0
+def _charge_kernels(
+    work: Work, stage: Compute, costed: CostedGraph, costs: Costs
+) -> tuple[float, TaskCost]:
+    seconds = latency_s = spread_s = measured_s = 0.0
     for kernel, count in work.kernels:
         cost = costs.kernel(kernel)
-        plan.note(cost.terms, kernel.elements)
+        costed.note(kernel, kernel.elements, cost.terms)
         taken_s = count * cost.seconds
         seconds += taken_s
         latency_s += count * cost.latency_s
         if cost.spread:
             spread_s += taken_s * cost.spread
         if cost.grade == "measured":
-            known_s += taken_s
+            measured_s += taken_s
     cause = "second_order" if stage.kind == "second_order" else "compression"
-    grade: Grade = "measured" if known_s > seconds / 2 else "modelled"
+    grade: Grade = "measured" if measured_s > seconds / 2 else "modelled"
     return seconds, TaskCost(cause, latency_s, spread_s / seconds if spread_s else None, grade)
 
 
-def retimed(plan: CostedGraph, costs: Costs) -> CostedGraph:
-    """Return a plan with the same tasks, each stage at what it costs here."""
-    made = CostedGraph(
-        plan.graph, count=plan.count, order=plan.order, begins=plan.begins, work=plan.work
+def reprice(costed: CostedGraph, costs: Costs) -> CostedGraph:
+    """Return a graph with the same tasks, each stage at what it costs here."""
+    new = CostedGraph(
+        costed.graph,
+        count=costed.count,
+        order=costed.order,
+        begins=costed.begins,
+        work=costed.work,
     )
     tasks: list[Task] = []
-    for task, charge, work in zip(plan.graph.tasks, plan.charges, plan.work, strict=True):
+    for task, known, work in zip(costed.graph.tasks, costed.charges, costed.work, strict=True):
         if work is None:
-            made.charges.append(charge)
+            new.charges.append(known)
             tasks.append(task)
             continue
-        seconds, anew = charged(work, made, costs)
-        made.charges.append(anew)
-        latency_s = anew.latency_s if task.shares else 0.0
+        seconds, charged = charge(work, new, costs)
+        new.charges.append(charged)
+        latency_s = charged.latency_s if task.shares else 0.0
         tasks.append(task._replace(duration_s=seconds, latency_s=latency_s))
-    made.graph = plan.graph.with_tasks(tasks)
-    return made
+    new.graph = costed.graph.with_tasks(tasks)
+    return new

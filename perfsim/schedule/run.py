@@ -1,4 +1,9 @@
-"""Plans run beside other jobs that send over the same links between nodes (event engine)."""
+"""Run rounds: task graphs to timelines, on the engine that each needs.
+
+Most graphs take one pass of `perfsim.simulate.array`. Streams that share a link, or that choose by
+priority, take an event engine. Ranks that vary by chance, several types of GPU and other jobs on
+the network have runs of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.ranks import slowed
+from perfsim.conditions.ranks import drawn, slowed
 from perfsim.errors import RequestError
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -17,53 +22,79 @@ if TYPE_CHECKING:
 __all__ = [
     "ContentionResult",
     "JobSlowdown",
-    "alone",
-    "contention_result",
     "mean_s",
     "most_frequent",
     "pin_messages",
     "run",
-    "run_alone",
-    "together",
+    "run_all",
 ]
 
 
-def run_alone(
-    plan: CostedGraph, durations: list[float] | None = None, *, brief: bool = False
-) -> Timeline:
-    """Return the timeline of a plan by itself, with other durations if given [s].
+def run_all(
+    rounds: list[CostedGraph],
+) -> tuple[list[Timeline], list[CostedGraph], ContentionResult | None]:
+    """Run the rounds of a period.
 
-    Arguments and result as ``run``'s.
+    Returns
+    -------
+    timelines : one a round
+    rounds : the rounds for what-ifs; beside other jobs each message takes as long as it did there
+    contention : how this job and the others fare, None where there are no others
     """
-    if plan.mixed is not None:
+    if not rounds[0].beside:
+        return [run(costed) for costed in rounds], rounds, None
+    runs = [_run_together(costed) for costed in rounds]
+    timelines = [own for own, *_ in runs]
+    return timelines, pin_messages(rounds, timelines), contention_result(rounds, runs)
+
+
+def run(
+    costed: CostedGraph, durations: list[float] | None = None, *, brief: bool = False
+) -> Timeline:
+    """Run one round, with other durations of its tasks if given [s].
+
+    Durations are those of a GPU at its normal speed; the round's conditions slow them down.
+
+    Parameters
+    ----------
+    brief : only the length of periods will be asked for; the rest of the timeline may be missing
+
+    Returns
+    -------
+    Timeline
+        With an axis of draws where ranks vary by chance, and an axis of starts beside other jobs.
+        Of several types of GPU it is the timeline of the one that ends last.
+    """
+    if costed.beside:
+        return _run_together(costed, durations, brief=brief)[0]
+    if costed.mixed is not None:
         from perfsim.conditions.mixed_gpus import run_mixed
 
-        return run_mixed(plan, durations)
-    if plan.conditions is not None:
-        from perfsim.conditions.ranks import drawn, slowed
-
-        if plan.conditions.varies:
-            return drawn(plan, durations, brief=brief)
-        durations = slowed(plan, durations)
-    if plan.graph.contended:
+        return run_mixed(costed, durations)
+    if costed.conditions is not None:
+        if costed.conditions.varies:
+            return drawn(costed, durations, brief=brief)
+        durations = slowed(costed, durations)
+    if costed.graph.contended:
         from perfsim.simulate.events import simulate_events
 
-        return simulate_events(plan.graph, durations, order=plan.order)
-    if plan.order == "priority":
+        return simulate_events(costed.graph, durations, order=costed.order)
+    if costed.order == "priority":
         from perfsim.simulate.priority import simulate_priority
 
-        return simulate_priority(plan.graph, durations)
+        return simulate_priority(costed.graph, durations)
     from perfsim.simulate.array import simulate
 
-    return simulate(plan.graph, durations, brief=brief)
+    return simulate(costed.graph, durations, brief=brief)
 
 
-def mean_s(plans: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:
+def mean_s(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> float:
     """Return the mean iteration of all rounds [s], from the timeline of each."""
     total_s = sum(
-        plan.count * timeline.mean_period_s for plan, timeline in zip(plans, timelines, strict=True)
+        costed.count * timeline.mean_period_s
+        for costed, timeline in zip(rounds, timelines, strict=True)
     )
-    return total_s / sum(plan.iterations for plan in plans)
+    return total_s / sum(costed.iterations for costed in rounds)
 
 
 @dataclass(frozen=True)
@@ -95,7 +126,7 @@ class JobSlowdown:
 
 @dataclass(frozen=True)
 class ContentionResult:
-    """What happens where jobs meet: this one, the others in their order, and how much was run.
+    """How this job and the others fare on one network, over how many starts and iterations.
 
     Examples
     --------
@@ -112,115 +143,71 @@ class ContentionResult:
     iterations: int
 
 
-def alone(plans: Sequence[CostedGraph]) -> list[CostedGraph]:
-    """Return plans without the other jobs."""
-    return [replace(plan, beside=()) for plan in plans]
+def pin_messages(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> list[CostedGraph]:
+    """Return the rounds without other jobs, each message as long as it took beside them.
 
-
-def most_frequent(plans: Sequence[CostedGraph]) -> CostedGraph:
-    """Return the plan of the iterations that another job runs most of."""
-    return max(plans, key=lambda plan: plan.iterations)
-
-
-def together(
-    plan: CostedGraph, durations: Sequence[float] | None = None, *, brief: bool = False
-) -> list[Timeline]:
-    """Return the timelines of a plan and of those beside it, with an axis of starts.
-
-    ``durations`` [s] stand in the place of this job's own.
-
-    Raises
-    ------
-    RequestError
-        If it would take too long to follow them.
+    What-ifs (one cause twice as fast) are asked of these: each message keeps the part of the link
+    that it got.
     """
-    from perfsim.simulate.several_jobs import amount, simulate_together
-
-    jobs = [_job(plan, durations), *(_job(other) for other in plan.beside)]
-    much = amount(jobs)
-    if much is None:
-        raise RequestError(
-            "beside",
-            "the iterations of these jobs are too many, or too different in length, to be"
-            " followed; take larger buckets, or `background` for the share that the other takes.",
-        )
-    return simulate_together(jobs, much, brief=brief)
+    return [_pin(costed, timeline) for costed, timeline in zip(rounds, timelines, strict=True)]
 
 
-def _job(plan: CostedGraph, durations: Sequence[float] | None = None) -> ConcurrentJob:
-    from perfsim.simulate.several_jobs import ConcurrentJob
-
-    (by_itself,) = alone([plan])
-    alone_s = run_alone(by_itself, None if durations is None else list(durations), brief=True)
-    spent_s = slowed(plan, durations)
-    return ConcurrentJob(plan.graph, spent_s, plan.crossings, alone_s.mean_period_s, plan.order)
-
-
-def pin_messages(plans: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> list[CostedGraph]:
-    """Return plans by themselves whose messages take as long as they did beside other jobs.
-
-    For small questions (what if one cause were twice as fast): each message keeps the part of the
-    link that it got.
-    """
-    return [_held(plan, timeline) for plan, timeline in zip(plans, timelines, strict=True)]
-
-
-def _held(plan: CostedGraph, timeline: Timeline) -> CostedGraph:
+def _pin(costed: CostedGraph, timeline: Timeline) -> CostedGraph:
     import numpy as np
 
-    tasks = list(plan.graph.tasks)
-    rows = range(plan.graph.depth + 1, plan.graph.depth + 1 + timeline.averaged)
-    for index in plan.crossings:
+    tasks = list(costed.graph.tasks)
+    rows = range(costed.graph.depth + 1, costed.graph.depth + 1 + timeline.averaged)
+    for index in costed.crossings:
         spent = [
             np.asarray(timeline.ends[row][index]) - timeline.starts[row][index] for row in rows
         ]
         seconds = float(np.mean(spent))
         tasks[index] = tasks[index]._replace(duration_s=seconds, shares=None, latency_s=0.0)
-    return replace(plan, graph=replace(plan.graph, tasks=tasks), crossings={}, beside=())
+    return replace(costed, graph=replace(costed.graph, tasks=tasks), crossings={}, beside=())
 
 
 def contention_result(
-    plans: Sequence[CostedGraph], runs: Sequence[Sequence[Timeline]]
+    rounds: Sequence[CostedGraph], runs: Sequence[Sequence[Timeline]]
 ) -> ContentionResult:
     """Return how this job and the others fare.
 
     Parameters
     ----------
-    plans : of all rounds of this job's period
-    runs : of each round, what ``together`` tells
+    rounds : of this job's period
+    runs : for each round, its timelines as `_run_together` returns them
     """
-    each = [run_[0] for run_ in runs]
-    total = sum(plan.iterations for plan in plans)
+    each = [own for own, *_ in runs]
+    total = sum(costed.iterations for costed in rounds)
     spent_s = [
-        plan.count * timeline.mean_period_s for plan, timeline in zip(plans, each, strict=True)
+        costed.count * timeline.mean_period_s for costed, timeline in zip(rounds, each, strict=True)
     ]
     lows, highs = zip(*map(_range, each), strict=True)
     own_s = sum(spent_s) / total
-    weights = [plan.iterations / total for plan in plans]
+    weights = [costed.iterations / total for costed in rounds]
     own = JobSlowdown(
         own_s,
-        _alone_s(plans),
+        _alone_s(rounds),
         sum(weight * low for weight, low in zip(weights, lows, strict=True)),
         sum(weight * high for weight, high in zip(weights, highs, strict=True)),
     )
     others = []
-    for number, other in enumerate(plans[0].beside, start=1):
-        found = [run_[number] for run_ in runs]
+    for number, other in enumerate(rounds[0].beside, start=1):
+        its = [timelines[number] for timelines in runs]
         # As many iterations as it gets done while this job is in each of its rounds.
         done = sum(
             share / (one.mean_period_s / other.graph.iterations)
-            for share, one in zip(spent_s, found, strict=True)
+            for share, one in zip(spent_s, its, strict=True)
         )
-        lows, highs = zip(*map(_range, found), strict=True)
+        lows, highs = zip(*map(_range, its), strict=True)
         others.append(JobSlowdown(sum(spent_s) / done, _alone_s([other]), min(lows), max(highs)))
     counted = [one.averaged * one.graph.iterations for one in each]
     return ContentionResult(own, tuple(others), min(one.shape[0] for one in each), min(counted))
 
 
-def _alone_s(plans: Sequence[CostedGraph]) -> float:
+def _alone_s(rounds: Sequence[CostedGraph]) -> float:
     """Return the mean iteration without the other jobs [s]."""
-    by_themselves = alone(plans)
-    return mean_s(by_themselves, [run_alone(plan, brief=True) for plan in by_themselves])
+    by_themselves = _without_others(rounds)
+    return mean_s(by_themselves, [run(costed, brief=True) for costed in by_themselves])
 
 
 def _range(timeline: Timeline) -> tuple[float, float]:
@@ -231,16 +218,45 @@ def _range(timeline: Timeline) -> tuple[float, float]:
     return float(found.min()), float(found.max())
 
 
-def run(
-    plan: CostedGraph, durations: list[float] | None = None, *, brief: bool = False
-) -> Timeline:
-    """Return the timeline of a plan, with other durations if given [s].
+def most_frequent(rounds: Sequence[CostedGraph]) -> CostedGraph:
+    """Return the round that most of a job's iterations are run by."""
+    return max(rounds, key=lambda costed: costed.iterations)
 
-    Durations are those of a GPU as it should be; the plan's conditions slow them down. Where
-    ranks vary by chance the timeline has an axis of draws, and where ``brief`` is enough only the
-    length of its periods; beside other jobs it has an axis of starts. Of several types of GPU it
-    is that of the one that ends last.
+
+def _without_others(rounds: Sequence[CostedGraph]) -> list[CostedGraph]:
+    """Return the rounds without the other jobs."""
+    return [replace(costed, beside=()) for costed in rounds]
+
+
+def _run_together(
+    costed: CostedGraph, durations: Sequence[float] | None = None, *, brief: bool = False
+) -> list[Timeline]:
+    """Run a round beside those of the other jobs; return the timeline of each job, this one first.
+
+    Timelines have an axis of starts. ``durations`` [s] are taken in place of this job's own.
+
+    Raises
+    ------
+    RequestError
+        If it would take too long to simulate them.
     """
-    if plan.beside:
-        return together(plan, durations, brief=brief)[0]
-    return run_alone(plan, durations, brief=brief)
+    from perfsim.simulate.several_jobs import simulate_together, simulation_effort
+
+    jobs = [_concurrent_job(costed, durations), *map(_concurrent_job, costed.beside)]
+    effort = simulation_effort(jobs)
+    if effort is None:
+        raise RequestError(
+            "beside",
+            "the iterations of these jobs are too many, or too different in length, to be"
+            " followed; take larger buckets, or `background` for the share that the other takes.",
+        )
+    return simulate_together(jobs, effort, brief=brief)
+
+
+def _concurrent_job(costed: CostedGraph, durations: Sequence[float] | None = None) -> ConcurrentJob:
+    from perfsim.simulate.several_jobs import ConcurrentJob
+
+    (by_itself,) = _without_others([costed])
+    alone = run(by_itself, None if durations is None else list(durations), brief=True)
+    spent_s = slowed(costed, durations)
+    return ConcurrentJob(costed.graph, spent_s, costed.crossings, alone.mean_period_s, costed.order)

@@ -1,7 +1,7 @@
 """The default engine: one pass of ``end = max(stream free, ends of dependencies) + duration``.
 
-Exact for tasks in issue order. On floats it is plain Python; on arrays the same pass evaluates
-every scenario, draw and rank at once.
+It is exact for tasks in issue order. On floats it is plain Python, without numpy. On arrays the
+same pass evaluates every scenario, draw and rank at once.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from perfsim.simulate.graph import Duration, SyncScope, TaskGraph, checked_durations, joins_all
-from perfsim.simulate.timeline import LONGEST_CYCLE, Timeline, until_steady
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.sync import SyncScope, joins_all
+from perfsim.simulate.task import Duration
+from perfsim.simulate.timeline import Timeline, until_steady
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["UNCHANGED", "ArrayRun", "meets_all", "settled_periods", "simulate", "simulate_draws"]
+__all__ = ["NO_FACTOR", "ArrayRun", "meets_all", "simulate", "simulate_draws"]
 
 
 def simulate(
@@ -41,17 +42,17 @@ def simulate(
     ranks : the last axis of every array is ranks: a collective starts when its last rank has
         arrived, and lasts as long as its slowest rank; where its task names a ``meeting``, only
         the ranks of that are waited for
-    periods : count exactly so many periods instead of waiting for a steady state
-    max_periods : give up on a steady state after so many; the mean is then over the later half
+    periods : count exactly this many periods instead of waiting for a steady state
+    max_periods : give up on a steady state after this many; the mean is then over the later half
     tolerance : relative difference of period lengths that counts as none
-    brief : leave out what only tasks that reach into the last period need, so that only the
-        length of periods can be asked
+    brief : run no periods after the last that counts, and keep no starts: only the length of
+        periods can be asked for
 
     Raises
     ------
     ValueError
-        If the graph or a duration is not valid; names the task. If streams share a link: one
-        pass cannot tell how long a task takes there.
+        If the graph or a duration is not valid; names the task. If streams share a link: then one
+        pass cannot tell how long a task takes.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def simulate(
 
 
 class ArrayRun:
-    """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` places back."""
+    """The state of the pass; ``_ends[-b]`` is the end of the task ``b`` positions back."""
 
     def __init__(self, graph: TaskGraph, durations: list[Duration], ranks: bool) -> None:
         self._order = order = graph.order()
@@ -154,7 +155,7 @@ class ArrayRun:
             ended(start + duration)
 
     def begun(self) -> list[list[Duration]]:
-        """Return when tasks started, period by period: floats are only looked for when asked."""
+        """Return when tasks started, period by period; for floats only worked out here."""
         if self.starts:
             return self.starts
         ends, reaches, width = self._ends, self._order.reaches, self._width
@@ -170,7 +171,7 @@ class ArrayRun:
         ]
 
     def forget(self) -> None:
-        """Keep no more of what has been than later periods need."""
+        """Drop what later periods do not need."""
         self.starts.clear()
         self.ends.clear()
         del self._ends[: -self._width * self._order.depth]
@@ -221,16 +222,17 @@ class ArrayRun:
 
 
 def _together(seconds: NDArray[np.float64], meeting: SyncScope | None) -> NDArray[np.float64]:
-    """Return how long a collective takes on each rank: as long as on the slowest that it meets."""
+    """Return how long a collective takes on each rank: as long as on the slowest it waits for."""
     if meeting is None:
         return seconds.max(axis=-1, keepdims=True)  # type: ignore[no-any-return]
     return meeting.together(seconds) if seconds.shape[-1] > 1 else seconds
 
 
 def _all_there(moments: Sequence[Duration]) -> Duration:
-    """Return when the last of all ranks is there: each moment's last one, then the last of these.
+    """Return when the last of all ranks is there.
 
-    It is that of the moments' maximum, rank by rank, for less work.
+    It takes the latest rank of each moment, then the latest of these: the same as the latest rank
+    of the moments' maximum, with less work.
     """
     import numpy as np
 
@@ -246,18 +248,18 @@ def _all_there(moments: Sequence[Duration]) -> Duration:
 
 
 def _met(start: NDArray[np.float64], meeting: SyncScope, period: int) -> NDArray[np.float64]:
-    """Return when a collective starts on each rank: when the last one that it meets is there."""
+    """Return when a collective starts on each rank: when the last one it waits for is there."""
     if start.shape[-1] == 1:  # all ranks are there at once
         return start
     return meeting.meet(start, period)
 
 
-UNCHANGED = -1
-"""In place of a factor's number: the task takes as long on every rank in every period."""
+NO_FACTOR = -1
+"""In place of a factor's number: the task takes the same time on every rank in every period."""
 
 
 def meets_all(graph: TaskGraph, ranks: int) -> bool:
-    """Return whether all ranks wait for each other in every period."""
+    """Tell whether all ranks wait for each other in every period."""
     if ranks == 1:
         return True
     meetings = {
@@ -281,20 +283,20 @@ def simulate_draws(
     Parameters
     ----------
     durations : seconds, one a task
-    which : by which of the factors each task is multiplied; ``UNCHANGED`` for none
+    which : by which of the factors each task is multiplied; ``NO_FACTOR`` for none
     factors : period to factors, each over (draw, rank)
     warm_up : periods before those that count
     counted : periods over which means are taken
-    brief : leave out when tasks ran, so that only the length of periods can be asked
+    brief : keep no starts and ends: only the length of periods can be asked for
 
     Returns
     -------
     Timeline
-        With the axis of draws. In each period it shows the rank that works longest, the one that
-        others wait for, and a period ends with the last rank. Where not all ranks wait
-        for each other (see ``meets_all``) it shows the first rank, and a period ends when it does
-        so in the mean over ranks: all advance alike in the long run, and the last one's lead over
-        the mean grows only at first.
+        With the axis of draws. In each period it shows the rank that works longest, which the
+        others wait for, and a period ends with the last rank. Where not all ranks wait for each
+        other (see `meets_all`) it shows the first rank, and a period ends at the mean over ranks:
+        all advance at one pace in the long run, and the last one's delay behind the mean grows only
+        at first.
 
     Examples
     --------
@@ -304,7 +306,7 @@ def simulate_draws(
     >>> reduce = graph.add("reduce", "wire", "communicate", 1.0, [backward], collective=True)
     >>> _ = graph.add("update", "compute", "update", 0.0, [reduce])
     >>> slower = np.array([[1.0, 2.0], [1.5, 1.0]])  # two draws of two ranks
-    >>> run = simulate_draws(graph, [3.0, 1.0, 0.0], [0, UNCHANGED, UNCHANGED],
+    >>> run = simulate_draws(graph, [3.0, 1.0, 0.0], [0, NO_FACTOR, NO_FACTOR],
     ...                      lambda period: [slower], warm_up=1, counted=2)
     >>> run.iteration_s.tolist()
     [7.0, 5.5]
@@ -355,7 +357,7 @@ def _multiplied(
 ) -> list[Duration]:
     """Return how long each task takes in a period."""
     return [
-        second if one == UNCHANGED else second * factors[one]
+        second if one == NO_FACTOR else second * factors[one]
         for second, one in zip(durations, which, strict=True)
     ]
 
@@ -372,103 +374,3 @@ def _of_rank(value: Duration, shape: tuple[int, ...], ranks: NDArray[np.intp]) -
     else:
         moments = np.broadcast_to(value, shape)[np.arange(shape[0]), ranks]
     return moments
-
-
-RunArray = Any
-
-
-def settled_periods(
-    graph: TaskGraph,
-    durations: Sequence[float | RunArray],
-    *,
-    max_periods: int = 64,
-    tolerance: float = 1e-9,
-) -> RunArray:
-    """Return the mean length of a period [s] of each scenario.
-
-    Parameters
-    ----------
-    durations : seconds, one a task: floats, or arrays of one value a scenario
-    max_periods, tolerance : as ``simulate``'s
-
-    Examples
-    --------
-    >>> graph = TaskGraph()
-    >>> backward = graph.add("backward", "compute", "backward", 3.0)
-    >>> reduce = graph.add("all_reduce", "communication", "communicate", 2.0, after=[backward])
-    >>> _ = graph.add("update", "compute", "update", 1.0, after=[reduce])
-    >>> settled_periods(graph, [3.0, np.array([2.0, 0.5]), 1.0])
-    array([6. , 4.5])
-    """
-    return _Runs(graph, durations, tolerance).means(max_periods)
-
-
-class _Runs:
-    """The pass of ``simulate`` and what has closed so far, an array over scenarios each."""
-
-    def __init__(
-        self, graph: TaskGraph, durations: Sequence[float | RunArray], tolerance: float
-    ) -> None:
-        self.graph, self.tolerance, self.depth = graph, tolerance, graph.depth
-        self.run = ArrayRun(graph, list(durations), ranks=False)
-        self.shape = self.run.shape
-        self.rows: list[list[RunArray]] = []
-        self.closes: list[RunArray] = []
-        self.watched = sorted(graph.ancestors())
-
-    def step(self) -> None:
-        """Run one more period."""
-        close = self.run.step()
-        self.rows.append(self.run.ends[-1])
-        self.run.forget()
-        self.closes.append(np.broadcast_to(close, self.shape))
-        if len(self.rows) > LONGEST_CYCLE + self.depth:
-            self.rows[-LONGEST_CYCLE - self.depth - 1] = []
-
-    def means(self, max_periods: int) -> RunArray:
-        """Return each scenario's mean period, over the cycle in which it settles [s]."""
-        found = np.zeros(self.shape)
-        left = np.ones(self.shape, bool)
-        for _ in range(max_periods):
-            self.step()
-            for cycle in range(1, LONGEST_CYCLE + 1):
-                comparisons = max(self.depth + 1, cycle)
-                if len(self.closes) < max(comparisons + cycle, self.depth + 2):
-                    break
-                settled = left & self.repeats(cycle, comparisons)
-                if settled.any():
-                    found[settled] = self.mean(cycle)[settled]
-                    left &= ~settled
-            if not left.any():
-                return found
-        found[left] = self.mean(max(1, len(self.closes) // 2))[left]
-        return found
-
-    def close(self, period: int) -> RunArray:
-        return self.closes[period] if period >= 0 else 0.0
-
-    def mean(self, averaged: int) -> RunArray:
-        before = len(self.closes) - averaged - 1
-        return (self.closes[-1] - self.close(before)) / averaged
-
-    def repeats(self, cycle: int, comparisons: int) -> RunArray:
-        """Return which scenarios repeat every ``cycle`` periods, as ``cycle_length`` tells."""
-        last = len(self.closes) - 1
-        same = np.ones(self.shape, bool)
-        for period in range(last, last - comparisons, -1):
-            length = self.close(period) - self.close(period - 1)
-            before = self.close(period - cycle) - self.close(period - cycle - 1)
-            limit = self.tolerance * length + 4e-15 * self.closes[period]
-            change = length - before
-            same &= ~((change - limit > 0.0) | (-change - limit > 0.0))
-        if not same.any():
-            return same
-        for period in range(last, last - self.depth, -1):
-            if period < cycle:
-                return np.zeros(self.shape, bool)
-            moved = self.closes[period] - self.closes[period - cycle]
-            limit = moved * (1.0 + self.tolerance) + 4e-15 * self.closes[period]
-            for index in self.watched:
-                end, earlier = self.rows[period][index], self.rows[period - cycle][index]
-                same &= ~(end - earlier - limit > 0.0)
-        return same

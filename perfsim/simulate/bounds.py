@@ -1,11 +1,12 @@
-"""Closed forms that hold both engines: bounds on a run, and exact answers where they exist."""
+"""Closed forms that both engines are held against: bounds on a run, and exact answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import cast
 
-from perfsim.simulate.graph import Duration, TaskGraph, checked_durations
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.task import Duration
 
 __all__ = ["busiest_stream_s", "makespan_bounds_s", "steady_period_s", "wait_free_chain"]
 

@@ -1,4 +1,8 @@
-"""In which order a stream runs its tasks: as issued, or by priority among the ready ones."""
+"""The event engine (SimPy): for what is decided while a graph runs.
+
+It runs streams that choose by priority, share a link with other streams, or share the network with
+other jobs. Where the array engine applies too, both agree.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from simpy import Environment, Event
 
-from perfsim.simulate.graph import Duration, Task, TaskGraph, checked_durations
-from perfsim.simulate.shared_link import LinkUse, SharedLink
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.shared_link import SharedLink
+from perfsim.simulate.task import Duration, LinkUse, Task
 from perfsim.simulate.timeline import Timeline, until_steady
 
 if TYPE_CHECKING:
@@ -39,7 +44,7 @@ def simulate_events(
     max_periods: int = 64,
     tolerance: float = 1e-9,
 ) -> Timeline:
-    """Run the graph event by event; arguments and result as ``simulate``'s.
+    """Run the graph event by event; parameters and result are those of `simulate`.
 
     Parameters
     ----------
@@ -123,7 +128,7 @@ def _by_rank(
 
 
 def _together(task: Task, column: list[float]) -> list[float]:
-    """Return how long a collective takes on each rank: as long as on the slowest that it meets."""
+    """Return how long a collective takes on each rank: as long as on the slowest it waits for."""
     if task.meeting is None or len(column) == 1:
         return [max(column)] * len(column)
     import numpy as np
@@ -136,7 +141,7 @@ Instance = tuple[int, int]
 
 
 class EventLog:
-    """The clock, when each task started and ended, and the moments that others wait for."""
+    """The clock of a run: when each task started and ended, and the events that others wait for."""
 
     def __init__(
         self,
@@ -167,7 +172,7 @@ class EventLog:
         self._job = 0
 
     def cross(self, crossings: Mapping[int, LinkUse], link: CrossedLink, job: int) -> None:
-        """Let some tasks go over a link on which other jobs send too."""
+        """Send some tasks over a link that other jobs use too."""
         self._crossings, self._crossed, self._job = crossings, link, job
 
     def run_task(self, instance: Instance, rank: int) -> Generator[Event, Any, None]:
@@ -205,7 +210,7 @@ class EventLog:
             self._complete[period].succeed()
 
     def _arrival(self, instance: Instance, rank: int) -> Event:
-        """Return the event that one rank has got to a collective."""
+        """Return the event that one rank has arrived at a collective."""
         return self._there.setdefault((instance, rank), self.env.event())
 
     def _grow(self, period: int) -> None:
@@ -276,10 +281,10 @@ def start_in_issue_order(log: EventLog) -> None:
 
 def start_by_priority(log: EventLog) -> None:
     """Start a process per stream and rank that runs the most urgent task that is ready."""
-    desk = _Desk(log)
+    dispatcher = _Dispatcher(log)
     for stream, rank in product(log.graph.streams, range(log.count)):
-        log.env.process(desk.hand_over((stream, rank)))
-        log.env.process(desk.serve((stream, rank)))
+        log.env.process(dispatcher.hand_over((stream, rank)))
+        log.env.process(dispatcher.serve((stream, rank)))
 
 
 class _Settled(Event):
@@ -292,8 +297,8 @@ class _Settled(Event):
         env.schedule(self, priority=2)  # type: ignore[arg-type]
 
 
-class _Desk:
-    """Which tasks are ready where, and the order of collectives that all ranks keep to."""
+class _Dispatcher:
+    """Hands ready tasks to streams, and keeps collectives in one order on all ranks."""
 
     def __init__(self, log: EventLog) -> None:
         self.log, self.tasks = log, log.graph.tasks
@@ -308,10 +313,10 @@ class _Desk:
         self._kept = dict.fromkeys(places, 0)
         self._arrived: dict[Instance, int] = {}
         self._missing: dict[tuple[Instance, int], int] = {}
-        self._heirs: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
+        self._dependents: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
         for index, task in enumerate(self.tasks):
             for other, back in set(task.after):
-                self._heirs[other].append((index, back))
+                self._dependents[other].append((index, back))
         for period, index, rank in product(
             range(log.horizon), range(len(self.tasks)), range(log.count)
         ):
@@ -342,8 +347,8 @@ class _Desk:
             yield from self.log.run_task(instance, rank)
             period, index = instance
             self._count(place, index, -1)
-            for heir, back in self._heirs[index]:
-                self._release((period + back, heir), rank)
+            for dependent, back in self._dependents[index]:
+                self._release((period + back, dependent), rank)
             _called(self._wake, place)
 
     def _release(self, instance: Instance, rank: int) -> None:

@@ -1,8 +1,8 @@
 """The periodic task graph: what one period of a training method does, on which streams.
 
-Order on a stream is the order in which tasks are added, as on a CUDA stream and as NCCL needs
-(every rank the same). This order is part of the model: a task that is ready waits for an earlier
-task of its stream that is not.
+A stream runs its tasks in the order in which they are added, as a CUDA stream does and as NCCL
+needs (every rank the same). This order is part of the model: a task that is ready waits for an
+earlier task of its stream that is not.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from perfsim.simulate.sync import Neighbours, SyncGroups, SyncScope
+from perfsim.simulate.task import TASK_KINDS, Credit, Duration, Shared, Task, TaskKind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,311 +22,31 @@ if TYPE_CHECKING:
 
     Moments: TypeAlias = NDArray[np.float64]
 
-__all__ = [
-    "COMPUTE",
-    "TASK_KINDS",
-    "Blocks",
-    "Credit",
-    "Duration",
-    "Groups",
-    "Kinds",
-    "Neighbours",
-    "ServiceOrder",
-    "Shared",
-    "SyncGroups",
-    "SyncScope",
-    "Task",
-    "TaskGraph",
-    "TaskKind",
-    "by_kind",
-    "checked_durations",
-    "joins_all",
-]
+__all__ = ["Kinds", "ServiceOrder", "TaskGraph", "by_kind", "checked_durations"]
 
 
-class SyncGroups:
-    """Ranks in groups, each of which meets by itself: what `Groups` and `Blocks` share."""
-
-    __slots__ = ()
-
-    def labels(self, ranks: int) -> Sequence[int]:
-        """Return the group of each rank."""
-        raise NotImplementedError
-
-    def partners(self, rank: int, ranks: int, period: int) -> list[int]:
-        """Return the ranks that one waits for, itself among them."""
-        return _members(self, rank, ranks)
-
-    def meet(self, moments: Moments, period: int) -> Moments:
-        """Return for each rank (the last axis) the latest moment of its group."""
-        return _latest(self, moments)
-
-    def together(self, seconds: Moments) -> Moments:
-        """Return how long a collective takes: as long as the slowest rank of its group."""
-        return _latest(self, seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Groups(SyncGroups):
-    """The ranks of a node among themselves, or those of one place on every node.
-
-    Parameters
-    ----------
-    placement : ranks on each node
-    which : "node", or "across": the ranks that have the same place on their nodes
-    """
-
-    placement: tuple[int, ...]
-    which: Literal["node", "across"] = "node"
-
-    def labels(self, ranks: int) -> Sequence[int]:
-        """Return the group of each rank."""
-        if self.which == "node":
-            return [node for node, count in enumerate(self.placement) for _ in range(count)]
-        return [place for count in self.placement for place in range(count)]
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks(SyncGroups):
-    """``count`` ranks that stand ``stride`` apart, all such groups at once.
-
-    Examples
-    --------
-    >>> Blocks(2, 2).labels(8)
-    [0, 1, 0, 1, 4, 5, 4, 5]
-    """
-
-    count: int
-    stride: int = 1
-
-    def labels(self, ranks: int) -> Sequence[int]:
-        """Return the group of each rank."""
-        block = self.count * self.stride
-        return [rank // block * block + rank % self.stride for rank in range(ranks)]
-
-
-class Neighbours(NamedTuple):
-    """Ranks, or whole nodes, at some distances on either side, counted in a circle.
-
-    A rank waits for those it sends to and those it receives from, and for no other: each ends
-    when its own exchange has.
-
-    Parameters
-    ----------
-    distances : how far away the partners are
-    by_turns : one distance a period, in turn; else all of them at once
-    placement : ranks on each node where nodes exchange, by their first ranks; () for ranks
-
-    Examples
-    --------
-    >>> Neighbours((1,)).partners(0, 8, period=5), Neighbours((1, 2, 4), by_turns=True).partners(0, 8, 5)
-    ([0, 1, 7], [0, 4])
-    """
-
-    distances: tuple[int, ...]
-    by_turns: bool = False
-    placement: tuple[int, ...] = ()
-
-    def _now(self, period: int) -> tuple[int, ...]:
-        if not self.by_turns:
-            return self.distances
-        return (self.distances[period % len(self.distances)],)
-
-    def partners(self, rank: int, ranks: int, period: int) -> list[int]:
-        """Return the ranks that one waits for, itself among them."""
-        places = _first_ranks(self.placement) or tuple(range(ranks))
-        own = sum(first <= rank for first in places) - 1
-        sides = [side * one for one in self._now(period) for side in (0, 1, -1)]
-        return sorted({rank, *(places[(own + side) % len(places)] for side in sides)})
-
-    def meet(self, moments: Moments, period: int) -> Moments:
-        """Return for each rank (the last axis) the latest moment of its own and its peers'."""
-        import numpy as np
-
-        firsts = list(_first_ranks(self.placement))
-        heads = moments[..., firsts] if firsts else moments
-        latest = heads
-        for distance in self._now(period):
-            for side in (distance, -distance):
-                latest = np.maximum(latest, np.roll(heads, side, axis=-1))
-        if not firsts:
-            return latest
-        return np.maximum(moments, np.repeat(latest, self.placement, axis=-1))
-
-    def together(self, seconds: Moments) -> Moments:
-        """Return how long an exchange takes: each rank its own."""
-        return seconds
-
-
-SyncScope: TypeAlias = SyncGroups | Neighbours
-
-
-@cache
-def joins_all(meetings: frozenset[SyncScope], ranks: int) -> bool:
-    """Return whether groups, taken one after the other, make all ranks wait for each other.
-
-    Peers do not: a delay goes from neighbour to neighbour.
-
-    Examples
-    --------
-    >>> node, across = Groups((2, 2)), Groups((2, 2), "across")
-    >>> joins_all(frozenset([node]), 4), joins_all(frozenset([node, across]), 4)
-    (False, True)
-    """
-    joined = list(range(ranks))
-
-    def head(rank: int) -> int:
-        while joined[rank] != rank:
-            joined[rank] = joined[joined[rank]]
-            rank = joined[rank]
-        return rank
-
-    for one in meetings:
-        if isinstance(one, SyncGroups):
-            for first, *others in _all_members(one, ranks).values():
-                for other in others:
-                    joined[head(other)] = head(first)
-    return len({head(rank) for rank in range(ranks)}) == 1
-
-
-@cache
-def _first_ranks(placement: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(accumulate(placement[:-1], initial=0)) if placement else ()
-
-
-@cache
-def _all_members(groups: SyncGroups, ranks: int) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for rank, label in enumerate(groups.labels(ranks)):
-        found.setdefault(label, []).append(rank)
-    return found
-
-
-def _members(groups: SyncGroups, rank: int, ranks: int) -> list[int]:
-    return _all_members(groups, ranks)[groups.labels(ranks)[rank]]
-
-
-@cache
-def _sorted(groups: SyncGroups, ranks: int) -> tuple[NDArray[np.intp], ...]:
-    """Return the ranks in the order of their groups, where groups begin, and each rank's group."""
-    import numpy as np
-
-    labels = np.asarray(groups.labels(ranks))
-    order = np.argsort(labels, kind="stable")
-    _, begins, group = np.unique(labels[order], return_index=True, return_inverse=True)
-    back = np.empty(ranks, dtype=np.intp)
-    back[order] = group
-    return order, begins, back
-
-
-def _latest(groups: SyncGroups, moments: Moments) -> Moments:
-    import numpy as np
-
-    order, begins, group = _sorted(groups, moments.shape[-1])
-    latest: Moments = np.maximum.reduceat(moments[..., order], begins, axis=-1)
-    return latest[..., group]
-
-
-TaskKind = Literal[
-    "forward",
-    "backward",
-    "compress",
-    "decompress",
-    "communicate",
-    "update",
-    "second_order",
-    "other",
-]
-TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
-
-COMPUTE = "compute"
-"""The stream of forward, backward and update: time on it is never exposed communication."""
-
-Duration: TypeAlias = "float | NDArray[np.float64]"
-"""Seconds: one number, or an array that broadcasts over the axes (scenario, draw, rank)."""
-
-
-class Shared(NamedTuple):
-    """A link on which the tasks of several streams are under way at once.
-
-    Parameters
-    ----------
-    name : tasks that name the same one share it
-    capacity : how many tasks it carries at full speed; n of them advance at min(1, capacity / n)
-    """
-
-    name: str
-    capacity: float = 1.0
-
-
-class Credit(NamedTuple):
-    """How much of a task its stream may be handed while others are under way.
-
-    In priority order a stream is handed what is ready, the most urgent first, as long as the sizes
-    of what it was handed and has not ended sum to less than ``limit``, or there is none; it runs
-    them in the order in which they were handed over, so that they cannot be overtaken.
-    """
-
-    size: float
-    limit: float
-
-
-class Task(NamedTuple):
-    """One piece of work on one stream of a worker.
-
-    Parameters
-    ----------
-    name : what a timeline shows
-    stream : the stream that runs it, one task at a time
-    kind : what its time counts as
-    duration_s : seconds; a float or an array over (scenario, draw, rank)
-    after : pairs (index of a task in the template, periods back): 0 = this period, 1 = the one
-        before; a dependency on a period before the first is void
-    collective : starts when its last rank has arrived and ends for all ranks together
-    priority : which ready task a free stream takes first, where an engine is asked to look
-    shares : the link that it has to itself only while no other task is on it; ``duration_s`` is
-        what it takes alone
-    credit : how far ahead its stream is handed tasks, where an engine looks at priorities; None:
-        one at a time, when the stream is free
-    latency_s : the part of ``duration_s``, at its start, in which it does not need that link
-    meeting : for a collective, the ranks that one waits for; None: all of them
-    size_bytes, group : what it sends, and who takes part (a ``Group``), for reports; nothing is
-        timed by them
-    """
-
-    name: str
-    stream: str
-    kind: TaskKind
-    duration_s: Duration
-    after: tuple[tuple[int, int], ...] = ()
-    collective: bool = False
-    priority: int = 0
-    shares: Shared | None = None
-    latency_s: float = 0.0
-    credit: Credit | None = None
-    meeting: SyncScope | None = None
-    size_bytes: float = 0.0
-    group: str | int | tuple[int, int] = "all"
-
-
-NEVER = (-(10**9), -1)
+_NEVER = (-(10**9), -1)
 """Before any task of any period."""
 
 
-@dataclass(frozen=True)
 class ServiceOrder:
-    """What does not depend on how long tasks take.
+    """What tasks wait for: the part of a graph that does not depend on how long they take.
+
+    Each part is worked out when it is first asked for, and holds for every run of the graph and
+    for graphs with the same tasks at other durations.
 
     Parameters
     ----------
-    tasks : of one period, as they stood when it was worked out
+    tasks : of one period; their dependencies must not change any more
     """
 
-    tasks: tuple[Task, ...]
+    def __init__(self, tasks: tuple[Task, ...]) -> None:
+        self.tasks = tasks
+        self._ancestors: dict[int, frozenset[int]] = {}
 
     @cached_property
     def depth(self) -> int:
-        """Largest number of periods that a dependency points back (at least 1: stream order)."""
+        """The most periods that a dependency points back (at least 1, by stream order)."""
         return max((back for task in self.tasks for _, back in task.after), default=1) or 1
 
     @cached_property
@@ -344,7 +66,7 @@ class ServiceOrder:
 
     @cached_property
     def meeting(self) -> list[SyncScope | None]:
-        """Whom each task waits for on other ranks."""
+        """The ranks that each task waits for."""
         return [task.meeting for task in self.tasks]
 
     @cached_property
@@ -359,10 +81,10 @@ class ServiceOrder:
 
     @cached_property
     def waits(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Pairs (task, periods back) that each task waits for: its stream's last one first.
+        """Pairs (task, periods back) that each task waits for: its stream's last task first.
 
-        What stands earlier on the same stream, and what that has waited for, has ended when the
-        stream is free.
+        When the stream is free, its earlier tasks have ended, and so has what these waited for:
+        such dependencies are left out.
         """
         streams = self.streams
         before = {stream: (index, 1) for stream, index in self.final.items()}
@@ -373,11 +95,11 @@ class ServiceOrder:
             own = streams[index]
             ended = passed[own]
             pairs = [before[own]]
-            for pair in reversed(task.after):  # the latest first: it stands for those before
+            for pair in reversed(task.after):  # the latest first: those before it are implied
                 other, back = pair
-                place = streams[other]
-                if place != own and (-back, other) > ended.get(place, NEVER):
-                    ended[place] = (-back, other)
+                its_stream = streams[other]
+                if its_stream != own and (-back, other) > ended.get(its_stream, _NEVER):
+                    ended[its_stream] = (-back, other)
                     pairs.append(pair)
             before[own] = (index, 0)
             found.append(tuple(pairs))
@@ -385,7 +107,7 @@ class ServiceOrder:
 
     @cached_property
     def reaches(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The same as places back in a list of all ends so far: the stream's, and the others."""
+        """The same as offsets in a list of all ends so far: the stream's last task, the others."""
         width = len(self.tasks)
         found = []
         for index, ((own, back), *others) in enumerate(self.waits):
@@ -393,14 +115,12 @@ class ServiceOrder:
             found.append((own - index - back * width, tuple(far)))
         return found
 
-    @cached_property
-    def _heads(self) -> dict[int, frozenset[int]]:
-        return {}
-
     def ancestors(self, closing: int) -> frozenset[int]:
         """Return the tasks that can delay one, in its period or a later one, and that one."""
-        known = self._heads.get(closing)
-        return self._heads.setdefault(closing, self._before(closing)) if known is None else known
+        known = self._ancestors.get(closing)
+        if known is None:
+            known = self._ancestors[closing] = self._before(closing)
+        return known
 
     def _before(self, closing: int) -> frozenset[int]:
         seen, todo = {closing}, [closing]
@@ -506,7 +226,7 @@ class TaskGraph:
         return index
 
     def with_tasks(self, tasks: list[Task]) -> TaskGraph:
-        """Return the graph with tasks that take another time and wait for the same ones."""
+        """Return the graph with the same tasks at other durations: they wait for the same ones."""
         made = TaskGraph(self.iterations, self.last, tasks)
         made._order, made._ordered = self.order(), tasks
         return made
@@ -533,7 +253,7 @@ class TaskGraph:
 
     @property
     def depth(self) -> int:
-        """Largest number of periods that a dependency points back (at least 1: stream order)."""
+        """The most periods that a dependency points back (at least 1, by stream order)."""
         return self.order().depth
 
     @property
@@ -581,7 +301,7 @@ class TaskGraph:
     def order(self) -> ServiceOrder:
         """Return the order of the tasks, checked and worked out once for all runs.
 
-        Tasks that were replaced since may take another time, but wait for the same ones.
+        Tasks that were replaced since may have other durations, but wait for the same ones.
         """
         known = self._order if self._ordered is self.tasks else None
         if known is None or len(known.tasks) != len(self.tasks):
@@ -638,7 +358,7 @@ def checked_durations(graph: TaskGraph, durations: Sequence[Duration] | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Kinds(SyncGroups):
-    """Kinds of ranks that meet, by group; one row stands for each kind."""
+    """Kinds of ranks, by the group in which they wait for each other; a row of arrays is a kind."""
 
     groups: tuple[int, ...]
 
@@ -648,7 +368,7 @@ class Kinds(SyncGroups):
 
 
 def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
-    """Return the graph for one row a kind of rank.
+    """Return the graph for arrays with a row for each kind of rank, instead of each rank.
 
     Parameters
     ----------
@@ -656,7 +376,7 @@ def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
 
     Examples
     --------
-    >>> from perfsim.simulate.graph import Groups
+    >>> from perfsim.simulate.sync import Groups
     >>> graph = TaskGraph()
     >>> for name, which in (("in", "node"), ("out", "across")):
     ...     _ = graph.add(name, "wire", "communicate", 1.0, collective=True,
@@ -676,7 +396,7 @@ def by_kind(graph: TaskGraph, kinds: Sequence[int]) -> TaskGraph:
 
 
 def _among(meeting: SyncScope, kinds: Sequence[int]) -> Kinds | None:
-    """Return which kinds meet; None where all do."""
+    """Return which kinds wait for each other; None where all do."""
     count = max(kinds) + 1
     groups = list(range(count))
     if isinstance(meeting, Neighbours):

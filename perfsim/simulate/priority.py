@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from perfsim.simulate.graph import Duration, TaskGraph, checked_durations
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.task import Duration
 from perfsim.simulate.timeline import Timeline, until_steady
 
 __all__ = ["simulate_priority"]
@@ -26,7 +27,7 @@ def simulate_priority(
     max_periods: int = 64,
     tolerance: float = 1e-9,
 ) -> Timeline:
-    """Run the graph; arguments and result as those of ``simulate_events`` on one rank.
+    """Run the graph; parameters and result are those of `simulate_events` on one rank.
 
     Raises
     ------
@@ -74,7 +75,7 @@ def simulate_priority(
 
 
 class _Run:
-    """What is ready, what is under way, and what has happened so far."""
+    """The state of a run: what is ready, what is under way, and what has ended."""
 
     def __init__(self, graph: TaskGraph, spent: list[float], horizon: int) -> None:
         self.spent, self.horizon = spent, horizon
@@ -93,12 +94,12 @@ class _Run:
         self._touched = [False] * len(names)
         self._changed: list[int] = []
         self._under_way: list[tuple[float, int, int]] = []
-        self._heirs: list[list[tuple[int, int]]] = [[] for _ in graph.tasks]
+        self._dependents: list[list[tuple[int, int]]] = [[] for _ in graph.tasks]
         self._after = [set(task.after) for task in graph.tasks]
         self._depth = graph.depth
         for index, pairs in enumerate(self._after):
             for other, back in pairs:
-                self._heirs[other].append((index, back))
+                self._dependents[other].append((index, back))
         for period in range(graph.depth):
             self._grow(period)
         self._now = 0.0
@@ -155,7 +156,7 @@ class _Run:
             heappush(self._changed, stream)
 
     def _hand_over(self, stream: int) -> None:
-        """Give a stream what is ready, the most urgent first, as far as its credit goes."""
+        """Hand a stream what is ready, the most urgent first, as far as its credit allows."""
         ready, handed = self._ready[stream], self._handed[stream]
         while ready:
             _, period, index = ready[0]
@@ -174,7 +175,7 @@ class _Run:
     def _start(self) -> None:
         """Let each free stream take a task; what takes no time ends at once.
 
-        Streams have their turns by number; what is touched behind its turn has the next one.
+        Streams take their turns by number. One that changes after its turn waits for the next.
         """
         turn = -1
         behind = []
@@ -207,13 +208,13 @@ class _Run:
         if credit:
             self._credit[stream] -= credit.size
         self._left[period] -= 1
-        for heir, back in self._heirs[index]:
+        for dependent, back in self._dependents[index]:
             later = period + back
             if later >= self.horizon:
                 continue
             if later >= len(self.starts):
                 self._grow(later)
             missing = self._missing[later]
-            missing[heir] -= 1
-            if not missing[heir]:
-                self._offer(later, heir)
+            missing[dependent] -= 1
+            if not missing[dependent]:
+                self._offer(later, dependent)

@@ -1,10 +1,10 @@
 """Several jobs at once on one clock: each runs its own periodic graph, and they share a link.
 
-Where they meet depends on when they begin, and stays so where their periods are alike: two equal
-jobs of one message each, the second of which begins d later, end d apart under fair sharing too.
-(That unfair shares can part jobs that collide is what Rajasekaran et al. show.) Nobody knows by
-how much one job began after the other, so that they are run from several starts, spread evenly
-over an iteration, and means are over all.
+Which messages collide depends on when the jobs begin. It stays so where their periods are equal:
+of two equal jobs with one message each, the one that begins d later also ends d later under fair
+sharing. (Rajasekaran et al. show that unfair shares can separate jobs that collide.) Nobody knows
+how much later one job began, so they are run from several starts, spread evenly over an iteration,
+and means are over all starts.
 
 References
 ----------
@@ -19,38 +19,38 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from perfsim.simulate.graph import Duration, TaskGraph
-from perfsim.simulate.shared_link import LinkUse
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import Duration, LinkUse
 from perfsim.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
     from perfsim.simulate.events import EventLog, QueueOrder
 
-__all__ = ["Amount", "ConcurrentJob", "amount", "simulate_together"]
+__all__ = ["ConcurrentJob", "SimulationEffort", "simulate_together", "simulation_effort"]
 
-STARTS = 8
-COUNTED = (24, 12, 4)
-"""Periods of the slowest job that are counted, as many as there is time for."""
+_STARTS = 8
+_COUNTED = (24, 12, 4)
+"""Periods of the slowest job that are counted: the first number that there is time for."""
 
-CYCLES = 12
-"""Means are over a multiple of so many periods where there are as many: a run alone repeats after
+_CYCLES = 12
+"""Means are over a multiple of this many periods where there are enough: a job alone repeats after
 1, 2, 3 or 4."""
 
-MOST_TASKS = 20_000
-"""Runs of tasks in all (some 0.4 s) above which fewer periods and starts are run."""
+_MAX_TASKS = 20_000
+"""Task runs in all (some 0.4 s) above which fewer periods and starts are run."""
 
-TOO_MANY = 1_000_000
-"""Runs of tasks (some 20 s) beyond which it is refused."""
+_MAX_TASKS_AT_ALL = 1_000_000
+"""Task runs (some 20 s) above which the question is refused."""
 
-STRETCH = 1.5
-"""How many times longer than alone jobs are expected to take, to guess how many tasks run."""
+_STRETCH = 1.5
+"""How many times as long as alone jobs are expected to take, to estimate how many tasks run."""
 
 
 @dataclass(frozen=True)
 class ConcurrentJob:
-    """One of several jobs: its graph, seconds of its tasks, and which of them cross the link.
+    """One of several jobs: its graph, the seconds of its tasks, and how they use the shared link.
 
-    ``alone_s`` is the length of its period where no other job is there.
+    ``alone_s`` is the length of its period without the other jobs.
     """
 
     graph: TaskGraph
@@ -61,8 +61,8 @@ class ConcurrentJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
-    """How many starts are run, and how many periods of the slowest job are counted of each."""
+class SimulationEffort:
+    """How many starts are run, and how many periods of the slowest job count in each."""
 
     starts: int
     counted: int
@@ -73,28 +73,34 @@ class Amount:
         return max(4, self.counted // 2)
 
 
-def amount(jobs: Sequence[ConcurrentJob]) -> Amount | None:
-    """Return how much is run of some jobs; None where even the least takes too long."""
+def simulation_effort(jobs: Sequence[ConcurrentJob]) -> SimulationEffort | None:
+    """Return how many starts and periods to run; None where even the fewest take too long."""
     longest_s = max(job.alone_s for job in jobs)
-    each = sum(len(job.graph.tasks) * longest_s / job.alone_s for job in jobs) * STRETCH
-    found = Amount(1, COUNTED[-1])
-    for one in (Amount(starts, counted) for starts in (STARTS, 4, 2) for counted in COUNTED):
-        if one.starts * (one.warm_up + one.counted) * each <= MOST_TASKS:
-            return one
-        found = one
-    return found if (found.warm_up + found.counted) * found.starts * each <= TOO_MANY else None
+    each = sum(len(job.graph.tasks) * longest_s / job.alone_s for job in jobs) * _STRETCH
+    efforts = [
+        SimulationEffort(starts, counted) for starts in (_STARTS, 4, 2) for counted in _COUNTED
+    ]
+    for effort in efforts:
+        tasks = effort.starts * (effort.warm_up + effort.counted) * each
+        if tasks <= _MAX_TASKS:
+            return effort
+    return effort if tasks <= _MAX_TASKS_AT_ALL else None
 
 
 def simulate_together(
-    jobs: Sequence[ConcurrentJob], much: Amount, *, sharing: bool = True, brief: bool = False
+    jobs: Sequence[ConcurrentJob],
+    effort: SimulationEffort,
+    *,
+    sharing: bool = True,
+    brief: bool = False,
 ) -> list[Timeline]:
     """Run jobs at once on one link and return the timeline of each, with an axis of starts.
 
     Parameters
     ----------
-    much : how many starts and periods
+    effort : how many starts and periods
     sharing : whether messages of different jobs slow each other down
-    brief : leave out when tasks ran; else the first job's timeline tells it
+    brief : keep no starts and ends of tasks; else the first job's timeline has them
 
     Examples
     --------
@@ -103,11 +109,11 @@ def simulate_together(
     >>> graph = TaskGraph()
     >>> _ = graph.add("all_reduce", "communication", "communicate", 2.0)
     >>> one = ConcurrentJob(graph, [2.0], {0: LinkUse(0.5)}, 2.0)
-    >>> run, _ = simulate_together([one, one], Amount(1, 12), brief=True)
+    >>> run, _ = simulate_together([one, one], SimulationEffort(1, 12), brief=True)
     >>> float(run.mean_period_s)  # both are latent, then both send
     3.5
     """
-    runs = [_Run(jobs, place / much.starts, much, sharing) for place in range(much.starts)]
+    runs = [_Run(jobs, start / effort.starts, effort, sharing) for start in range(effort.starts)]
     return [
         _timeline(job, [run.kept[number] for run in runs], brief=brief or number > 0)
         for number, job in enumerate(jobs)
@@ -115,8 +121,8 @@ def simulate_together(
 
 
 @dataclass
-class _Kept:
-    """What is kept of a job's run: the last period before those that count, and the last of them.
+class _JobRun:
+    """A job's run: the last period before those that count, and the last of them.
 
     ``starts`` and ``ends`` have all periods from the first.
     """
@@ -131,7 +137,7 @@ class _Run:
     """All jobs from one start, until each has done the periods that count."""
 
     def __init__(
-        self, jobs: Sequence[ConcurrentJob], turn: float, much: Amount, sharing: bool
+        self, jobs: Sequence[ConcurrentJob], turn: float, effort: SimulationEffort, sharing: bool
     ) -> None:
         from simpy import Environment
 
@@ -141,17 +147,19 @@ class _Run:
         links = [CrossedLink(self.env)] * len(jobs)
         if not sharing:
             links = [CrossedLink(self.env) for _ in jobs]
-        self.logs = [self._begin(number, turn, links[number], much) for number in range(len(jobs))]
+        self.logs = [
+            self._begin(number, turn, links[number], effort) for number in range(len(jobs))
+        ]
         for log in self.logs:
-            log.run_period(much.warm_up + log.graph.depth - 1)
+            log.run_period(effort.warm_up + log.graph.depth - 1)
         begins = [self._done(log) for log in self.logs]
         for log, begin in zip(self.logs, begins, strict=True):
-            log.run_period(begin + much.counted)
+            log.run_period(begin + effort.counted)
         lasts = [self._done(log) for log in self.logs]
         for log, last in zip(self.logs, lasts, strict=True):
             log.run_period(last + log.graph.depth + 1)
         self.kept = [
-            _Kept(
+            _JobRun(
                 begin,
                 last,
                 log.rows(log.starts, len(log.starts)),
@@ -160,18 +168,18 @@ class _Run:
             for log, begin, last in zip(self.logs, begins, lasts, strict=True)
         ]
 
-    def _begin(self, number: int, turn: float, link: Any, much: Amount) -> EventLog:
+    def _begin(self, number: int, turn: float, link: Any, effort: SimulationEffort) -> EventLog:
         from perfsim.simulate.events import EventLog, start_by_priority, start_in_issue_order
 
         job = self.jobs[number]
         longest_s = max(one.alone_s for one in self.jobs)
-        periods = (much.warm_up + much.counted + 4) * (1 + len(self.jobs)) * longest_s
+        periods = (effort.warm_up + effort.counted + 4) * (1 + len(self.jobs)) * longest_s
         horizon = int(periods / job.alone_s) + 4 * (job.graph.depth + 2)
         spent = [[seconds] for seconds in job.spent_s]
         log = EventLog(job.graph, spent, 1, horizon, env=self.env)
         log.cross(job.crossings, link, number)
         start = start_in_issue_order if job.order == "issue" else start_by_priority
-        # A lattice: with two others or more, every one of them meets every place of each.
+        # A lattice: with two other jobs or more, each meets every position of each.
         offset_s = (turn * (2 * number - 1)) % 1.0 * longest_s if number else 0.0
 
         def later() -> Generator[Any, Any, None]:
@@ -190,13 +198,13 @@ class _Run:
         return period
 
 
-def _timeline(job: ConcurrentJob, runs: Sequence[_Kept], *, brief: bool) -> Timeline:
-    """Return the timeline of a job, all starts side by side over as many periods."""
+def _timeline(job: ConcurrentJob, runs: Sequence[_JobRun], *, brief: bool) -> Timeline:
+    """Return the timeline of a job, all starts side by side over the same number of periods."""
     import numpy as np
 
     counted = min(run.last - run.first for run in runs)
-    if counted >= CYCLES:
-        counted -= counted % CYCLES
+    if counted >= _CYCLES:
+        counted -= counted % _CYCLES
     lead = job.graph.depth
     closing = job.graph.closing
 

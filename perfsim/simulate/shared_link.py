@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from simpy import Environment, Event
+from perfsim.simulate.task import LinkUse
 
-from perfsim.simulate.graph import Shared
+if TYPE_CHECKING:
+    from simpy import Environment, Event
 
-__all__ = ["CrossedLink", "LinkUse", "SharedLink", "max_min_shares"]
+    from perfsim.simulate.task import Shared
 
-
-class LinkUse(NamedTuple):
-    """How a message uses the link that jobs share.
-
-    Parameters
-    ----------
-    off_s : seconds of it, at its start, in which it does not need the link (latency, hops inside
-        nodes that come before or after) [s]
-    need : part of the link that it takes while it is on it and nobody else is, above 0 to 1; below
-        1 where something else, such as the links inside the nodes, holds it up
-    """
-
-    off_s: float
-    need: float = 1.0
+__all__ = ["CrossedLink", "SharedLink", "max_min_shares"]
 
 
 def max_min_shares(needs: Sequence[float]) -> list[float]:
@@ -50,8 +38,8 @@ def max_min_shares(needs: Sequence[float]) -> list[float]:
     return parts
 
 
-LINK_ROUNDING = 1e-12
-"""Part of a flow that adding up its progress may leave over."""
+_ROUNDING_LEFT = 1e-12
+"""Share of a flow that may be left by rounding when its progress is added up."""
 
 
 @dataclass
@@ -76,6 +64,7 @@ class CrossedLink:
     --------
     Two messages of two jobs, of 2 s and 3 s by themselves, begin at once:
 
+    >>> from simpy import Environment
     >>> env = Environment()
     >>> link, ends = CrossedLink(env), []
     >>> def send(job, seconds):
@@ -146,7 +135,7 @@ class CrossedLink:
         least = min(flow.left_s / flow.speed for flow in self._flows.values())
         for done, flow in list(self._flows.items()):
             # The one that was waited for has ended even where rounding leaves some of it.
-            if flow.left_s / flow.speed <= least or flow.left_s <= LINK_ROUNDING * flow.whole_s:
+            if flow.left_s / flow.speed <= least or flow.left_s <= _ROUNDING_LEFT * flow.whole_s:
                 del self._flows[done]
                 done.succeed()
         self._plan()
@@ -161,8 +150,8 @@ def _own_speed(flow: _Flow, flows: list[_Flow]) -> float:
     return min(1.0, flow.shares.capacity / beside)
 
 
-ROUNDING = 1e-12
-"""Part of a flow that adding up its progress may leave over."""
+_ROUNDING = 1e-12
+"""Share of a flow that may be left by rounding when its progress is added up."""
 
 
 class SharedLink:
@@ -175,6 +164,7 @@ class SharedLink:
 
     Examples
     --------
+    >>> from simpy import Environment
     >>> env = Environment()
     >>> link = SharedLink(env, capacity=4 / 3)
     >>> flows = [env.process(link.carry(seconds)) for seconds in (2.0, 2.0)]
@@ -227,7 +217,7 @@ class SharedLink:
         least = min(left for left, _ in self._left.values())
         for done, (left, whole) in list(self._left.items()):
             # The one that was waited for has ended even where rounding leaves some of it.
-            if left <= max(least, ROUNDING * whole):
+            if left <= max(least, _ROUNDING * whole):
                 del self._left[done]
                 done.succeed()
         self._plan()

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from perfsim.simulate.graph import COMPUTE, Duration, TaskGraph
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import COMPUTE, Duration
 
 __all__ = [
-    "LONGEST_CYCLE",
-    "PARTS",
+    "MAX_CYCLE",
+    "BREAKDOWN_PARTS",
     "Timeline",
-    "attribute",
+    "attribute_time",
     "communication_s",
     "cycle_length",
     "until_steady",
 ]
 
-PARTS = (
+BREAKDOWN_PARTS = (
     "forward",
     "backward",
     "compression",
@@ -31,7 +32,7 @@ PARTS = (
 )
 """The parts of an iteration, as a prediction shows them."""
 
-PART_OF = {
+_PART_OF_KIND = {
     "forward": "forward",
     "backward": "backward",
     "compress": "compression",
@@ -42,52 +43,52 @@ PART_OF = {
     "other": "other",
 }
 
-ELSEWHERE = ("compression", "second_order", "communication_exposed")
-"""What counts on streams other than compute while that one is idle, first match first."""
+_ELSEWHERE = ("compression", "second_order", "communication_exposed")
+"""Parts that count on other streams while the compute stream is idle, the first match first."""
 
 Interval = tuple[bool, str, float, float]
 """(on the compute stream, kind, start, end), clipped to the window."""
 
 
-def attribute(intervals: Iterable[Interval], window_s: float) -> dict[str, float]:
+def attribute_time(intervals: Iterable[Interval], window_s: float) -> dict[str, float]:
     """Return the seconds of each part in a window of ``window_s``; they sum to it.
 
     Examples
     --------
     >>> runs = [(True, "backward", 0.0, 2.0), (False, "communicate", 1.0, 5.0)]
-    >>> parts = attribute(runs, 6.0)
+    >>> parts = attribute_time(runs, 6.0)
     >>> parts["backward"], parts["communication_exposed"], parts["other"]
     (2.0, 3.0, 1.0)
     """
     marks: list[tuple[float, int, int]] = []
-    order = [(True, part) for part in PARTS] + [(False, part) for part in ELSEWHERE]
+    order = [(True, part) for part in BREAKDOWN_PARTS] + [(False, part) for part in _ELSEWHERE]
     level_of = {key: level for level, key in enumerate(order)}
     for on_compute, kind, start, end in intervals:
-        level = level_of.get((on_compute, PART_OF[kind]))
+        level = level_of.get((on_compute, _PART_OF_KIND[kind]))
         if level is not None and end > start:
             marks.append((start, level, 1))
             marks.append((end, level, -1))
     marks.sort()
-    spent: dict[str, list[float]] = {part: [] for part in PARTS}
+    spent: dict[str, list[float]] = {part: [] for part in BREAKDOWN_PARTS}
     running = [0] * len(order)
     before = 0.0
     for moment, level, change in marks:
         if moment > before:
-            for place, active in enumerate(running):
+            for running_level, active in enumerate(running):
                 if active:
-                    spent[order[place][1]].append(moment - before)
+                    spent[order[running_level][1]].append(moment - before)
                     break
         before = moment
         running[level] += change
     parts = {part: math.fsum(seconds) for part, seconds in spent.items()}
-    # What nothing claims is the rest, so that the parts sum to the window to the last digit.
+    # The rest is "other", so that the parts sum to the window to the last digit.
     parts["other"] = 0.0
     parts["other"] = max(0.0, window_s - math.fsum(parts.values()))
     return parts
 
 
 def communication_s(intervals: Iterable[Interval]) -> tuple[float, float]:
-    """Return seconds with any communication, and those of them beside work on compute.
+    """Return the seconds with any communication, and how many of them computation hides.
 
     Communication on the compute stream itself is busy, and hidden by nothing.
 
@@ -120,8 +121,8 @@ def communication_s(intervals: Iterable[Interval]) -> tuple[float, float]:
     return math.fsum(busy), math.fsum(hidden)
 
 
-LONGEST_CYCLE = 4
-"""Periods in the longest limit cycle that is looked for."""
+MAX_CYCLE = 4
+"""Periods in the longest cycle in which a run may settle."""
 
 
 def until_steady(
@@ -137,9 +138,9 @@ def until_steady(
 
     Parameters
     ----------
-    step : runs the period of a number, from 0 on, and returns when it closed [s]
-    rows : ends of the tasks in the first so many periods [s]
-    periods : exactly so many, settled or not; None for at most ``max_periods``
+    step : runs a period, given its number from 0 on, and returns when it closed [s]
+    rows : given a count, the ends of the tasks in the first periods [s]
+    periods : exactly this many, settled or not; None for at most ``max_periods``
 
     Raises
     ------
@@ -173,8 +174,8 @@ def cycle_length(
     behind: over q periods its end moves by no more than the closings do, in as many periods as
     dependencies point back. By (b) no later period can be longer in issue order, as ends are then
     maxima and sums of earlier ends (monotone and homogeneous). Where streams choose by priority or
-    share a link, an end may come earlier because another came later: there (a) and (b) tell what
-    has been seen, not what must follow.
+    share a link, an end may come earlier because another came later: there (a) and (b) describe
+    what was seen, not what must follow.
 
     Parameters
     ----------
@@ -191,7 +192,7 @@ def cycle_length(
     count, depth = len(closes), graph.depth
     if count < depth + 2:
         return 0
-    for cycle in range(1, LONGEST_CYCLE + 1):
+    for cycle in range(1, MAX_CYCLE + 1):
         comparisons = max(depth + 1, cycle)
         if count < comparisons + cycle:
             return 0
@@ -269,7 +270,7 @@ class Timeline:
         tasks that reach into the last counted period
     closes : end of each counted period [s], of the rank that ends last
     averaged : over how many of the last periods the means are taken
-    steady : whether the run had settled, so that the mean holds for ever
+    steady : whether the run had settled, so that its mean holds for all later periods
     shape : the axes (scenario, draw) of the arrays; () for floats
     ranks : whether the last axis of ``starts`` and ``ends`` is ranks
     """
@@ -383,7 +384,7 @@ class Timeline:
             If the timeline has scenario or draw axes: ``select`` an element first.
         """
         window_s = float(self._floats().period_s) * self.averaged
-        parts = attribute(self._kinds, window_s)
+        parts = attribute_time(self._kinds, window_s)
         total = self.averaged * self.graph.iterations
         return {key: seconds / total for key, seconds in parts.items()}
 

@@ -18,11 +18,13 @@ from perfsim.errors import PerfsimError
 from perfsim.planning.explain import explain
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import COMPUTE, Groups, TaskGraph, by_kind
+from perfsim.simulate.graph import TaskGraph, by_kind
+from perfsim.simulate.sync import Groups
+from perfsim.simulate.task import COMPUTE
 from perfsim.what_if import faster, steady_s
 from support.conditions import PLAIN, ask
 from support.strategies import graphs
@@ -49,7 +51,7 @@ def small(**fields: Any) -> dict[str, Any]:
 
 
 def plans(**fields: Any) -> list[CostedGraph]:
-    return plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+    return build_rounds(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 @pytest.mark.parametrize("method", METHODS)

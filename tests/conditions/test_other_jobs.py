@@ -16,8 +16,8 @@ from perfsim.network.cluster import link_use
 from perfsim.planning.explain import explain
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import pin_messages, run
 from perfsim.what_if import steady_s
 from support.conditions import PLAIN, ask
@@ -33,7 +33,7 @@ def write(folder: Path, name: str = "other", **fields: Any) -> str:
 
 
 def plans(**fields: Any) -> list[CostedGraph]:
-    return plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+    return build_rounds(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_job_that_sends_nothing_between_nodes_changes_nothing(tmp_path: Path) 
     slow = ask(beside=quiet, straggler="1:1.5")
     assert slow.iteration_s == pytest.approx(ask(straggler="1:1.5").iteration_s, rel=1e-9)
     on_one_node = ask(gpus=4, beside=write(tmp_path, "busy"))
-    assert any("--beside has no effect" in note for note in on_one_node.notes)
+    assert any("`beside` has no effect" in note for note in on_one_node.notes)
     assert on_one_node.iteration_s == pytest.approx(ask(gpus=4).iteration_s, rel=1e-9)
 
 
@@ -65,7 +65,7 @@ def test_another_job_is_held_in_the_iterations_that_it_runs_most_of(tmp_path: Pa
     first, rest = plans(**fields)
     assert found.meeting is not None and rest.iterations > first.iterations
     assert found.meeting.others[0].alone_s == pytest.approx(steady_s([rest]), rel=1e-9)
-    assert any("in those that it runs most of" in note for note in found.notes)
+    assert any("only those that it runs most of" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("method", ["ssgd", "localsgd", "asc_wfbp", "p3"])
@@ -88,7 +88,7 @@ def test_a_job_that_always_sends_takes_what_background_traffic_of_half_takes() -
         {"net": "10gbe", "intra_net": None, "gpus": 32},
     ):
         shared = resolve(make_scenario({**PLAIN, **fields, "beside": "what_if_dgc_1gbe"}), SHIPPED)
-        [alone] = plans_of(shared)
+        [alone] = build_rounds(shared)
         [half] = plans(**fields, background="50%")
         for index, use in alone.crossings.items():
             task = alone.graph.tasks[index]
@@ -146,17 +146,17 @@ def test_a_message_that_never_meets_the_link_does_not_cross_it() -> None:
 @pytest.mark.parametrize(
     ("file", "fields", "words"),
     [
-        ({}, {"beside": "no_such"}, ["--beside", "no_such"]),
-        ({}, {"beside": "gone.toml"}, ["--beside", "no file"]),
-        ({}, {"beside": [""]}, ["--beside", "scenario of the other job"]),
-        ({}, {"beside": ["a.toml"] * 5}, ["--beside", "at most 4"]),
-        ({}, {"jitter": "5%"}, ["--beside", "--jitter"]),
-        ({"jitter": "5%"}, {}, ["--beside", "other.toml", "jitter"]),
-        ({"beside": ["x"]}, {}, ["--beside", "other.toml", "beside"]),
-        ({"method": "auto"}, {}, ["--beside", "other.toml", "auto"]),
-        ({"gpus": 0}, {}, ["--beside", "other.toml", "--gpus"]),
-        ({"model": "resnet"}, {}, ["--beside", "other.toml", "--model"]),
-        ({"gpu": "v100:4,p100:4"}, {}, ["--beside", "other.toml", "several types"]),
+        ({}, {"beside": "no_such"}, ["beside", "no_such"]),
+        ({}, {"beside": "gone.toml"}, ["beside", "no file"]),
+        ({}, {"beside": [""]}, ["beside", "scenario of the other job"]),
+        ({}, {"beside": ["a.toml"] * 5}, ["beside", "at most 4"]),
+        ({}, {"jitter": "5%"}, ["beside", "jitter"]),
+        ({"jitter": "5%"}, {}, ["beside", "other.toml", "jitter"]),
+        ({"beside": ["x"]}, {}, ["beside", "other.toml", "beside"]),
+        ({"method": "auto"}, {}, ["beside", "other.toml", "auto"]),
+        ({"gpus": 0}, {}, ["beside", "other.toml", "gpus"]),
+        ({"model": "resnet"}, {}, ["beside", "other.toml", "model"]),
+        ({"gpu": "v100:4,p100:4"}, {}, ["beside", "other.toml", "several types"]),
     ],
 )
 def test_wrong_jobs_are_refused_in_one_sentence(

@@ -11,17 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsim.conditions.ranks import joined, sample
+from perfsim.conditions.ranks import merge_rounds, sample
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.methods.base import LOCAL_ITERATION, Round
-from perfsim.schedule.plan import CostedGraph
+from perfsim.methods.base import LOCAL, Round
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
-from perfsim.simulate.array import UNCHANGED, simulate, simulate_draws
+from perfsim.simulate.array import NO_FACTOR, simulate, simulate_draws
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, Neighbours, SyncScope, TaskGraph
+from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
-from support.conditions import ask, computed_s, plans_of
+from perfsim.simulate.sync import Neighbours, SyncScope
+from perfsim.simulate.task import COMPUTE
+from support.conditions import ask, build_rounds, computed_s
 from support.strategies import graphs
 
 
@@ -59,7 +61,7 @@ def test_jitter_adds_the_largest_of_normal_numbers(gpus: int) -> None:
     fields = {"gpus": gpus, "overlap": False}
     alone, varied = ask(**fields), ask(**fields, jitter="5%")
     expected_s = alone.iteration_s + 0.05 * computed_s(alone) * largest(gpus)
-    (plan,) = plans_of(**fields, jitter=0.05)
+    (plan,) = build_rounds(**fields, jitter=0.05)
     assert abs(varied.iteration_s - expected_s) < 4 * error_s([plan])
     assert error_s([plan]) < 0.1 * (varied.iteration_s - alone.iteration_s)
 
@@ -70,7 +72,7 @@ def test_between_averagings_ranks_wait_for_the_largest_sum(interval: int) -> Non
     fields = {"gpus": 16, "method": "cpsgd", "options": {"interval": interval}}
     alone, varied = ask(**fields), ask(**fields, jitter=0.1)
     added_s = 0.1 * computed_s(alone) * largest(16) / interval**0.5
-    plans = plans_of(**fields, jitter=0.1)
+    plans = build_rounds(**fields, jitter=0.1)
     # What else the GPU runs (packing the models) varies too: within 5 % of it.
     assert varied.iteration_s - alone.iteration_s == pytest.approx(
         added_s, abs=4 * error_s(plans) + 0.05 * added_s
@@ -89,7 +91,7 @@ def test_jitter_beside_stragglers_costs_less_than_both_apart() -> None:
     """A slow GPU hides the others' jitter: only its own, of mean 1, is left."""
     fields = {"overlap": False, "gpus": 64}
     slow, both = ask(**fields, straggler="1:2"), ask(**fields, straggler="1:2", jitter=0.05)
-    (plan,) = plans_of(**fields, straggler="1:2", jitter=0.05)
+    (plan,) = build_rounds(**fields, straggler="1:2", jitter=0.05)
     assert abs(both.iteration_s - slow.iteration_s) < 4 * error_s([plan])
 
 
@@ -131,7 +133,7 @@ def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
         timeline = simulate_draws(
             graph,
             [1.0, 0.0, 0.0],
-            [0, UNCHANGED, UNCHANGED],
+            [0, NO_FACTOR, NO_FACTOR],
             lambda _: [1 + 0.05 * chance.standard_normal((64, ranks))],
             warm_up=40,
             counted=40,
@@ -150,7 +152,7 @@ def test_a_ring_of_three_waits_for_all_and_a_long_one_for_less() -> None:
 
 
 def test_draws_that_do_not_vary_are_one_run() -> None:
-    (plan,) = plans_of(jitter=0.05)
+    (plan,) = build_rounds(jitter=0.05)
     durations = [float(task.duration_s) for task in plan.graph.tasks]
     constant = np.full((3, 8), 1.25)
     drawn = simulate_draws(
@@ -168,7 +170,7 @@ def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
     def read(rounds: list[Round]) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
         return [
             (one.round.iterations, one.repeats, one.round.count)
-            for one in joined(rounds, exchanging)
+            for one in merge_rounds(rounds, exchanging)
         ]
 
     assert read([Round((0,), 1), Round((1,), 4)]) == [((0,), (1,), 1), ((1,), (1,), 4)]
@@ -185,10 +187,10 @@ def test_local_rounds_stand_before_the_exchange_that_follows() -> None:
 
 def test_iterations_that_send_inside_nodes_only_are_run_one_by_one() -> None:
     rounds = [Round((1,), 6), Round((2,), 2)]
-    (one,) = joined(rounds, lambda iteration: iteration == 2)
+    (one,) = merge_rounds(rounds, lambda iteration: iteration == 2)
     assert (one.round.iterations, one.repeats) == ((1, 1, 1, 2), (1, 1, 1, 1))
-    with pytest.raises(RequestError, match=r"--jitter: 1000 iterations .* at most 256"):
-        joined([Round((1,), 1000), Round((2,), 1)], lambda iteration: iteration == 2)
+    with pytest.raises(RequestError, match=r"jitter: 1000 iterations .* at most 256"):
+        merge_rounds([Round((1,), 1000), Round((2,), 1)], lambda iteration: iteration == 2)
 
 
 def test_merged_rounds_are_the_same_without_chance() -> None:
@@ -203,7 +205,7 @@ def test_merged_rounds_are_the_same_without_chance() -> None:
 
 def test_draws_become_fewer_as_ranks_become_many() -> None:
     for gpus, draws in ((8, 128), (1024, 16)):
-        (plan,) = plans_of(gpus=gpus, jitter=0.05)
+        (plan,) = build_rounds(gpus=gpus, jitter=0.05)
         assert sample(plan)[0] == draws
 
 
@@ -239,7 +241,7 @@ FOLLOWED = [
 @pytest.mark.parametrize("method", FOLLOWED)
 def test_the_slowest_rank_alone_is_what_all_ranks_together_are(method: str) -> None:
     """Each round on 8 ranks of two nodes, of which one is 1.5 and two are 1.2 times slower."""
-    for plan in plans_of(method=method, model="resnet20-cifar", straggler=["1:1.5", "2:1.2"]):
+    for plan in build_rounds(method=method, model="resnet20-cifar", straggler=["1:1.5", "2:1.2"]):
         assert plan.conditions is not None
         factors = plan.conditions.factors()
         durations = [
@@ -274,7 +276,7 @@ def test_a_rank_that_is_slowest_in_everything_decides_alone(data: st.DataObject)
 
 
 def test_by_priority_the_slowest_rank_decides_alone_too() -> None:
-    (plan,) = plans_of(method="p3", model="resnet20-cifar", straggler="1:1.5")
+    (plan,) = build_rounds(method="p3", model="resnet20-cifar", straggler="1:1.5")
     durations = [
         task.duration_s * np.array([1.0, 1.5]) if charge.cause == "compute" else task.duration_s
         for task, charge in zip(plan.graph.tasks, plan.charges, strict=True)
@@ -290,5 +292,5 @@ def test_messages_that_overtake_each_other_are_slowed_by_a_straggler(method: str
     fields = {"method": method, "model": "resnet20-cifar"}
     slow, alone = ask(**fields, straggler="1:4"), ask(**fields)
     assert slow.iteration_s > 1.5 * alone.iteration_s
-    with pytest.raises(RequestError, match=f"--method: {method} sends .* --jitter"):
+    with pytest.raises(RequestError, match=f"method: {method} sends .* jitter"):
         ask(**fields, jitter=0.05)

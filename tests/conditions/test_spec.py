@@ -15,8 +15,8 @@ from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.errors import RequestError
 from perfsim.methods.base import Send
 from perfsim.scenario import make_scenario
-from perfsim.schedule.build import meeting_of
-from perfsim.simulate.graph import Blocks, Groups, Neighbours, SyncScope
+from perfsim.schedule.build import sync_scope
+from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
 from support.conditions import PLAIN, ask
 
 
@@ -42,15 +42,13 @@ def test_more_traffic_never_makes_it_faster(net: str) -> None:
 def test_traffic_between_nodes_does_not_reach_one_node() -> None:
     found = ask(gpus=4, background=0.5)
     assert found.iteration_s == ask(gpus=4).iteration_s
-    assert any("--background has no effect" in note for note in found.notes)
+    assert any("`background` has no effect" in note for note in found.notes)
 
 
 def test_nothing_asked_is_nothing_said() -> None:
     found = ask()
-    asked = {
-        name: getattr(found.scenario, name)
-        for name in ("straggler", "jitter", "background", "seed")
-    }
+    names = ("straggler", "jitter", "background", "seed")
+    asked = {name: getattr(found.scenario, name) for name in names}
     assert asked == {"straggler": (), "jitter": 0.0, "background": 0.0, "seed": 0}
     assert not any("slower" in note or "varies" in note for note in found.notes)
 
@@ -68,7 +66,7 @@ def test_notes_name_what_was_assumed() -> None:
         "1.43 times as long",
     ):
         assert words in notes
-    assert "--seed has no effect" in " ".join(ask(seed=3).notes)
+    assert "`seed` has no effect" in " ".join(ask(seed=3).notes)
     assert "no effect on the mean" in " ".join(ask(gpus=1, jitter=0.1).notes)
     assert "exchanges with only" in " ".join(
         ask(model="resnet20-cifar", method="dpsgd", jitter=0.1).notes
@@ -85,24 +83,24 @@ def test_notes_name_what_was_assumed() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"straggler": "1.5"}, ["--straggler", "'1.5'", "GPUS:FACTOR", "1:1.5"]),
-        ({"straggler": "one:2"}, ["--straggler", "'one:2'", "GPUS:FACTOR"]),
-        ({"straggler": 3}, ["--straggler", "3", "GPUS:FACTOR"]),
-        ({"straggler": True}, ["--straggler", "GPUS:FACTOR"]),
-        ({"straggler": "0:2"}, ["--straggler", "at least 1 GPU"]),
-        ({"straggler": "1:0.5"}, ["--straggler", "1 to 1000 times"]),
-        ({"straggler": "1:nan"}, ["--straggler", "1 to 1000 times"]),
-        ({"straggler": "9:2"}, ["--straggler", "9 slow GPUs of 8"]),
-        ({"straggler": ["4:2", "5:2"]}, ["--straggler", "9 slow GPUs of 8"]),
-        ({"jitter": "a lot"}, ["--jitter", "'a lot'", "5%"]),
-        ({"jitter": "40%"}, ["--jitter", "'40%'", "0% to 30%"]),
-        ({"jitter": "-1%"}, ["--jitter", "negative"]),
-        ({"jitter": True}, ["--jitter", "a number is needed"]),
-        ({"jitter": "5%", "gpus": 20000}, ["--jitter", "at most 16,384", "20,000"]),
-        ({"background": "100%"}, ["--background", "'100%'", "0% to 99%"]),
-        ({"background": None}, ["--background", "None"]),
-        ({"seed": -1}, ["--seed", "-1"]),
-        ({"seed": "x"}, ["--seed", "'x'"]),
+        ({"straggler": "1.5"}, ["straggler", "'1.5'", "GPUS:FACTOR", "1:1.5"]),
+        ({"straggler": "one:2"}, ["straggler", "'one:2'", "GPUS:FACTOR"]),
+        ({"straggler": 3}, ["straggler", "3", "GPUS:FACTOR"]),
+        ({"straggler": True}, ["straggler", "GPUS:FACTOR"]),
+        ({"straggler": "0:2"}, ["straggler", "at least 1 GPU"]),
+        ({"straggler": "1:0.5"}, ["straggler", "1 to 1000 times"]),
+        ({"straggler": "1:nan"}, ["straggler", "1 to 1000 times"]),
+        ({"straggler": "9:2"}, ["straggler", "9 slow GPUs of 8"]),
+        ({"straggler": ["4:2", "5:2"]}, ["straggler", "9 slow GPUs of 8"]),
+        ({"jitter": "a lot"}, ["jitter", "'a lot'", "5%"]),
+        ({"jitter": "40%"}, ["jitter", "'40%'", "0% to 30%"]),
+        ({"jitter": "-1%"}, ["jitter", "negative"]),
+        ({"jitter": True}, ["jitter", "a number is needed"]),
+        ({"jitter": "5%", "gpus": 20000}, ["jitter", "at most 16,384", "20,000"]),
+        ({"background": "100%"}, ["background", "'100%'", "0% to 99%"]),
+        ({"background": None}, ["background", "None"]),
+        ({"seed": -1}, ["seed", "-1"]),
+        ({"seed": "x"}, ["seed", "'x'"]),
     ],
 )
 def test_wrong_conditions(fields: dict[str, object], words: list[str]) -> None:
@@ -144,12 +142,12 @@ def test_factors_of_ranks() -> None:
     ],
 )
 def test_who_meets_in_what_is_sent(send: Send, expected: SyncScope | None) -> None:
-    assert meeting_of(send, (4, 2)) == expected
+    assert sync_scope(send, (4, 2)) == expected
 
 
 def test_on_one_node_its_ranks_are_all() -> None:
-    assert meeting_of(Send("all_reduce", 1.0, group="node"), (4,)) is None
-    assert meeting_of(Send("all_reduce", 1.0, group="across"), (1, 1)) is None
+    assert sync_scope(Send("all_reduce", 1.0, group="node"), (4,)) is None
+    assert sync_scope(Send("all_reduce", 1.0, group="across"), (1, 1)) is None
 
 
 def test_the_command_names_the_conditions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_kernels_cost_what_they_were_measured_to_on_one_gpu() -> None:
     options = {"exchange": "gradients", "interval": 2}
     found = plans("cpsgd", options, kernels_s=148e-6)
     assert times(found) == [(1, pytest.approx(42)), (1, pytest.approx(42 + 0.028 + 9 + 0.016))]
-    assert any("single_gpu_kernels" in term.quantity.source for _, term in found[1].noted)
+    assert any("single_gpu_kernels" in term.quantity.source for _, term in found[1].terms)
     with pytest.raises(RequestError, match="runs no kernels of its own"):
         plans("wfbp", {}, kernels_s=1e-3)
 

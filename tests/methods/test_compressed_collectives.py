@@ -22,9 +22,9 @@ from perfsim.methods.building.compressed_collectives import (
 )
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import bucket, gradient, hand_device, profile, ring_cluster
 
 EVERY = {"threshold": "0", "recipe": "two_shot"}

@@ -14,7 +14,7 @@ from perfsim.fusion.buckets import FusionContext
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, MethodContext
 from perfsim.network.cluster import Cluster
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.simulate.bounds import wait_free_chain
 from support.builders import bucket, gradient, hand_device
 from support.dense import MS, planned, took_ms

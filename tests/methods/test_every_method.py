@@ -13,7 +13,7 @@ from perfsim.methods import load_method, method_class, method_names
 from perfsim.methods.base import FAMILIES
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from support.builders import profile
 from support.one_matrix import COLUMNS, ROWS, by_formula, mean, one_matrix

@@ -11,9 +11,9 @@ from perfsim.compute.kernel import Kernel, elementwise, gemm, gram_schmidt, qr
 from perfsim.errors import RequestError
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, Method, MethodContext, Send
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import bucket, gradient, hand_device, profile, ring_cluster
 
 MIXED = bucket(gradient((64, 128)), gradient(64))

@@ -16,8 +16,8 @@ from perfsim.methods.base import Compute, MethodContext, Send
 from perfsim.methods.building.sparsify import merged_pairs, served
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import bucket, gradient, hand_device, profile, ring_cluster
 from support.stages import kernels, moved, of, plans, sends, time_s
 

@@ -15,7 +15,7 @@ from perfsim.data.catalog import shipped
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.sparsify import doubled, kept
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.rounds import schedule
 from support.builders import bucket, gradient, hand_device, profile, ring_cluster
 
 

@@ -194,7 +194,7 @@ def test_a_crowd_shares_the_wire_and_not_the_latency() -> None:
     assert cost.sent_bytes == pytest.approx(5e3)
     # Where latency falls with size it is no more than that of the longer message.
     falling = Cluster(8, (4, 4), curved([3e-3, 2e-3, 1e-3]), bus)
-    longer = falling._part("across").cost("all_gather", 4e4)
+    longer = falling.cluster_of("across").cost("all_gather", 4e4)
     assert falling.of("across", "all_gather", 1e4).seconds <= longer.seconds
 
 

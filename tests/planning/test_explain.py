@@ -11,8 +11,8 @@ from perfsim.planning.explain import improvements, with_bucket
 from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph, TaskCost
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
+from perfsim.schedule.rounds import build_rounds
 from perfsim.simulate.graph import TaskGraph
 from perfsim.what_if import steady_s
 from support.commands import answer, run
@@ -45,7 +45,7 @@ def test_improvements_and_elasticities_by_hand() -> None:
 @pytest.mark.parametrize("method", ["ssgd", "topk", "powersgd", "localsgd", "spd_kfac", "p3"])
 def test_elasticities_of_all_that_an_iteration_is_made_of_sum_to_one(method: str) -> None:
     resolved = asked(method=method)
-    plans = plans_of(resolved)
+    plans = build_rounds(resolved)
     found = {one.what: one for one in improvements(resolved, plans, steady_s(plans))}
     parts = [found[what].elasticity or 0.0 for what in ("bandwidth", "latency", "gpu")]
     assert sum(parts) == pytest.approx(1.0, abs=2e-3)
@@ -54,7 +54,7 @@ def test_elasticities_of_all_that_an_iteration_is_made_of_sum_to_one(method: str
 
 def test_what_is_worth_in_a_prediction_is_saved_here() -> None:
     resolved = asked(method="topk")
-    plans = plans_of(resolved)
+    plans = build_rounds(resolved)
     worth = predict(resolved.scenario, SHIPPED).worth
     for one in improvements(resolved, plans, steady_s(plans)):
         if one.what in ("bandwidth", "latency", "compression"):
@@ -63,7 +63,7 @@ def test_what_is_worth_in_a_prediction_is_saved_here() -> None:
 
 def test_twice_the_bucket_is_what_predict_says_of_it() -> None:
     resolved = asked(bucket="8MiB")
-    plans = plans_of(resolved)
+    plans = build_rounds(resolved)
     found = {one.what: one for one in improvements(resolved, plans, steady_s(plans))}
     for what, bucket in (("bucket_doubled", "16MiB"), ("bucket_halved", "4MiB")):
         said = predict(asked(bucket=bucket).scenario, SHIPPED).iteration_s

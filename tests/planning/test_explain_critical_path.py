@@ -14,8 +14,8 @@ from perfsim.methods import method_names
 from perfsim.planning.explain import critical_path, exposed
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph, TaskCost
-from perfsim.schedule.plans import plans_of
+from perfsim.schedule.costed_graph import CostedGraph, TaskCost
+from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import TaskGraph
@@ -108,7 +108,7 @@ def test_paths_of_a_method_make_its_iteration(name: str) -> None:
     fields = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": name}
     resolved = resolve(make_scenario(fields), catalog())
     try:
-        plans = plans_of(resolved)
+        plans = build_rounds(resolved)
     except RequestError:
         pytest.skip(f"{name} cannot run there")
     timelines = [run(plan) for plan in plans]

@@ -51,7 +51,7 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "measurements").mkdir()
-    out, again = tmp_path / "measurements" / FILE, tmp_path / "again.csv"
+    out, again = tmp_path / "measurements" / UNCERTAINTY_FILE, tmp_path / "again.csv"
     kept = tmp_path / "residuals.csv"
     dated = ["--date", "2026-11-21"]
     ask(
@@ -85,7 +85,7 @@ def test_intervals_are_fitted_again_from_residuals_without_a_prediction(
 
 
 def test_the_share_inside_is_told_by_row_and_by_source_by_hand() -> None:
-    sizes = dict.fromkeys(PARTS, 0.0) | {"other": 0.1}
+    sizes = dict.fromkeys(UNCERTAINTY_PARTS, 0.0) | {"other": 0.1}
     found = {name: Uncertainty(name, 4, 2, sizes) for name in ("a", "b")}
     moves = {"other": (1.0, 1.0)}
     rows = [Residual(f"a-{n}", "a", off, moves) for n, off in enumerate((0.05, -0.09, 0.2))]

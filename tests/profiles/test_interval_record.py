@@ -168,7 +168,7 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
 
 def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None:
     record = {
-        name: Uncertainty(name, 9, 3, dict.fromkeys(PARTS, 0.0) | {"other": size})
+        name: Uncertainty(name, 9, 3, dict.fromkeys(UNCERTAINTY_PARTS, 0.0) | {"other": size})
         for name, size in ((NO_METHOD, 0.5), ("t", 0.1))
     }
     (tmp_path / "measurements").mkdir()

@@ -8,11 +8,11 @@ from typing import ClassVar
 import pytest
 
 from perfsim import fusion
-from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import LOCAL_ITERATION, Job, Method, MethodContext, PassPoint, Round, Send
-from perfsim.schedule.plan import CostedGraph
+from perfsim.fusion.bucket import Bucket
+from perfsim.methods.base import LOCAL, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import hand_device, profile, ring_cluster
 
 MS = 1e-3

@@ -11,9 +11,9 @@ from perfsim import fusion
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import hand_device, profile, ring_cluster
 
 MS = 1e-3

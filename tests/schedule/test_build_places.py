@@ -11,20 +11,11 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import (
-    LOCAL_ITERATION,
-    Compute,
-    Job,
-    Method,
-    MethodContext,
-    PassPoint,
-    Round,
-    Send,
-)
-from perfsim.schedule.plan import CostedGraph
+from perfsim.fusion.bucket import Bucket
+from perfsim.methods.base import LOCAL, Compute, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from perfsim.simulate.bounds import steady_period_s
 from perfsim.simulate.events import simulate_events
 from support.builders import hand_device, profile, ring_cluster

@@ -9,14 +9,15 @@ import pytest
 
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
+from perfsim.fusion.bucket import Bucket
+from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
-from perfsim.schedule.costs import Costs
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costs import Costs, work_of
+from perfsim.schedule.rounds import schedule
+from perfsim.session import RememberingDevice
 from support.builders import hand_device, profile
 
 MODEL = profile([(500, 500)], [0.030], forward_s=0.010, optimizer_s=0.002)
@@ -31,7 +32,7 @@ def two_nodes() -> Cluster:
 @pytest.mark.parametrize("algorithm", ["auto", "ring", "tree", "hierarchical"])
 def test_a_method_is_told_what_the_asked_algorithm_costs(algorithm: str) -> None:
     cluster = two_nodes()
-    world = Costs(hand_device(), cluster, algorithm).world(MODEL)
+    world = Costs(hand_device(), cluster, algorithm).context(MODEL)
     told_s = world.collective_s("all_reduce", 1e6, "all")
     assert told_s == cluster.cost("all_reduce", 1e6, algorithm).seconds
     # What the user asks for is of all-reduces among all ranks.
@@ -42,7 +43,8 @@ def test_a_method_is_told_what_the_asked_algorithm_costs(algorithm: str) -> None
 
 def test_the_algorithms_differ_here() -> None:
     costs = [Costs(hand_device(), two_nodes(), name) for name in ("ring", "hierarchical")]
-    ring_s, levels_s = (cost.world(MODEL).collective_s("all_reduce", 1e6, "all") for cost in costs)
+    contexts = [cost.context(MODEL) for cost in costs]
+    ring_s, levels_s = (one.collective_s("all_reduce", 1e6, "all") for one in contexts)
     assert ring_s != pytest.approx(levels_s, rel=0.01)
 
 
@@ -67,12 +69,12 @@ def test_what_is_told_is_what_is_charged() -> None:
 
 
 def test_a_kernel_is_asked_of_the_device_once() -> None:
-    costs = Costs(hand_device(), two_nodes())
+    costs = Costs(RememberingDevice.like(hand_device()), two_nodes())
     kernel = elementwise(1_000_000, 2)
     assert costs.kernel(kernel) is costs.kernel(kernel)
     # 8 MB at 1 TB/s and a launch of 10 us.
-    assert costs.world(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
-    assert costs.kernels([kernel, kernel]) == [(kernel, 2, costs.kernel(kernel))]
+    assert costs.context(MODEL).kernel_s(kernel) == pytest.approx(18e-6)
+    assert work_of(Compute((kernel, kernel), "compress")).kernels == ((kernel, 2),)
 
 
 def test_memory_may_depend_on_nodes_and_layers() -> None:
@@ -86,7 +88,7 @@ def test_memory_may_depend_on_nodes_and_layers() -> None:
             assert world.profile is not None
             return world.nodes * world.profile.size_bytes
 
-    assert Staged().memory_in(Costs(hand_device(), two_nodes()).world(MODEL)) == 2e6
+    assert Staged().memory_in(Costs(hand_device(), two_nodes()).context(MODEL)) == 2e6
     assert Staged().memory_bytes(MODEL.gradients, 4) == 0.0
 
 

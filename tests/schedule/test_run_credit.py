@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Job, Method, MethodContext, PassPoint, Send
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, Credit, TaskGraph
+from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
+from perfsim.simulate.task import COMPUTE, Credit
 from support.builders import hand_device, profile, ring_cluster
 from support.strategies import graphs
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.errors import RequestError
 from perfsim.methods import load_method, method_names
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain
 from perfsim.simulate.events import simulate_events

@@ -17,10 +17,9 @@ from perfsim import fusion
 from perfsim.data.catalog import shipped
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario
-from perfsim.scenario_file import read_scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.schedule import schedule
+from perfsim.scenario import make_scenario, read_file
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.simulate.array import simulate
 from perfsim.validate.cases import Case, read_cases
 from support.builders import hand_device, profile, ring_cluster

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsim.simulate.array import settled_periods, simulate
+from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import wait_free_chain
-from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.settled import settled_periods
+from perfsim.simulate.task import COMPUTE
 from perfsim.simulate.timeline import Timeline
 from support.strategies import graphs, rank_durations, seconds
 

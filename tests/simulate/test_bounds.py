@@ -13,7 +13,8 @@ from perfsim.simulate.bounds import (
     wait_free_chain,
 )
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import COMPUTE
 from support.strategies import graphs
 
 

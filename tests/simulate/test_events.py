@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import COMPUTE
 from perfsim.simulate.timeline import Timeline
 from support.strategies import graphs, rank_durations
 

@@ -10,15 +10,9 @@ from hypothesis import given
 
 from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import (
-    COMPUTE,
-    Blocks,
-    Groups,
-    Neighbours,
-    SyncScope,
-    TaskGraph,
-    checked_durations,
-)
+from perfsim.simulate.graph import TaskGraph, checked_durations
+from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
+from perfsim.simulate.task import COMPUTE
 from support.strategies import graphs
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, TaskGraph
+from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.priority import simulate_priority
+from perfsim.simulate.task import COMPUTE
 from support.strategies import graphs
 
 

@@ -13,13 +13,19 @@ from hypothesis import strategies as st
 from simpy import Environment, Event
 
 from perfsim.simulate.array import simulate
-from perfsim.simulate.graph import COMPUTE, TaskGraph
-from perfsim.simulate.several_jobs import Amount, ConcurrentJob, amount, simulate_together
-from perfsim.simulate.shared_link import CrossedLink, LinkUse, max_min_shares
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.several_jobs import (
+    ConcurrentJob,
+    SimulationEffort,
+    simulate_together,
+    simulation_effort,
+)
+from perfsim.simulate.shared_link import CrossedLink, max_min_shares
+from perfsim.simulate.task import COMPUTE, LinkUse
 from perfsim.simulate.timeline import Timeline
 from support.strategies import graphs
 
-MUCH = Amount(8, 24)
+EFFORT = SimulationEffort(8, 24)
 
 
 def job(compute_s: float, send_s: float, off_s: float = 0.0, need: float = 1.0) -> ConcurrentJob:
@@ -31,8 +37,10 @@ def job(compute_s: float, send_s: float, off_s: float = 0.0, need: float = 1.0) 
     return ConcurrentJob(graph, spent, {1: LinkUse(off_s, need)}, compute_s + send_s)
 
 
-def together(*jobs: ConcurrentJob, much: Amount = MUCH, sharing: bool = True) -> list[Timeline]:
-    return simulate_together(jobs, much, sharing=sharing)
+def together(
+    *jobs: ConcurrentJob, effort: SimulationEffort = EFFORT, sharing: bool = True
+) -> list[Timeline]:
+    return simulate_together(jobs, effort, sharing=sharing)
 
 
 def means(*jobs: ConcurrentJob, sharing: bool = True) -> list[float]:
@@ -42,7 +50,7 @@ def means(*jobs: ConcurrentJob, sharing: bool = True) -> list[float]:
 def test_two_jobs_that_only_send_have_half_the_rate_each_and_latency_is_not_shared() -> None:
     """2 s of latency, which the other's bytes fill, leave nothing to share: 3 s beside 3 s."""
     assert means(job(0.0, 3.0), job(0.0, 3.0)) == pytest.approx([6.0, 6.0])
-    lockstep = together(job(0.0, 3.0, 2.0), job(0.0, 3.0, 2.0), much=Amount(1, 24))
+    lockstep = together(job(0.0, 3.0, 2.0), job(0.0, 3.0, 2.0), effort=SimulationEffort(1, 24))
     assert lockstep[0].mean_period_s == pytest.approx(2.0 + 2 * 1.0)
 
 
@@ -87,7 +95,7 @@ def test_the_link_carries_no_more_than_its_rate_and_no_job_gains(
     computes: list[float], sends: list[float], need: float
 ) -> None:
     jobs = [job(compute, send, need=need) for compute, send in zip(computes, sends, strict=False)]
-    runs = together(*jobs, much=Amount(2, 24))
+    runs = together(*jobs, effort=SimulationEffort(2, 24))
     for start in range(2):
         periods = [float(np.asarray(one.period_s)[start]) for one in runs]
         carried = sum(
@@ -120,19 +128,19 @@ def test_without_sharing_both_are_what_the_array_engine_says(
         )
         for graph, run_ in zip((one, other), alone, strict=True)
     ]
-    if amount(jobs) is None:
+    if simulation_effort(jobs) is None:
         return
-    found = together(*jobs, much=Amount(1, 24), sharing=False)
+    found = together(*jobs, effort=SimulationEffort(1, 24), sharing=False)
     for run_, by_itself in zip(found, alone, strict=True):
         assert run_.mean_period_s == pytest.approx(by_itself.mean_period_s, rel=1e-9)
 
 
 def test_how_much_is_run_depends_on_how_long_it_takes() -> None:
     alike, other = job(1.0, 1.0), replace(job(1.0, 1.0), alone_s=100.0)
-    assert amount([alike, alike]) == MUCH
-    fewer = amount([alike, other])
+    assert simulation_effort([alike, alike]) == EFFORT
+    fewer = simulation_effort([alike, other])
     assert fewer is not None and fewer.starts * fewer.counted < 8 * 24
-    assert amount([alike, replace(other, alone_s=1e6)]) is None
+    assert simulation_effort([alike, replace(other, alone_s=1e6)]) is None
 
 
 @settings(max_examples=25)

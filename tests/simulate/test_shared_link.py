@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simpy import Environment
 
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
-from perfsim.simulate.graph import COMPUTE, Duration, Shared, TaskGraph
+from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.shared_link import SharedLink
+from perfsim.simulate.task import COMPUTE, Duration, Shared
 from support.strategies import graphs
 
 seconds = st.floats(1e-6, 1e3)

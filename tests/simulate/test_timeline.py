@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from perfsim.simulate.array import simulate
 from perfsim.simulate.bounds import busiest_stream_s, steady_period_s
-from perfsim.simulate.graph import COMPUTE, TaskGraph
-from perfsim.simulate.timeline import PARTS, Timeline, attribute
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import COMPUTE
+from perfsim.simulate.timeline import BREAKDOWN_PARTS, Timeline, attribute_time
 from support.strategies import graphs, rank_durations
 
 
@@ -119,7 +120,7 @@ def instant_by_instant(timeline: Timeline) -> dict[str, float]:
     """Attribute every stretch between two moments by looking at all tasks: slow and plain."""
     runs = list(timeline.intervals())
     moments = sorted({moment for _, start, end in runs for moment in (start, end)})
-    spent = dict.fromkeys(PARTS, 0.0)
+    spent = dict.fromkeys(BREAKDOWN_PARTS, 0.0)
     for low, high in pairwise(moments):
         active = [timeline.graph.tasks[task] for task, start, end in runs if start <= low < end]
         computing = {task.kind for task in active if task.stream == COMPUTE}
@@ -141,7 +142,9 @@ def instant_by_instant(timeline: Timeline) -> dict[str, float]:
             part = "other"
         spent[part] += high - low
     window_s = float(timeline.period_s) * timeline.averaged
-    spent["other"] = window_s - math.fsum(spent[part] for part in PARTS if part != "other")
+    spent["other"] = window_s - math.fsum(
+        spent[part] for part in BREAKDOWN_PARTS if part != "other"
+    )
     share = timeline.averaged * timeline.graph.iterations
     return {part: seconds / share for part, seconds in spent.items()}
 
@@ -152,7 +155,7 @@ def test_the_parts_are_those_of_a_plain_attribution_and_sum_to_the_iteration(
 ) -> None:
     timeline = simulate(graph, max_periods=12)
     parts = timeline.breakdown()
-    assert list(parts) == list(PARTS)
+    assert list(parts) == list(BREAKDOWN_PARTS)
     assert math.fsum(parts.values()) == pytest.approx(timeline.iteration_s, rel=1e-12, abs=1e-18)
     assert parts == pytest.approx(instant_by_instant(timeline), rel=1e-9, abs=1e-15)
     message = timeline.communication()
@@ -178,7 +181,7 @@ def test_beside_idle_compute_compression_comes_before_second_order_before_commun
         (False, "decompress", 0.0, 1.0),
         (False, "update", 4.0, 5.0),
     ]
-    parts = attribute(runs, 5.0)
+    parts = attribute_time(runs, 5.0)
     assert (parts["compression"], parts["second_order"]) == (1.0, 2.0)
     assert (parts["communication_exposed"], parts["update"], parts["other"]) == (1.0, 0.0, 1.0)
 
@@ -187,9 +190,9 @@ def test_the_rest_is_never_negative() -> None:
     """Three thirds sum to a hair more than the window."""
     third = 1.0 / 3.0
     runs = [(True, "forward", place * third, (place + 1) * third) for place in range(3)]
-    parts = attribute(runs, 1.0 - 1e-16)
+    parts = attribute_time(runs, 1.0 - 1e-16)
     assert parts["other"] == 0.0
-    assert set(parts) == set(PARTS)
+    assert set(parts) == set(BREAKDOWN_PARTS)
 
 
 def delayed(compute_s: float, send_s: float, delay: int) -> TaskGraph:

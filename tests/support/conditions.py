@@ -7,11 +7,11 @@ from typing import Any
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule import plans
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule import rounds
+from perfsim.schedule.costed_graph import CostedGraph
 from support.what_ships import SHIPPED
 
-__all__ = ["PLAIN", "ask", "computed_s", "plans_of"]
+__all__ = ["PLAIN", "ask", "computed_s", "build_rounds"]
 
 PLAIN = {"model": "resnet50", "gpus": 8, "net": "10Gbit/s,30us", "intra_net": "100Gbit/s,5us"}
 
@@ -21,9 +21,9 @@ def ask(**fields: Any) -> Prediction:
     return predict(make_scenario({**PLAIN, **fields}), SHIPPED)
 
 
-def plans_of(**fields: Any) -> list[CostedGraph]:
+def build_rounds(**fields: Any) -> list[CostedGraph]:
     """Return the plans of a scenario."""
-    return plans.plans_of(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
+    return rounds.build_rounds(resolve(make_scenario({**PLAIN, **fields}), SHIPPED))
 
 
 def computed_s(found: Prediction) -> float:

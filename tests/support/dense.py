@@ -7,9 +7,9 @@ from typing import Any
 from perfsim import fusion
 from perfsim.methods import load_method
 from perfsim.network.cluster import Cluster
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import hand_device, profile, ring_cluster
 
 MS = 1e-3

@@ -19,9 +19,9 @@ from perfsim.methods.building.kfac_factors import (
     unpacked_triangle,
 )
 from perfsim.network.cluster import Cluster
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run
-from perfsim.schedule.schedule import schedule
 from support.builders import hand_device, ring_cluster
 
 MS = 1e-3

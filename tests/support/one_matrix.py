@@ -8,8 +8,8 @@ from typing import Any
 from perfsim import fusion
 from perfsim.methods.base import Method
 from perfsim.methods.building.sparsify import kept
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from support.builders import hand_device, profile, ring_cluster
 
 __all__ = ["COLUMNS", "ROWS", "by_formula", "mean", "one_matrix"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from perfsim import fusion
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, Method, MethodContext, Send
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from support.builders import bucket, gradient, hand_device, profile, ring_cluster
 
 Sent = tuple[str, float]

@@ -6,8 +6,8 @@ from perfsim import fusion
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, Send
 from perfsim.network.cluster import Cluster
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from support.builders import hand_device, profile
 
 

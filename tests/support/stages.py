@@ -9,8 +9,8 @@ from perfsim.compute.kernel import Kernel
 from perfsim.methods import load_method
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.network.cluster import Cluster
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import schedule
 from support.builders import bucket, gradient, hand_device, profile
 
 

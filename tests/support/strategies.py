@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from perfsim.simulate.graph import (
-    COMPUTE,
-    TASK_KINDS,
-    Blocks,
-    Groups,
-    Neighbours,
-    SyncScope,
-    TaskGraph,
-)
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.sync import Blocks, Groups, Neighbours, SyncScope
+from perfsim.simulate.task import COMPUTE, TASK_KINDS
 
 __all__ = ["graphs", "meetings", "rank_durations", "seconds"]
 

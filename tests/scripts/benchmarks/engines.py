@@ -11,10 +11,11 @@ import simpy
 from perfsim.data.catalog import Catalog
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.plan import CostedGraph
-from perfsim.schedule.plans import plans_of
-from perfsim.simulate.array import settled_periods, simulate
+from perfsim.schedule.costed_graph import CostedGraph
+from perfsim.schedule.rounds import build_rounds
+from perfsim.simulate.array import simulate
 from perfsim.simulate.events import simulate_events
+from perfsim.simulate.settled import settled_periods
 from scripts.benchmarks.row import Row, least_cpu_s
 
 DRAWS, RANKS, EVENT_RANKS = 10_000, 1024, 16
@@ -26,7 +27,7 @@ OVERHEAD = 5.0
 
 def rows() -> Iterator[Row]:
     """Yield seconds and rates of the engines."""
-    (plan,) = plans_of(
+    (plan,) = build_rounds(
         resolve(
             make_scenario({"model": "resnet50", "gpus": 64, "net": "1gbe", "bucket": "25MB"}),
             Catalog(),

@@ -14,7 +14,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.prediction import predict
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
-from perfsim.schedule.schedule import schedule
+from perfsim.schedule.rounds import schedule
 from perfsim.what_if import steady_s
 from scripts.benchmarks.row import Row, least_cpu_s
 

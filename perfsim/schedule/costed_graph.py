@@ -1,0 +1,147 @@
+"""The task graph of one round of a method's period, and what each task's duration is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from perfsim.compute.kernel import Kernel
+from perfsim.conditions.spec import Conditions
+from perfsim.methods.base import Compute, Send
+from perfsim.quantity import Grade, Term
+from perfsim.simulate.graph import TaskGraph
+from perfsim.simulate.task import LinkUse
+
+__all__ = ["WAIT", "WORK", "CostedGraph", "Mixed", "TaskCost", "Work", "term_subject", "terms_of"]
+
+
+class TaskCost(NamedTuple):
+    """What one task's duration is made of, for what-ifs and intervals.
+
+    ``cause`` is compute, network, compression, second_order or waiting. ``latency_s`` is the part
+    that no bandwidth shrinks. ``spread`` is the relative 90 % half-width of the duration.
+    ``grade`` says whether such a cost was measured, carried or modelled (see ``Cost``).
+    """
+
+    cause: str
+    latency_s: float = 0.0
+    spread: float | None = None
+    grade: Grade = "modelled"
+
+
+class Work(NamedTuple):
+    """What a task does of a method: a stage, and how often it runs each of its kernels."""
+
+    stage: Send | Compute
+    kernels: tuple[tuple[Kernel, int], ...]
+
+
+WORK = TaskCost("compute")
+WAIT = TaskCost("waiting")
+
+
+@dataclass
+class CostedGraph:
+    """One round of a method's period: its task graph, the cost of each task, and its weight.
+
+    Parameters
+    ----------
+    graph : the tasks
+    charges : what each task's duration is made of
+    sent_bytes, calls : what a GPU sends in the round, and in how many collectives
+    gathered_bytes : what all-gathers bring to a GPU
+    count : how many times the round is run in the period, its weight
+    order : the order in which streams take their tasks
+    begins : the first task of each iteration
+    repeats : how many iterations in a row each of these is; () for one each
+    conditions : how the ranks differ, None where they do not
+    crossings : by task, how a message uses the links between nodes, where other jobs do too
+    beside : the rounds of the other jobs on the network
+    mixed : the same round on the other types of GPU
+    work : what each task does of the method, None for passes and updates
+    """
+
+    graph: TaskGraph
+    charges: list[TaskCost] = field(default_factory=list)
+    sent_bytes: float = 0.0
+    calls: int = 0
+    gathered_bytes: float = 0.0
+    count: float = 1.0
+    order: Literal["issue", "priority"] = "issue"
+    begins: list[int] = field(default_factory=list)
+    repeats: tuple[int, ...] = ()
+    conditions: Conditions | None = None
+    crossings: dict[int, LinkUse] = field(default_factory=dict)
+    beside: tuple[CostedGraph, ...] = ()
+    mixed: Mixed | None = None
+    work: list[Work | None] = field(default_factory=list)
+    _terms: dict[Hashable, tuple[float, tuple[Term, ...]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def iterations(self) -> float:
+        """Training iterations of the period that are run by this round."""
+        return self.count * self.graph.iterations
+
+    def note(self, question: Hashable, size: float, terms: tuple[Term, ...]) -> None:
+        """Note the numbers behind a cost: what was priced, its size, and the terms."""
+        self._terms[question] = size, terms
+
+    def replace_terms(self, terms: Iterable[tuple[float, Term]]) -> None:
+        """Note other numbers instead: each with the size of what it prices."""
+        self._terms = {index: (size, (term,)) for index, (size, term) in enumerate(terms)}
+
+    @property
+    def terms(self) -> Iterator[tuple[float, Term]]:
+        """Every number behind a cost, with the size of what it prices."""
+        return ((size, term) for size, terms in self._terms.values() for term in terms)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The same round on the other types of GPU of a cluster with several.
+
+    Parameters
+    ----------
+    rounds : one for each other type
+    kinds : the type of each rank; 0 is that of the round itself, the slowest
+    spent_s : seconds of their tasks where these were changed, one list a type
+    """
+
+    rounds: tuple[CostedGraph, ...]
+    kinds: tuple[int, ...]
+    spent_s: tuple[list[float], ...] = ()
+
+    def changed(self, change: Callable[[float, TaskCost], float]) -> Mixed:
+        """Return the same with every task's duration changed."""
+        return replace(
+            self,
+            spent_s=tuple(
+                [
+                    change(float(task.duration_s), charge)
+                    for task, charge in zip(costed.graph.tasks, costed.charges, strict=True)
+                ]
+                for costed in self.rounds
+            ),
+        )
+
+
+def term_subject(term: Term) -> str:
+    """Return what a term is about, without the size."""
+    return term.term.partition(" at ")[0]
+
+
+def terms_of(rounds: Iterable[CostedGraph]) -> list[Term]:
+    """Return the numbers behind the costs of all rounds: each once, at the largest size.
+
+    A term is named "what at size" where its value depends on the size. A use outside its range
+    wins over one inside.
+    """
+    kept: dict[str, tuple[bool, float, Term]] = {}
+    for costed in rounds:
+        for size, term in costed.terms:
+            subject = term_subject(term)
+            known = kept.get(subject)
+            if known is None or (term.extrapolated, size) > known[:2]:
+                kept[subject] = (term.extrapolated, size, term)
+    return [term for _, _, term in kept.values()]

@@ -1,0 +1,312 @@
+"""Setup -> list[CostedGraph]: the rounds of a method's period as task graphs with costs.
+
+A method's period has one or more rounds, such as nine local iterations and one that exchanges.
+Each round becomes one graph: its iterations' gradients go into buckets (`perfsim.fusion`), the
+method makes jobs of these, and `perfsim.schedule.build` issues the jobs as tasks. `build_rounds` is
+the way in; `baseline_rounds` does the same for S-SGD with DDP's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from perfsim import fusion
+from perfsim.compute.gpu_types import types_of_ranks
+from perfsim.conditions.mixed_gpus import mixed_rounds
+from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under
+from perfsim.errors import RequestError
+from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
+from perfsim.methods import load_method, method_name
+from perfsim.methods.base import LOCAL, Job, Method, MethodContext, Round
+from perfsim.schedule.build import issue, late_launches_s
+from perfsim.schedule.costs import Costs
+from perfsim.schedule.run import most_frequent
+from perfsim.session import JobCache, RecordedCosts
+
+if TYPE_CHECKING:
+    from perfsim.compute.device import Device
+    from perfsim.compute.profile import Profile
+    from perfsim.conditions.spec import Conditions
+    from perfsim.network.cluster import Cluster
+    from perfsim.resolve import Setup
+    from perfsim.schedule.costed_graph import CostedGraph
+
+__all__ = ["baseline_rounds", "build_rounds", "is_baseline", "schedule"]
+
+Scheduler = Callable[..., "list[CostedGraph]"]
+"""Builds the rounds of a setup with a fusion policy; takes ``cache``, ``shared`` and ``joins``."""
+
+
+def build_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGraph]:
+    """Build the task graph of each round of the method's period.
+
+    ``cache`` has the jobs of other scenarios (see `schedule`).
+    """
+    return _build(setup, _schedule_method, setup.policy.fuse, cache)
+
+
+def baseline_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGraph]:
+    """Build the rounds of S-SGD with DDP's buckets and overlap, under the same conditions."""
+    return _build(setup, _schedule_ssgd, fusion.load("size").fuse, cache)
+
+
+def is_baseline(setup: Setup) -> bool:
+    """Tell whether what is asked is the baseline itself."""
+    scenario = setup.scenario
+    set_here = scenario.bucket or scenario.fusion_options or scenario.single_gpu_kernels
+    usual = setup.policy_name == "size" and scenario.overlap and not set_here
+    alone = not setup.beside and not setup.parts
+    return usual and alone and setup.method == _ssgd()
+
+
+@cache  # a method without options: it cannot go stale
+def _ssgd() -> Method:
+    return load_method("ssgd", {})
+
+
+def _build(
+    setup: Setup, scheduler: Scheduler, fuse: FusionPolicy, cache: JobCache | None
+) -> list[CostedGraph]:
+    """Build rounds, with those of other types of GPU and of other jobs where there are any.
+
+    With these the rounds depend on more than the key of a cache has, so that none is used.
+    """
+    if setup.parts:
+        return _build_mixed(setup, scheduler, fuse)
+    if not setup.beside:
+        return scheduler(setup, fuse, cache=cache)
+    others = tuple(
+        most_frequent(_schedule_method(job, job.policy.fuse, shared=True, joins="beside"))
+        for job in setup.beside
+    )
+    rounds = scheduler(setup, fuse, shared=True, joins="beside")
+    return [replace(costed, beside=others) for costed in rounds]
+
+
+def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list[CostedGraph]:
+    """Build the rounds of the slowest type of GPU, with those of the other types."""
+    order = sorted(setup.parts, key=lambda part: part.device.name != setup.device.name)
+    schedulers = [
+        (
+            part.device.name,
+            partial(
+                scheduler, replace(setup, device=part.device, carried=part.carried), joins="gpu"
+            ),
+        )
+        for part in order
+    ]
+    types = types_of_ranks([part.count for part in setup.parts])
+    positions = [order.index(part) for part in setup.parts]
+    kinds = tuple(positions[kind] for kind in types)
+    return mixed_rounds(schedulers, fuse, kinds, method_name(setup.scenario.method))
+
+
+def _schedule_method(setup: Setup, fuse: FusionPolicy, **more: Any) -> list[CostedGraph]:
+    """Schedule the method that is asked for, as it is asked for."""
+    return schedule(
+        setup.profile,
+        setup.method,
+        fuse,
+        setup.device,
+        setup.cluster,
+        overlap=setup.scenario.overlap,
+        limit_bytes=setup.limit_bytes,
+        fusion_options=setup.scenario.fusion_options,
+        kernels_s=setup.kernels_s,
+        **_circumstances(setup),
+        **more,
+    )
+
+
+def _schedule_ssgd(setup: Setup, fuse: FusionPolicy, **more: Any) -> list[CostedGraph]:
+    """Schedule S-SGD with DDP's defaults."""
+    return schedule(
+        setup.profile,
+        _ssgd(),
+        fuse,
+        setup.device,
+        setup.cluster,
+        **_circumstances(setup),
+        **more,
+    )
+
+
+def _circumstances(setup: Setup) -> dict[str, Any]:
+    """Return what holds for the method and for the baseline alike."""
+    scenario = setup.scenario
+    return {
+        "algorithm": scenario.algorithm,
+        "protocol": scenario.protocol,
+        "overlap_slowdown": scenario.overlap_slowdown,
+        "conditions": setup.conditions,
+        "profile_key": setup.profile_key,
+    }
+
+
+def schedule(
+    profile: Profile,
+    method: Method,
+    fuse: FusionPolicy,
+    device: Device,
+    cluster: Cluster,
+    *,
+    algorithm: str = "auto",
+    protocol: str = "auto",
+    overlap: bool = True,
+    overlap_slowdown: float = 1.0,
+    limit_bytes: float | None = None,
+    fusion_options: Mapping[str, str] | None = None,
+    kernels_s: float | None = None,
+    conditions: Conditions | None = None,
+    cache: JobCache | None = None,
+    profile_key: Hashable = None,
+    shared: bool = False,
+    joins: str = "",
+) -> list[CostedGraph]:
+    """Build the task graph of each round of ``method``'s period on ``cluster``.
+
+    Parameters
+    ----------
+    algorithm, protocol : of all-reduces among all ranks, of everything that is sent
+    overlap_slowdown : factor on backward tasks when communication runs beside them (the gamma
+        of Agarwal et al. 2022, arXiv 2103.00543, section 4)
+    limit_bytes : bucket size asked for, None for the policy's own default
+    kernels_s : what the method's kernels take in an iteration that exchanges, on one GPU, where
+        that was measured: each kernel here costs as much longer as these do
+    cache : jobs and graphs of other scenarios, taken over where nothing that they depend on differs
+    profile_key : what tells the profile from any other in that cache
+    shared : whether other jobs send over the links between nodes too
+    joins : the field for which iterations without exchange come in the graph of the one that does
+        exchange, if any
+
+    Raises
+    ------
+    RequestError
+        If the method cannot run on this cluster or model.
+    """
+    if cache is not None and profile_key is None:
+        raise ValueError("a cache needs the key of the profile")
+    costs = Costs(device, cluster, algorithm, protocol, shared=shared)
+    slowdown = overlap_slowdown if overlap and cluster.gpus > 1 else 1.0
+    options = dict(sorted((fusion_options or {}).items()))
+    builder = _Builder(
+        profile,
+        method,
+        partial(_fuse, profile, method, fuse, limit_bytes, options),
+        costs,
+        cache,
+        (profile_key, fuse, limit_bytes, *options.items()),
+        overlap=overlap,
+        slowdown=slowdown,
+    )
+    refusal = method.refusal(builder.context) if cluster.gpus > 1 else ""
+    if refusal:
+        raise RequestError("method", f"{type(method).__module__.rpartition('.')[2]} {refusal}.")
+    if kernels_s is not None and cluster.gpus > 1:
+        builder.pin_kernels(kernels_s)
+
+    def exchanging(iteration: int) -> bool:
+        return exchanges(builder.jobs(iteration), cluster.nodes)
+
+    if joins:
+        return joined_rounds(conditions, method, builder.build, exchanging, joins)
+    if conditions is not None:
+        return rounds_under(conditions, method, builder.build, exchanging)
+    return [builder.build(one) for one in method.rounds()]
+
+
+def _fuse(
+    profile: Profile,
+    method: Method,
+    fuse: FusionPolicy,
+    limit_bytes: float | None,
+    options: Mapping[str, str],
+    all_reduce_s: Callable[[float], float],
+    context: MethodContext,
+    iteration: int,
+) -> list[Bucket]:
+    """Put the gradients of an iteration in buckets."""
+    asked = FusionContext(
+        limit_bytes=limit_bytes,
+        backward_s=profile.backward_s,
+        message_bytes=lambda gradient: method.message_bytes(gradient, iteration),
+        all_reduce_s=all_reduce_s,
+        options=options,
+        agreement_s=lambda tensors: method.agreement_s(tensors, context),
+    )
+    return list(fuse(profile.in_ready_order(), asked))
+
+
+class _Builder:
+    """Builds the rounds of a method on one model and cluster.
+
+    Where kernels are pinned to what was measured, no cache is used.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        method: Method,
+        fuse: Callable[..., list[Bucket]],
+        costs: Costs,
+        cache: JobCache | None,
+        key: tuple[Hashable, ...],
+        *,
+        overlap: bool,
+        slowdown: float,
+    ) -> None:
+        self.profile, self.method, self.costs, self.cache = profile, method, costs, cache
+        self.overlap, self.slowdown = overlap, slowdown
+        context = costs.context(profile)
+        self.recorded = RecordedCosts(context, costs.all_reduce_s)
+        self.context = context if cache is None else self.recorded.context
+        self.fuse = partial(fuse, self.recorded.all_reduce_s)
+        self.key = (method, *key, context.ranks, context.nodes, context.gpus_per_node)
+
+    def pin_kernels(self, kernels_s: float) -> None:
+        """Let the method's kernels take what was measured on one GPU [s]."""
+        rounds = self.method.rounds()
+        first = next(it for one in rounds for it in one.iterations if it != LOCAL)
+        alone = replace(
+            self.context, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0
+        )
+        jobs = self.method.jobs(self.fuse(self.context, first), alone, first)
+        self.costs = self.costs.with_kernels(kernels_s, jobs)
+        self.context, self.cache = self.costs.context(self.profile), None
+
+    def jobs(self, iteration: int) -> list[Job]:
+        """Return the jobs of an iteration; none on one GPU, or where nothing is exchanged."""
+        if self.costs.cluster.gpus == 1 or iteration == LOCAL:
+            return []
+        if self.cache is None:
+            return self._make_jobs(iteration)
+        key = (*self.key, iteration)
+        return self.cache.jobs(key, self.recorded, lambda: self._make_jobs(iteration))
+
+    def _make_jobs(self, iteration: int) -> list[Job]:
+        return self.method.jobs(self.fuse(self.context, iteration), self.context, iteration)
+
+    def build(self, one: Round) -> CostedGraph:
+        """Build the task graph of a round, or price anew the one that the cache has."""
+        method, costs = self.method, self.costs
+        jobs = [self.jobs(iteration) for iteration in one.iterations]
+        make = partial(
+            issue,
+            self.profile,
+            method,
+            costs,
+            jobs,
+            one.count,
+            overlap=self.overlap,
+            slowdown=self.slowdown,
+        )
+        if self.cache is None:
+            return make()
+        cluster = costs.cluster
+        shape = (cluster.nodes, cluster.gpus_per_node, cluster.uneven)
+        launches_s = late_launches_s(self.profile, method, costs)
+        key = (*self.key, one, *shape, self.overlap, self.slowdown, launches_s)
+        return self.cache.graph(key, jobs, costs, make)
