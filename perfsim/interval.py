@@ -164,11 +164,12 @@ def _read(path: Path) -> Mapping[str, Uncertainty]:
     found = {}
     for row, cells in read_table(path, UNCERTAINTY_SCHEMA, UNCERTAINTY_COLUMNS):
         rows, sources = (
-            int(number(cells[name], name, path, row, positive=True, whole=True))
+            int(cell_number(cells[name], name, path, row, positive=True, whole=True))
             for name in _COUNT_COLUMNS
         )
         sizes = {
-            part: number(cells[part], part, path, row, within=SIZE) for part in UNCERTAINTY_PARTS
+            part: cell_number(cells[part], part, path, row, within=SIZE)
+            for part in UNCERTAINTY_PARTS
         }
         for name in cells["left_out"].split():
             found[name] = Uncertainty(name, rows, sources, sizes)

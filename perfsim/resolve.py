@@ -31,7 +31,7 @@ from perfsim.methods.base import Method
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
-from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, parse_types
+from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, fields_read_by, parse_types
 from perfsim.session import RememberingCluster, RememberingDevice
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
@@ -128,7 +128,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
 
 def computations(
     types: Sequence[tuple[str, int]], scenario: Scenario, cluster: Cluster, catalog: Catalog
-) -> tuple[tuple[Part, ...], list[str]]:
+) -> tuple[tuple[GpuGroup, ...], list[str]]:
     """Return the GPUs of each type with the model on them, and the notes on them.
 
     All have one batch and one precision: as asked, else those of the first type's profile. Where a

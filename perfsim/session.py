@@ -24,8 +24,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
-from perfsim.data.catalog import SUFFIXES, Catalog, Made
-from perfsim.data.files import changed, noting, stamp
+from perfsim.data.catalog import FILE_SUFFIXES, Catalog, Made
+from perfsim.data.files import files_changed, noting, stamp
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, MethodContext
 from perfsim.network.cluster import Cluster
@@ -324,7 +324,7 @@ class Session(Catalog):
         self.jobs = JobCache()
         looked = [
             Path("profiles"),
-            *(folder / kind for folder in self.folders for kind in SUFFIXES),
+            *(folder / kind for folder in self.folders for kind in FILE_SUFFIXES),
         ]
         self._stamps = {str(path): stamp(str(path)) for path in looked}
 
@@ -348,7 +348,7 @@ class Session(Catalog):
 
     def outdated(self) -> bool:
         """Tell whether a file that was read, or what a folder holds, has changed."""
-        return changed(self._stamps)
+        return files_changed(self._stamps)
 
     def refresh(self) -> None:
         """Drop everything where a file or folder has changed."""

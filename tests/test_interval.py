@@ -158,7 +158,7 @@ def test_a_damaged_record_is_one_sentence(
 ) -> None:
     record = {NO_METHOD: Uncertainty(NO_METHOD, 9, 3, dict.fromkeys(UNCERTAINTY_PARTS, 0.05))}
     (tmp_path / "measurements").mkdir()
-    text = text_of(record, "2000-01-01").replace(*change)
+    text = uncertainty_text(record, "2000-01-01").replace(*change)
     (tmp_path / "measurements" / UNCERTAINTY_FILE).write_text(text)
     with pytest.raises(DataError, match=words):
         uncertainties(Catalog(tmp_path))

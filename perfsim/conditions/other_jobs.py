@@ -51,7 +51,7 @@ def other_job(name: str, scenario: Scenario, catalog: Catalog) -> tuple[Scenario
         raise error.within("`beside`") from None
     except PerfsimError as error:
         raise RequestError("beside", str(error)) from None
-    if other.method.lower() == AUTO:
+    if other.method.lower() == AUTO_METHOD:
         raise RequestError(
             "beside", f"{Path(name).name}: the method is auto; name the one that it runs."
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfsim.conditions.spec import Conditions
 from perfsim.errors import RequestError
-from perfsim.methods.base import LOCAL, Job, Method, Round, Send
+from perfsim.methods.base import LOCAL_ITERATION, Job, Method, Round, Send
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.simulate.array import NO_FACTOR, meets_all, simulate_draws
 from perfsim.simulate.task import Task
@@ -79,8 +79,8 @@ def merge_rounds(
 
     Examples
     --------
-    >>> rounds = [Round((LOCAL,), 3), Round((0,), 1)]
-    >>> merge_rounds(rounds, lambda iteration: iteration != LOCAL)[0]
+    >>> rounds = [Round((LOCAL_ITERATION,), 3), Round((0,), 1)]
+    >>> merge_rounds(rounds, lambda iteration: iteration != LOCAL_ITERATION)[0]
     Joined(round=Round(iterations=(-1, 0), count=1.0), repeats=(3, 1))
     """
     found: list[Joined] = []
@@ -116,8 +116,8 @@ def _iterations(apart: Round, count: int, field: str) -> tuple[tuple[int, ...], 
     """Return ``count`` iterations in a row, and how many times each is run."""
     if count == 0:
         return (), ()
-    if apart.iterations == (LOCAL,):
-        return (LOCAL,), (count,)
+    if apart.iterations == (LOCAL_ITERATION,):
+        return (LOCAL_ITERATION,), (count,)
     if count > MAX_APART:
         raise RequestError(
             field,

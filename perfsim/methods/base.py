@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import Gradient, Profile
 from perfsim.fusion.buckets import Bucket
-from perfsim.simulate.graph import COMPUTE, Shared
+from perfsim.simulate.task import COMPUTE, Shared
 
 __all__ = [
     "FAMILIES",

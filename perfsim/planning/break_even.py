@@ -15,7 +15,7 @@ from perfsim.network.link import Link
 from perfsim.quantity import Cost, Quantity
 from perfsim.resolve import Setup, resolve
 from perfsim.schedule.rounds import baseline_rounds, build_rounds
-from perfsim.session import RememberingCluster, JobCache, RememberingCluster, job_cache
+from perfsim.session import JobCache, RememberingCluster, job_cache
 from perfsim.what_if import steady_s
 
 __all__ = [
@@ -139,7 +139,7 @@ def gpu_break_even(setup: Setup, catalog: Catalog) -> BreakEven:
     def times_at(count: float) -> TimePair | None:
         update = {"gpus": int(count), "gpus_per_node": min(each, int(count)), "placement": None}
         try:
-            return _pair(resolve(scenario.model_copy(update=update), catalog), jobs_of(catalog))
+            return _pair(resolve(scenario.model_copy(update=update), catalog), job_cache(catalog))
         except RequestError:
             return None
 
@@ -167,8 +167,8 @@ def _along(
 def _pair(setup: Setup, jobs: JobCache | None) -> TimePair | None:
     """Return the iteration of the method and of S-SGD, None where one cannot run [s]."""
     try:
-        method_s = steady_s(plans_of(setup, jobs))
-        return method_s, steady_s(baseline_of(setup, jobs))
+        method_s = steady_s(build_rounds(setup, jobs))
+        return method_s, steady_s(baseline_rounds(setup, jobs))
     except RequestError:
         return None
 

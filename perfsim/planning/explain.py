@@ -266,7 +266,7 @@ def explain(scenario: Scenario, catalog: Catalog | None = None) -> Explanation:
     catalog = catalog or default_session()
     prediction = predict(scenario, catalog)
     setup = resolve(scenario, catalog)
-    plans = plans_of(setup)
+    plans = build_rounds(setup)
     timelines = [run(plan) for plan in plans]
     still, scale = plans, 1.0
     if setup.beside:

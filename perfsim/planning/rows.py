@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfsim.conditions.ranks import shown
+from perfsim.conditions.ranks import shown_draws
 from perfsim.errors import PerfsimError, spelling
 from perfsim.prediction import PREDICTION_SCHEMA, communication_of, memory_of, predict, spent
 from perfsim.resolve import ResolvedScenario, Setup, resolve
@@ -102,7 +102,7 @@ def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
     try:
         scenario = make_scenario(fields)
         setup = resolve(scenario, catalog)
-        plans = plans_of(setup, catalog.jobs)
+        plans = build_rounds(setup, catalog.jobs)
         iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
     except PerfsimError as error:
         return [*[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)]
@@ -134,13 +134,13 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
     """
     try:
         setup = resolve(make_scenario(fields), session)
-        plans = plans_of(setup, session.jobs)
+        plans = build_rounds(setup, session.jobs)
         timelines, _, met = run_all(plans)
         iteration_s = mean_s(plans, timelines)
         baseline_s = _baseline_s(setup, iteration_s, session)
     except PerfsimError as error:
         return _failed(fields, error)
-    draws = [shown(timeline) for timeline in timelines]
+    draws = [shown_draws(timeline) for timeline in timelines]
     _, samples_per_s, efficiency, _ = row_figures(setup, plans, iteration_s, setup.alone_s)
     asked = setup.resolved_scenario()
     return {
@@ -199,7 +199,7 @@ def _baseline_s(setup: Setup, iteration_s: float, session: Session) -> float:
     if is_baseline(setup):
         return iteration_s
     key = "baseline", *(getattr(setup.scenario, name) for name in _BASELINE_FIELDS)
-    return session.once(key, lambda: steady_s(baseline_of(setup, session.jobs)))
+    return session.once(key, lambda: steady_s(baseline_rounds(setup, session.jobs)))
 
 
 def _failed(fields: Mapping[str, Any], error: PerfsimError) -> PredictionObject:

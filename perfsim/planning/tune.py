@@ -310,7 +310,7 @@ def with_best(scenario: Scenario, tuning: Tuning, catalog: Catalog | None = None
 
 
 def _iteration_s(setup: Setup) -> float:
-    return steady_s(plans_of(setup))
+    return steady_s(build_rounds(setup))
 
 
 def _tuned(setup: Setup, tunable: Tunable, asked_s: float) -> TunedValue:

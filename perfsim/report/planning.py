@@ -9,7 +9,7 @@ from math import log
 from textwrap import wrap
 from typing import Any
 
-from perfsim.conditions.words import named
+from perfsim.conditions.words import condition_words
 from perfsim.methods import method_class
 from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice
@@ -156,7 +156,7 @@ def print_comparison(comparison: Comparison) -> None:
     """Print the question, who is fastest, all methods with what their time goes to, and notes."""
     first = comparison.rows[0].scenario
     overlap = "overlap" if first.overlap else "no overlap"
-    conditions = named(first)
+    conditions = condition_words(first)
     print_lines(
         [
             f"{first.model}, {cluster_words(first)}",
@@ -494,7 +494,7 @@ def print_tuning(tuning: Tuning) -> None:
             f"{scenario.model}, {scenario.method}, {gpu_words(scenario.gpus, scenario.gpu)}"
             f" ({scenario.nodes} x {scenario.gpus_per_node}), {scenario.net}:"
             f" {format_seconds(tuning.iteration_s)} as asked"
-            + (f", {named(scenario)}" if named(scenario) else "")
+            + (f", {condition_words(scenario)}" if condition_words(scenario) else "")
         ],
         most=PAGE_COLUMNS,
     )

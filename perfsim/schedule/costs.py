@@ -98,7 +98,7 @@ class Costs:
                 send.collective, send.size_bytes, send.group, send.algorithm, send.servers
             ).seconds
 
-        return crossing(seconds)
+        return link_use(seconds)
 
     def all_reduce_s(self, size_bytes: float) -> float:
         """Return the time of an all-reduce among all ranks [s]."""

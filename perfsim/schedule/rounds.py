@@ -18,9 +18,9 @@ from perfsim.compute.gpu_types import types_of_ranks
 from perfsim.conditions.mixed_gpus import mixed_rounds
 from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under
 from perfsim.errors import RequestError
-from perfsim.fusion.bucket import Bucket, FusionContext, FusionPolicy
+from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
 from perfsim.methods import load_method, method_name
-from perfsim.methods.base import LOCAL, Job, Method, MethodContext, Round
+from perfsim.methods.base import LOCAL_ITERATION, Job, Method, MethodContext, Round
 from perfsim.schedule.build import issue, late_launches_s
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.run import most_frequent
@@ -50,7 +50,7 @@ def build_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGrap
 
 def baseline_rounds(setup: Setup, cache: JobCache | None = None) -> list[CostedGraph]:
     """Build the rounds of S-SGD with DDP's buckets and overlap, under the same conditions."""
-    return _build(setup, _schedule_ssgd, fusion.load("size").fuse, cache)
+    return _build(setup, _schedule_ssgd, fusion.load_policy("size").fuse, cache)
 
 
 def is_baseline(setup: Setup) -> bool:
@@ -235,7 +235,7 @@ def _fuse(
         message_bytes=lambda gradient: method.message_bytes(gradient, iteration),
         all_reduce_s=all_reduce_s,
         options=options,
-        agreement_s=lambda tensors: method.agreement_s(tensors, context),
+        negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
     )
     return list(fuse(profile.in_ready_order(), asked))
 
@@ -269,7 +269,7 @@ class _Builder:
     def pin_kernels(self, kernels_s: float) -> None:
         """Let the method's kernels take what was measured on one GPU [s]."""
         rounds = self.method.rounds()
-        first = next(it for one in rounds for it in one.iterations if it != LOCAL)
+        first = next(it for one in rounds for it in one.iterations if it != LOCAL_ITERATION)
         alone = replace(
             self.context, ranks=1, nodes=1, gpus_per_node=1, collective_s=lambda *_: 0.0
         )
@@ -279,7 +279,7 @@ class _Builder:
 
     def jobs(self, iteration: int) -> list[Job]:
         """Return the jobs of an iteration; none on one GPU, or where nothing is exchanged."""
-        if self.costs.cluster.gpus == 1 or iteration == LOCAL:
+        if self.costs.cluster.gpus == 1 or iteration == LOCAL_ITERATION:
             return []
         if self.cache is None:
             return self._make_jobs(iteration)

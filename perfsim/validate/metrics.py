@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Set
 
 from perfsim.prediction import Prediction
-from perfsim.schedule.plan import CostedGraph
+from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
-from perfsim.simulate.graph import COMPUTE, Task
+from perfsim.simulate.task import COMPUTE, Task
 from perfsim.simulate.timeline import Timeline
 
 __all__ = [

@@ -51,9 +51,9 @@ from perfsim.errors import RequestError
 from perfsim.interval import (
     GRADES,
     NO_METHOD,
-    PARTS,
     SIZE,
     UNCERTAINTY_COLUMNS,
+    UNCERTAINTY_PARTS,
     UNCERTAINTY_SCHEMA,
     Moves,
     Uncertainty,
@@ -80,7 +80,7 @@ _RESIDUALS_COLUMNS = (
     "id",
     "source",
     "residual",
-    *(f"{part}_{side}" for part in PARTS for side in _SIDES),
+    *(f"{part}_{side}" for part in UNCERTAINTY_PARTS for side in _SIDES),
 )
 
 _OWNER = re.compile(r"([\w.-]+)/[\w.-]+(?:@| branch )")
@@ -132,7 +132,7 @@ def residuals_text(residuals: Sequence[Residual], date: str) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_RESIDUALS_COLUMNS)
     for residual in residuals:
-        moves = [residual.moves.get(part, (0.0, 0.0)) for part in PARTS]
+        moves = [residual.moves.get(part, (0.0, 0.0)) for part in UNCERTAINTY_PARTS]
         cells = [f"{value:.6g}" for move in moves for value in move]
         writer.writerow([residual.id, residual.source, f"{residual.log:.6g}", *cells])
     return out.getvalue()
@@ -153,7 +153,7 @@ def read_residuals(path: Path) -> list[Residual]:
             float(cells["residual"]),
             {
                 part: (float(cells[f"{part}_faster"]), float(cells[f"{part}_slower"]))
-                for part in PARTS
+                for part in UNCERTAINTY_PARTS
             },
         )
         for _, cells in read_table(path, _RESIDUALS_SCHEMA, _RESIDUALS_COLUMNS)
@@ -173,12 +173,13 @@ _UNSEEN = 1.0 / 3.0
 _MIN_SOURCES = 3
 """One source left out, one to check the scale against, one to fit it on."""
 _STRONGEST = [
-    PARTS.index(part)
+    UNCERTAINTY_PARTS.index(part)
     for part in (*(f"{cause}_{grades[0]}" for cause, grades in GRADES.items()), "hidden", "other")
 ]
 """Parts with that prior; weaker evidence may add nothing to them."""
 _CAUSES = [
-    [PARTS.index(f"{cause}_{grade}") for grade in grades] for cause, grades in GRADES.items()
+    [UNCERTAINTY_PARTS.index(f"{cause}_{grade}") for grade in grades]
+    for cause, grades in GRADES.items()
 ]
 
 
@@ -196,8 +197,8 @@ class ResidualTable:
     def from_residuals(cls, residuals: Sequence[Residual]) -> ResidualTable:
         """Return residuals as a table."""
         moves = np.array(
-            [[one.moves.get(part, (0.0, 0.0)) for part in PARTS] for one in residuals]
-        ).reshape(len(residuals), len(PARTS), 2)
+            [[one.moves.get(part, (0.0, 0.0)) for part in UNCERTAINTY_PARTS] for one in residuals]
+        ).reshape(len(residuals), len(UNCERTAINTY_PARTS), 2)
         sources = np.array([one.source for one in residuals])
         logs = np.array([one.log for one in residuals])
         names = tuple(sorted(set(sources.tolist())))
@@ -234,9 +235,9 @@ def fit_variances(table: ResidualTable) -> _Array:
     own = np.where(above[:, None], slower, faster)
     squares, weights = table.log**2, table.weights
     whole = max(_MIN_DEVIATION**2, float(weights @ squares))
-    prior = np.zeros(len(PARTS))
+    prior = np.zeros(len(UNCERTAINTY_PARTS))
     prior[_STRONGEST] = _UNSEEN / len(table.names)
-    variances = np.full(len(PARTS), whole)
+    variances = np.full(len(UNCERTAINTY_PARTS), whole)
     for _ in range(_ROUNDS):
         ups, downs = np.sqrt(slower @ variances), np.sqrt(faster @ variances)
         mine = np.where(above, ups, downs) ** 2
@@ -289,7 +290,7 @@ def fit_left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
             here = others.sources == other
             scores[here] = others.scores(variances(name, other))[here]
         sizes = coverage_multiple(scores, others.weights) * np.sqrt(variances(name))
-        named = dict(zip(PARTS, sizes.tolist(), strict=True))
+        named = dict(zip(UNCERTAINTY_PARTS, sizes.tolist(), strict=True))
         fitted[name] = Uncertainty(name, len(others.log), len(others.names), named)
     return fitted
 
@@ -318,7 +319,7 @@ def uncertainty_text(fits: Mapping[str, Uncertainty], date: str) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(UNCERTAINTY_COLUMNS)
     for name, fit in fits.items():
-        sizes = [f"{fit.sizes[part]:.4f}" for part in PARTS]
+        sizes = [f"{fit.sizes[part]:.4f}" for part in UNCERTAINTY_PARTS]
         writer.writerow([name, fit.rows, fit.sources, *sizes])
     return out.getvalue()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from perfsim.conditions.ranks import merge_rounds, sample
 from perfsim.errors import RequestError
 from perfsim.methods import method_names
-from perfsim.methods.base import LOCAL, Round
+from perfsim.methods.base import LOCAL_ITERATION, Round
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
 from perfsim.simulate.array import NO_FACTOR, simulate, simulate_draws

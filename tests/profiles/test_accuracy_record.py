@@ -15,7 +15,13 @@ import interval_record
 import measurement_tables as tables
 from interval_record import Residual, held_out, read_residuals, residuals_text
 from perfsim.data.catalog import Catalog, shipped
-from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
+from perfsim.interval import (
+    NO_METHOD,
+    UNCERTAINTY_FILE,
+    UNCERTAINTY_PARTS,
+    Uncertainty,
+    uncertainties,
+)
 from perfsim.validate.accuracy import read_accuracy
 from perfsim.validate.cases import CASE_COLUMNS, read_cases
 from perfsim.validate.measurements import validate_measurements

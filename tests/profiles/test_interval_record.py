@@ -22,7 +22,13 @@ from interval_record import (
 )
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.interval import FILE, NO_METHOD, PARTS, Uncertainty, uncertainties
+from perfsim.interval import (
+    NO_METHOD,
+    UNCERTAINTY_FILE,
+    UNCERTAINTY_PARTS,
+    Uncertainty,
+    uncertainties,
+)
 from perfsim.validate.cases import CASE_COLUMNS, Case
 from perfsim.validate.measurements import ComparedCase, error_figures, validate_measurements
 
@@ -44,7 +50,10 @@ def made(sources: int, rows: int, seed: int = 0) -> list[Residual]:
 
 def test_the_fit_finds_what_made_the_residuals() -> None:
     sizes = np.sqrt(fit_variances(ResidualTable.from_residuals(made(200, 10))))
-    ratio = sizes[PARTS.index("network_modelled")] / sizes[PARTS.index("compute_given")]
+    ratio = (
+        sizes[UNCERTAINTY_PARTS.index("network_modelled")]
+        / sizes[UNCERTAINTY_PARTS.index("compute_given")]
+    )
     assert ratio == pytest.approx(6.0, rel=0.2)
 
 
@@ -83,8 +92,8 @@ def test_what_no_source_shows_is_as_far_off_as_all_rows() -> None:
         for n, sign in enumerate((1, -1) * 4)
     ]
     sizes = np.sqrt(fit_variances(ResidualTable.from_residuals(rows)))
-    assert sizes[PARTS.index("kernels_measured")] == pytest.approx(0.2, rel=0.01)
-    assert sizes[PARTS.index("kernels_modelled")] == pytest.approx(0.2, rel=0.01)
+    assert sizes[UNCERTAINTY_PARTS.index("kernels_measured")] == pytest.approx(0.2, rel=0.01)
+    assert sizes[UNCERTAINTY_PARTS.index("kernels_modelled")] == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_source_has_no_part_in_its_own_row() -> None:
@@ -156,7 +165,9 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
     assert [one.log for one in again] == pytest.approx([one.log for one in rows], rel=1e-5)
     (tmp_path / "measurements").mkdir()
     record = fit_left_out(rows)
-    (tmp_path / "measurements" / FILE).write_text(uncertainty_text(record, "2000-01-01"))
+    (tmp_path / "measurements" / UNCERTAINTY_FILE).write_text(
+        uncertainty_text(record, "2000-01-01")
+    )
     found = uncertainties(Catalog(tmp_path))
     assert set(found) == {NO_METHOD, "s0", "s1", "s2", "s3"}
     assert found["s2"].sizes == pytest.approx(record["s2"].sizes, abs=1e-4)
@@ -172,7 +183,9 @@ def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None
         for name, size in ((NO_METHOD, 0.5), ("t", 0.1))
     }
     (tmp_path / "measurements").mkdir()
-    (tmp_path / "measurements" / FILE).write_text(uncertainty_text(record, "2000-01-01"))
+    (tmp_path / "measurements" / UNCERTAINTY_FILE).write_text(
+        uncertainty_text(record, "2000-01-01")
+    )
     table = tmp_path / "cases.csv"
     row = "{}-1,S-SGD DDP,ResNet-50,V100,8,4,PCIe3 in node,64,,,iteration_s,1,"
     lines = [",".join(CASE_COLUMNS), row.format("t"), row.format("u")]

@@ -8,8 +8,8 @@ from typing import ClassVar
 import pytest
 
 from perfsim import fusion
-from perfsim.fusion.bucket import Bucket
-from perfsim.methods.base import LOCAL, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.fusion.buckets import Bucket
+from perfsim.methods.base import LOCAL_ITERATION, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.bucket import Bucket
-from perfsim.methods.base import LOCAL, Compute, Job, Method, MethodContext, PassPoint, Round, Send
+from perfsim.fusion.buckets import Bucket
+from perfsim.methods.base import (
+    LOCAL_ITERATION,
+    Compute,
+    Job,
+    Method,
+    MethodContext,
+    PassPoint,
+    Round,
+    Send,
+)
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.schedule.run import run

@@ -9,7 +9,7 @@ import pytest
 
 from perfsim import fusion
 from perfsim.compute.kernel import elementwise
-from perfsim.fusion.bucket import Bucket
+from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link

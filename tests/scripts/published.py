@@ -17,7 +17,7 @@ from perfsim import fusion
 from perfsim.data.catalog import shipped
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
-from perfsim.scenario import make_scenario, read_file
+from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.simulate.array import simulate
