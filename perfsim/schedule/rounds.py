@@ -140,7 +140,7 @@ def _circumstances(setup: Setup) -> dict[str, Any]:
     return {
         "algorithm": scenario.algorithm,
         "protocol": scenario.protocol,
-        "overlap_slowdown": scenario.overlap_slowdown,
+        "overlap_slowdown": scenario.overlap_slowdown * scenario.contention,
         "conditions": setup.conditions,
         "profile_key": setup.profile_key,
     }
