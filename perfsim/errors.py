@@ -90,14 +90,12 @@ class RequestError(PerfsimError):
     def __init__(
         self,
         field: str,
-        why: str | None = None,
+        why: str,
         *,
         value: object = None,
         nearest: str = "",
         source: str = "",
     ) -> None:
-        if why is None:  # a sentence alone, about no field: kept until the last such call is gone
-            field, why = "", field
         self.field, self.why, self.value = field, why, value
         self.nearest, self.source = nearest, source
         super().__init__(field, why)

@@ -19,9 +19,9 @@ from perfsim.quantity import NumberLimit
 __all__ = [
     "GRADES",
     "NO_METHOD",
-    "UNCERTAINTY_PARTS",
     "UNCERTAINTY_COLUMNS",
     "UNCERTAINTY_FILE",
+    "UNCERTAINTY_PARTS",
     "UNCERTAINTY_SCHEMA",
     "Moves",
     "Uncertainty",

@@ -435,7 +435,7 @@ _LEFT_OUT = "selecting values on the GPU, stragglers, the update, convergence"
 
 
 def pipeline_figures(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the links and the iterations as ``perfsim pipeline --json`` prints them."""
+    """Return the links and the iterations as JSON has them."""
     stages, links, count = pipeline.stages, pipeline.links, pipeline.micro_batches
     ratios = adaptive_ratios([link.dense_s for link in links], pipeline.reduction)
     equal = [max(ratios, default=1.0)] * len(links)

@@ -18,7 +18,7 @@ from perfsim.interval import NO_METHOD, Moves, Uncertainty, uncertainties
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, resolve
-from perfsim.scenario import Scenario
+from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
@@ -42,7 +42,7 @@ _DECODED = ("quantisation", "sparsification")
 
 @dataclass
 class Prediction:
-    """What perfsim answers; `to_dict` is the object that ``predict --json`` prints.
+    """What perfsim answers; `to_dict` is the object as JSON has it.
 
     ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
     ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
@@ -105,7 +105,7 @@ class Prediction:
         """Return the prediction as a pandas table of one row (see ``perfsim.data.tables``)."""
         from perfsim.data.tables import flat_record, to_frame
 
-        return to_frame([flat_record(self.to_dict(provenance=False))])
+        return to_frame([flat_record(self.to_dict(provenance=False), table_columns())])
 
 
 def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:

@@ -232,7 +232,7 @@ def rank_methods(
             its, flags = for_method(own, name)
             predictions[name] = predict(its, catalog)
         except RequestError as error:
-            if error.field.startswith("fusion."):  # a wrong value, whatever the method
+            if error.field.startswith("fusion_options."):  # a wrong value, whatever the method
                 raise
             refused[name] = refusal_reason(name, error)
             continue

@@ -7,7 +7,7 @@ A `Setup` has the profile, the device, the cluster, the method and the fusion po
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from math import log
 from pathlib import Path
@@ -31,7 +31,7 @@ from perfsim.methods.base import Method
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
-from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, fields_read_by, parse_types
+from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, fields_read_by, own_values, parse_types
 from perfsim.session import RememberingCluster, RememberingDevice
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
@@ -173,19 +173,6 @@ def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
 Platform = tuple[Network, Network | None, Cluster, list[str]]
 """The network between nodes, the one inside them where it is another, the cluster, and notes."""
 
-_CLUSTER_FIELDS = (
-    "gpus",
-    "gpus_per_node",
-    "placement",
-    "net",
-    "intra_net",
-    "gpu",
-    "library",
-    "oversubscription",
-    "background",
-)
-"""Fields of a scenario that its cluster is made of."""
-
 _MAX_WARNINGS = 2
 """Warnings on a network that a prediction repeats; ``show net`` lists all of them."""
 
@@ -200,7 +187,7 @@ def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
     DataError
         If a network's file is damaged.
     """
-    asked = tuple(getattr(scenario, name) for name in _CLUSTER_FIELDS)
+    asked = tuple(getattr(scenario, name) for name in fields_read_by("network"))
     return catalog.once(("platform", *asked), lambda: _made(scenario, device, catalog))
 
 
@@ -336,10 +323,13 @@ class ResolvedScenario:
     single_gpu_kernels_s: float | None
     profile: str
     beside: tuple[str, ...] = ()
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the list that nothing fills in, by their name in JSON: those added to it later."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data; ``beside`` is left out where there are no other jobs."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        further = plain.pop("further")
         plain.update(options=dict(self.options), fusion_options=dict(self.fusion_options))
         plain["placement"] = None if self.placement is None else list(self.placement)
         plain["straggler"] = list(self.straggler)
@@ -347,7 +337,10 @@ class ResolvedScenario:
             plain["beside"] = list(self.beside)
         else:
             del plain["beside"]
-        return plain
+        return plain | dict(further)
+
+
+_RESOLVED_KEYS = frozenset(one.name for one in fields(ResolvedScenario))
 
 
 @dataclass
@@ -452,6 +445,7 @@ class Setup:
             single_gpu_kernels_s=self.kernels_s,
             profile=Path(self.profile.path).name,
             beside=scenario.beside,
+            further=own_values(scenario, _RESOLVED_KEYS),
         )
 
 
@@ -567,4 +561,4 @@ def _own_notes(profile: Profile, device: Device, network: Network, catalog: Cata
 def _check_fusion_options(name: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:
     for option in given:
         if option not in known:
-            raise unknown_option(f"fusion policy {name!r}", option, known, field="options")
+            raise unknown_option(f"fusion policy {name!r}", option, known, field="fusion_options")

@@ -468,16 +468,6 @@ class ScenarioFields:
             column=False,
         ),
     ] = None
-    contention: Annotated[
-        float,
-        ScenarioField(
-            "How many times slower a process of others makes the backward pass (template): 1.5.",
-            read_by=("schedule",),
-            metavar="FACTOR",
-            min=1,
-            max=10,
-        ),
-    ] = 1.0
 
 
 # Checks of single fields, in the order of the list.

@@ -17,8 +17,8 @@ __all__ = [
     "changed_durations",
     "faster",
     "halved",
-    "spread_interval",
     "moves",
+    "spread_interval",
     "steady_s",
 ]
 

@@ -14,7 +14,7 @@ MODELS = ["bert-large", "resnet50", "resnet152", "vgg16"]
 
 
 def test_exit_codes_are_the_contract() -> None:
-    codes = (PerfsimError("x").exit_code, RequestError("x").exit_code, DataError("x").exit_code)
+    codes = (PerfsimError("x").exit_code, RequestError("", "x").exit_code, DataError("x").exit_code)
     assert codes == (1, 2, 3)
 
 

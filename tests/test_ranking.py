@@ -125,7 +125,7 @@ def test_options_of_a_fusion_go_to_the_methods_that_use_it() -> None:
     asked = make_scenario(FIELDS | {"fusion_options": {"cycle_time": "2ms"}})
     assert for_method(asked, "horovod") == (asked.model_copy(update={"method": "horovod"}), [])
     made, left = for_method(asked, "ssgd")
-    assert (made.fusion_options, left) == ({}, ["`options` fusion.cycle_time"])
+    assert (made.fusion_options, left) == ({}, ["`fusion_options.cycle_time`"])
 
 
 def test_a_bucket_leaves_no_method_out_and_says_who_keeps_its_own() -> None:
@@ -154,7 +154,7 @@ def test_who_is_left_out_is_said_with_the_reason(capsys: pytest.CaptureFixture[s
     ("options", "words"),
     [
         ({"cycle": "2ms"}, "fusion has no 'cycle'; did you mean 'cycle_time'"),
-        ({"cycle_time": "2"}, "fusion.cycle_time: '2' is not a time"),
+        ({"cycle_time": "2"}, "fusion_options.cycle_time: '2' is not a time"),
     ],
 )
 def test_a_wrong_option_of_fusion_is_said_once(options: dict[str, str], words: str) -> None:

@@ -110,13 +110,13 @@ def flag_of(field: str, flags: Mapping[str, str]) -> str:
 
     Examples
     --------
-    >>> fields = ("gpus_per_node", "options.density", "vary.gpus", "workers", "alpha")
-    >>> [flag_of(field, {"workers": "--workers"}) for field in fields]
-    ['--gpus-per-node', '--set density', '--vary gpus', '--workers', 'alpha']
+    >>> fields = ("gpus_per_node", "options.density", "fusion_options", "vary.gpus", "workers")
+    >>> [flag_of(field, {"workers": "--workers"}) for field in (*fields, "alpha")]
+    ['--gpus-per-node', '--set density', '--set', '--vary gpus', '--workers', 'alpha']
     """
     name, _, option = field.partition(".")
     if name in _GROUPS:
-        return f"{_GROUPS[name]}{option}".strip()
+        return f"{_GROUPS[name]}{option}" if option else _GROUPS[name].split()[0]
     if field in SCENARIO_FIELDS and SCENARIO_FIELDS[field].flag:
         return "--" + field.replace("_", "-")
     return flags.get(field, field)

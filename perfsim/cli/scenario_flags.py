@@ -215,9 +215,9 @@ def scenario_fields(
         path = catalog.scenario(scenario)
         fields = dict(read_scenario(path)["scenario"])
         if "beside" in fields:
-            from perfsim.conditions.spec import found_from
+            from perfsim.conditions.spec import full_paths
 
-            fields["beside"] = found_from(path, fields["beside"])
+            fields["beside"] = full_paths(path, fields["beside"])
         own = fields.get("method", SCENARIO_FIELDS["method"].value)
         if flags.get("method") not in (None, own) and fields.pop("options", None):
             notes.append(f"The file's options are left out: they are for {own}.")

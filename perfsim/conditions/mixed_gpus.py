@@ -47,12 +47,12 @@ def run_mixed(costed: CostedGraph, durations: Sequence[float] | None = None) -> 
     if graph.contended or costed.order == "priority":
         from perfsim.simulate.events import simulate_events
 
-        found = simulate_events(graph, spent, ranks=True, order=costed.order)
+        timeline = simulate_events(graph, spent, ranks=True, order=costed.order)
     else:
         from perfsim.simulate.array import simulate
 
-        found = simulate(graph, spent, ranks=True)
-    return found.select() if found.ranks else found
+        timeline = simulate(graph, spent, ranks=True)
+    return timeline.select() if timeline.ranks else timeline
 
 
 def _own(costed: CostedGraph) -> list[float]:

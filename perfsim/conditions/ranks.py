@@ -32,8 +32,8 @@ __all__ = [
     "check_issue_order",
     "drawn",
     "exchanges",
-    "merge_rounds",
     "joined_rounds",
+    "merge_rounds",
     "over_draws",
     "rounds_under",
     "sample",
@@ -83,15 +83,15 @@ def merge_rounds(
     >>> merge_rounds(rounds, lambda iteration: iteration != LOCAL_ITERATION)[0]
     Joined(round=Round(iterations=(-1, 0), count=1.0), repeats=(3, 1))
     """
-    found: list[Joined] = []
+    joined: list[Joined] = []
     apart: Round | None = None
     for one in rounds:
         if not any(exchanging(iteration) for iteration in one.iterations):
             apart = one
             continue
-        found += [_plain(one)] if apart is None else _after(apart, one, field)
+        joined += [_plain(one)] if apart is None else _after(apart, one, field)
         apart = None
-    return found + ([] if apart is None else [_plain(apart)])
+    return joined + ([] if apart is None else [_plain(apart)])
 
 
 def _plain(one: Round) -> Joined:
@@ -102,14 +102,14 @@ def _after(apart: Round, one: Round, field: str) -> list[Joined]:
     each = apart.count * len(apart.iterations) / one.count
     few = floor(each + _NEGLIGIBLE)
     shares = {few: 1.0 - (each - few), few + 1: each - few}
-    found = []
+    joined = []
     for count, share in shares.items():
         if share <= _NEGLIGIBLE:
             continue
         before, repeats = _iterations(apart, count, field)
         whole = Round((*before, *one.iterations), one.count * share)
-        found.append(Joined(whole, (*repeats, *(1,) * len(one.iterations))))
-    return found
+        joined.append(Joined(whole, (*repeats, *(1,) * len(one.iterations))))
+    return joined
 
 
 def _iterations(apart: Round, count: int, field: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

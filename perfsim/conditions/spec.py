@@ -16,7 +16,7 @@ __all__ = [
     "MOST_JITTER",
     "Conditions",
     "checked_names",
-    "found_from",
+    "full_paths",
     "label",
     "parse_straggler",
 ]
@@ -78,16 +78,16 @@ class Conditions(NamedTuple):
         """Return how many times slower than normal each rank computes, without jitter."""
         import numpy as np
 
-        found = np.ones(self.ranks)
+        factors = np.ones(self.ranks)
         first = 0
         for count, factor in self.stragglers:
-            found[first : first + count] = factor
+            factors[first : first + count] = factor
             first += count
-        return found
+        return factors
 
 
 def parse_straggler(text: object, field: str = "straggler") -> tuple[int, float]:
-    """Read RANKS:FACTOR: how many GPUs are slow, and how many times slower.
+    """Read GPUS:FACTOR: how many GPUs are slow, and how many times slower.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def parse_straggler(text: object, field: str = "straggler") -> tuple[int, float]
     """
     count, colon, factor = str(text).partition(":")
     try:
-        found = int(count), float(factor)
+        ranks, times = int(count), float(factor)
     except ValueError:
         colon = ""
     if not isinstance(text, str) or not colon:
@@ -110,13 +110,13 @@ def parse_straggler(text: object, field: str = "straggler") -> tuple[int, float]
             f"{shown(text)} is not GPUS:FACTOR such as 1:1.5 (one GPU that computes 1.5"
             " times slower).",
         )
-    if found[0] < 1 or not 1.0 <= found[1] <= MAX_SLOWDOWN:
+    if ranks < 1 or not 1.0 <= times <= MAX_SLOWDOWN:
         raise RequestError(
             field,
             f"{shown(text)} is not allowed: at least 1 GPU, 1 to {MAX_SLOWDOWN:g} times"
             " slower, such as 1:1.5.",
         )
-    return found
+    return ranks, times
 
 
 _MAX_OTHER_JOBS = 4
@@ -148,7 +148,7 @@ def checked_names(value: object) -> tuple[str, ...]:
     return tuple(str(one).strip() for one in listed)
 
 
-def found_from(path: Path, value: object) -> object:
+def full_paths(path: Path, value: object) -> object:
     """Return the other jobs that a scenario file names; files in its folder by their full path."""
     listed = value if isinstance(value, list | tuple) else [value]
     near = [path.parent / one if isinstance(one, str) else None for one in listed]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perfsim.scenario import Scenario
     from perfsim.schedule.run import ContentionResult, JobSlowdown
 
-__all__ = ["condition_notes", "meeting_block", "meeting_lines", "meeting_notes", "condition_words"]
+__all__ = ["condition_notes", "condition_words", "meeting_block", "meeting_lines", "meeting_notes"]
 
 _SAME = 1e-9
 """Relative difference that counts as none."""
@@ -179,11 +179,11 @@ def _straggler_notes(conditions: Conditions, rounds: Sequence[CostedGraph]) -> l
     slow = " and ".join(
         f"{_gpus(count)} {factor:g} times" for count, factor in conditions.stragglers
     )
-    found = f"Slower in all that they compute: {slow} (passes, update and kernels of the method)."
+    slower = f"Slower in all that they compute: {slow} (passes, update and kernels of the method)."
     if conditions.varies or any(meets_all(costed.graph, conditions.ranks) for costed in rounds):
-        return [found]
+        return [slower]
     return [
-        f"{found} No GPU waits for all the others, but in the long run all go at the pace of the"
+        f"{slower} No GPU waits for all the others, but in the long run all go at the pace of the"
         " slowest."
     ]
 

@@ -202,28 +202,13 @@ def repeat_spread(values: list[float]) -> float | None:
 # Writing: records as CSV or as a pandas table
 
 
-_RECORD_FIELDS = (
-    "model",
-    "gpus",
-    "gpus_per_node",
-    "nodes",
-    "net",
-    "intra_net",
-    "gpu",
-    "batch",
-    "precision",
-    "method",
-    "options",
-    "fusion",
-    "bucket_bytes",
-)
-"""Fields of the scenario with which a record begins; ``batch`` is in samples a GPU."""
-
 _PLAIN_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def flat_record(prediction: Mapping[str, Any]) -> dict[str, Any]:
+def flat_record(prediction: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     """Return the ``to_dict`` of a prediction as one flat record.
+
+    It begins with those ``columns`` of the scenario (see `perfsim.scenario.table_columns`).
 
     A column's name ends with its unit: ``_s`` for seconds, ``_bytes``, ``_ratio`` for a fraction or
     a multiple, ``_per_s``. A column without a unit is a count or a word. Times and bytes are those
@@ -231,7 +216,7 @@ def flat_record(prediction: Mapping[str, Any]) -> dict[str, Any]:
     """
     scenario, sent = prediction["scenario"], prediction["communication"]
     low, high = prediction["iteration_s_interval"]
-    question = {field: scenario[field] for field in _RECORD_FIELDS}
+    question = {field: scenario[field] for field in columns}
     question["options"] = " ".join(f"{name}={value}" for name, value in scenario["options"].items())
     return {
         **question,

@@ -203,7 +203,7 @@ def check_fusion_options(scenario: Scenario) -> None:
     known = {option for name in used for option in fusion.load_policy(name).options}
     for option in scenario.fusion_options:
         if option not in known:
-            raise unknown_option("fusion", option, known, field="options")
+            raise unknown_option("fusion", option, known, field="fusion_options")
 
 
 def _own(name: str, options: Mapping[str, Any]) -> str:

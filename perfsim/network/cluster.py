@@ -183,8 +183,8 @@ class Cluster:
 
     def route(self, collective: str, name: str, protocol: str = AUTO) -> Route:
         """Return an algorithm of a collective over the links here."""
-        found = find_library(self.library).algorithm(collective, name)
-        inter, intra = self._links(found.flows)
+        algorithm = find_library(self.library).algorithm(collective, name)
+        inter, intra = self._links(algorithm.flows)
         if protocol != AUTO:
             inter, intra = self._held(inter, intra, protocol)
         wiring = ClusterLinks(
@@ -196,7 +196,7 @@ class Cluster:
             intra,
             self.servers,
         )
-        return Route(found, wiring, self.node_size_unmeasured)
+        return Route(algorithm, wiring, self.node_size_unmeasured)
 
     def _held(
         self, inter: Link | None, intra: Link | None, protocol: str
@@ -263,7 +263,7 @@ class Cluster:
         """
         if self._shared:
             return self._beside(collective, size_bytes, algorithm, protocol)
-        cost, route = self._told(collective, size_bytes, algorithm, protocol)
+        cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
         if cost is not None:
             return cost
         cost = route.cost(size_bytes)
@@ -380,10 +380,10 @@ class Cluster:
         """Return the time of one collective [s] as ``cost`` does, without its provenance."""
         if self._shared:
             return self._beside(collective, size_bytes, algorithm, protocol).seconds
-        cost, route = self._told(collective, size_bytes, algorithm, protocol)
+        cost, route = self._cost_and_route(collective, size_bytes, algorithm, protocol)
         return route.seconds(size_bytes) if cost is None else cost.seconds
 
-    def _told(
+    def _cost_and_route(
         self, collective: str, size_bytes: float, algorithm: str, protocol: str
     ) -> tuple[Cost | None, Route]:
         """Return the cost from measured curves, None without any, and the route for its formula."""

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 GROWTH_ERRORS_FILE = "networks/growth_errors.csv"
-"""Errors of the scaling laws; ``python -m perfsim.validate.nccl.record`` writes it."""
+"""Errors of the scaling laws; ``python profiles/build/growth_errors.py`` writes it."""
 
 GROWTH_ERRORS_SCHEMA = "perfsim/growth-errors/1"
 GROWTH_ERRORS_COLUMNS = (

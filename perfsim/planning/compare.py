@@ -16,7 +16,7 @@ from perfsim.methods.describe import for_method
 from perfsim.planning.neighbours import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportMethod, rank_methods
-from perfsim.scenario import Scenario, parse_types
+from perfsim.scenario import Scenario, parse_types, table_columns
 from perfsim.session import default_session
 
 if TYPE_CHECKING:
@@ -301,10 +301,14 @@ class Comparison:
         return [f"{text}: it takes {times}{sure}."]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat records: the standing, then the prediction (see ``flat_record``)."""
+        """Return each row as a flat record: standing, then prediction (see ``flat_record``)."""
+        columns = table_columns()
         standings = {one.method: asdict(one) for one in self.standings()}
         return [
-            {**standings[one.scenario.method], **flat_record(one.to_dict(provenance=False))}
+            {
+                **standings[one.scenario.method],
+                **flat_record(one.to_dict(provenance=False), columns),
+            }
             for one in self.rows
         ]
 

@@ -89,7 +89,7 @@ def switch_levels(graph: Any) -> list[tuple[int, list[str]]]:
 
     Examples
     --------
-    >>> from perfsim.network.fabrics import Fabric
+    >>> from perfsim.network.fabrics.slowdown import Fabric
     >>> switch_levels(Fabric("leaf-spine", (("nodes_per_leaf", 2),)).graph(4))
     [(2, ['spine 0']), (1, ['leaf 0', 'leaf 1'])]
     """
@@ -105,7 +105,7 @@ def uplink_words(graph: Any, level: int) -> str:
 
     Examples
     --------
-    >>> from perfsim.network.fabrics import oversubscribed
+    >>> from perfsim.network.fabrics.slowdown import oversubscribed
     >>> uplink_words(oversubscribed(2.0, nodes_per_leaf=4).graph(8, 1, 1e9), 1)
     '1 uplink of 2 GB/s each'
     """

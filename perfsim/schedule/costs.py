@@ -1,6 +1,6 @@
 """Price what a method does: its kernels on a GPU, its collectives on a cluster.
 
-A method is told the same costs (``MethodContext``) as its stages are charged. What is priced once
+A method sees the same costs (``MethodContext``) as its stages are charged. What is priced once
 is remembered by the session's device and cluster (`perfsim.session`), not here.
 """
 

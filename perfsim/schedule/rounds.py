@@ -140,7 +140,7 @@ def _circumstances(setup: Setup) -> dict[str, Any]:
     return {
         "algorithm": scenario.algorithm,
         "protocol": scenario.protocol,
-        "overlap_slowdown": scenario.overlap_slowdown * scenario.contention,
+        "overlap_slowdown": scenario.overlap_slowdown,
         "conditions": setup.conditions,
         "profile_key": setup.profile_key,
     }

@@ -214,8 +214,8 @@ def _range(timeline: Timeline) -> tuple[float, float]:
     """Return the mean iteration of the luckiest and of the unluckiest start [s]."""
     import numpy as np
 
-    found = np.asarray(timeline.iteration_s)
-    return float(found.min()), float(found.max())
+    iteration_s = np.asarray(timeline.iteration_s)
+    return float(iteration_s.min()), float(iteration_s.max())
 
 
 def most_frequent(rounds: Sequence[CostedGraph]) -> CostedGraph:

@@ -12,8 +12,8 @@ from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import COMPUTE, Duration
 
 __all__ = [
-    "MAX_CYCLE",
     "BREAKDOWN_PARTS",
+    "MAX_CYCLE",
     "Timeline",
     "attribute_time",
     "communication_s",

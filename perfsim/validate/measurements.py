@@ -138,7 +138,7 @@ class MeasurementsReport:
         return pairs, right
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as ``--json`` prints it."""
+        """Return the report as JSON has it."""
         pairs, right = self.ranking()
         return {
             "schema": _VALIDATION_SCHEMA,
@@ -355,7 +355,7 @@ class Miss:
     limit: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
+        """Return it as JSON has it."""
         return asdict(self)
 
 

@@ -218,7 +218,7 @@ def test_damaged_lines_are_refused_or_left_out_by_name(capsys, tmp_path, nets) -
         (("--name", ""), 2, "--name: '' is no name of a network"),
         (("--name", "100"), 2, "--name: '100' reads as a number"),
         (("--nics-per-node", "0"), 2, "--nics-per-node: 0; at least 1."),
-        (("--transport", " "), 2, "--transport: is empty"),
+        (("--transport", " "), 2, "--transport is empty"),
         (("--ranks", "8"), 3, "rank"),
         (
             ("--collective", "all_reduse"),

@@ -42,7 +42,7 @@ def test_a_link_gives_its_curve_back_in_its_own_library(
     made = replace(flat(nodes, wire), library=library, fitted_on=library)
     curve = measure(made, (collective, "auto", ""))
     fit = fit_network([curve], 1, no_preset).links["inter"].link
-    again = replace(made, inter=fit, _routes={}, _costs={})
+    again = replace(made, inter=fit)
     for size, seconds in zip(curve.size_bytes, curve.seconds, strict=True):
         told = again.cost(collective, size).seconds
         assert told == pytest.approx(seconds, rel=within), size

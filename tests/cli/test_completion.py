@@ -20,7 +20,7 @@ NAMES: dict[str, set[str]] = {
     "gpus": set(Catalog().files("devices")),
     "networks": set(Catalog().files("networks")),
     "methods": set(method_names()),
-    "fusions": set(fusion.policies()),
+    "fusions": set(fusion.policy_names()),
     "scenarios": set(Catalog().scenarios()),
 }
 

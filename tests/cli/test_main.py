@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfsim.data.catalog import shipped
-from perfsim.fusion import policies
+from perfsim.fusion import policy_names
 from perfsim.inventory import DESCRIBED_KINDS, LISTED_KINDS
 from perfsim.methods import method_names
 from support.commands import MAIN, answer, run
@@ -70,7 +70,7 @@ def test_every_method_predicts_and_shows(method: str, capsys: pytest.CaptureFixt
     assert run(f"show method {method}", capsys)[0] == 0
 
 
-@pytest.mark.parametrize("policy", policies())
+@pytest.mark.parametrize("policy", policy_names())
 def test_every_fusion_policy_predicts(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(f"predict --model resnet50 --gpus 8 --net 10gbe --fusion {policy}", capsys)
     assert found["scenario"]["fusion"] == policy
@@ -197,7 +197,10 @@ WRONG = [
     ("predict --modl resnet50", ["--modl", "--model"]),
     ("predict --scenario /no/such.toml", ["--scenario", "no file '/no/such.toml'"]),
     ("predict --model resnet50 --gpus 4 --single-gpu 253", ["--single-gpu", "a bare number"]),
-    ("predict --model resnet50 --gpus 4 --method cpsgd --set bits=4", ["bits=4", "compress=qsgd"]),
+    (
+        "predict --model resnet50 --gpus 4 --method cpsgd --set bits=4",
+        ["--set bits: 4", "compress=qsgd"],
+    ),
     ("predict --model resnet50 --gpus 4 --method dgc --set density=nan", ["a finite number"]),
     ("predict --model resnet50 --gpus 4 --method auto --set rank=4", ["rank", "one method"]),
     ("predict --model resnet50 --gpus 4 --method auto --fusion sizes", ["did you mean 'size'"]),

@@ -71,7 +71,7 @@ def test_a_path_entry_that_is_no_folder_is_refused(
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_an_empty_flag_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(RequestError, match="profiles: is empty; give a folder that holds models"):
+    with pytest.raises(RequestError, match="profiles is empty; give a folder that holds models"):
         Catalog(name)
 
 

@@ -240,7 +240,7 @@ def test_one_gpu_costs_nothing() -> None:
 
 def test_unknown_algorithm_is_refused_even_on_one_gpu() -> None:
     for cluster in (nodes(2, 4), Cluster(1, (1,), None, None)):
-        with pytest.raises(RequestError, match=r"^broadcast, algorithm: no 'ring'"):
+        with pytest.raises(RequestError, match=r"^algorithm: broadcast has no 'ring'"):
             cluster.cost("broadcast", 1e6, "ring")
         with pytest.raises(RequestError, match=r"^collective: no 'all_rduce'; did you mean"):
             cluster.cost("all_rduce", 1e6)

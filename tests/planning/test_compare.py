@@ -202,7 +202,7 @@ def test_a_time_of_kernels_is_for_the_method_that_the_scenario_states() -> None:
     found = compare(make_scenario(asked | {"method": "topk"}), ["dgc"])
     times = {one.scenario.method: one.scenario.single_gpu_kernels_s for one in found.rows}
     assert times == {"topk": 0.4, "dgc": None}
-    with pytest.raises(RequestError, match=r"^single_gpu_kernels: is for one method; name"):
+    with pytest.raises(RequestError, match=r"^single_gpu_kernels is for one method; name"):
         compare(make_scenario(asked), ["dgc"])
 
 

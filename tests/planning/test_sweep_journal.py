@@ -62,7 +62,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(
     assert code([*asked, "--out", str(out)]) == 1
     said = capsys.readouterr().err
     assert said == (
-        f"perfsim: stopped; what is done stands in {out}.journal, and the same command goes on from"
+        f"perfsim: stopped; the rows so far are in {out}.journal, and the same command goes on from"
         " there.\n"
     )
     assert code(asked) == 1
@@ -91,7 +91,7 @@ def test_a_disk_that_is_full_at_the_end_loses_nothing(
     monkeypatch.setattr(Path, "replace", full)
     assert code(asked) == 2
     said = capsys.readouterr().err
-    assert "cannot be written: No space left on device; all rows stand in" in said
+    assert "cannot be written: No space left on device; all rows are in" in said
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv.journal"]
     monkeypatch.undo()
     assert code(asked) == 0

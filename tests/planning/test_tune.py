@@ -180,7 +180,7 @@ def test_the_screen_is_readable(method: str, capsys: pytest.CaptureFixture[str])
         ("--gpus 16 --over bucket --method p3", "which sizes buckets"),
         ("--gpus 1", "nothing to tune"),
         ("--gpus 16 --method auto", "auto is no method to tune"),
-        ("", "--gpus: is needed"),
+        ("", "--gpus is needed"),
     ],
 )
 def test_wrong_input_is_one_sentence(

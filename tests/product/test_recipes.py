@@ -34,7 +34,11 @@ SAYS = {
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the checkout, so that a recipe leaves nothing behind here."""
-    folder = tmp_path_factory.mktemp("recipes")
+    return copied(tmp_path_factory.mktemp("recipes"))
+
+
+def copied(folder: Path) -> Path:
+    """Copy what recipes change into a folder, and link the rest."""
     for name in ("perfsim", "tests"):
         shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -68,8 +72,9 @@ def test_a_recipe_runs_as_it_is_written(thing: str, checkout: Path) -> None:
 ASKED = "perfsim predict --model resnet50 --gpus 16 --net 10gbe"
 
 
-def test_a_new_field_needs_its_entry_and_its_physics_only(checkout: Path) -> None:
+def test_a_new_field_needs_its_entry_and_its_physics_only(tmp_path: Path) -> None:
     """The flag, the TOML key, JSON, the CSV column and the refusals follow from the entry."""
+    checkout = copied(tmp_path)
     assert shell("python tests/templates/myfield.py", checkout).returncode == 0
     listed, physics = sorted(changed(checkout), key=lambda file: file.name != "scenario.py")
     assert listed == Path("perfsim/scenario.py")

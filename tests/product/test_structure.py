@@ -106,7 +106,7 @@ def rooms_known(folder: str, arrows: dict[str, set[str]]) -> set[str]:
     [
         ("simulate", set()),
         ("collectives", {"errors"}),
-        ("data", {"errors", "quantity"}),
+        ("data", {"errors", "quantity", "units"}),
         ("libraries", {"errors", "collectives", "data", "quantity"}),
         ("compute", FORMULAS | {"data"}),
         ("fusion", FORMULAS | {"compute"}),

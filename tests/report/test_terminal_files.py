@@ -119,7 +119,7 @@ def test_what_fails_while_files_are_made_leaves_none(
     from perfsim.report.html import pages as module
 
     def fails(*_: object) -> str:
-        raise RequestError("--html: no.")
+        raise RequestError("html", "no.")
 
     monkeypatch.setattr(module, "comparison_page", fails)
     command = ["compare", "--model", "resnet18", "--gpus", "4", "--methods", "ssgd,dgc"]

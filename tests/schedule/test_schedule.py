@@ -223,7 +223,12 @@ def test_laws_of_every_plan(
         total_s = sum(task.duration_s for task in made.graph.tasks)
         assert timeline.period_s <= total_s * (1 + 1e-9)
         assert len(made.charges) == len(made.graph.tasks)
-        in_order = simulate(made.graph).period_s
+        if made.graph.contended:  # ASC: two streams share the link, and one pass cannot tell
+            with pytest.raises(ValueError, match="several streams share a link"):
+                simulate(made.graph)
+            in_order = timeline.period_s
+        else:
+            in_order = simulate(made.graph).period_s
         assert simulate_events(made.graph).period_s == pytest.approx(in_order, rel=1e-9)
 
 

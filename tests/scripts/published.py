@@ -18,6 +18,7 @@ from perfsim.data.catalog import shipped
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
+from perfsim.scenario_file import read_scenario
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.rounds import schedule
 from perfsim.simulate.array import simulate

@@ -11,7 +11,7 @@ from perfsim.schedule import rounds
 from perfsim.schedule.costed_graph import CostedGraph
 from support.what_ships import SHIPPED
 
-__all__ = ["PLAIN", "ask", "computed_s", "build_rounds"]
+__all__ = ["PLAIN", "ask", "build_rounds", "computed_s"]
 
 PLAIN = {"model": "resnet50", "gpus": 8, "net": "10Gbit/s,30us", "intra_net": "100Gbit/s,5us"}
 

@@ -21,14 +21,15 @@ ENTRY = """    contention: Annotated[
 """
 LIST_END = "\n\n# Checks of single fields"
 
-listed = Path("perfsim/scenario.py")
-text = listed.read_text(encoding="utf-8")
-if ENTRY not in text:
-    entries, end, rest = text.partition(LIST_END)
-    listed.write_text(f"{entries}{ENTRY}{end}{rest}", encoding="utf-8")
-    for path in Path("perfsim/schedule").glob("*.py"):
-        physics = path.read_text(encoding="utf-8")
-        read = r"\b(\w*scenario)\.overlap_slowdown\b"
-        path.write_text(
-            re.sub(read, r"\1.overlap_slowdown * \1.contention", physics), encoding="utf-8"
-        )
+if __name__ == "__main__":
+    listed = Path("perfsim/scenario.py")
+    text = listed.read_text(encoding="utf-8")
+    if ENTRY not in text:
+        entries, end, rest = text.partition(LIST_END)
+        listed.write_text(f"{entries}{ENTRY}{end}{rest}", encoding="utf-8")
+        for path in Path("perfsim/schedule").glob("*.py"):
+            physics = path.read_text(encoding="utf-8")
+            read = r"\b(\w*scenario)\.overlap_slowdown\b"
+            path.write_text(
+                re.sub(read, r"\1.overlap_slowdown * \1.contention", physics), encoding="utf-8"
+            )

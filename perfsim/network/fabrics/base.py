@@ -97,7 +97,10 @@ def fabric(
     words: Callable[..., str],
     ring_rate: Callable[..., float] | None = None,
 ) -> Callable[[_Build], _Build]:
-    """List a function that builds a graph as a kind of fabric; parameters as in `FabricKind`."""
+    """List a function that builds a graph as a kind of fabric; parameters as in `FabricKind`.
+
+    ``ring_rate`` returns [B/s].
+    """
 
     def list_it(build: _Build) -> _Build:
         name = build.__name__.replace("_", "-")

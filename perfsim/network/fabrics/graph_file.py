@@ -151,8 +151,8 @@ def _csv(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:
         delay = _number(text, parse_seconds, LATENCY_LIMIT, "latency", path, row) if text else None
         links[tail, head] = (rate, delay)
         kinds |= {tail: kinds.get(tail, ""), head: kinds.get(head, "")}
-    back = {(b, a): told for (a, b), told in links.items() if (b, a) not in links}
-    return kinds, [(*edge, *told) for edge, told in (links | back).items()]
+    back = {(b, a): values for (a, b), values in links.items() if (b, a) not in links}
+    return kinds, [(*edge, *values) for edge, values in (links | back).items()]
 
 
 def _edges(path: Path) -> tuple[dict[str, str], list[_GraphEdge]]:

@@ -118,7 +118,7 @@ class NcclReport:
         return sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object that ``validate nccl --json`` prints; errors are fractions."""
+        """Return the report as JSON has it; errors are fractions."""
         return {
             "schema": _NCCL_SCHEMA,
             "questions": {question: self._question(question) for question in question_names()},
