@@ -314,7 +314,8 @@ class Route:
         }
         rates = self._rates_in_use(wiring)
         self.rates = [
-            (name, link_class, self._wide(link_class, rate)) for name, link_class, rate in rates
+            Term(name, self._wide(link_class, rate), self.outside[link_class])
+            for name, link_class, rate in rates
         ]
         self.latencies = self._latencies_in_use()
         self._last = (-1.0, 0.0)
@@ -333,8 +334,8 @@ class Route:
         seconds = self.seconds(size_bytes)
         latency_s = seconds - parts.transfer_s
         rates = [
-            Term(name, rate, self.outside[link_class] or _beyond(rate, size_bytes))
-            for name, link_class, rate in self.rates
+            term._replace(extrapolated=True) if _beyond(term.quantity, size_bytes) else term
+            for term in self.rates
         ]
         alphas = [self._alpha(link_class, size_bytes, hops) for link_class in self.latencies]
         return Cost(
