@@ -312,6 +312,7 @@ class Route:
             for link_class, link in wiring.links.items()
             if link.ranks is not None
         }
+        self.growth_errors = self._growth_errors()
         rates = self._rates_in_use(wiring)
         self.rates = [
             Term(name, self._wide(link_class, rate), self.outside[link_class])
@@ -348,12 +349,19 @@ class Route:
 
     def _wide(self, link_class: str, quantity: Quantity) -> Quantity:
         """Return a link's number with the error of using it outside the ranks measured."""
-        if not self.outside[link_class]:
+        if link_class not in self.growth_errors:
             return quantity
+        spread = max(quantity.spread or 0.0, self.growth_errors[link_class])
+        return quantity._replace(spread=spread)
+
+    def _growth_errors(self) -> dict[str, float]:
+        """Return the error of each class of link that is used outside the ranks measured."""
+        outside = [link_class for link_class, is_outside in self.outside.items() if is_outside]
+        if not outside:
+            return {}
         from perfsim.network.known import growth_error
 
-        spread = max(quantity.spread or 0.0, growth_error(self.away.get(link_class, 1.0)))
-        return quantity._replace(spread=spread)
+        return {one: growth_error(self.away.get(one, 1.0)) for one in outside}
 
     def _paths(self, wiring: ClusterLinks) -> list[LinkPath]:
         """Return the path over all hops; past the range also the longest inside it, as a floor."""
