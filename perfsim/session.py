@@ -138,6 +138,8 @@ class RememberingCluster(Cluster):
 
     def served(self, servers: int) -> Cluster:
         """Return the cluster with so many machines more that serve pushes and pulls."""
+        if servers == self.servers:  # asked for with every collective
+            return self
         return self._once("servers", servers, super().served)
 
     def with_part(self, part: float) -> Cluster:
@@ -185,13 +187,21 @@ class RecordedCosts:
             "kernel": context.kernel_s,
             "all_reduce": all_reduce_s,
         }
+        self._context = context
         self.answers: dict[tuple[Any, ...], float] = {}
-        self.all_reduce_s = partial(self._answer, "all_reduce")
-        self.context = replace(
-            context,
+
+    @property
+    def context(self) -> MethodContext:
+        """What the method is told, recorded; not kept, so that no cycle outlives the answers."""
+        return replace(
+            self._context,
             collective_s=partial(self._answer, "collective"),
             kernel_s=partial(self._answer, "kernel"),
         )
+
+    def all_reduce_s(self, size_bytes: float) -> float:
+        """Return what the fusion policy is told of an all-reduce of a size, recorded [s]."""
+        return self._answer("all_reduce", size_bytes)
 
     def _answer(self, what: str, *about: Any) -> float:
         question = (what, *about)

@@ -312,9 +312,11 @@ class Route:
             for link_class, link in wiring.links.items()
             if link.ranks is not None
         }
+        self.growth_errors = self._growth_errors()
         rates = self._rates_in_use(wiring)
         self.rates = [
-            (name, link_class, self._wide(link_class, rate)) for name, link_class, rate in rates
+            Term(name, self._wide(link_class, rate), self.outside[link_class])
+            for name, link_class, rate in rates
         ]
         self.latencies = self._latencies_in_use()
         self._last = (-1.0, 0.0)
@@ -333,8 +335,8 @@ class Route:
         seconds = self.seconds(size_bytes)
         latency_s = seconds - parts.transfer_s
         rates = [
-            Term(name, rate, self.outside[link_class] or _beyond(rate, size_bytes))
-            for name, link_class, rate in self.rates
+            term._replace(extrapolated=True) if _beyond(term.quantity, size_bytes) else term
+            for term in self.rates
         ]
         alphas = [self._alpha(link_class, size_bytes, hops) for link_class in self.latencies]
         return Cost(
@@ -347,12 +349,19 @@ class Route:
 
     def _wide(self, link_class: str, quantity: Quantity) -> Quantity:
         """Return a link's number with the error of using it outside the ranks measured."""
-        if not self.outside[link_class]:
+        if link_class not in self.growth_errors:
             return quantity
+        spread = max(quantity.spread or 0.0, self.growth_errors[link_class])
+        return quantity._replace(spread=spread)
+
+    def _growth_errors(self) -> dict[str, float]:
+        """Return the error of each class of link that is used outside the ranks measured."""
+        outside = [link_class for link_class, is_outside in self.outside.items() if is_outside]
+        if not outside:
+            return {}
         from perfsim.network.known import growth_error
 
-        spread = max(quantity.spread or 0.0, growth_error(self.away.get(link_class, 1.0)))
-        return quantity._replace(spread=spread)
+        return {one: growth_error(self.away.get(one, 1.0)) for one in outside}
 
     def _paths(self, wiring: ClusterLinks) -> list[LinkPath]:
         """Return the path over all hops; past the range also the longest inside it, as a floor."""

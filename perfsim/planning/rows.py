@@ -83,8 +83,11 @@ _METHOD_FIELDS = (
 _BASELINE_FIELDS = tuple(name for name in Scenario.model_fields if name not in _METHOD_FIELDS)
 """The fields on which the S-SGD baseline of a row depends."""
 
-SweepRow = list[Any]
-"""The columns of a row after the values of the axes."""
+SweepRow = tuple[Any, ...]
+"""The columns of a row after the values of the axes.
+
+Tuples, not lists: the garbage collector does not look into tuples of numbers, and a sweep keeps
+up to millions."""
 
 PredictionObject = dict[str, Any]
 """A prediction by the contract perfsim/prediction/1, or a scenario and why it has none."""
@@ -97,7 +100,7 @@ def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
     --------
     >>> from perfsim.session import Session
     >>> timing_only_row({"model": "resnet50", "gpus": 0}, Session())
-    [None, None, None, None, '`gpus`: 0 is not allowed: at least 1 is needed.']
+    (None, None, None, None, '`gpus`: 0 is not allowed: at least 1 is needed.')
     """
     try:
         scenario = make_scenario(fields)
@@ -105,8 +108,8 @@ def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
         plans = build_rounds(setup, catalog.jobs)
         iteration_s = mean_s(plans, [run(plan, brief=True) for plan in plans])
     except PerfsimError as error:
-        return [*[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)]
-    return [*row_figures(setup, plans, iteration_s, setup.alone_s), ""]
+        return *[None] * (len(SWEEP_COLUMNS) - 1), _reason(error)
+    return *row_figures(setup, plans, iteration_s, setup.alone_s), ""
 
 
 def row_figures(
@@ -175,10 +178,10 @@ def flat_row(row: PredictionObject, columns: Sequence[str]) -> SweepRow:
     Examples
     --------
     >>> flat_row({"scenario": {}, "error": "gpus: ..."}, ("iteration_s", "reason"))
-    [None, 'gpus: ...']
+    (None, 'gpus: ...')
     """
     if "error" in row:
-        return [*[None] * (len(columns) - 1), row["error"]]
+        return *[None] * (len(columns) - 1), row["error"]
     low, high = row.get("iteration_s_interval", (None, None))
     every = {
         **row,
@@ -191,7 +194,7 @@ def flat_row(row: PredictionObject, columns: Sequence[str]) -> SweepRow:
         "memory_bytes": sum(row["memory_bytes"].values()),
         "reason": "",
     }
-    return [every[name] for name in columns]
+    return tuple(every[name] for name in columns)
 
 
 def _baseline_s(setup: Setup, iteration_s: float, session: Session) -> float:

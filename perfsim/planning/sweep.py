@@ -166,9 +166,10 @@ class SweepRows:
         grid = self.sweep.grid
         predicted: list[SweepRow | None] = [None] * (stop - start)
         for rows, columns in self.vectorised.columns(start, stop):
-            values = zip(*(column.tolist() for column in columns), strict=True)
-            for row, figures in zip(rows.tolist(), values, strict=True):
-                predicted[row - start] = [*figures, ""]
+            reasons = [""] * len(rows)
+            made = zip(*(column.tolist() for column in columns), reasons, strict=True)
+            for row, figures in zip(rows.tolist(), made, strict=True):
+                predicted[row - start] = figures
         return [
             timing_only_row(grid.fields(start + index), self.session) if row is None else row
             for index, row in enumerate(predicted)
@@ -337,7 +338,7 @@ def resumed(
     rows: list[Any] = []
     record = _record(out, sweep) if out is not None else None
     if record is not None:
-        record.open(lambda line: _take(rows, line), fresh=fresh)
+        record.open(lambda line: _take(sweep, rows, line), fresh=fresh)
     tell(len(rows))
     for part in _parts(sweep, engine, len(rows)):
         if record is not None:
@@ -383,7 +384,7 @@ def _span(axis: Axis) -> str:
     return f"{axis.field}={','.join(values)}"
 
 
-def _take(rows: list[Any], line: Mapping[str, Any]) -> None:
+def _take(sweep: Sweep, rows: list[Any], line: Mapping[str, Any]) -> None:
     if line["start"] != len(rows):
         raise ValueError("rows are missing")
-    rows += line["rows"]
+    rows += line["rows"] if sweep.objects else map(tuple, line["rows"])

@@ -224,14 +224,18 @@ class VectorisedRows:
         rows = np.arange(start, stop)
         indices = np.array(np.unravel_index(rows, self.shape))
         keys = indices.copy()
-        for index, numbers in enumerate(self.numbers):
-            if numbers is not None:
-                keys[index][numbers.known[indices[index]]] = -1
-        _, group = np.unique(keys, axis=1, return_inverse=True)
-        order = np.argsort(group.reshape(-1), kind="stable")
-        edges = np.flatnonzero(np.diff(group.reshape(-1)[order])) + 1
+        for key, numbers in zip(keys, self.numbers, strict=True):
+            if numbers is not None:  # rows that differ in numbers only get the key of one of them
+                key[numbers.known[key]] = numbers.known.argmax()
+        group = np.ravel_multi_index(tuple(keys), self.shape)
+        order = np.argsort(group, kind="stable")
+        edges = np.flatnonzero(np.diff(group[order])) + 1
         for members in np.split(order, edges):
-            active = [index for index in range(len(self.shape)) if keys[index][members[0]] == -1]
+            active = [
+                index
+                for index, numbers in enumerate(self.numbers)
+                if numbers is not None and numbers.known[indices[index, members[0]]]
+            ]
             if active:
                 for first in range(0, len(members), _MAX_BLOCK_ROWS):
                     block = members[first : first + _MAX_BLOCK_ROWS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,6 +105,8 @@ _EMPTY_CELLS = ("", "-")
 
 def json_text(result: dict[str, Any]) -> str:
     """Return ``result`` as JSON, refusing NaN and infinity."""
+    import json
+
     return spelled(json.dumps(result, indent=2, allow_nan=False))
 
 

@@ -22,7 +22,7 @@ from perfsim.session import Session
 BASE = {"model": "resnet50", "gpus": 16}
 
 
-def rows(base: dict[str, Any], vary: dict[str, Any]) -> tuple[SweepGrid, list[list[Any]]]:
+def rows(base: dict[str, Any], vary: dict[str, Any]) -> tuple[SweepGrid, list[tuple[Any, ...]]]:
     asked = Sweep(SweepGrid(base, axes_of(vary)))
     return asked.grid, SweepRows(asked).chunk(0, len(asked.grid))
 
@@ -36,7 +36,7 @@ def test_rows_are_the_predictions_to_the_last_bit() -> None:
     for index, row in list(enumerate(found))[::3]:
         want = predict(make_scenario(grid.fields(index)), catalog)
         sent = want.communication["bytes_per_gpu"]
-        assert row == [want.iteration_s, want.samples_per_s, want.scaling_efficiency, sent, ""]
+        assert row == (want.iteration_s, want.samples_per_s, want.scaling_efficiency, sent, "")
 
 
 CHANGES = {
