@@ -125,13 +125,13 @@ def test_tables_of_columns_and_of_objects_say_the_same() -> None:
 def test_a_full_object_as_columns_has_units_in_their_names() -> None:
     found = whole_object({"model": "resnet50", "gpus": 16, "method": "dgc"}, Session())
     names = ("iteration_s_low", "backward_s", "memory_bytes", "bottleneck", "reason")
-    assert flat_row(found, names) == [
+    assert flat_row(found, names) == (
         found["iteration_s_interval"][0],
         found["breakdown_s"]["backward"],
         sum(found["memory_bytes"].values()),
         found["bottleneck"],
         "",
-    ]
+    )
 
 
 def test_more_objects_than_memory_is_meant_for_are_refused_before_any_work() -> None:
