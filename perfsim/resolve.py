@@ -18,7 +18,7 @@ from perfsim.compute.device import Device, load_device
 from perfsim.compute.profile import (
     POSITIONS_SUFFIX,
     Profile,
-    kfac_layers,
+    preconditioned_layers,
     read_positions,
     read_profile,
 )
@@ -90,12 +90,15 @@ def find_profile(
     profile = catalog.once(("profile", stem), lambda: read_profile(files[stem]))
     devices = catalog.files("devices")
     if profile.gpu not in devices:
-        raise DataError(str(unknown("gpu", profile.gpu, devices, "gpus")), path=profile.path)
+        missing = unknown("gpu", profile.gpu, devices, "gpus")
+        raise DataError(f"{missing.field}: {missing.why}", path=profile.path)
     beside = catalog.beside("models", model, POSITIONS_SUFFIX)
     if beside is None:
         return profile
     layers = [layer.name for layer in profile.layers]
-    return replace(profile, positions=read_positions(beside, layers, kfac_layers(profile)))
+    return replace(
+        profile, positions=read_positions(beside, layers, preconditioned_layers(profile))
+    )
 
 
 def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:

@@ -250,7 +250,6 @@ def _read_back(path: Path) -> None:
     try:
         read_network(path)
     except DataError as error:
-        why = str(error).partition(f"{path.name}: ")[2] or str(error)
         raise DataError(
-            f"what was measured makes no network ({why}); is a time or size in another unit?"
+            f"what was measured makes no network ({error.why}); is a time or size in another unit?"
         ) from None

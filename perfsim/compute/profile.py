@@ -29,7 +29,7 @@ __all__ = [
     "Gradient",
     "Layer",
     "Profile",
-    "kfac_layers",
+    "preconditioned_layers",
     "read_positions",
     "read_profile",
 ]
@@ -414,7 +414,7 @@ _MAX_NAMED = 3
 """Missing layers that a message names."""
 
 
-def kfac_layers(profile: Profile) -> list[str]:
+def preconditioned_layers(profile: Profile) -> list[str]:
     """Return the layers that K-FAC preconditions: convolutions and dense layers."""
     matrices = {gradient.layer for gradient in profile.gradients if len(gradient.shape) > 1}
     return [
