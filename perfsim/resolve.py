@@ -7,11 +7,12 @@ A `Setup` has the profile, the device, the cluster, the method and the fusion po
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import fusion
 from perfsim.compute.device import Device, load_device
@@ -195,7 +196,10 @@ def platform(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
 
 
 def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
-    """Make the platform of a scenario."""
+    """Make the platform of a scenario: read all of its files, so that pricing reads none."""
+    from perfsim.network.known import growth_errors
+
+    growth_errors()
     notes: list[str] = []
     network = catalog.once(
         ("network", "net", scenario.net), lambda: load_network(scenario.net, catalog, "net")
@@ -287,8 +291,7 @@ def _intra_network(
     )
 
 
-@dataclass(frozen=True)
-class ResolvedScenario:
+class ResolvedScenario(NamedTuple):
     """A scenario with every default filled in: what a prediction is of.
 
     Its fields, in this order, are the keys of ``scenario`` in the JSON of a prediction.
@@ -326,12 +329,12 @@ class ResolvedScenario:
     single_gpu_kernels_s: float | None
     profile: str
     beside: tuple[str, ...] = ()
-    further: Mapping[str, Any] = field(default_factory=dict)
+    further: Mapping[str, Any] = MappingProxyType({})
     """Fields of the list that nothing fills in, by their name in JSON: those added to it later."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data; ``beside`` is left out where there are no other jobs."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain = self._asdict()
         further = plain.pop("further")
         plain.update(options=dict(self.options), fusion_options=dict(self.fusion_options))
         plain["placement"] = None if self.placement is None else list(self.placement)
@@ -343,7 +346,7 @@ class ResolvedScenario:
         return plain | dict(further)
 
 
-_RESOLVED_KEYS = frozenset(one.name for one in fields(ResolvedScenario))
+_RESOLVED_KEYS = frozenset(ResolvedScenario._fields)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +92,7 @@ def compare_command(
     outputs.check()
     options, fusion = split_settings(asked.pairs)
     pairs = [f"fusion.{name}={value}" for name, value in fusion.items()]
-    fields, notes = replace(asked, pairs=pairs).fields()
+    fields, notes = asked._replace(pairs=pairs).fields()
     session = Session(asked.profiles)
     with naming(asked.scenario), progress() as show_progress:
         comparison = compare(

@@ -95,6 +95,8 @@ def run() -> None:
 
     0 done; 2 the request is wrong; 3 a file is missing or damaged; 1 anything else.
     """
+    # perfsim uses no plug-ins of pydantic: do not look for them in all installed packages.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Imports make some 100,000 objects that stay: looking through them finds no garbage.
     gc.set_threshold(200_000, 20, 20)
     left = code()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,7 +14,6 @@ from perfsim.cli.completion import COMPLETIONS
 from perfsim.cli.flags import JsonFlag, OutFlag, ProfilesFlag, flag_of
 from perfsim.errors import RequestError, shown, spelled, spelling
 from perfsim.scenario import SCENARIO_FIELDS, ScenarioField
-from perfsim.scenario_file import read_scenario
 
 if TYPE_CHECKING:
     from perfsim.data.catalog import Catalog
@@ -33,8 +31,7 @@ SHARED_FLAGS = ("set_", "scenario", "profiles", "out", "json")
 """What every command with a scenario takes besides the flags of its fields."""
 
 
-@dataclass(frozen=True)
-class ScenarioFlags:
+class ScenarioFlags(NamedTuple):
     """The flags of a scenario as they were given.
 
     Parameters
@@ -212,6 +209,8 @@ def scenario_fields(
     fields: dict[str, Any] = {}
     notes = []
     if scenario is not None:
+        from perfsim.scenario_file import read_scenario
+
         path = catalog.scenario(scenario)
         fields = dict(read_scenario(path)["scenario"])
         if "beside" in fields:

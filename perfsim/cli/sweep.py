@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -109,7 +108,7 @@ def sweep_command(
     outputs.check()
     if file is not None and asked.scenario is not None:
         raise RequestError("scenario", "a scenario file is given already, before the flags.")
-    asked = replace(asked, scenario=file or asked.scenario)
+    asked = asked._replace(scenario=file or asked.scenario)
     lines = out is not None and out.suffix.lower() == ".jsonl"
     objects = json or lines or html is not None or (out is None and format_ == "jsonl")
     sweep = Sweep(_grid(asked, vary or []), asked.profiles, full, objects)

@@ -333,9 +333,11 @@ def check_toml(
     try:
         return model.model_validate(values, context={"path": path})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        at = (*at, *first["loc"])
-        wrong = first.get("ctx", {}).get("error")
+        wrong: object = error
+        while isinstance(wrong, ValidationError):  # a check may read a model of its own
+            first = wrong.errors(include_url=False)[0]
+            at = (*at, *first["loc"])
+            wrong = first.get("ctx", {}).get("error")
         if isinstance(wrong, WrongValue):
             raise toml_refusal(wrong.why, (*at, *wrong.below), path, text) from None
         raise toml_refusal(_why(first, model), at, path, text) from None
@@ -405,12 +407,12 @@ def _texts(values: Mapping[str, object]) -> Iterator[tuple[tuple[TomlKey, ...], 
 # Lines: tomllib tells none, so the text of a refused file is scanned for its keys
 
 
-_TOKEN = re.compile(
+_TOKEN = (
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}'  # texts of several lines
     r'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''  # texts
-    r"|#[^\n]*|\n|[][{}=,.]|[^\s\[\]{}=,.\"'#]+",
-    re.DOTALL,
+    r"|#[^\n]*|\n|[][{}=,.]|[^\s\[\]{}=,.\"'#]+"
 )
+"""Compiled where a file is refused, not at each start."""
 
 
 def _line(text: str, at: tuple[TomlKey, ...]) -> int | None:
@@ -444,7 +446,7 @@ class _KeyScanner:
         self.lines: dict[tuple[TomlKey, ...], int] = {}
         self._tokens: list[tuple[str, int]] = []
         line = 1
-        for match in _TOKEN.finditer(text):
+        for match in re.finditer(_TOKEN, text, re.DOTALL):
             if not match[0].startswith("#"):
                 self._tokens.append((match[0], line))
             line += match[0].count("\n")

@@ -7,8 +7,9 @@ curves follow. Each cost has the error that such a step made where measurements 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 from perfsim.collectives import Hops, find_algorithm
 from perfsim.data.catalog import shipped
@@ -37,6 +38,7 @@ __all__ = [
     "GROWTH_ERRORS_SCHEMA",
     "MeasuredCollectives",
     "growth_error",
+    "growth_errors",
     "interpolation_error",
 ]
 
@@ -56,7 +58,11 @@ GROWTH_ERRORS_COLUMNS = (
 
 
 @cache
-def _errors() -> tuple[tuple[float, float], ...]:
+def growth_errors() -> tuple[tuple[float, float], ...]:
+    """Read the errors of times carried to other ranks: (ratio of ranks up to, 90th percentile).
+
+    It is read once a process, with the other files of a cluster.
+    """
     path = shipped() / GROWTH_ERRORS_FILE
     return tuple(
         (
@@ -74,7 +80,7 @@ def growth_error(ratio: float) -> float:
     A ratio below 1 counts as its inverse; 1 means another collective of the same ranks.
     """
     factor = max(ratio, 1.0 / ratio)
-    errors = _errors()
+    errors = growth_errors()
     return next((p90 for most, p90 in errors if factor <= most), errors[-1][1])
 
 
@@ -84,7 +90,7 @@ def interpolation_error() -> float:
     Every second size of measured curves was read between the others. These are half as dense as
     the curves themselves, so it is an upper bound.
     """
-    return _errors()[0][1]
+    return growth_errors()[0][1]
 
 
 _BYTES_OF = {
@@ -99,8 +105,7 @@ _BYTES_OF = {
 """The algorithm that says what a GPU sends; a tree sends as much as a ring, in the mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageOnRanks:
+class MessageOnRanks(NamedTuple):
     """A collective, its message and the ranks that take part."""
 
     collective: str
@@ -201,7 +206,7 @@ class MeasuredCollectives:
         if message.collective not in HALVES:
             return None
         other = next(name for name in HALVES if name != message.collective)
-        cost = self._own(replace(message, collective=other), curves)
+        cost = self._own(message._replace(collective=other), curves)
         if cost is None:
             return None
         (term,) = cost.terms

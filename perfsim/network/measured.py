@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from perfsim.collectives import COLLECTIVES
 from perfsim.data.files import write_text
@@ -329,8 +330,7 @@ CURVES_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(NamedTuple):
     """One row of a file: its curve, and what was measured [B, s]."""
 
     row: int
@@ -344,7 +344,7 @@ def read_curves(path: Path) -> list[CollectiveCurve]:
 
     Returns
     -------
-    list of Curve, in the order of the file; ``series`` is the name of the network.
+    list of CollectiveCurve, in the order of the file; ``series`` is the name of the network.
 
     Raises
     ------

@@ -8,49 +8,53 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
-from perfsim.collectives import COLLECTIVES
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import (
-    BytesPerSecond,
     FileName,
     HopSeconds,
     KindOfNumber,
     MessageBytes,
     RelativeSpread,
-    Seconds,
-    SecondsPerByte,
     Tables,
     Text,
     Texts,
     TomlModel,
     WholeNumber,
     WrongValue,
-    YesOrNo,
     check_toml,
     in_unit,
     one_of,
     parse_toml,
-    plain_number,
 )
-from perfsim.errors import DataError, RequestError, shown
+from perfsim.errors import RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
-from perfsim.libraries.nccl_versions import ARCHITECTURES, PROTOCOLS, parse_version
+from perfsim.libraries.nccl_versions import PROTOCOLS
 from perfsim.network.link import Latency, Link, ProtocolFigures, custom_link
-from perfsim.network.measured import CURVE_KINDS, CURVE_LIBRARIES, CollectiveCurve
-from perfsim.network.tuner_fit import Communicator, TunedChoice
-from perfsim.quantity import COUNT_LIMIT, MESSAGE_LIMIT, SPREAD_LIMIT, Kind, NumberLimit, Quantity
+from perfsim.network.measured import CURVE_LIBRARIES, CollectiveCurve
+from perfsim.quantity import (
+    COUNT_LIMIT,
+    LATENCY_LIMIT,
+    MESSAGE_LIMIT,
+    RATE_LIMIT,
+    REDUCTION_LIMIT,
+    SPREAD_LIMIT,
+    Kind,
+    NumberLimit,
+    Quantity,
+)
 from perfsim.units import parse_bytes, parse_rate, parse_seconds, parse_seconds_per_byte
 
 if TYPE_CHECKING:
     from perfsim.network.fabrics.slowdown import Fabric, NodeFabric
     from perfsim.network.known import MeasuredCollectives
+    from perfsim.network.tuner_fit import TunedChoice
 
 __all__ = ["NETWORK_SCHEMA", "Network", "load_network", "read_network"]
 
@@ -71,8 +75,6 @@ _MAX_MEASURED_RANKS = 65_536
 
 No source: chosen, above any published measurement."""
 _ERROR = NumberLimit(0.0, math.inf, "zero or above")
-_TUNER_RATIO = NumberLimit(0.1, 10.0, "0.1 to 10")
-"""No source: chosen; the two values that the fit tries are 1 and 2."""
 _BARE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 
@@ -108,75 +110,68 @@ def _rank_range(value: object) -> tuple[int, int]:
 class _Sourced(TomlModel):
     """Where a number comes from; its error is stated in its unit or as a residual."""
 
-    error: float | None = None
     range: Annotated[tuple[float, float], PlainValidator(_size_range)] | None = None
     residual: RelativeSpread | None = None
     kind: KindOfNumber
     source: Text
 
-    @property
-    def number(self) -> float:
-        """The number, or the first of several."""
-        raise NotImplementedError
+    def origin(
+        self, number: float, error: float | None
+    ) -> tuple[Kind, str, float | None, float | None, float | None]:
+        """Return kind, source, spread, lowest and highest message, in the order of `Quantity`.
 
-    @model_validator(mode="after")
-    def _error_is_small(self) -> Self:
-        if self.error is not None and self.number:
-            share = self.error / self.number
+        Parameters
+        ----------
+        number : the value, or the first of several
+        error : of the number, in its unit, where the file states one
+        """
+        spread = self.residual
+        if error is not None and number:
+            share = error / number
             if not SPREAD_LIMIT.holds(share):
                 why = f"found an error of {share:.0%} of the value, allowed is {SPREAD_LIMIT.words}"
                 raise WrongValue(why, "error")
-        return self
-
-    @property
-    def origin(self) -> tuple[Kind, str, float | None, float | None, float | None]:
-        """Kind, source, spread, lowest and highest message, in the order of `Quantity`."""
-        spread = self.residual
-        if spread is None and self.error is not None and self.number:
-            spread = self.error / self.number
+            spread = share if spread is None else spread
         low, high = self.range or (None, None)
         return self.kind, self.source, spread, low, high
 
 
-class _Value(_Sourced):
-    """A table such as ``rate = { value = "1GB/s", kind = "measured", source = "..." }``."""
+class NumberTable(_Sourced):
+    """A table such as ``rate = { value = "1GB/s", kind = "measured", source = "..." }``.
 
-    UNIT: ClassVar[str]
-    value: float
+    One model serves all units, since each model costs every start of perfsim half a millisecond.
+    """
 
-    @property
-    def number(self) -> float:
-        """The value."""
-        return self.value
-
-    @property
-    def quantity(self) -> Quantity:
-        """The value with its unit and origin."""
-        return Quantity(self.value, self.UNIT, *self.origin)
+    value: Any
+    error: Any = None
 
 
-class RateTable(_Value):
-    """A rate."""
+def _number_in(
+    unit: str, parse: Callable[[object, str], float], limit: NumberLimit
+) -> PlainValidator:
+    """Return the check of a table of a number with its origin; its value is a `Quantity`."""
+    parts = {"value": in_unit(parse, limit).func, "error": in_unit(parse, _ERROR).func}
 
-    UNIT = "B/s"
-    value: BytesPerSecond
-    error: Annotated[float, in_unit(parse_rate, _ERROR)] | None = None
+    def check(values: object) -> Quantity:
+        table = NumberTable.model_validate(values)
+        given = {"value": table.value, "error": table.error}
+        numbers: dict[str, float | None] = {"error": None}
+        for key, value in given.items():
+            if key == "value" or value is not None:
+                try:
+                    numbers[key] = parts[key](value)  # type: ignore[call-arg]
+                except WrongValue as wrong:
+                    raise WrongValue(wrong.why, key) from None
+        number = numbers["value"]
+        assert number is not None
+        return Quantity(number, unit, *table.origin(number, numbers["error"]))
+
+    return PlainValidator(check)
 
 
-class AlphaTable(_Value):
-    """The latency of a hop."""
-
-    UNIT = "s/hop"
-    value: HopSeconds
-    error: Annotated[float, in_unit(parse_seconds, _ERROR)] | None = None
-
-
-class GammaTable(_Value):
-    """The time of reducing a byte."""
-
-    UNIT = "s/B"
-    value: SecondsPerByte
-    error: Annotated[float, in_unit(parse_seconds_per_byte, _ERROR)] | None = None
+Rate = Annotated[Quantity, _number_in("B/s", parse_rate, RATE_LIMIT)]
+HopLatency = Annotated[Quantity, _number_in("s/hop", parse_seconds, LATENCY_LIMIT)]
+ReductionTime = Annotated[Quantity, _number_in("s/B", parse_seconds_per_byte, REDUCTION_LIMIT)]
 
 
 # [[link]]
@@ -196,31 +191,28 @@ class SegmentTable(_Sourced):
     knots: Tables[LatencyKnot]
     error: Annotated[float, in_unit(parse_seconds, _ERROR)] | None = None
 
-    @property
-    def number(self) -> float:
-        """The latency of the smallest message."""
-        return self.knots[0].alpha
-
     @model_validator(mode="after")
-    def _sizes_rise(self) -> Self:
+    def _is_a_latency(self) -> Self:
         for index, (before, after) in enumerate(pairwise(self.knots), 1):
             if after.size <= before.size:
                 raise WrongValue("sizes rise from knot to knot", "knots", index, "size")
+        self.origin(self.knots[0].alpha, self.error)
         return self
 
     @property
     def latency(self) -> Latency:
         """The curve of these knots."""
+        alphas = tuple(knot.alpha for knot in self.knots)
         sizes = tuple(knot.size for knot in self.knots)
-        return Latency(sizes, tuple(knot.alpha for knot in self.knots), *self.origin)
+        return Latency(sizes, alphas, *self.origin(alphas[0], self.error))
 
 
 class ProtocolTable(TomlModel):
     """What was measured with NCCL held to one protocol."""
 
     protocol: Annotated[Text, one_of(PROTOCOLS)]
-    rate: RateTable
-    alpha: AlphaTable
+    rate: Rate
+    alpha: HopLatency
 
 
 class LinkTable(TomlModel):
@@ -228,10 +220,10 @@ class LinkTable(TomlModel):
 
     link_class: Annotated[Text, one_of(_LINK_CLASSES)] = Field(alias="class")
     ranks: Annotated[tuple[int, int], PlainValidator(_rank_range)] | None = None
-    rate: RateTable
-    tree_rate: RateTable | None = None
-    gamma: GammaTable
-    alpha: AlphaTable | None = None
+    rate: Rate
+    tree_rate: Rate | None = None
+    gamma: ReductionTime
+    alpha: HopLatency | None = None
     segments: Tables[SegmentTable] | None = None
     protocol: Tables[ProtocolTable] | None = None
 
@@ -265,124 +257,30 @@ class LinkTable(TomlModel):
         """Return the link of a network of this name."""
         curves: dict[str, Latency] = {}
         if self.alpha is not None:
-            curves = dict.fromkeys(_LATENCY_CURVES, Latency.constant(self.alpha.quantity))
+            curves = dict.fromkeys(_LATENCY_CURVES, Latency.constant(self.alpha))
         for segment in self.segments or []:
             both = segment.algorithm == _BOTH
             curves |= dict.fromkeys(
                 _LATENCY_CURVES if both else [segment.algorithm], segment.latency
             )
-        rate, ring = self.rate.quantity, curves["ring"]
+        rate, ring = self.rate, curves["ring"]
         return Link(
             name=network,
             rate=rate,
-            tree_rate=rate if self.tree_rate is None else self.tree_rate.quantity,
-            gamma=self.gamma.quantity,
+            tree_rate=rate if self.tree_rate is None else self.tree_rate,
+            gamma=self.gamma,
             ring=ring,
             tree=curves["tree"],
             ranks=self.ranks,
             protocols={
                 table.protocol: ProtocolFigures(
-                    table.rate.quantity,
-                    table.alpha.quantity,
+                    table.rate,
+                    table.alpha,
                     share=table.rate.value / rate.value,
                     more_s=table.alpha.value - ring.alpha_s[0],
                 )
                 for table in self.protocol or []
             },
-        )
-
-
-# [[curve]] and [tuner]
-
-
-class CurveKnot(TomlModel):
-    """The time of a collective for one size of message."""
-
-    size: MessageBytes
-    time: Seconds
-
-
-class CurveTable(TomlModel):
-    """A curve fitted to what was measured on the network."""
-
-    collective: Annotated[Text, one_of(COLLECTIVES)]
-    ranks: WholeNumber
-    nodes: WholeNumber
-    gpus_per_node: WholeNumber
-    algorithm: Text = ""
-    protocol: Text = ""
-    version: Text = ""
-    gpu: Text = ""
-    fabric: Text = ""
-    library: Annotated[Text, one_of(CURVE_LIBRARIES)] = DEFAULT_LIBRARY
-    kind: Annotated[Kind, PlainValidator(lambda value: value), one_of(CURVE_KINDS)]
-    source: Text
-    residual: RelativeSpread | None = None
-    knots: Tables[CurveKnot]
-
-    @model_validator(mode="after")
-    def _is_a_curve(self) -> Self:
-        ranks, nodes, gpus = self.ranks, self.nodes, self.gpus_per_node
-        if not nodes <= ranks <= nodes * gpus:
-            why = f"{ranks} ranks on {nodes} nodes of {gpus} GPUs cannot be; every node holds 1 to"
-            raise WrongValue(f"{why} gpus_per_node ranks", "ranks")
-        try:
-            self.curve("")
-        except DataError as error:
-            raise WrongValue(str(error), "knots") from None
-        return self
-
-    def curve(self, network: str) -> CollectiveCurve:
-        """Return the curve of a network of this name."""
-        return CollectiveCurve(
-            collective=self.collective,
-            ranks=self.ranks,
-            nodes=self.nodes,
-            gpus_per_node=self.gpus_per_node,
-            size_bytes=tuple(knot.size for knot in self.knots),
-            seconds=tuple(knot.time for knot in self.knots),
-            kind=self.kind,
-            source=self.source,
-            spread=self.residual,
-            series=network,
-            algorithm=self.algorithm,
-            protocol=self.protocol,
-            library=self.library,
-            version=self.version,
-            gpu=self.gpu,
-            fabric=self.fabric,
-        )
-
-
-def _nccl_version(value: str) -> str:
-    try:
-        parse_version(value)
-    except RequestError as error:
-        raise WrongValue(error.why) from None
-    return value
-
-
-class TunerTable(TomlModel):
-    """NCCL's tuner as measured curves show it (see `TunedChoice`)."""
-
-    version: Annotated[Text, AfterValidator(_nccl_version)]
-    architecture: Annotated[Text, one_of(tuple(ARCHITECTURES))]
-    intra: Annotated[Text, one_of(("nvlink", "pci"))]
-    bus_bandwidth: BytesPerSecond
-    two_nodes: Annotated[float, plain_number(_TUNER_RATIO)]
-    plain_tree: YesOrNo
-    near_nic: YesOrNo
-    kind: KindOfNumber
-    source: Text
-
-    def choice(self) -> TunedChoice:
-        """Return the tuner."""
-        return TunedChoice(
-            Communicator(self.version, self.architecture, self.intra),
-            self.bus_bandwidth / 1e9,
-            self.two_nodes,
-            self.plain_tree,
-            self.near_nic,
         )
 
 
@@ -399,7 +297,11 @@ def _each_class_once(links: list[LinkTable]) -> list[LinkTable]:
 
 
 class NetworkFile(TomlModel):
-    """The keys of a network file; ``fabric`` and ``node`` are checked by `fabrics.tables`."""
+    """The keys of a network file.
+
+    Tables that few files have are checked elsewhere: ``curve`` and ``tuner`` by
+    `network.fitted_curves`, ``fabric`` and ``node`` by `fabrics.tables`.
+    """
 
     SCHEMA = NETWORK_SCHEMA
     name: FileName
@@ -411,8 +313,8 @@ class NetworkFile(TomlModel):
     library: Annotated[Text, one_of(CURVE_LIBRARIES)] = DEFAULT_LIBRARY
     notes: Texts = ()
     link: Annotated[Tables[LinkTable], AfterValidator(_each_class_once)]
-    curve: Tables[CurveTable] | None = None
-    tuner: TunerTable | None = None
+    curve: Any = None
+    tuner: Any = None
     fabric: Any = None
     node: Any = None
 
@@ -495,25 +397,29 @@ def read_network(path: Path) -> Network:
         notes=file.notes,
         path=str(path),
         inside=file.inside,
-        known=_measured(file, path),
+        known=_measured(file, path, text),
         library=file.library,
         fabric=fabric,
         node=node,
     )
 
 
-def _measured(file: NetworkFile, path: Path) -> MeasuredCollectives | None:
+def _measured(file: NetworkFile, path: Path, text: str) -> MeasuredCollectives | None:
     """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
     beside = path.with_name(f"{file.name}{_CURVES_SUFFIX}")
+    curves: list[CollectiveCurve] = []
+    choice: TunedChoice | None = None
+    if file.curve is not None or file.tuner is not None:
+        from perfsim.network.fitted_curves import read_fitted_curves
+
+        curves, choice = read_fitted_curves(file.curve, file.tuner, file.name, path, text)
     if file.curve is None and not beside.is_file():
         return None
     from perfsim.network.known import MeasuredCollectives
     from perfsim.network.measured import read_curves
 
     measured = read_curves(beside) if beside.is_file() else []
-    fitted = [table.curve(file.name) for table in file.curve or []]
-    tuner = file.tuner.choice() if file.tuner is not None else None
-    return MeasuredCollectives((*measured, *fitted), tuner)
+    return MeasuredCollectives((*measured, *curves), choice)
 
 
 def load_network(text: str, catalog: Catalog, field: str) -> Network:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import NamedTuple
 
 from perfsim.libraries.nccl import NcclTuner
 from perfsim.libraries.nccl_versions import VersionFigures, version_figures
@@ -53,8 +54,7 @@ _GENERATIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Communicator:
+class Communicator(NamedTuple):
     """NCCL's version, the generation of the GPUs, and the links inside a node."""
 
     version: str

@@ -14,8 +14,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from perfsim import fusion
-from perfsim.compute.gpu_types import types_of_ranks
-from perfsim.conditions.mixed_gpus import mixed_rounds
 from perfsim.conditions.ranks import exchanges, joined_rounds, rounds_under
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, FusionPolicy
@@ -88,6 +86,9 @@ def _build(
 
 def _build_mixed(setup: Setup, scheduler: Scheduler, fuse: FusionPolicy) -> list[CostedGraph]:
     """Build the rounds of the slowest type of GPU, with those of the other types."""
+    from perfsim.compute.gpu_types import types_of_ranks
+    from perfsim.conditions.mixed_gpus import mixed_rounds
+
     order = sorted(setup.parts, key=lambda part: part.device.name != setup.device.name)
     schedulers = [
         (

@@ -8,8 +8,8 @@ the network have runs of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.conditions.ranks import drawn, slowed
 from perfsim.errors import RequestError
@@ -97,8 +97,7 @@ def mean_s(rounds: Sequence[CostedGraph], timelines: Sequence[Timeline]) -> floa
     return total_s / sum(costed.iterations for costed in rounds)
 
 
-@dataclass(frozen=True)
-class JobSlowdown:
+class JobSlowdown(NamedTuple):
     """How one of the jobs fares: its mean iteration beside the others and alone [s].
 
     ``low_s`` and ``high_s`` are those of the luckiest and the unluckiest start.
@@ -124,8 +123,7 @@ class JobSlowdown:
         }
 
 
-@dataclass(frozen=True)
-class ContentionResult:
+class ContentionResult(NamedTuple):
     """How this job and the others fare on one network, over how many starts and iterations.
 
     Examples
