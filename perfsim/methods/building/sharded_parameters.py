@@ -1,4 +1,4 @@
-"""Sharded parameters: when units of a model are gathered, as PyTorch's FSDP does it.
+"""Sharded parameters: when PyTorch's FSDP gathers the units of a model.
 
 References
 ----------
@@ -20,20 +20,20 @@ from perfsim.methods.building.layerwise import LayerStarts
 __all__ = ["Prefetch", "backward_gathers", "divisor", "forward_gathers", "scattered"]
 
 Prefetch = Literal["pre", "post", "none"]
-"""When a unit is gathered for the backward pass: with the start of the unit before it, with its
-end, or when it is needed."""
+"""When a unit is gathered for the backward pass: at the start of the unit before it ("pre"), at the
+end of that unit ("post"), or when it is needed ("none")."""
 
 
 ALIVE = 2
-"""Units whose parameters may be gathered at once (limit_all_gathers)."""
+"""Units that may have gathered parameters at once (limit_all_gathers)."""
 
 
 def forward_gathers(
     units: Sequence[Bucket], starts: LayerStarts, group: Group = "all"
 ) -> list[Job]:
-    """Return the gathers of the forward pass, in its order; the pass waits unit by unit.
+    """Return the gathers of the forward pass, in its order; each unit waits for its gather.
 
-    From the third unit on a gather begins when the unit two before it has been run.
+    From the third unit on, a gather begins when the unit two before it has run.
     """
     ordered = sorted(reversed(units), key=starts.forward_start_s)
     starts_s = [starts.forward_start_s(unit) for unit in ordered]
@@ -52,7 +52,7 @@ def backward_gathers(
     units: Sequence[Bucket], starts: LayerStarts, prefetch: Prefetch, group: Group = "all"
 ) -> list[Job]:
     """Return the gathers of the backward pass; units are given in its order."""
-    # A unit is entered when the backward pass is through with the one before it.
+    # The backward pass enters a unit when it has finished the one before.
     done_s = [0.0, *(unit.ready_s for unit in units)]
     enters_s = [
         max(starts.backward_start_s(unit), done)
@@ -71,7 +71,10 @@ def backward_gathers(
 
 
 def scattered(unit: Bucket, shards: int, ranks: int) -> tuple[JobStage, ...]:
-    """Return the reduction of a unit's gradients: among ``shards`` that share a copy, then copies.
+    """Return the reduction of a unit's gradients over all ranks.
+
+    The ``shards`` ranks that share a copy of the parameters reduce-scatter them. Then an all-reduce
+    adds up the copies.
 
     Examples
     --------
@@ -93,7 +96,7 @@ def scattered(unit: Bucket, shards: int, ranks: int) -> tuple[JobStage, ...]:
 
 
 def _divided(send: Send, elements: int, left: int, ranks: int) -> tuple[JobStage, ...]:
-    """Return a sum over ``ranks`` with the divisions before it and, if need be, after it."""
+    """Return a sum over ``ranks`` with the division before it and, if needed, after it."""
     before = Compute((elementwise(elements, passes=2),), "compress", "post_backward")
     after = Compute((elementwise(left, passes=2),), "decompress", "post_backward")
     if ranks == 1:
@@ -102,7 +105,7 @@ def _divided(send: Send, elements: int, left: int, ranks: int) -> tuple[JobStage
 
 
 def divisor(ranks: int) -> int:
-    """Return what gradients are divided by before they are added up; the rest comes after.
+    """Return the divisor of gradients before they are added up; the rest is divided after.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Slices of tensors: how tensors are cut, and how slices go through parameter servers and back."""
+"""Slices of tensors: how tensors are cut, and how parameter servers exchange the slices."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from perfsim.methods.base import Send
 __all__ = ["MAX_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
 
 PUSH_PULL = "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
-"""Bytes that a rank sends, mean over ranks, with servers on the nodes and on further machines."""
+"""Bytes that a rank sends, as the mean over ranks, with servers on nodes and on other machines."""
 
 
 MAX_PARTS = 20_000
-"""Messages of an iteration up to which a prediction takes seconds, not minutes."""
+"""Most messages in an iteration, so that a prediction takes seconds, not minutes."""
 
 
 def split_evenly(gradient: Gradient, most: int) -> list[int]:
-    """Return the values in each part of a gradient cut along its first axis, near ``most`` each.
+    """Return the values in each part of a gradient cut along its first axis, about ``most`` each.
 
-    As many parts as ``most`` asks for, but none less than a row: of equal rows, the last ones
-    with one more.
+    A part has at least one row. The rows are divided equally; the last parts have one more where
+    the division leaves a rest.
 
     Examples
     --------
@@ -65,10 +65,10 @@ def too_many(elements: int, most: int, option: str) -> str:
 
 
 def push_pull(parts: Sequence[int], priority: int, servers: int) -> list[Send]:
-    """Return push and pull of each part, by number of values; no part waits for another's pull.
+    """Return push and pull of each part, given its number of values.
 
-    Both go on one stream: servers on the workers' nodes send what others pull on the
-    NICs that push, and the cost of a push is half that of both at once (see ``push_sharded``).
+    No part waits for another's pull. Both run on one stream: servers on the workers' nodes answer
+    pulls over the same NICs that push. A push costs half of both at once (see ``push_sharded``).
     """
     return [
         Send(
