@@ -59,9 +59,9 @@ def by_schedule(schedule: str) -> list[Round]:
     for part in schedule.split(","):
         interval, cross, count = part.strip().partition("x")
         if not cross or not interval.isdecimal() or not count.isdecimal():
-            raise _not_a_schedule(schedule)
+            raise _bad_schedule(schedule)
         if int(interval) < 1 or int(count) < 1:
-            raise _not_a_schedule(schedule)
+            raise _bad_schedule(schedule)
         iterations += int(count)
         exchanges += int(count) / int(interval)
     exchange = Round((0,), exchanges)
@@ -70,14 +70,14 @@ def by_schedule(schedule: str) -> list[Round]:
     return [Round((LOCAL_ITERATION,), iterations - exchanges), exchange]
 
 
-def _not_a_schedule(schedule: str) -> RequestError:
+def _bad_schedule(schedule: str) -> RequestError:
     return RequestError(
         "options.schedule",
         f"{shown(schedule)} is not allowed: give intervals and iterations, as in 4x1000,8x500.",
     )
 
 
-def _copied(bucket: Bucket) -> Compute:
+def _copied_to_buffer(bucket: Bucket) -> Compute:
     """Return the copy of parameters into a flat buffer after the update, and the division by P.
 
     This takes 4 passes in 2 launches. A single tensor is only divided. Parameters are then views
@@ -96,7 +96,7 @@ def averages(buckets: Sequence[Bucket]) -> list[Job]:
     return [
         Job(
             f"average {number}",
-            (_copied(bucket), Send("all_reduce", bucket.size_bytes, earliest="update")),
+            (_copied_to_buffer(bucket), Send("all_reduce", bucket.size_bytes, earliest="update")),
             PassPoint("backward"),
             PassPoint("next"),
         )
@@ -166,18 +166,18 @@ def with_neighbours(
     """
     n, tensors = bucket.elements, len(bucket.gradients)
     fused = int(tensors > 1)
-    among: list[JobStage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
-    more = fused * peers
+    exchange: list[JobStage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
+    extra_copies = fused * peers
     if hierarchical:
         inside = Send("all_reduce", bucket.size_bytes, group="node")
-        among = [inside, *among, Send("broadcast", bucket.size_bytes, group="node")]
-        more += fused + 1
-    mean = elementwise(n, 3 * peers + 2 + 2 * more, (peers + 1 + more) * tensors)
+        exchange = [inside, *exchange, Send("broadcast", bucket.size_bytes, group="node")]
+        extra_copies += fused + 1
+    mean = elementwise(n, 3 * peers + 2 + 2 * extra_copies, (peers + 1 + extra_copies) * tensors)
     unpack = Compute((mean,), "decompress", earliest="backward")
     if not fused:
-        return [*among, unpack]
+        return [*exchange, unpack]
     pack = Compute((elementwise(n, 2, tensors),), "compress", stream="communication")
-    return [pack, *among, unpack]
+    return [pack, *exchange, unpack]
 
 
 def from_first_ranks(bucket: Bucket, world: MethodContext) -> list[JobStage]:

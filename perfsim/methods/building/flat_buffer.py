@@ -52,11 +52,11 @@ def packed_buffer(elements: int, tensors: int) -> tuple[Kernel, ...]:
 
 
 def written_back(
-    elements: int, tensors: int, world: MethodContext, beside_s: float = 0.0
+    elements: int, tensors: int, world: MethodContext, overlap_s: float = 0.0
 ) -> tuple[Kernel, ...]:
     """Return the emptying of the buffer: the host's calls, or the GPU's work if that is longer.
 
-    ``beside_s`` is how long a collective still runs while the host works on the tensors [s].
+    ``overlap_s`` is how long a collective still runs while the host works on the tensors [s].
 
     Examples
     --------
@@ -65,13 +65,13 @@ def written_back(
     >>> hosted = MethodContext(4, kernel_s=lambda kernel: float(not kernel.moved_bytes))
     >>> [(one.name, one.elements) for one in written_back(1000, 2, hosted)]
     [('eager_launch', 6), ('eager_view', 8)]
-    >>> [(one.name, one.elements) for one in written_back(1000, 2, hosted, beside_s=1.0)]
+    >>> [(one.name, one.elements) for one in written_back(1000, 2, hosted, overlap_s=1.0)]
     [('eager_launch', 3), ('eager_view', 4)]
     """
     calls = python_calls(_EMPTY_LAUNCHES * tensors, _EMPTY_VIEWS * tensors)
     host_s = sum(world.kernel_s(call) for call in calls)
     moved = elementwise(elements, _EMPTY_PASSES, 0)
-    left = max(0.0, 1.0 - beside_s / host_s) if host_s > 0 else 0.0
+    left = max(0.0, 1.0 - overlap_s / host_s) if host_s > 0 else 0.0
     if left * host_s <= world.kernel_s(moved):
         return (moved,)
     return python_calls(*(round(left * call.elements) for call in calls))

@@ -116,12 +116,12 @@ def kfac_layers(profile: Profile, *, mean_over_tokens: bool = False) -> list[Kfa
     (54, 147, 401408, 2049)
     """
     starts = [0.0, *accumulate(layer.forward_s for layer in profile.layers)]
-    own: dict[int, list[Gradient]] = {}
+    by_layer: dict[int, list[Gradient]] = {}
     for gradient in profile.gradients:
-        own.setdefault(gradient.layer, []).append(gradient)
+        by_layer.setdefault(gradient.layer, []).append(gradient)
     result = []
     for index, layer in enumerate(profile.layers):
-        tensors = own.get(index, [])
+        tensors = by_layer.get(index, [])
         shape = _shape(tensors)
         if layer.name not in profile.positions or shape is None:
             continue
@@ -146,11 +146,11 @@ def factor_sides(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
     >>> factor_sides([weight, bias])
     [(5, 10)]
     """
-    own: dict[int, list[Gradient]] = {}
+    by_layer: dict[int, list[Gradient]] = {}
     for gradient in gradients:
         if TABLE not in gradient.name:
-            own.setdefault(gradient.layer, []).append(gradient)
-    shapes = [_shape(tensors) for tensors in own.values()]
+            by_layer.setdefault(gradient.layer, []).append(gradient)
+    shapes = [_shape(tensors) for tensors in by_layer.values()]
     return [(shape[0], shape[1]) for shape in shapes if shape is not None]
 
 

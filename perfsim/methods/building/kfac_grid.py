@@ -216,7 +216,7 @@ def _decompositions(
     }
     sent = {"A": (layer.inputs**2,), "G": (layer.outputs**2, layer.elements)}
     result: dict[str, tuple[JobStage, ...]] = {}
-    for side, own in kernels.items():
+    for side, side_kernels in kernels.items():
         sends = tuple(
             Send(
                 "broadcast",
@@ -229,7 +229,7 @@ def _decompositions(
             for size in sent[side]
             if grid.workers > 1
         )
-        result[side] = (Compute(own, "second_order", placement.stream(owner)), *sends)
+        result[side] = (Compute(side_kernels, "second_order", placement.stream(owner)), *sends)
     return result
 
 
@@ -258,11 +258,11 @@ def _preconditioned(layer: KfacLayer, owner: int, placement: Placement) -> tuple
     """Return a layer's preconditioning on each worker of its group, and the broadcast in rows."""
     grid = placement.grid
     kernels = preconditioned(layer, "eigen", quotients=True)
-    own = Compute(kernels, "second_order", placement.worker(owner))
+    stage = Compute(kernels, "second_order", placement.worker(owner))
     if grid.workers == grid.ranks:
-        return (own,)
+        return (stage,)
     size_bytes = float(FLOAT * layer.elements)
-    return own, Send("broadcast", size_bytes, stream="rows", group=grid.receiver_group)
+    return stage, Send("broadcast", size_bytes, stream="rows", group=grid.receiver_group)
 
 
 def grid_jobs(
@@ -373,14 +373,14 @@ def _phased_decompositions(
     grid = placement.grid
     group_needs = dict(needs)
     jobs: list[Job] = []
-    columns: dict[int, list[KfacLayer]] = {}
+    by_column: dict[int, list[KfacLayer]] = {}
     for layer, owner in zip(layers, placement.owners, strict=True):
         column = grid.column(owner)
-        columns.setdefault(column, []).append(layer)
+        by_column.setdefault(column, []).append(layer)
         stage = Compute(_decomposed(layer), "second_order", placement.stream(owner))
         jobs.append(Job(f"eigen {layer.name}", (stage,), end, needs=needs[column]))
-    for column, own in columns.items():
-        group_needs[column] = tuple(f"eigen {layer.name}" for layer in own)
+    for column, group_layers in by_column.items():
+        group_needs[column] = tuple(f"eigen {layer.name}" for layer in group_layers)
         if grid.workers == 1:
             continue
         sends = tuple(
@@ -391,7 +391,7 @@ def _phased_decompositions(
                 group=grid.worker_group,
                 counted=placement.counted(column),
             )
-            for layer in own
+            for layer in group_layers
             for size in _broadcast_values(layer)
         )
         name = f"sent eigen {column}"

@@ -76,21 +76,21 @@ def balanced_inverses(
     """
     large = [factor for factor in factors if factor.name in sent]
     owners = least_loaded([factor.side for factor in large], world.ranks)
-    seconds = [sum(map(world.kernel_s, inverted(factor.side))) for factor in large]
+    owner_s = [sum(map(world.kernel_s, inverted(factor.side))) for factor in large]
     owner_of = {factor.name: owner for factor, owner in zip(large, owners, strict=True)}
-    shown = busiest_rank(owners, seconds)
+    shown = busiest_rank(owners, owner_s)
     common: list[Kernel] = []
     begun: dict[int, int] = {}
     jobs = []
     for factor in factors:
-        own = inverted(factor.side)
+        kernels = inverted(factor.side)
         if factor.name not in owner_of:
-            common += own
+            common += kernels
             continue
         rank = owner_of[factor.name]
         # Kernels that every rank has run since this owner's last inverse precede its own.
         stream = "compute" if rank == shown else f"rank {rank}"
-        inverse = Compute((*common[begun.get(rank, 0) :], *own), "second_order", stream)
+        inverse = Compute((*common[begun.get(rank, 0) :], *kernels), "second_order", stream)
         common += [elementwise(factor.side**2, 1), *factor.packed]
         begun[rank] = len(common)
         pack = Compute(factor.packed, "second_order", stream)

@@ -142,17 +142,17 @@ def in_hooks(factors: Sequence[KroneckerFactor], world: MethodContext, policy: s
     jobs: list[Job] = []
     phases: tuple[Phase, ...] = ("forward", "backward")
     for phase in phases:
-        own = sorted(
+        in_pass = sorted(
             (factor for factor in factors if factor.hook.phase == phase),
             key=lambda factor: factor.hook.seconds,
         )
         built_s, ready_s = 0.0, []
-        for factor in own:
+        for factor in in_pass:
             jobs.append(Job(factor.name, (Compute(factor.kernels, "second_order"),), factor.hook))
             kernels = (*factor.kernels, *factor.packed)
             built_s += sum(world.kernel_s(kernel) for kernel in kernels)
             ready_s.append(factor.hook.seconds + built_s)
-        for number, group in enumerate(messages(own, ready_s, world, policy)):
+        for number, group in enumerate(messages(in_pass, ready_s, world, policy)):
             names = tuple(factor.name for factor in group)
             # The host waits until factors are packed before it submits the message.
             stages: tuple[JobStage, ...] = packing(group, blocks=True)

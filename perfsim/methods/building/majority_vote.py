@@ -45,8 +45,8 @@ class Voting(Method):
             vote = [summed(elements, ranks), majority(elements)]
             return gathered_from_all(encode, sent, [decode], ranks, vote)
         piece = -(-elements // ranks)
-        again = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
-        return two_step(encode, sent, 0.0, [decode, *again], [decode], ranks)
+        merge = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
+        return two_step(encode, sent, 0.0, [decode, *merge], [decode], ranks)
 
     def default_fusion(self) -> str:
         """Return the fusion policy of the public code that exchanges signs in this way."""

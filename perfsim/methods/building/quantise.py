@@ -208,14 +208,14 @@ def between_nodes(
     sent_bytes: Callable[[int], Sequence[float]],
     encode: Callable[[int], Sequence[Kernel]],
     decode: Callable[[int], Kernel],
-    least: int = 1,
+    min_values: int = 1,
 ) -> list[JobStage]:
     """Return an exchange that compresses between nodes only, on the communication stream.
 
-    Fewer than ``least`` values are all-reduced dense. Otherwise each node reduce-scatters in fp32.
-    Every GPU encodes its share of n / g values and gathers those of the same local rank on the
-    other nodes. It decodes N messages and adds them up. Last, each node all-gathers in fp32. All
-    of this runs in order on the communication stream.
+    Fewer than ``min_values`` values are all-reduced dense. Otherwise each node reduce-scatters in
+    fp32. Every GPU encodes its share of n / g values and gathers the shares of the same local rank
+    on the other nodes. It decodes N messages and adds them up. Last, each node all-gathers in fp32.
+    All of this runs in order on the communication stream.
 
     References
     ----------
@@ -230,7 +230,7 @@ def between_nodes(
     [('reduce_scatter', 3200.0), ('all_gather', 50.0), ('all_gather', 3200.0)]
     """
     whole = float(FLOAT * elements)
-    if elements < least:
+    if elements < min_values:
         return [Send("all_reduce", whole)]
     share = -(-elements // world.gpus_per_node)
     inside = world.gpus_per_node > 1

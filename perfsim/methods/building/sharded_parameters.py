@@ -83,22 +83,25 @@ def scattered(unit: Bucket, shards: int, ranks: int) -> tuple[JobStage, ...]:
     >>> [stage.size_bytes for stage in scattered(unit, 4, 8) if isinstance(stage, Send)]
     [4000.0, 1000.0]
     """
-    own, copies = -(-unit.elements // shards), ranks // shards
+    shard, copies = -(-unit.elements // shards), ranks // shards
     if copies == 1:
-        return _divided(Send("reduce_scatter", unit.size_bytes), unit.elements, own, ranks)
+        return _divided(Send("reduce_scatter", unit.size_bytes), unit.elements, shard, ranks)
     inside = Send("reduce_scatter", unit.size_bytes, group=shards)
     share_bytes = unit.size_bytes / shards
     across = Send("all_reduce", share_bytes, stream="copies", group=(copies, shards))
     return (
-        *_divided(inside, unit.elements, own, shards),
-        *_divided(across, own, own, copies),
+        *_divided(inside, unit.elements, shard, shards),
+        *_divided(across, shard, shard, copies),
     )
 
 
-def _divided(send: Send, elements: int, left: int, ranks: int) -> tuple[JobStage, ...]:
-    """Return a sum over ``ranks`` with the division before it and, if needed, after it."""
+def _divided(send: Send, elements: int, values_left: int, ranks: int) -> tuple[JobStage, ...]:
+    """Return a sum over ``ranks`` with the division before it and, if needed, after it.
+
+    The division after it applies to the ``values_left`` that each rank has after the sum.
+    """
     before = Compute((elementwise(elements, passes=2),), "compress", "post_backward")
-    after = Compute((elementwise(left, passes=2),), "decompress", "post_backward")
+    after = Compute((elementwise(values_left, passes=2),), "decompress", "post_backward")
     if ranks == 1:
         return (send,)
     return (before, send, after) if ranks > divisor(ranks) else (before, send)

@@ -293,28 +293,30 @@ def doubled(
     """
     dense_bytes = float(FLOAT * elements)
     stages: list[JobStage] = []
-    held, summed, far = count, 1, world.nodes > 1
+    pairs, summed, several_nodes = count, 1, world.nodes > 1
     steps = world.ranks.bit_length() - 1
-    extra: Group = "across" if far else "node"
-    groups: list[Group] = [extra] if world.ranks > 2**steps else []
+    surplus_group: Group = "across" if several_nodes else "node"
+    groups: list[Group] = [surplus_group] if world.ranks > 2**steps else []
     for step in range(steps):
-        inside = not far or world.gpus_per_node % 2 ** (step + 1) == 0
+        inside = not several_nodes or world.gpus_per_node % 2 ** (step + 1) == 0
         groups.append("node" if inside else "across")
     for group in groups:
-        sent_bytes = min(float(pair_bytes * held), dense_bytes)
+        sent_bytes = min(float(pair_bytes * pairs), dense_bytes)
         stages.append(Send("send_recv", sent_bytes, group=group))
         summed *= 2
-        joined = _expected(elements, count, summed) if union else count * summed
-        stages.append(_joined(elements, held, joined, pair_bytes))
-        held = joined
-    sparse = pair_bytes * held < dense_bytes
+        joined = _expected_indices(elements, count, summed) if union else count * summed
+        stages.append(_joined(elements, pairs, joined, pair_bytes))
+        pairs = joined
+    sparse = pair_bytes * pairs < dense_bytes
     if world.ranks > 2**steps:
-        stages.append(Send("send_recv", min(float(pair_bytes * held), dense_bytes), group=extra))
-    kernels = decoded([elements], held, 1) if sparse else (elementwise(elements, 2),)
+        stages.append(
+            Send("send_recv", min(float(pair_bytes * pairs), dense_bytes), group=surplus_group)
+        )
+    kernels = decoded([elements], pairs, 1) if sparse else (elementwise(elements, 2),)
     return [*stages, Compute(kernels, "decompress", earliest="backward")]
 
 
-def _expected(elements: int, count: int, ranks: int) -> int:
+def _expected_indices(elements: int, count: int, ranks: int) -> int:
     """Return the expected number of indices that ``ranks`` independent draws cover, rounded up.
 
     Each rank draws ``count`` of ``elements`` indices. A millionth is subtracted before rounding up,
@@ -323,16 +325,16 @@ def _expected(elements: int, count: int, ranks: int) -> int:
     return math.ceil(elements - elements * (1 - count / elements) ** ranks - 1e-6)
 
 
-def _joined(elements: int, held: int, joined: int, pair_bytes: int) -> Compute:
-    """Return the addition of received pairs to the ``held`` pairs (or to the dense gradient)."""
+def _joined(elements: int, pairs: int, joined_pairs: int, pair_bytes: int) -> Compute:
+    """Return the addition of received pairs to the rank's ``pairs`` (or to the dense gradient)."""
     kernels: tuple[Kernel, ...]
-    if pair_bytes * held >= FLOAT * elements:
+    if pair_bytes * pairs >= FLOAT * elements:
         kernels = (elementwise(elements, 3),)
-    elif pair_bytes * joined < FLOAT * elements:
-        moved = pair_bytes * (2 * held + joined) / (FLOAT * 2 * held)
-        kernels = (elementwise(2 * held, moved, 2),)
+    elif pair_bytes * joined_pairs < FLOAT * elements:
+        moved = pair_bytes * (2 * pairs + joined_pairs) / (FLOAT * 2 * pairs)
+        kernels = (elementwise(2 * pairs, moved, 2),)
     else:
-        kernels = (elementwise(elements, 1), scatter_add(2 * held))
+        kernels = (elementwise(elements, 1), scatter_add(2 * pairs))
     return Compute(kernels, "decompress", stream="communication")
 
 
@@ -379,9 +381,9 @@ def hierarchical(
     ...  if isinstance(stage, Send)]
     ['reduce_scatter', 'all_gather', 'all_gather', 'all_gather', 'all_gather']
     """
-    each, nodes = world.gpus_per_node, world.nodes
+    gpus, nodes = world.gpus_per_node, world.nodes
     stages: list[JobStage] = []
-    if each > 1:
+    if gpus > 1:
         stages.append(Send("reduce_scatter", float(FLOAT * elements), group="node"))
     if select:
         stages.append(Compute(tuple(select), "compress", stream="communication"))
@@ -389,13 +391,13 @@ def hierarchical(
         for size in (FLOAT, INDEX):
             stages.append(Send("all_gather", float(size * count * nodes), group="across"))
     if inside == "sums":
-        share = math.ceil(elements / each)
+        share = math.ceil(elements / gpus)
         kernels = (elementwise(share, 3, 2), scatter_add(count * nodes))
         stages.append(Compute(kernels, "decompress", stream="communication"))
-        if each > 1:
+        if gpus > 1:
             stages.append(Send("all_gather", float(FLOAT * elements), group="node"))
         return stages
-    if each > 1:
+    if gpus > 1:
         for size in (FLOAT, INDEX):
             stages.append(Send("all_gather", float(size * count * world.ranks), group="node"))
     kernels = (elementwise(elements, 3, 2), scatter_add(count * world.ranks))
