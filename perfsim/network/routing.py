@@ -425,7 +425,7 @@ PATTERNS: Mapping[str, Callable[[Sequence[int]], Pattern]] = {
     "bruck_exchange": bruck_exchange_flows,
     "pat": pat_flows,
 }
-"""The patterns by name. A collective's algorithm names one of them in ``FLOWS``."""
+"""The patterns by name. A collective's algorithm names one of them as its ``flows``."""
 
 
 Graph: TypeAlias = Any
@@ -433,8 +433,8 @@ Graph: TypeAlias = Any
 
 Ties = Literal["even", "first"]
 TIES: tuple[Ties, ...] = ("even", "first")
-"""How equal-cost next hops share a flow: evenly (ECMP, on average), or all to the first (static).
-"""
+"""How a flow uses equal-cost next hops: all of them evenly (ECMP, on average), or the first alone
+(static)."""
 
 Edge = tuple[str, str]
 
@@ -468,7 +468,7 @@ def route(graph: Graph, hosts: Sequence[str], pattern: Pattern, ties: Ties = "ev
     graph : a directed graph, as the module's docstring describes it
     hosts : the vertex of each node of the placement
     pattern : flows between nodes, which are indices into ``hosts``
-    ties : how equal-cost next hops share a flow at each switch, one of `TIES`
+    ties : how a flow uses equal-cost next hops at each switch, one of `TIES`
 
     Raises
     ------
