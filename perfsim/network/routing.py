@@ -1,8 +1,11 @@
-"""Routing: flows over the shortest paths of a graph, the busiest link, latency along the way.
+"""Routing: send a collective's flows over the shortest paths of a network.
 
-A graph is a networkx graph whose edges carry ``rate_bytes_per_s`` and ``latency_s``; a vertex of
-``kind`` "host" is a node of the cluster and passes on the traffic of others only if it is wired
-to another host (a direct network). Links are full duplex: each direction is an edge of its own.
+The result is the load on every link, the busiest link, and the latency of the longest chain of
+messages.
+
+The network is a networkx graph whose edges have ``rate_bytes_per_s`` and ``latency_s``. A vertex
+of ``kind`` "host" is a node of the cluster. A host forwards the traffic of others only if it is
+wired to another host (a direct network). Links are full duplex: each direction is its own edge.
 """
 
 from __future__ import annotations
@@ -43,9 +46,10 @@ __all__ = [
 
 
 class Flow(NamedTuple):
-    """Traffic from one node to another; nodes count from 0 in the order of the placement.
+    """Traffic from one node to another.
 
-    ``weight`` is in bytes a byte of one rank's buffer.
+    Nodes are numbered from 0 in the order of the placement. ``weight`` is the bytes sent per byte
+    of one rank's buffer.
     """
 
     source: int
@@ -59,10 +63,12 @@ class Pattern:
 
     Parameters
     ----------
-    phases : flows that run at once, phase after phase; what stays inside a node is left out
-    chains : ways through the collective, each the (source, target) hops crossed one after another
-    everyone : GPUs on each node where every rank sends 1/P of its buffer to every other: the flows
-        of `perfsim.network.routing.all_to_all_flows`, N^2 of them, without their list
+    phases : the flows of each phase, which run at once; phases run one after another, and traffic
+        inside a node is left out
+    chains : sequences of dependent messages, each as the (source, target) hops in their order
+    everyone : GPUs on each node, for an all-to-all where every rank sends 1/P of its buffer to
+        every other; it replaces the list of N^2 flows of
+        `perfsim.network.routing.all_to_all_flows`
     """
 
     phases: tuple[tuple[Flow, ...], ...]
@@ -73,7 +79,7 @@ class Pattern:
 def phases(
     steps: Sequence[Mapping[tuple[int, int], int]], weights: Sequence[float]
 ) -> tuple[tuple[Flow, ...], ...]:
-    """Return one phase a step of (source, target) -> count, without what stays inside a node.
+    """Turn each step's (source, target) -> count into a phase, without traffic inside a node.
 
     Examples
     --------
@@ -88,15 +94,16 @@ def phases(
 
 
 FlowStep = Counter[tuple[int, int]]
-"""(source, target) -> ranks that send so, by their nodes."""
+"""(source node, target node) -> number of ranks that send from the one to the other."""
 
 
 def halving_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of recursive halving; the doubling that may follow mirrors them.
+    """Return the flows of recursive halving.
 
-    In round i rank r exchanges 1/2^(i+1) of the buffer with rank r XOR 2^i: halves first, with
-    the nearest. Ranks past the largest power of two first hand over their whole buffer to a
-    neighbour and sit out.
+    In round i rank r exchanges 1/2^(i+1) of the buffer with rank r XOR 2^i. The first round
+    exchanges halves with the nearest rank. If the number of ranks is no power of two, each surplus
+    rank first sends its whole buffer to a neighbour and takes no part in the rounds. A doubling
+    that follows sends the same flows in reverse.
 
     Examples
     --------
@@ -107,16 +114,17 @@ def halving_flows(placement: Sequence[int]) -> Pattern:
     ----------
     Rabenseifner, ICCS 2004; Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.2.
     """
-    home, folds, steps, chains = _swaps(placement)
+    home, folds, steps, chains = _exchange_rounds(placement)
     weights = [0.5 / distance for distance in _distances(len(home))]
     return Pattern(phases([*folds, *steps], [1.0] * len(folds) + weights), chains)
 
 
 def doubling_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of an all-reduce by recursive doubling: the whole buffer in every round.
+    """Return the flows of an all-reduce by recursive doubling.
 
-    In round i rank r exchanges it with rank r XOR 2^i; ranks past the largest power of two hand
-    theirs over before and get the result after.
+    In round i rank r exchanges its whole buffer with rank r XOR 2^i. If the number of ranks is no
+    power of two, each surplus rank sends its buffer to a neighbour before the rounds and gets the
+    result after them.
 
     Examples
     --------
@@ -127,16 +135,17 @@ def doubling_flows(placement: Sequence[int]) -> Pattern:
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.5.
     """
-    _, folds, steps, chains = _swaps(placement)
-    steps = [*folds, *steps, *map(_back, folds)]
+    _, folds, steps, chains = _exchange_rounds(placement)
+    steps = [*folds, *steps, *map(_reversed_step, folds)]
     return Pattern(phases(steps, [1.0] * len(steps)), chains)
 
 
 def gathering_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of an all-gather by recursive doubling: twice the blocks, twice as far.
+    """Return the flows of an all-gather by recursive doubling.
 
-    In round i rank r exchanges the 2^i blocks of P that it has with rank r XOR 2^i; ranks past
-    the largest power of two hand their block over before and get all after.
+    Each rank starts with one of the P blocks. In round i rank r exchanges the 2^i blocks that it
+    has with rank r XOR 2^i. If the number of ranks is no power of two, each surplus rank sends its
+    block to a neighbour before the rounds and gets all blocks after them.
 
     Examples
     --------
@@ -147,18 +156,19 @@ def gathering_flows(placement: Sequence[int]) -> Pattern:
     ----------
     Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.1.
     """
-    home, folds, steps, chains = _swaps(placement)
+    home, folds, steps, chains = _exchange_rounds(placement)
     ranks = sum(placement)
     blocks = [distance * (ranks / len(home)) for distance in _distances(len(home))]
     sent = [1.0] * len(folds) + blocks + [float(ranks)] * len(folds)
     weights = [count / ranks for count in sent]
-    return Pattern(phases([*folds, *steps, *map(_back, folds)], weights), chains)
+    return Pattern(phases([*folds, *steps, *map(_reversed_step, folds)], weights), chains)
 
 
 def bruck_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of Bruck's all-gather: twice the blocks, twice as far round the ring.
+    """Return the flows of Bruck's all-gather.
 
-    In round i rank r sends min(2^i, P - 2^i) blocks of P to rank r - 2^i.
+    Each rank starts with one of the P blocks. In round i rank r sends min(2^i, P - 2^i) blocks to
+    rank r - 2^i.
 
     Examples
     --------
@@ -171,11 +181,11 @@ def bruck_flows(placement: Sequence[int]) -> Pattern:
     """
     ranks = sum(placement)
     rounds = [(-far, min(far, ranks - far) / ranks) for far in _distances(ranks)]
-    return _shifts(placement, rounds)
+    return _ring_shifts(placement, rounds)
 
 
 def bruck_exchange_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of Bruck's all-to-all: half of the blocks each round, twice as far.
+    """Return the flows of Bruck's all-to-all.
 
     In round i rank r sends half of its buffer to rank r - 2^i.
 
@@ -188,14 +198,15 @@ def bruck_exchange_flows(placement: Sequence[int]) -> Pattern:
     ----------
     Bruck et al., IEEE TPDS 1997; Thakur, Rabenseifner & Gropp, IJHPCA 2005, section 4.4.
     """
-    return _shifts(placement, [(-far, 0.5) for far in _distances(sum(placement))])
+    return _ring_shifts(placement, [(-far, 0.5) for far in _distances(sum(placement))])
 
 
 def pat_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of PAT's all-gather: twice the blocks, half as far; backwards to scatter.
+    """Return the flows of PAT's all-gather; its reduce-scatter sends them in reverse.
 
-    From the farthest, 2^i >= P/2, to the nearest rank r sends to r + 2^i what it has and that one
-    misses: the blocks that came from multiples of 2^(i+1) before it, below P - 2^i.
+    The distance 2^i starts at the largest power of two below P and halves in every round. Rank r
+    sends to rank r + 2^i the blocks that it has and the other lacks. These come from ranks that
+    are a multiple of 2^(i+1) before r (0 included), and less than P - 2^i before it.
 
     Examples
     --------
@@ -211,7 +222,7 @@ def pat_flows(placement: Sequence[int]) -> Pattern:
     rounds = [
         (far, len(range(0, ranks - far, 2 * far)) / ranks) for far in reversed(_distances(ranks))
     ]
-    return _shifts(placement, rounds)
+    return _ring_shifts(placement, rounds)
 
 
 def _distances(ranks: int) -> list[int]:
@@ -219,50 +230,60 @@ def _distances(ranks: int) -> list[int]:
     return [1 << power for power in range((ranks - 1).bit_length())]
 
 
-def _back(step: FlowStep) -> FlowStep:
+def _reversed_step(step: FlowStep) -> FlowStep:
+    """Swap source and target of every flow."""
     return Counter({(target, source): count for (source, target), count in step.items()})
 
 
 Chains = tuple[tuple[tuple[int, int], ...], ...]
 
 
-def _swaps(placement: Sequence[int]) -> tuple[list[int], list[FlowStep], list[FlowStep], Chains]:
-    """Return who swaps with whom: nodes of the ranks that take part, folds, rounds, chains."""
+def _exchange_rounds(
+    placement: Sequence[int],
+) -> tuple[list[int], list[FlowStep], list[FlowStep], Chains]:
+    """List the rounds in which rank r exchanges with rank r XOR 2^i.
+
+    Returns the node of each rank that takes part, the step that folds surplus ranks into their
+    neighbours (empty for a power of two), the step of each round, and the chains of hops.
+    """
     home = [node for node, gpus in enumerate(placement) for _ in range(gpus)]
-    extra = len(home) - (1 << (len(home).bit_length() - 1))
+    surplus = len(home) - (1 << (len(home).bit_length() - 1))
     folds = []
-    if extra:
-        folds.append(Counter((home[2 * i], home[2 * i + 1]) for i in range(extra)))
-        home = [home[2 * i + 1] for i in range(extra)] + home[2 * extra :]
+    if surplus:
+        folds.append(Counter((home[2 * i], home[2 * i + 1]) for i in range(surplus)))
+        home = [home[2 * i + 1] for i in range(surplus)] + home[2 * surplus :]
     ranks = range(len(home))
     steps = [Counter((home[r], home[r ^ far]) for r in ranks) for far in _distances(len(home))]
     hops = ([(home[r], home[r ^ far]) for far in _distances(len(home))] for r in ranks)
-    return home, folds, steps, _crossing(hops)
+    return home, folds, steps, _without_local_hops(hops)
 
 
-def _shifts(placement: Sequence[int], rounds: Sequence[tuple[int, float]]) -> Pattern:
-    """Return rounds in which every rank sends a weight to the one so far on, round the ring."""
+def _ring_shifts(placement: Sequence[int], rounds: Sequence[tuple[int, float]]) -> Pattern:
+    """Return the flows of rounds (distance, weight): rank r sends the weight to r + distance."""
     home = [node for node, gpus in enumerate(placement) for _ in range(gpus)]
     ranks = len(home)
     steps = [Counter((home[r], home[(r + by) % ranks]) for r in range(ranks)) for by, _ in rounds]
     hops = []
     for rank in range(ranks):
-        chain, at = [], rank
+        chain, sender = [], rank
         for by, _ in rounds:
-            chain.append((home[at], home[(at + by) % ranks]))
-            at = (at + by) % ranks
+            receiver = (sender + by) % ranks
+            chain.append((home[sender], home[receiver]))
+            sender = receiver
         hops.append(chain)
-    return Pattern(phases(steps, [weight for _, weight in rounds]), _crossing(hops))
+    return Pattern(phases(steps, [weight for _, weight in rounds]), _without_local_hops(hops))
 
 
-def _crossing(chains: Iterable[Sequence[tuple[int, int]]]) -> Chains:
+def _without_local_hops(chains: Iterable[Sequence[tuple[int, int]]]) -> Chains:
     """Return each chain once, without the hops inside a node."""
-    crossing = {tuple(hop for hop in chain if hop[0] != hop[1]) for chain in chains}
-    return tuple(sorted(chain for chain in crossing if chain))
+    distinct = {tuple(hop for hop in chain if hop[0] != hop[1]) for chain in chains}
+    return tuple(sorted(chain for chain in distinct if chain))
 
 
 def flows(pattern: str, placement: Sequence[int]) -> Pattern:
-    """Return the flows of a pattern by name, one of `PATTERNS`; all_to_all without a list.
+    """Return the flows of the pattern of that name, one of `PATTERNS`.
+
+    The flows of "all_to_all" are not listed: `Pattern.everyone` describes them.
 
     Raises
     ------
@@ -278,11 +299,11 @@ def flows(pattern: str, placement: Sequence[int]) -> Pattern:
 
 
 def ring_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of a ring that passes the ranks of each node together, node after node.
+    """Return the flows of a ring that visits all ranks of a node before the next node.
 
-    Every node sends to the next whatever the number of its GPUs; where a node has several NICs,
-    as many rings share the weight in the same node order, so the sum is the same. Weight 1, the
-    scale of a pass over all ranks.
+    Every node sends to the next, however many GPUs it has. With several NICs per node, as many
+    rings share the weight in the same node order, so that the sum is the same. The weight is 1:
+    one pass over all ranks.
 
     Examples
     --------
@@ -292,17 +313,18 @@ def ring_flows(placement: Sequence[int]) -> Pattern:
     nodes = len(placement)
     if nodes < 2:
         return Pattern((), ())
-    turn = tuple((node, (node + 1) % nodes) for node in range(nodes))
-    return Pattern((tuple(Flow(*hop, 1.0) for hop in turn),), (turn,))
+    hops = tuple((node, (node + 1) % nodes) for node in range(nodes))
+    return Pattern((tuple(Flow(*hop, 1.0) for hop in hops),), (hops,))
 
 
 def tree_parents(nodes: int) -> tuple[dict[int, int], dict[int, int]]:
-    """Return node -> parent in the first and second of two binary trees over ``nodes`` nodes.
+    """Return node -> parent in each of two binary trees over ``nodes`` nodes.
 
-    In the first, node 0 is the root; the parent of any other clears its lowest set bit and sets
-    the one above, or only clears it where that lies past the last node. The second is the mirror
-    image (node -> N - 1 - node) for an even number of nodes, else shifted by one node. So nearly
-    every node is a leaf in one tree and inside in the other.
+    Node 0 is the root of the first tree. The parent of any other node has that node's lowest set
+    bit cleared and the bit above it set. If that lies past the last node, the bit is only cleared.
+    For an even number of nodes the second tree is the mirror image (node -> N - 1 - node); for an
+    odd number it is shifted by one node. So nearly every node is a leaf in one tree and an inner
+    node in the other.
 
     Examples
     --------
@@ -327,9 +349,10 @@ def tree_parents(nodes: int) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def tree_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of a double binary tree all-reduce over nodes, with chains inside nodes.
+    """Return the flows of an all-reduce over a double binary tree of nodes.
 
-    Each tree carries half of the buffer, up (sums) and down (results) over each of its edges.
+    Each tree carries half of the buffer over each of its edges: sums up, results down. Inside a
+    node the GPUs form a chain, which causes no flows between nodes.
 
     Examples
     --------
@@ -354,9 +377,9 @@ def tree_flows(placement: Sequence[int]) -> Pattern:
 
 
 def all_to_all_flows(placement: Sequence[int]) -> Pattern:
-    """Return the flows of an all-to-all: every rank sends 1/P of its buffer to every other.
+    """Return the flows of an all-to-all, where every rank sends 1/P of its buffer to every other.
 
-    From a node of p GPUs to one of q flows p q / P.
+    The flow from a node of p GPUs to a node of q GPUs has weight p q / P.
 
     Examples
     --------
@@ -373,7 +396,7 @@ def all_to_all_flows(placement: Sequence[int]) -> Pattern:
 def pair_flows(placement: Sequence[int]) -> Pattern:
     """Return the flows of nodes that exchange their buffers in pairs: 0 with 1, 2 with 3, ...
 
-    A node left over stays alone.
+    With an odd number of nodes the last one exchanges nothing.
 
     Examples
     --------
@@ -385,14 +408,15 @@ def pair_flows(placement: Sequence[int]) -> Pattern:
     return Pattern((phase,) if phase else (), tuple((pair,) for pair in pairs))
 
 
-def _everyone(placement: Sequence[int]) -> Pattern:
+def _unlisted_all_to_all(placement: Sequence[int]) -> Pattern:
+    """Return an all-to-all by the GPUs of each node, without a list of flows."""
     return Pattern((), (), tuple(placement))
 
 
 PATTERNS: Mapping[str, Callable[[Sequence[int]], Pattern]] = {
     "ring": ring_flows,
     "tree": tree_flows,
-    "all_to_all": _everyone,
+    "all_to_all": _unlisted_all_to_all,
     "pairs": pair_flows,
     "halving": halving_flows,
     "doubling": doubling_flows,
@@ -401,30 +425,32 @@ PATTERNS: Mapping[str, Callable[[Sequence[int]], Pattern]] = {
     "bruck_exchange": bruck_exchange_flows,
     "pat": pat_flows,
 }
-"""Every pattern by its name, as collectives give it for ``FLOWS``."""
+"""The patterns by name. A collective's algorithm names one of them as its ``flows``."""
 
 
 Graph: TypeAlias = Any
-"""A ``networkx.DiGraph``; networkx comes without types."""
+"""A ``networkx.DiGraph``; networkx has no type annotations."""
 
 Ties = Literal["even", "first"]
 TIES: tuple[Ties, ...] = ("even", "first")
-"""Equal-cost next hops share evenly (ECMP, on average), or the first takes all (static)."""
+"""How a flow uses equal-cost next hops: all of them evenly (ECMP, on average), or the first alone
+(static)."""
 
 Edge = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """What a pattern does to a graph.
+    """Loads, busiest link and latency of a pattern on a graph.
 
     Parameters
     ----------
-    seconds_per_byte : time of a byte of the buffer on the busiest link, summed over phases [s/B]
-    busiest : that link of the longest phase, as "from -> to"; "" where nothing is sent
+    seconds_per_byte : time on the busiest link of each phase per byte of the buffer, summed over
+        the phases [s/B]
+    busiest : the busiest link of the longest phase, as "from -> to"; "" where nothing is sent
     latency_s : sum of the latencies along the longest chain of hops [s]
     hops : hops between nodes on that chain
-    loads : of each phase, bytes a directed edge carries a byte of the buffer
+    loads : for each phase, the bytes that each directed edge carries per byte of the buffer
     """
 
     seconds_per_byte: float
@@ -439,10 +465,10 @@ def route(graph: Graph, hosts: Sequence[str], pattern: Pattern, ties: Ties = "ev
 
     Parameters
     ----------
-    graph : directed, see the head of this file
+    graph : a directed graph, as the module's docstring describes it
     hosts : the vertex of each node of the placement
-    pattern : flows between nodes, by their index in ``hosts``
-    ties : at each switch the next hops of equal length share a flow evenly, or the first takes it
+    pattern : flows between nodes, which are indices into ``hosts``
+    ties : how a flow uses equal-cost next hops at each switch, one of `TIES`
 
     Raises
     ------
@@ -458,19 +484,19 @@ def route(graph: Graph, hosts: Sequence[str], pattern: Pattern, ties: Ties = "ev
     >>> routed.seconds_per_byte, routed.busiest, round(routed.latency_s * 1e6)
     (1e-09, 'node 0 -> switch', 3)
     """
-    load = route_flows(graph, hosts, pattern, ties)
+    seconds_per_byte, busiest, loads = route_flows(graph, hosts, pattern, ties)
     latency_s, hops = critical_latency_s(graph, hosts, pattern, ties)
-    return Routed(*load[:2], latency_s, hops, load[2])
+    return Routed(seconds_per_byte, busiest, latency_s, hops, loads)
 
 
 def route_flows(
     graph: Graph, hosts: Sequence[str], pattern: Pattern, ties: Ties = "even"
 ) -> tuple[float, str, tuple[Mapping[Edge, float], ...]]:
-    """Return `Routed`'s seconds_per_byte, busiest and loads; parameters as in `route`."""
-    net = _Net(graph)
-    loads = [net.carry(phase, hosts, ties) for phase in pattern.phases]
+    """Return seconds_per_byte, busiest and loads of `Routed`; parameters as in `route`."""
+    net = _RoutingGraph(graph)
+    loads = [net.loads(phase, hosts, ties) for phase in pattern.phases]
     if len(pattern.everyone) > 1:
-        loads.append(net.carry_everyone(pattern.everyone, hosts, ties))
+        loads.append(net.all_to_all_loads(pattern.everyone, hosts, ties))
     seconds, worst_s, busiest = 0.0, 0.0, ""
     for load in loads:
         edge = max(load, key=lambda edge: load[edge] / net.rate[edge])
@@ -484,13 +510,13 @@ def route_flows(
 def critical_latency_s(
     graph: Graph, hosts: Sequence[str], pattern: Pattern, ties: Ties = "even"
 ) -> tuple[float, int]:
-    """Return `Routed`'s latency_s and hops; parameters as in `route`.
+    """Return latency_s and hops of `Routed`; parameters as in `route`.
 
-    Of paths that share a flow the slowest counts.
+    Where several paths share a flow, the slowest counts.
     """
-    net = _Net(graph)
+    net = _RoutingGraph(graph)
     if len(pattern.everyone) > 1:
-        return net.farthest_s(hosts[: len(pattern.everyone)], ties), 1
+        return net.longest_latency_s(hosts[: len(pattern.everyone)], ties), 1
     hop_s = net.latencies_s({hop for chain in pattern.chains for hop in chain}, hosts, ties)
     longest = (0.0, 0)
     for chain in pattern.chains:
@@ -498,182 +524,201 @@ def critical_latency_s(
     return longest
 
 
-class _Net:
-    """A graph made ready: neighbours, rates, and the stems that leave no choice of path.
+class _RoutingGraph:
+    """A graph prepared for routing: neighbours, rates, latencies and tree branches.
 
-    A vertex with one neighbour can only be reached through it. Such vertices are stripped one
-    after another; each keeps its stem, the only way inward. Only what is left has to be searched.
+    A vertex with one neighbour can only be reached through that neighbour. Such vertices are
+    removed one after another, so that a tree shrinks to its root. ``uplink`` gives the only
+    neighbour that each of them had when it was removed. The rest of the graph is the core. Only
+    the core needs a search for paths.
+
+    ``forwarding`` are the vertices that forward the traffic of others.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.out = {vertex: list(graph.successors(vertex)) for vertex in graph}
-        self.into = {vertex: list(graph.predecessors(vertex)) for vertex in graph}
+        self.successors = {vertex: list(graph.successors(vertex)) for vertex in graph}
+        self.predecessors = {vertex: list(graph.predecessors(vertex)) for vertex in graph}
         edges: list[tuple[str, str, dict[str, Any]]] = list(graph.edges(data=True))
         self.rate: dict[Edge, float] = {(a, b): d["rate_bytes_per_s"] for a, b, d in edges}
-        self.delay_s: dict[Edge, float] = {(a, b): d["latency_s"] for a, b, d in edges}
+        self.latency_s: dict[Edge, float] = {(a, b): d["latency_s"] for a, b, d in edges}
         kinds = graph.nodes(data="kind")
         host = {vertex for vertex, kind in kinds if kind == "host"}
-        self.passes = {v for v in graph if v not in host or any(w in host for w in self.out[v])}
-        self.stem = self._stems()
+        self.forwarding = {
+            v for v in graph if v not in host or any(w in host for w in self.successors[v])
+        }
+        self.uplink = self._uplinks()
 
-    def _stems(self) -> dict[str, str]:
-        near = {v: {*self.out[v]} | {*self.into[v]} for v in self.out}
-        stem: dict[str, str] = {}
-        ready = [v for v in near if len(near[v]) == 1]
-        while ready:
-            vertex = ready.pop()
-            if len(near[vertex]) != 1:
+    def _uplinks(self) -> dict[str, str]:
+        """Return vertex -> its only neighbour, for all vertices outside the core, leaves first."""
+        neighbours = {v: {*self.successors[v]} | {*self.predecessors[v]} for v in self.successors}
+        uplink: dict[str, str] = {}
+        leaves = [v for v in neighbours if len(neighbours[v]) == 1]
+        while leaves:
+            vertex = leaves.pop()
+            if len(neighbours[vertex]) != 1:
                 continue
-            (inward,) = near[vertex]
-            both = (vertex, inward) in self.rate and (inward, vertex) in self.rate
-            if inward not in self.passes or not both:
+            (parent,) = neighbours[vertex]
+            both_ways = (vertex, parent) in self.rate and (parent, vertex) in self.rate
+            if parent not in self.forwarding or not both_ways:
                 continue
-            stem[vertex] = inward
-            near[vertex].clear()
-            near[inward].discard(vertex)
-            if len(near[inward]) == 1:
-                ready.append(inward)
-        return stem
+            uplink[vertex] = parent
+            neighbours[vertex].clear()
+            neighbours[parent].discard(vertex)
+            if len(neighbours[parent]) == 1:
+                leaves.append(parent)
+        return uplink
 
-    def _inward(self, vertex: str) -> list[str]:
-        way = [vertex]
-        while way[-1] in self.stem:
-            way.append(self.stem[way[-1]])
-        return way
+    def _path_to_core(self, vertex: str) -> list[str]:
+        """Return the vertices from one vertex up its uplinks to the core."""
+        path = [vertex]
+        while path[-1] in self.uplink:
+            path.append(self.uplink[path[-1]])
+        return path
 
-    def ends(self, source: str, target: str) -> tuple[list[str], list[str]]:
-        """Return the forced parts of a path: from the source inward, and out to the target.
+    def path_ends(self, source: str, target: str) -> tuple[list[str], list[str]]:
+        """Return the two parts of a path that leave no choice: up from the source, down to target.
 
-        They meet in one vertex, or end where the search begins and ends.
+        Either both parts meet in one vertex, or a path through the core must join them.
         """
-        up, down = self._inward(source), self._inward(target)
+        up, down = self._path_to_core(source), self._path_to_core(target)
         while len(up) > 1 and len(down) > 1 and up[-2] == down[-2]:
             up.pop()
             down.pop()
         return up, down[::-1]
 
-    def carry(self, phase: Sequence[Flow], hosts: Sequence[str], ties: Ties) -> dict[Edge, float]:
+    def loads(self, phase: Sequence[Flow], hosts: Sequence[str], ties: Ties) -> dict[Edge, float]:
         """Return the load on every edge that the flows of a phase use."""
         load: dict[Edge, float] = {}
         demands: dict[str, dict[str, float]] = {}
         for source, target, weight in phase:
-            up, down = self.ends(hosts[source], hosts[target])
-            for way in (up, down):
-                for edge in pairwise(way):
+            up, down = self.path_ends(hosts[source], hosts[target])
+            for path in (up, down):
+                for edge in pairwise(path):
                     load[edge] = load.get(edge, 0.0) + weight
             if up[-1] != down[0]:
-                asked = demands.setdefault(down[0], {})
-                asked[up[-1]] = asked.get(up[-1], 0.0) + weight
-        for end, asked in demands.items():
-            self._push(end, asked, ties, load)
+                demand = demands.setdefault(down[0], {})
+                demand[up[-1]] = demand.get(up[-1], 0.0) + weight
+        for core_target, demand in demands.items():
+            self._add_core_load(core_target, demand, ties, load)
         return load
 
-    def _push(
-        self, target: str, asked: Mapping[str, float], ties: Ties, load: dict[Edge, float]
+    def _add_core_load(
+        self, target: str, demand: Mapping[str, float], ties: Ties, load: dict[Edge, float]
     ) -> None:
-        """Push demands towards one target, the farthest vertices first."""
-        flow = dict(asked)
-        for vertex, ahead in reversed(list(self._towards(target, set(asked), ties))):
+        """Add to ``load`` what each source in ``demand`` sends to one target.
+
+        Flows advance hop by hop from the vertices farthest from the target.
+        """
+        flow = dict(demand)
+        for vertex, next_hops in reversed(list(self._next_hops(target, set(demand), ties))):
             amount = flow.pop(vertex, 0.0)
             if amount:
-                for following in ahead:
-                    edge = (vertex, following)
-                    load[edge] = load.get(edge, 0.0) + amount / len(ahead)
-                    if following != target:
-                        flow[following] = flow.get(following, 0.0) + amount / len(ahead)
+                for next_hop in next_hops:
+                    edge = (vertex, next_hop)
+                    load[edge] = load.get(edge, 0.0) + amount / len(next_hops)
+                    if next_hop != target:
+                        flow[next_hop] = flow.get(next_hop, 0.0) + amount / len(next_hops)
 
-    def _towards(
+    def _next_hops(
         self, target: str, sources: Set[str], ties: Ties
     ) -> Iterator[tuple[str, list[str]]]:
-        """Go outward from a target: each vertex with its next hops, until all sources are met."""
-        distance, ring, missing = {target: 0}, [target], set(sources)
-        while ring and missing:
-            met: list[str] = []
-            for vertex in ring:
-                if vertex != target and vertex not in self.passes:
+        """Yield each vertex with its next hops towards a target, nearest vertices first.
+
+        A breadth-first search from the target, which ends when it has reached all sources.
+        """
+        distance, frontier, missing = {target: 0}, [target], set(sources)
+        while frontier and missing:
+            reached: list[str] = []
+            for vertex in frontier:
+                if vertex != target and vertex not in self.forwarding:
                     continue
-                for before in self.into[vertex]:
+                for before in self.predecessors[vertex]:
                     if before not in distance:
                         distance[before] = distance[vertex] + 1
-                        met.append(before)
-            for vertex in met:
-                ahead = [
+                        reached.append(before)
+            for vertex in reached:
+                nearer = distance[vertex] - 1
+                next_hops = [
                     w
-                    for w in self.out[vertex]
-                    if distance.get(w) == distance[vertex] - 1 and (w == target or w in self.passes)
+                    for w in self.successors[vertex]
+                    if distance.get(w) == nearer and (w == target or w in self.forwarding)
                 ]
-                yield vertex, ahead if ties == "even" else ahead[:1]
-            missing.difference_update(met)
-            ring = met
+                yield vertex, next_hops if ties == "even" else next_hops[:1]
+            missing.difference_update(reached)
+            frontier = reached
         if missing:
             raise RequestError(
                 "", f"the network's graph: {target!r} cannot be reached from {min(missing)!r}."
             )
 
-    def carry_everyone(
+    def all_to_all_loads(
         self, gpus: Sequence[int], hosts: Sequence[str], ties: Ties
     ) -> dict[Edge, float]:
-        """Return the load where every rank sends 1/P to every other, faster than flow by flow.
+        """Return the loads where every rank sends 1/P to every other, faster than flow by flow.
 
-        Across a stem with s of P ranks on its far side flows s (P - s) / P each way.
+        An uplink with s of the P ranks below it carries s (P - s) / P each way.
         """
         ranks = sum(gpus)
-        beyond = dict.fromkeys(self.out, 0)
+        ranks_below = dict.fromkeys(self.successors, 0)
         for host, count in zip(hosts, gpus, strict=False):
-            beyond[host] += count
+            ranks_below[host] += count
         load: dict[Edge, float] = {}
-        for vertex, inward in self.stem.items():  # outermost first
-            own = beyond.pop(vertex)
-            beyond[inward] += own
-            if 0 < own < ranks:
-                load[vertex, inward] = load[inward, vertex] = own * (ranks - own) / ranks
-        inner = {vertex: count for vertex, count in beyond.items() if count}
-        for target, count in inner.items():
-            asked = {v: own * count / ranks for v, own in inner.items() if v != target}
-            if asked:
-                self._push(target, asked, ties, load)
+        for vertex, parent in self.uplink.items():  # leaves first
+            below = ranks_below.pop(vertex)
+            ranks_below[parent] += below
+            if 0 < below < ranks:
+                load[vertex, parent] = load[parent, vertex] = below * (ranks - below) / ranks
+        core = {vertex: count for vertex, count in ranks_below.items() if count}
+        for target, count in core.items():
+            demand = {v: below * count / ranks for v, below in core.items() if v != target}
+            if demand:
+                self._add_core_load(target, demand, ties, load)
         return load
 
-    def farthest_s(self, hosts: Sequence[str], ties: Ties) -> float:
-        """Return the latency between the two of several hosts that are farthest apart [s]."""
-        up_s, down_s, worst_s = dict.fromkeys(hosts, 0.0), dict.fromkeys(hosts, 0.0), 0.0
-        for vertex, inward in self.stem.items():
+    def longest_latency_s(self, hosts: Sequence[str], ties: Ties) -> float:
+        """Return the latency between the two hosts that are farthest apart [s]."""
+        # The largest latency from any host below a vertex up to it, and from it down to a host.
+        up_s, down_s, longest_s = dict.fromkeys(hosts, 0.0), dict.fromkeys(hosts, 0.0), 0.0
+        for vertex, parent in self.uplink.items():
             if vertex not in up_s:
                 continue
-            there_s = up_s.pop(vertex) + self.delay_s[vertex, inward]
-            back_s = down_s.pop(vertex) + self.delay_s[inward, vertex]
-            if inward in up_s:
-                worst_s = max(worst_s, there_s + down_s[inward], up_s[inward] + back_s)
-            up_s[inward] = max(up_s.get(inward, 0.0), there_s)
-            down_s[inward] = max(down_s.get(inward, 0.0), back_s)
+            to_parent_s = up_s.pop(vertex) + self.latency_s[vertex, parent]
+            from_parent_s = down_s.pop(vertex) + self.latency_s[parent, vertex]
+            if parent in up_s:
+                longest_s = max(
+                    longest_s, to_parent_s + down_s[parent], up_s[parent] + from_parent_s
+                )
+            up_s[parent] = max(up_s.get(parent, 0.0), to_parent_s)
+            down_s[parent] = max(down_s.get(parent, 0.0), from_parent_s)
         for target in up_s:
             others = up_s.keys() - {target}
             if others:
-                delays_s = self._delays_to(target, others, ties)
-                far_s = max(up_s[vertex] + delays_s[vertex] for vertex in others)
-                worst_s = max(worst_s, far_s + down_s[target])
-        return worst_s
+                core_s = self._core_latencies_s(target, others, ties)
+                to_target_s = max(up_s[vertex] + core_s[vertex] for vertex in others)
+                longest_s = max(longest_s, to_target_s + down_s[target])
+        return longest_s
 
     def latencies_s(
         self, hops: Iterable[tuple[int, int]], hosts: Sequence[str], ties: Ties
     ) -> dict[tuple[int, int], float]:
         """Return the latency of each (source, target) hop between hosts [s]."""
         latencies_s: dict[tuple[int, int], float] = {}
-        inner: dict[str, list[tuple[str, tuple[int, int]]]] = {}
+        through_core: dict[str, list[tuple[str, tuple[int, int]]]] = {}
         for hop in hops:
-            up, down = self.ends(hosts[hop[0]], hosts[hop[1]])
-            forced = (*pairwise(up), *pairwise(down))
-            latencies_s[hop] = sum(self.delay_s[edge] for edge in forced)
+            up, down = self.path_ends(hosts[hop[0]], hosts[hop[1]])
+            edges = (*pairwise(up), *pairwise(down))
+            latencies_s[hop] = sum(self.latency_s[edge] for edge in edges)
             if up[-1] != down[0]:
-                inner.setdefault(down[0], []).append((up[-1], hop))
-        for target, asked in inner.items():
-            delays = self._delays_to(target, {source for source, _ in asked}, ties)
-            for source, hop in asked:
-                latencies_s[hop] += delays[source]
+                through_core.setdefault(down[0], []).append((up[-1], hop))
+        for target, crossings in through_core.items():
+            core_s = self._core_latencies_s(target, {source for source, _ in crossings}, ties)
+            for source, hop in crossings:
+                latencies_s[hop] += core_s[source]
         return latencies_s
 
-    def _delays_to(self, target: str, sources: Set[str], ties: Ties) -> dict[str, float]:
-        delays_s = {target: 0.0}
-        for vertex, ahead in self._towards(target, sources, ties):
-            delays_s[vertex] = max(self.delay_s[vertex, w] + delays_s[w] for w in ahead)
-        return delays_s
+    def _core_latencies_s(self, target: str, sources: Set[str], ties: Ties) -> dict[str, float]:
+        """Return the latency from each vertex to a target by its slowest shortest path [s]."""
+        latencies_s = {target: 0.0}
+        for vertex, next_hops in self._next_hops(target, sources, ties):
+            latencies_s[vertex] = max(self.latency_s[vertex, w] + latencies_s[w] for w in next_hops)
+        return latencies_s

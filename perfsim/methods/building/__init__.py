@@ -1,1 +1,1 @@
-"""What families of methods share: one subject a file."""
+"""Building blocks that several methods share: one subject per file."""

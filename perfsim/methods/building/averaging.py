@@ -1,4 +1,4 @@
-"""Fewer exchanges: periods, averaging of parameters, and averaging with neighbours."""
+"""Fewer exchanges: local iterations, averaging of parameters, and averaging with neighbours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def periodic(interval: int) -> list[Round]:
-    """Return ``interval`` - 1 local iterations and one, numbered 0, that exchanges.
+    """Return ``interval`` - 1 local iterations and one exchanging iteration, numbered 0.
 
     Examples
     --------
@@ -53,15 +53,15 @@ def by_schedule(schedule: str) -> list[Round]:
     Raises
     ------
     RequestError
-        If a part is not two whole numbers from 1.
+        If a part is not two whole numbers of at least 1.
     """
     iterations = exchanges = 0.0
     for part in schedule.split(","):
         interval, cross, count = part.strip().partition("x")
         if not cross or not interval.isdecimal() or not count.isdecimal():
-            raise _not_a_schedule(schedule)
+            raise _bad_schedule(schedule)
         if int(interval) < 1 or int(count) < 1:
-            raise _not_a_schedule(schedule)
+            raise _bad_schedule(schedule)
         iterations += int(count)
         exchanges += int(count) / int(interval)
     exchange = Round((0,), exchanges)
@@ -70,18 +70,18 @@ def by_schedule(schedule: str) -> list[Round]:
     return [Round((LOCAL_ITERATION,), iterations - exchanges), exchange]
 
 
-def _not_a_schedule(schedule: str) -> RequestError:
+def _bad_schedule(schedule: str) -> RequestError:
     return RequestError(
         "options.schedule",
         f"{shown(schedule)} is not allowed: give intervals and iterations, as in 4x1000,8x500.",
     )
 
 
-def _copied(bucket: Bucket) -> Compute:
-    """Return what puts parameters into a flat buffer after the update: concatenate, divide by P.
+def _copied_to_buffer(bucket: Bucket) -> Compute:
+    """Return the copy of parameters into a flat buffer after the update, and the division by P.
 
-    4 passes in 2 launches; a lone tensor is divided only. Parameters then are views of the
-    buffer, so that nothing is copied back.
+    This takes 4 passes in 2 launches. A single tensor is only divided. Parameters are then views
+    of the buffer, so that nothing is copied back.
     """
     passes = 4 if len(bucket.gradients) > 1 else 2
     kernel = elementwise(bucket.elements, passes, passes // 2)
@@ -89,11 +89,14 @@ def _copied(bucket: Bucket) -> Compute:
 
 
 def averages(buckets: Sequence[Bucket]) -> list[Job]:
-    """Return the averaging of all parameters after the update; the next forward pass waits."""
+    """Return the jobs that average all parameters after the update.
+
+    The next forward pass waits for them.
+    """
     return [
         Job(
             f"average {number}",
-            (_copied(bucket), Send("all_reduce", bucket.size_bytes, earliest="update")),
+            (_copied_to_buffer(bucket), Send("all_reduce", bucket.size_bytes, earliest="update")),
             PassPoint("backward"),
             PassPoint("next"),
         )
@@ -102,21 +105,22 @@ def averages(buckets: Sequence[Bucket]) -> list[Job]:
 
 
 def merged_bucket(buckets: Sequence[Bucket]) -> Bucket:
-    """Return all buckets as one, ready with the last of them."""
+    """Merge all buckets into one, which is ready when the last of them is."""
     return Bucket.of([gradient for bucket in buckets for gradient in bucket.gradients])
 
 
 def neighbours(
     size_bytes: float, world: MethodContext, peers: int = 1, *, nodes: bool = False
 ) -> Send:
-    """Return the exchange of a message with ``peers`` ranks at once, all ranks at the same time.
+    """Return the exchange of a message with ``peers`` ranks at once, by all ranks at the same time.
 
-    With two it is those beside a rank, on a ring; with one it is another every time, at distances
-    that double (counted in ``nodes`` where one rank of each exchanges): these it waits for.
+    Two peers are a rank's neighbours on a ring. A single peer is another rank in every iteration,
+    at distances that double. A rank waits for these peers only. Distances count ranks, or nodes
+    where one rank of each node exchanges (``nodes``).
 
-    Ranks are numbered node by node. Where each node has as many outgoing messages as a rank has
-    peers (one exchanges outside for the others in turn; on a ring those at the ends do), they
-    share one NIC; those that stay inside a node go beside them.
+    Ranks are numbered node by node. Each node has as many outgoing messages as a rank has peers:
+    with one peer, a single rank of the node at a time exchanges outside; on a ring, those at the
+    two ends do. These messages share one NIC. Messages inside a node run in parallel with them.
 
     Examples
     --------
@@ -143,11 +147,14 @@ def with_neighbours(
 ) -> list[JobStage]:
     """Return Bluefog's neighbour all-reduce of one fused buffer.
 
-    Tensors are copied in (2 passes) on the stream of the sends unless alone. Hierarchical: summed
-    in the node, exchanged by its first rank, broadcast in the node. After the backward pass, each
-    peer's values are copied out (2 passes, unless alone) and weighted and added (2 passes for the
-    first peer's weight, 3 an addition, that of the own values included); hierarchical: the own sum
-    is copied out too and the mean divided by the node's ranks (2 passes each).
+    Tensors are copied into the buffer (2 passes) on the stream of the sends. A single tensor is
+    not copied. After the backward pass each peer's values are copied out (2 passes, unless there
+    is a single tensor), weighted and added. The first peer's weight takes 2 passes; each addition
+    takes 3, that of the rank's own values included.
+
+    ``hierarchical``: the buffer is summed in the node, exchanged by its first rank and broadcast
+    in the node. The node's own sum is also copied out, and the mean divided by the node's ranks (2
+    passes each).
 
     Examples
     --------
@@ -159,25 +166,25 @@ def with_neighbours(
     """
     n, tensors = bucket.elements, len(bucket.gradients)
     fused = int(tensors > 1)
-    among: list[JobStage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
-    more = fused * peers
+    exchange: list[JobStage] = [neighbours(bucket.size_bytes, world, peers, nodes=hierarchical)]
+    extra_copies = fused * peers
     if hierarchical:
         inside = Send("all_reduce", bucket.size_bytes, group="node")
-        among = [inside, *among, Send("broadcast", bucket.size_bytes, group="node")]
-        more += fused + 1
-    mean = elementwise(n, 3 * peers + 2 + 2 * more, (peers + 1 + more) * tensors)
+        exchange = [inside, *exchange, Send("broadcast", bucket.size_bytes, group="node")]
+        extra_copies += fused + 1
+    mean = elementwise(n, 3 * peers + 2 + 2 * extra_copies, (peers + 1 + extra_copies) * tensors)
     unpack = Compute((mean,), "decompress", earliest="backward")
     if not fused:
-        return [*among, unpack]
+        return [*exchange, unpack]
     pack = Compute((elementwise(n, 2, tensors),), "compress", stream="communication")
-    return [pack, *among, unpack]
+    return [pack, *exchange, unpack]
 
 
 def from_first_ranks(bucket: Bucket, world: MethodContext) -> list[JobStage]:
     """Return Bagua's hierarchical averaging of one buffer with all nodes.
 
-    Mean on the node's first rank, a copy (2 passes), all-reduce among first ranks; when the
-    backward pass is over, a copy back (2 passes) and the broadcast in the node.
+    The node's first rank takes the mean, copies it (2 passes) and all-reduces it with the other
+    first ranks. After the backward pass it is copied back (2 passes) and broadcast in the node.
     """
     size, copy = bucket.size_bytes, (elementwise(bucket.elements, 2),)
     several = world.gpus_per_node > 1

@@ -1,7 +1,7 @@
-"""Compression inside a collective: codecs, what they make of a chunk, and what their kernels do.
+"""Compression inside a collective: codecs, the sizes of their chunks, and their kernels.
 
-Inside a collective everything waits in line on the communication stream: kernels and sends of one
-message alternate, and the next message starts behind them.
+Inside a collective everything runs in order on the communication stream. Kernels and sends of one
+message alternate, and the next message starts after them.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ __all__ = [
 ]
 
 METADATA_BYTES = 16.0
-"""Size and encoding of a framed chunk (cocclCompressorFrameMetadata in hpdps-group/COCCL)."""
+"""Bytes that state the size and encoding of a framed chunk (cocclCompressorFrameMetadata in
+hpdps-group/COCCL)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Separate:
-    """A codec of one kernel a direction; adding up is a kernel of its own.
+    """A codec with one kernel to encode and one to decode; a separate kernel adds values up.
 
-    Its kernels are named ``<name>_encode`` and ``<name>_decode`` and keyed on values. Where no GPU
-    has points for them they stream what they read and write at memory bandwidth, which is less
-    than an entropy coder takes.
+    Its kernels are named ``<name>_encode`` and ``<name>_decode``; their size is the number of
+    values. If no GPU has measured points for them, they take the time of reading and writing
+    their data at memory bandwidth. That is less than an entropy coder takes.
 
     Parameters
     ----------
-    name : of the kernels
-    share : compressed bytes over the bytes of fp32 values
-    extra_passes : of the values' size, beside what the points were measured with
-    framed : whether sizes are known after coding only, so that they are sent ahead
+    name : beginning of the kernels' names
+    share : compressed bytes per byte of fp32 values
+    extra_passes : passes over the values that the measured points do not include
+    framed : whether sizes are known only after encoding, so that they are sent first
 
     Examples
     --------
@@ -61,23 +62,26 @@ class Separate:
     framed: bool = False
 
     def packed_bytes(self, elements: int) -> float:
-        """Return the bytes of a chunk."""
+        """Return the bytes of an encoded chunk of ``elements`` values."""
         return FLOAT * elements * self.share
 
     def encode(self, elements: int, chunks: int = 1) -> tuple[Kernel, ...]:
-        """Return the coding of so many chunks of ``elements`` values each."""
+        """Return the kernels that encode ``chunks`` chunks of ``elements`` values each."""
         return self._coded("encode", elements * chunks)
 
     def decode(self, elements: int, chunks: int = 1) -> tuple[Kernel, ...]:
-        """Return the decoding of so many chunks."""
+        """Return the kernels that decode ``chunks`` chunks of ``elements`` values each."""
         return self._coded("decode", elements * chunks)
 
     def merged(self, elements: int, parts: int) -> tuple[Kernel, ...]:
-        """Return decoding the parts of a chunk and adding them up: reads each, writes the sum."""
+        """Return the kernels that decode ``parts`` encoded chunks and add them up.
+
+        The addition reads each chunk and writes the sum.
+        """
         return (*self.decode(elements, parts), elementwise(elements, parts + 1))
 
     def merged_again(self, elements: int, parts: int) -> tuple[Kernel, ...]:
-        """Return the same, and the coding of the sum."""
+        """Return the kernels that decode chunks, add them up and encode the sum."""
         return (*self.merged(elements, parts), *self.encode(elements))
 
     def _coded(self, way: str, elements: int) -> tuple[Kernel, ...]:
@@ -89,10 +93,10 @@ class Separate:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A quantiser whose kernels stream: each reads its input once and writes its output once.
+    """A quantiser with fused kernels, which read their input once and write their output once.
 
-    Values are cut into groups (the last one is filled up), each sent as levels of ``bits`` bits
-    and one fp32 scale. Decoding, adding up and coding again are one kernel.
+    Values are cut into groups of ``group`` values; the last one is padded. Each group is sent as
+    levels of ``bits`` bits and one fp32 scale. One kernel decodes, adds up and encodes again.
 
     References
     ----------
@@ -113,25 +117,28 @@ class Fused:
     framed: bool = False
 
     def packed_bytes(self, elements: int) -> float:
-        """Return the bytes of a chunk."""
+        """Return the bytes of an encoded chunk of ``elements`` values."""
         return -(-elements // self.group) * (self.group * self.bits / 8 + FLOAT)
 
     def encode(self, elements: int, chunks: int = 1) -> tuple[Kernel, ...]:
-        """Return the coding of so many chunks of ``elements`` values each."""
+        """Return the kernel that encodes ``chunks`` chunks of ``elements`` values each."""
         packed = self.packed_bytes(elements)
         return _streamed(elements * chunks, chunks * (FLOAT * elements + packed))
 
     def decode(self, elements: int, chunks: int = 1) -> tuple[Kernel, ...]:
-        """Return the decoding of so many chunks."""
+        """Return the kernel that decodes ``chunks`` chunks of ``elements`` values each."""
         return self.encode(elements, chunks)
 
     def merged(self, elements: int, parts: int) -> tuple[Kernel, ...]:
-        """Return decoding the parts of a chunk and adding them up."""
+        """Return the kernel that decodes ``parts`` encoded chunks and adds them up."""
         moved = parts * self.packed_bytes(elements) + FLOAT * elements
         return _streamed(elements, moved)
 
     def merged_again(self, elements: int, parts: int) -> tuple[Kernel, ...]:
-        """Return the same, and the coding of the sum, without fp32 values in memory."""
+        """Return the kernel that decodes chunks, adds them up and encodes the sum.
+
+        It writes no fp32 values to memory.
+        """
         return _streamed(elements, (parts + 1) * self.packed_bytes(elements))
 
 
@@ -143,14 +150,14 @@ def _streamed(elements: int, moved_bytes: float) -> tuple[Kernel, ...]:
 
 
 def inside_collective(kernels: Sequence[Kernel], undo: bool = False) -> JobStage:
-    """Return kernels inside a collective: they keep the communication stream busy."""
+    """Return a stage of kernels inside a collective, on the communication stream."""
     return Compute(tuple(kernels), "decompress" if undo else "compress", STREAM)
 
 
 def largest_message(gradients: Sequence[Gradient]) -> int:
-    """Return the values of the largest message that DDP's buckets make, at most.
+    """Return an upper limit for the values in one message of DDP's buckets.
 
-    The gradient that crosses the limit stays in the bucket.
+    The gradient that exceeds the bucket's limit stays in the bucket.
 
     Examples
     --------
@@ -163,7 +170,7 @@ def largest_message(gradients: Sequence[Gradient]) -> int:
 
 
 def two_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
-    """Return an all-to-all of coded chunks, their merge, an all-gather, and decoding.
+    """Return an all-to-all of encoded chunks, their merge, an all-gather, and the decoding.
 
     References
     ----------
@@ -187,7 +194,7 @@ def two_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage
 
 
 def one_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
-    """Return an all-gather of every rank's P coded chunks, and their merge."""
+    """Return an all-gather of every rank's P encoded chunks, and their merge."""
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     return [
         inside_collective(codec.encode(chunk, ranks)),
@@ -197,7 +204,11 @@ def one_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage
 
 
 def triple_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
-    """Return the two steps by levels: inside nodes, between equal local ranks, and back to all."""
+    """Return a two-shot exchange with its all-to-all in two levels.
+
+    The first all-to-all is inside nodes, the second between ranks of the same local rank on
+    different nodes. An all-gather among all ranks follows.
+    """
     ranks, chunk = world.ranks, -(-elements // world.ranks)
     inside, nodes = world.gpus_per_node, world.nodes
     return [
@@ -212,10 +223,11 @@ def triple_shot(elements: int, world: MethodContext, codec: Codec) -> list[JobSt
 
 
 def compressed_ring(elements: int, world: MethodContext, codec: Codec) -> list[JobStage]:
-    """Return P - 1 hops round the ring with a merge before each but the first, then an all-gather.
+    """Return P - 1 hops round the ring, then an all-gather.
 
-    A chunk is copied to the send buffer (read and write) before each hop and before the last
-    merge, which leaves fp32 values; these are coded again for the all-gather.
+    Chunks are merged before each hop but the first. A chunk is copied to the send buffer (read and
+    write) before each hop and before the last merge. That merge leaves fp32 values, which are
+    encoded again for the all-gather.
 
     References
     ----------
@@ -237,7 +249,7 @@ def compressed_ring(elements: int, world: MethodContext, codec: Codec) -> list[J
 
 
 def serial_s(stages: Sequence[JobStage], world: MethodContext) -> float:
-    """Return what stages take one after the other, by the world's costs [s]."""
+    """Return the time of stages that run one after another, at the context's costs [s]."""
     sends = (stage for stage in stages if isinstance(stage, Send))
     kernels = (stage.kernels for stage in stages if isinstance(stage, Compute))
     return sum(
@@ -248,7 +260,7 @@ def serial_s(stages: Sequence[JobStage], world: MethodContext) -> float:
 def _sent(
     collective: str, chunk: int, chunks: int, codec: Codec, group: Group = "all"
 ) -> list[JobStage]:
-    """Return a send of coded chunks, and before it that of their sizes where these are unknown."""
+    """Return a send of encoded chunks; a framed codec first sends their sizes."""
     size = chunks * codec.packed_bytes(chunk)
     sizes = [Send(collective, chunks * METADATA_BYTES, group=group)] if codec.framed else []
     return [*sizes, Send(collective, size, group=group)]

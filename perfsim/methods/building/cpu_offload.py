@@ -1,9 +1,9 @@
 """Work on the host: copies between a GPU and its host's memory, and sums on the host's CPUs.
 
-They are kernels like any other, so that measured points give their cost (``copy_to_host``,
-``copy_to_gpu``, ``cpu_sum``, ``zmq_receive``) and no method holds a rate. A GPU without such points
-takes them for free, but for the launch: memory bandwidth, by which other kernels are then
-estimated, is some fifty times PCIe's.
+They are kernels like any other: measured points give their cost (``copy_to_host``,
+``copy_to_gpu``, ``cpu_sum``, ``zmq_receive``), and no method states a rate. On a GPU without such
+points they cost only the launch. Other kernels are then estimated from memory bandwidth, but that
+is about fifty times the bandwidth of PCIe.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def to_gpu(elements: int) -> Kernel:
 
 
 def cpu_sum(elements: int) -> Kernel:
-    """Return the addition of fp32 values that come in to those that a server holds.
+    """Return the CPU's addition of received fp32 values to a server's own values.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def cpu_sum(elements: int) -> Kernel:
 
 
 def received(elements: int) -> Kernel:
-    """Return what a process's one receiving thread does with fp32 values that come in by ZeroMQ.
+    """Return the work of a process's only receiving thread on fp32 values received by ZeroMQ.
 
     Examples
     --------
@@ -60,10 +60,10 @@ def received(elements: int) -> Kernel:
 
 
 def busiest_server(elements: int, nodes: int, servers: int) -> int:
-    """Return the values that come in at the busiest of the servers that share out a message.
+    """Return the values that the busiest server receives when servers share a message.
 
-    Each node sends ``elements``; servers run on the nodes and on ``servers`` machines of their
-    own, loaded as in `perfsim.collectives.parameter_server.server_loads`.
+    Each node sends ``elements`` values. Servers run on the nodes and on ``servers`` machines of
+    their own; `perfsim.collectives.parameter_server.server_loads` gives their loads.
 
     Examples
     --------

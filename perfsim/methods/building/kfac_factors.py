@@ -1,11 +1,11 @@
-"""Kronecker factors: the shapes of a layer's A and G, and the GPU operations of K-FAC, counted.
+"""Kronecker factors: the shapes of a layer's A and G, and the GPU operations of K-FAC.
 
-The Fisher matrix of a layer is taken as A (x) G: A is X^T X of its input matrix X (a convolution's
-patches, one row a sample and output position, a column of ones for a bias), G that of the
-gradients of its outputs, with as many rows.
+K-FAC approximates a layer's Fisher matrix by A (x) G. A is X^T X of the layer's input matrix X. For
+a convolution X holds patches, one row per sample and output position. A bias adds a column of ones.
+G is the same product for the gradients of the layer's outputs, with as many rows.
 
-Passes and launches are those of the public codes. A pass is one fp32 read or write of all values.
-Padding and cloning of a convolution's input are left out, since a profile does not hold the size
+Passes and launches are counted in the public codes. A pass is one fp32 read or write of all values.
+Padding and cloning of a convolution's input are left out, since a profile does not store the size
 of its input maps.
 """
 
@@ -48,21 +48,22 @@ __all__ = [
 ]
 
 TABLE = "embed"
-"""Part of the name of an embedding table; K-FAC builds no factors for those."""
+"""Part of an embedding table's name; K-FAC builds no factors for such tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class KfacLayer:
-    """A layer that is preconditioned.
+    """A layer that K-FAC preconditions.
 
     Parameters
     ----------
     name : as in the profile
     conv : whether it is a convolution
+    bias : whether it has a bias
     inputs, outputs : sides of A and of G
-    rows : rows of the input matrix, of the whole batch
-    begins_s : where its forward pass begins [s into the forward pass]
-    ready_s : when its gradients are there [s into the backward pass]
+    rows : rows of the input matrix for the whole batch
+    begins_s : start of its forward pass [s into the forward pass]
+    ready_s : when its gradients are ready [s into the backward pass]
     """
 
     name: str
@@ -76,12 +77,12 @@ class KfacLayer:
 
     @property
     def elements(self) -> int:
-        """Values of its gradient, the bias as one column more."""
+        """Values of its gradient; the bias is one more column."""
         return self.inputs * self.outputs
 
 
 def triangle(side: int) -> int:
-    """Return the values of a symmetric matrix that are sent: its upper triangle.
+    """Return the number of values in the upper triangle of a symmetric matrix, which is sent.
 
     Examples
     --------
@@ -92,19 +93,19 @@ def triangle(side: int) -> int:
 
 
 def _shape(tensors: Iterable[Gradient]) -> tuple[int, int, bool] | None:
-    """Return (inputs, outputs, bias) of a layer's tensors; None where none is a matrix."""
-    weight = next((one for one in tensors if len(one.shape) > 1), None)
+    """Return (inputs, outputs, bias) of a layer's tensors, or None if none is a matrix."""
+    weight = next((tensor for tensor in tensors if len(tensor.shape) > 1), None)
     if weight is None:
         return None
     outputs, inputs = weight.matrix
-    bias = any(one.shape == (outputs,) for one in tensors)
+    bias = any(tensor.shape == (outputs,) for tensor in tensors)
     return inputs + bias, outputs, bias
 
 
 def kfac_layers(profile: Profile, *, mean_over_tokens: bool = False) -> list[KfacLayer]:
-    """Return the layers with known positions in forward order.
+    """Return the layers whose number of output positions is known, in forward order.
 
-    ``mean_over_tokens``: a dense layer on sequences has one row a sample, their mean.
+    ``mean_over_tokens``: a dense layer on sequences has one row per sample, the mean over tokens.
 
     Examples
     --------
@@ -115,29 +116,29 @@ def kfac_layers(profile: Profile, *, mean_over_tokens: bool = False) -> list[Kfa
     (54, 147, 401408, 2049)
     """
     starts = [0.0, *accumulate(layer.forward_s for layer in profile.layers)]
-    own: dict[int, list[Gradient]] = {}
+    by_layer: dict[int, list[Gradient]] = {}
     for gradient in profile.gradients:
-        own.setdefault(gradient.layer, []).append(gradient)
-    found = []
+        by_layer.setdefault(gradient.layer, []).append(gradient)
+    result = []
     for index, layer in enumerate(profile.layers):
-        tensors = own.get(index, [])
+        tensors = by_layer.get(index, [])
         shape = _shape(tensors)
         if layer.name not in profile.positions or shape is None:
             continue
         conv = layer.kind == "conv"
         mean = mean_over_tokens and not conv
         positions = 1 if mean else profile.positions[layer.name]
-        ready_s = max(one.ready_s for one in tensors)
+        ready_s = max(tensor.ready_s for tensor in tensors)
         inputs, outputs, bias = shape
         rows = profile.batch * positions
-        found.append(
+        result.append(
             KfacLayer(layer.name, conv, bias, inputs, outputs, rows, starts[index], ready_s)
         )
-    return found
+    return result
 
 
 def factor_sides(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
-    """Return (inputs, outputs) of every layer with a matrix, tables of embeddings left out.
+    """Return (inputs, outputs) of every layer with a matrix, except embedding tables.
 
     Examples
     --------
@@ -145,28 +146,28 @@ def factor_sides(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
     >>> factor_sides([weight, bias])
     [(5, 10)]
     """
-    own: dict[int, list[Gradient]] = {}
+    by_layer: dict[int, list[Gradient]] = {}
     for gradient in gradients:
         if TABLE not in gradient.name:
-            own.setdefault(gradient.layer, []).append(gradient)
-    shapes = [_shape(tensors) for tensors in own.values()]
+            by_layer.setdefault(gradient.layer, []).append(gradient)
+    shapes = [_shape(tensors) for tensors in by_layer.values()]
     return [(shape[0], shape[1]) for shape in shapes if shape is not None]
 
 
 Inversion = Literal["cholesky", "eigen"]
 _INDEX_PASSES = 4
-"""Passes that a value's row and column (two int64) are worth, written or read."""
+"""Passes to write or read a value's row and column (two int64 are four fp32 values)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """How one public code builds and averages factors: (passes, launches) of what surrounds them.
+    """How one public code builds and averages factors, as (passes, launches) of elementwise work.
 
     Parameters
     ----------
-    input_conv, input_linear : over X before A's product
-    output_conv, output_linear : over the gradients of the outputs before G's product
-    average : over the factor after its product (symmetrising, running average)
+    input_conv, input_linear : work on X before A's product
+    output_conv, output_linear : work on the gradients of the outputs before G's product
+    average : work on the factor after its product (symmetrising, running average)
     """
 
     input_conv: tuple[int, int]
@@ -176,14 +177,14 @@ class Code:
     average: tuple[int, int]
 
     def input_factor(self, layer: KfacLayer) -> tuple[Kernel, ...]:
-        """Return what builds A of a layer."""
+        """Return the kernels that build A of a layer."""
         passes, launches = self.input_conv if layer.conv else self.input_linear
-        if layer.bias:  # a column of ones is made and joined to X
+        if layer.bias:  # a column of ones is made and appended to X
             passes, launches = passes + 2, launches + 2
         return self._factor(layer.rows, layer.inputs, passes, launches)
 
     def output_factor(self, layer: KfacLayer) -> tuple[Kernel, ...]:
-        """Return what builds G of a layer."""
+        """Return the kernels that build G of a layer."""
         passes, launches = self.output_conv if layer.conv else self.output_linear
         return self._factor(layer.rows, layer.outputs, passes, launches)
 
@@ -193,26 +194,29 @@ class Code:
 
 
 HKBU = Code((6, 3), (2, 1), (8, 4), (2, 1), (7, 3))
-"""shyhuai/kfac_pytorch@1dacea76 kfac/utils.py: patches copied, divided by positions and by rows;
-G's rows copied and scaled three times; the running average in three operations."""
+"""shyhuai/kfac_pytorch@1dacea76 kfac/utils.py. Patches are copied and divided by positions and by
+rows. G's rows are copied and scaled three times. The running average takes three operations."""
 
 HKBU_LATER = Code((6, 3), (2, 1), (8, 4), (2, 1), (5, 2))
-"""lzhangbv/kfac_pytorch@c45acb8f kfac/utils.py: as above, the running average in two operations."""
+"""lzhangbv/kfac_pytorch@c45acb8f kfac/utils.py: as HKBU, but the running average takes two
+operations."""
 
 KAISA = Code((6, 3), (4, 2), (6, 3), (2, 1), (12, 5))
-"""gpauloski/kfac-pytorch@869cf11 kfac/layers/: as above with the input cloned, G scaled twice, the
-product made symmetric (5 passes) and averaged in three operations."""
+"""gpauloski/kfac-pytorch@869cf11 kfac/layers/: as HKBU, but the input is cloned, G is scaled twice,
+and the product is made symmetric (5 passes) and averaged in three operations."""
 
 
 @cache
 def packed_triangle(side: int) -> Kernel:
-    """Return the packing of an upper triangle: indices made by triu_indices, then gathered."""
+    """Return the packing of an upper triangle: triu_indices makes indices, then a gather."""
     return elementwise(triangle(side), _INDEX_PASSES + _INDEX_PASSES + 2, 3)
 
 
 @cache
 def unpacked_triangle(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
-    """Return the unpacking: indices of both triangles, two scatters and a gather of the mirror.
+    """Return the unpacking of an upper triangle into the whole matrix.
+
+    It makes the indices of both triangles, scatters twice and gathers the mirrored values.
 
     ``mean`` also divides the matrix by the number of ranks.
     """
@@ -223,7 +227,9 @@ def unpacked_triangle(side: int, *, mean: bool = False) -> tuple[Kernel, ...]:
 
 @cache
 def inverted(side: int) -> tuple[Kernel, ...]:
-    """Return the damped inverse: damping (4 passes), two copies, the unit matrix, potrf, potrs.
+    """Return the kernels of the damped inverse of a matrix.
+
+    They are damping (4 passes), two copies, the unit matrix, potrf and potrs.
 
     References
     ----------
@@ -233,7 +239,10 @@ def inverted(side: int) -> tuple[Kernel, ...]:
 
 
 def decomposed(side: int, *, copied: bool) -> tuple[Kernel, ...]:
-    """Return torch.linalg.eigh, the clamping of its values, and perhaps a copy of its vectors."""
+    """Return torch.linalg.eigh and the clamping of the eigenvalues.
+
+    ``copied``: the eigenvectors are copied as well.
+    """
     kernels = (eigh(side), elementwise(side, 4, 2))
     return (*kernels, elementwise(side**2, 2)) if copied else kernels
 
@@ -241,9 +250,9 @@ def decomposed(side: int, *, copied: bool) -> tuple[Kernel, ...]:
 def preconditioned(
     layer: KfacLayer, inversion: Inversion, *, quotients: bool = False
 ) -> tuple[Kernel, ...]:
-    """Return G^-1 W A^-1: two products, or four around a division by the eigenvalues.
+    """Return the kernels of G^-1 W A^-1: two products, or four around a division by eigenvalues.
 
-    The division takes 6 passes, or 3 where ``quotients`` of all pairs were made beforehand.
+    The division takes 6 passes, or 3 if the ``quotients`` of all pairs were computed before.
     """
     left = gemm(layer.outputs, layer.outputs, layer.inputs)
     right = gemm(layer.outputs, layer.inputs, layer.inputs)
@@ -254,14 +263,14 @@ def preconditioned(
 
 
 def rescaled(layer: KfacLayer) -> Kernel:
-    """Return what writes the new gradient: product with the old one (6 passes), copy, scale."""
+    """Return the write of the new gradient: product with the old one (6 passes), copy, scale."""
     return elementwise(layer.elements, 10, 6 * (1 + layer.bias))
 
 
 def local_kernels(
     layer: KfacLayer, code: Code, inversion: Inversion, factors: bool, inverses: bool
 ) -> list[Kernel]:
-    """Return all that one rank runs for a layer of its own: factors, inverses, preconditioning."""
+    """Return all kernels of one rank for a layer it owns: factors, inverses, preconditioning."""
     kernels: list[Kernel] = []
     if factors:
         kernels += (*code.input_factor(layer), *code.output_factor(layer))

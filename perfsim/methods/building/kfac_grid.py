@@ -1,14 +1,14 @@
-"""KAISA's grid of ranks: who decomposes and preconditions a layer, and who gets what from whom.
+"""KAISA's grid of ranks: which ranks decompose and precondition a layer, and what they send.
 
-Factors are all-reduced in buckets that go when the next factor would not fit (`bucketed`), and
-decompositions follow each other without a stop (`grid_jobs`). Releases up to 0.3, which the paper
-ran, do one phase after the other and wait for each (`phased_jobs`).
+Factors are all-reduced in buckets. A bucket is sent when the next factor would not fit
+(`bucketed`). Decompositions follow each other without waiting (`grid_jobs`). Releases up to 0.3,
+which the paper used, run one phase after another and wait for the end of each (`phased_jobs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.methods.base import (
@@ -43,44 +43,47 @@ def bucketed(
 ) -> list[Job]:
     """Return each factor's product in its hook, and the buckets' all-reduces.
 
-    A first, in forward order, then G in backward order. A bucket's all-reduce is issued in the
-    hook of the factor that would have made it exceed the limit; the last one after the passes.
+    The factors A come first, in forward order, then G in backward order. A bucket's all-reduce is
+    issued in the hook of the factor that would exceed the limit; the last one after the passes.
 
     References
     ----------
     gpauloski/kfac-pytorch@869cf11 kfac/distributed.py, allreduce_bucketed.
     """
     sizes = dict(zip((factor.name for factor in factors), sizes_bytes, strict=True))
-    order = sorted(factors, key=lambda one: (one.hook.phase == "backward", one.hook.seconds))
+    order = sorted(
+        factors, key=lambda factor: (factor.hook.phase == "backward", factor.hook.seconds)
+    )
     jobs: list[Job] = []
     group: list[str] = []
 
-    def send(hook: PassPoint, after: str) -> None:
+    def send_group(hook: PassPoint, after: str) -> None:
         if group:
             size_bytes = sum(sizes[name] for name in group)
             number = sum(job.name.startswith("factors") for job in jobs)
-            send_it = Send("all_reduce", size_bytes)
-            jobs.append(Job(f"factors {number}", (send_it,), hook, needs=(after,)))
+            send = Send("all_reduce", size_bytes)
+            jobs.append(Job(f"factors {number}", (send,), hook, needs=(after,)))
             group.clear()
 
     for factor in order:
-        # The copy into the bucket is counted with the product: the order on the stream is the same.
+        # The copy into the bucket is part of the product's job: the stream's order is the same.
         copy = elementwise(round(sizes[factor.name] / FLOAT), 2)
         stage = Compute((*factor.kernels, copy), "second_order")
         jobs.append(Job(factor.name, (stage,), factor.hook))
         if sum(sizes[name] for name in group) + sizes[factor.name] > limit_bytes:
-            send(factor.hook, factor.name)
+            send_group(factor.hook, factor.name)
         group.append(factor.name)
-    send(end, order[-1].name)
+    send_group(end, order[-1].name)
     return jobs
 
 
 @dataclass(frozen=True, slots=True)
 class KfacGrid:
-    """``workers`` rows of ranks in order; columns are worker groups, rows receiver groups.
+    """A grid of ranks, numbered row by row: ``workers`` rows of ``ranks`` / ``workers`` columns.
 
-    ``neighbours`` (releases up to 0.3): a worker group is so many ranks in order, and a receiver
-    group has one of each.
+    A column is a worker group, which preconditions a layer. A row is a receiver group, which gets
+    the result. ``neighbours`` (releases up to 0.3): a worker group has ``workers`` consecutive
+    ranks, and a receiver group has one rank of each worker group.
 
     Examples
     --------
@@ -97,7 +100,7 @@ class KfacGrid:
 
     @property
     def columns(self) -> int:
-        """Worker groups."""
+        """Number of worker groups."""
         return self.ranks // self.workers
 
     def column(self, rank: int) -> int:
@@ -125,16 +128,17 @@ class KfacGrid:
         return (self.columns, self.workers) if self.neighbours else self.columns
 
     def refusal(self) -> str:
-        """Return why the ranks cannot be split so, or ""."""
+        """Return why the ranks cannot be split into such groups, or ""."""
         if self.ranks % self.workers:
             return f"cannot split {self.ranks} ranks into groups of {self.workers} workers"
         return ""
 
     def assigned(self, layers: Sequence[KfacLayer]) -> list[int]:
-        """Return the rank that decomposes each layer: most work first, to the least loaded.
+        """Return the rank that decomposes each layer, which is the layer's owner.
 
-        Work is a^3 + g^3; first the worker group with least in all, then its rank with least;
-        up to release 0.3 the rank with least of all.
+        Layers are assigned by their work a^3 + g^3, the largest first. A layer goes to the worker
+        group with the least work, and there to the rank with the least. Up to release 0.3 it goes
+        to the rank with the least work of all ranks.
         """
         loads = [0.0] * self.ranks
         work = [float(layer.inputs**3 + layer.outputs**3) for layer in layers]
@@ -142,8 +146,8 @@ class KfacGrid:
         for index in sorted(range(len(layers)), key=lambda index: -work[index]):
             totals = [sum(loads[rank] for rank in self.members(c)) for c in range(self.columns)]
             column = totals.index(min(totals))
-            among = range(self.ranks) if self.neighbours else self.members(column)
-            rank = min(among, key=loads.__getitem__)
+            candidates = range(self.ranks) if self.neighbours else self.members(column)
+            rank = min(candidates, key=loads.__getitem__)
             owners[index] = rank
             loads[rank] += work[index]
         return owners
@@ -151,10 +155,11 @@ class KfacGrid:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Who runs what: the owner of each layer, the busiest member of each worker group (``busy``).
+    """The assignment of layers to ranks: the owner of each layer, and the ranks that are shown.
 
-    Shown on the compute stream is the one of these whose group takes longest; other ranks have
-    streams of their own.
+    ``busy`` is the busiest member of each worker group. ``shown`` is the busiest member of the
+    group that takes longest. Its kernels run on the compute stream; other ranks have streams of
+    their own.
     """
 
     grid: KfacGrid
@@ -170,20 +175,20 @@ class Placement:
         decomposed_s: Sequence[float],
         own_s: Sequence[float],
     ) -> Placement:
-        """Return the placement of layers.
+        """Assign layers to ranks.
 
-        ``decomposed_s`` is what the owner of each layer runs for it, ``own_s`` what every worker
-        of its group does.
+        ``decomposed_s`` is the owner's time for each layer [s], ``own_s`` that of every worker in
+        the owner's group [s].
         """
         owners = grid.assigned(layers)
         loads = [0.0] * grid.ranks
         for owner, seconds in zip(owners, decomposed_s, strict=True):
             loads[owner] += seconds
         busy = [max(grid.members(column), key=loads.__getitem__) for column in range(grid.columns)]
-        taken = [loads[rank] for rank in busy]
+        group_s = [loads[rank] for rank in busy]
         for owner, seconds in zip(owners, own_s, strict=True):
-            taken[grid.column(owner)] += seconds
-        return cls(grid, owners, busy, busy[taken.index(max(taken))])
+            group_s[grid.column(owner)] += seconds
+        return cls(grid, owners, busy, busy[group_s.index(max(group_s))])
 
     def stream(self, rank: int) -> str:
         """Return the stream of a rank's kernels."""
@@ -201,7 +206,7 @@ class Placement:
 def _decompositions(
     layer: KfacLayer, owner: int, placement: Placement
 ) -> dict[str, tuple[JobStage, ...]]:
-    """Return A's and G's decompositions on their owner, each with its broadcasts in the group."""
+    """Return A's and G's decompositions on the owner, each with its broadcasts in the group."""
     grid = placement.grid
     column = grid.column(owner)
     quotients = elementwise(layer.elements, 5, 3)
@@ -210,8 +215,8 @@ def _decompositions(
         "G": (*decomposed(layer.outputs, copied=False), quotients),
     }
     sent = {"A": (layer.inputs**2,), "G": (layer.outputs**2, layer.elements)}
-    found: dict[str, tuple[JobStage, ...]] = {}
-    for side, own in kernels.items():
+    result: dict[str, tuple[JobStage, ...]] = {}
+    for side, side_kernels in kernels.items():
         sends = tuple(
             Send(
                 "broadcast",
@@ -224,40 +229,40 @@ def _decompositions(
             for size in sent[side]
             if grid.workers > 1
         )
-        found[side] = (Compute(own, "second_order", placement.stream(owner)), *sends)
-    return found
+        result[side] = (Compute(side_kernels, "second_order", placement.stream(owner)), *sends)
+    return result
 
 
 def _averaged_factors(
     layers: Sequence[KfacLayer], symmetric: bool, limit_bytes: float, end: PassPoint
 ) -> tuple[list[Job], Job]:
-    """Return the factors' jobs in the hooks, and their division by the ranks behind them."""
-    built = kronecker_factors(layers, KAISA)
+    """Return the factors' jobs in the hooks, and their division by the ranks afterwards."""
+    factors = kronecker_factors(layers, KAISA)
     if symmetric:
-        built = [
-            KroneckerFactor(one.name, one.side, (*one.kernels, packed_triangle(one.side)), one.hook)
-            for one in built
+        factors = [
+            replace(factor, kernels=(*factor.kernels, packed_triangle(factor.side)))
+            for factor in factors
         ]
-    values = [triangle(one.side) if symmetric else one.side**2 for one in built]
-    hooks = bucketed(built, [float(FLOAT * many) for many in values], limit_bytes, end)
+    values = [triangle(factor.side) if symmetric else factor.side**2 for factor in factors]
+    hooks = bucketed(factors, [float(FLOAT * count) for count in values], limit_bytes, end)
     after: list[Kernel] = []
-    for one, many in zip(built, values, strict=True):
-        after.append(elementwise(many, 2))
-        after += unpacked_triangle(one.side) if symmetric else ()
+    for factor, count in zip(factors, values, strict=True):
+        after.append(elementwise(count, 2))
+        after += unpacked_triangle(factor.side) if symmetric else ()
     sent = tuple(job.name for job in hooks if job.name.startswith("factors"))
     gate = Compute(tuple(after), "second_order")
     return hooks, Job("divided", (gate,), end, needs=("averaged", *sent))
 
 
 def _preconditioned(layer: KfacLayer, owner: int, placement: Placement) -> tuple[JobStage, ...]:
-    """Return a layer's preconditioning on each worker of its group, sent along their rows."""
+    """Return a layer's preconditioning on each worker of its group, and the broadcast in rows."""
     grid = placement.grid
     kernels = preconditioned(layer, "eigen", quotients=True)
-    own = Compute(kernels, "second_order", placement.worker(owner))
+    stage = Compute(kernels, "second_order", placement.worker(owner))
     if grid.workers == grid.ranks:
-        return (own,)
+        return (stage,)
     size_bytes = float(FLOAT * layer.elements)
-    return own, Send("broadcast", size_bytes, stream="rows", group=grid.receiver_group)
+    return stage, Send("broadcast", size_bytes, stream="rows", group=grid.receiver_group)
 
 
 def grid_jobs(
@@ -269,7 +274,7 @@ def grid_jobs(
     symmetric: bool,
     limit_bytes: float,
 ) -> tuple[list[Job], list[Job]]:
-    """Return KAISA's jobs in the passes, and those after gradients are averaged."""
+    """Return KAISA's jobs in the passes, and its jobs after gradients are averaged."""
     assert world.profile is not None
     end = PassPoint("backward", world.profile.backward_s)
     hooks: list[Job] = []
@@ -314,11 +319,11 @@ def phased_jobs(
     inverses: bool,
     symmetric: bool,
 ) -> list[Job]:
-    """Return KAISA's jobs after the gradients are averaged.
+    """Return KAISA's jobs after the gradients are averaged, for releases up to 0.3.
 
-    All factors, their all-reduces one by one, all decompositions, the broadcasts of eigenvectors,
-    all preconditioned gradients and their broadcasts: each of these begins when the one before is
-    over. A broadcast is queued behind all kernels of its phase, so that none hides behind them.
+    The phases are all factors, their all-reduces one by one, all decompositions, the broadcasts of
+    eigenvectors, all preconditioned gradients, and their broadcasts. A phase begins when the one
+    before has ended. Broadcasts are queued after all kernels of a phase and do not overlap them.
 
     References
     ----------
@@ -337,14 +342,14 @@ def phased_jobs(
         sum(map(world.kernel_s, preconditioned(layer, "eigen", quotients=True))) for layer in layers
     ]
     placement = Placement.of(grid, layers, decomposed_s, own_s)
-    there: dict[int, tuple[str, ...]] = {column: needs for column in range(grid.columns)}
+    group_needs: dict[int, tuple[str, ...]] = {column: needs for column in range(grid.columns)}
     if inverses:
-        made, there = _phased_decompositions(layers, placement, there, end)
-        steps += made
+        jobs, group_needs = _phased_decompositions(layers, placement, group_needs, end)
+        steps += jobs
     for layer, owner in zip(layers, placement.owners, strict=True):
         kernels = preconditioned(layer, "eigen", quotients=True)
         worker = Compute(kernels, "second_order", placement.worker(owner))
-        before = there[grid.column(owner)]
+        before = group_needs[grid.column(owner)]
         steps.append(Job(f"gradient {layer.name}", (worker,), end, needs=before))
     needs = tuple(f"gradient {layer.name}" for layer in layers)
     if grid.workers < grid.ranks:
@@ -364,18 +369,18 @@ def _phased_decompositions(
     needs: Mapping[int, tuple[str, ...]],
     end: PassPoint,
 ) -> tuple[list[Job], dict[int, tuple[str, ...]]]:
-    """Return all decompositions and each group's broadcasts, and what a group waits for."""
+    """Return all decompositions, each group's broadcasts, and the jobs that a group then needs."""
     grid = placement.grid
-    there = dict(needs)
+    group_needs = dict(needs)
     jobs: list[Job] = []
-    columns: dict[int, list[KfacLayer]] = {}
+    by_column: dict[int, list[KfacLayer]] = {}
     for layer, owner in zip(layers, placement.owners, strict=True):
         column = grid.column(owner)
-        columns.setdefault(column, []).append(layer)
+        by_column.setdefault(column, []).append(layer)
         stage = Compute(_decomposed(layer), "second_order", placement.stream(owner))
         jobs.append(Job(f"eigen {layer.name}", (stage,), end, needs=needs[column]))
-    for column, own in columns.items():
-        there[column] = tuple(f"eigen {layer.name}" for layer in own)
+    for column, group_layers in by_column.items():
+        group_needs[column] = tuple(f"eigen {layer.name}" for layer in group_layers)
         if grid.workers == 1:
             continue
         sends = tuple(
@@ -386,27 +391,27 @@ def _phased_decompositions(
                 group=grid.worker_group,
                 counted=placement.counted(column),
             )
-            for layer in own
-            for size in _vectors(layer)
+            for layer in group_layers
+            for size in _broadcast_values(layer)
         )
         name = f"sent eigen {column}"
-        jobs.append(Job(name, sends, end, needs=there[column]))
-        there[column] = (name,)
-    return jobs, there
+        jobs.append(Job(name, sends, end, needs=group_needs[column]))
+        group_needs[column] = (name,)
+    return jobs, group_needs
 
 
 def _factors(layers: Sequence[KfacLayer], end: PassPoint, symmetric: bool) -> list[Job]:
     """Return all products, an all-reduce of each factor, and their division by the ranks."""
-    built = kronecker_factors(layers, KAISA)
-    before: list[Kernel] = [kernel for one in built for kernel in one.kernels]
+    factors = kronecker_factors(layers, KAISA)
+    before: list[Kernel] = [kernel for factor in factors for kernel in factor.kernels]
     after: list[Kernel] = []
     sends = []
-    for one in built:
-        values = triangle(one.side) if symmetric else one.side**2
-        before += [packed_triangle(one.side)] if symmetric else []
+    for factor in factors:
+        values = triangle(factor.side) if symmetric else factor.side**2
+        before += [packed_triangle(factor.side)] if symmetric else []
         sends.append(Send("all_reduce", float(FLOAT * values)))
         after.append(elementwise(values, 2))
-        after += unpacked_triangle(one.side) if symmetric else ()
+        after += unpacked_triangle(factor.side) if symmetric else ()
     return [
         Job("products", (Compute(tuple(before), "second_order"),), end, needs=("averaged",)),
         Job("factors", tuple(sends), end, needs=("products",)),
@@ -424,6 +429,6 @@ def _decomposed(layer: KfacLayer) -> tuple[Kernel, ...]:
     )
 
 
-def _vectors(layer: KfacLayer) -> tuple[int, int, int]:
-    """Return the values of what an owner sends: eigenvectors of A and G, and the quotients."""
+def _broadcast_values(layer: KfacLayer) -> tuple[int, int, int]:
+    """Return the number of values an owner sends: eigenvectors of A and of G, and quotients."""
     return layer.inputs**2, layer.outputs**2, layer.elements

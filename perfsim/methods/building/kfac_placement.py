@@ -1,6 +1,6 @@
 """Placement of K-FAC's inverses: which rank inverts which matrix.
 
-SPD-KFAC balances the large ones over the ranks and has the others inverted on every rank.
+SPD-KFAC balances the large matrices over the ranks; every rank inverts the others itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["balanced_inverses", "busiest_rank", "least_loaded", "round_robin"]
 
 
 def round_robin(count: int, ranks: int) -> list[int]:
-    """Return the ranks of ``count`` tasks dealt out in turn.
+    """Assign ``count`` tasks to the ranks in turn.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def round_robin(count: int, ranks: int) -> list[int]:
 
 
 def least_loaded(weights: Sequence[float], ranks: int) -> list[int]:
-    """Return the ranks of tasks, heaviest first each to the rank with the least so far.
+    """Assign tasks to ranks, the heaviest first, each to the rank with the least load so far.
 
     References
     ----------
@@ -48,7 +48,7 @@ def least_loaded(weights: Sequence[float], ranks: int) -> list[int]:
 
 
 def busiest_rank(owners: Sequence[int], seconds: Sequence[float]) -> int:
-    """Return the rank whose tasks take longest, by their owners and times [s].
+    """Return the rank whose tasks take longest, from each task's owner and time [s].
 
     Examples
     --------
@@ -68,29 +68,29 @@ def balanced_inverses(
     needs: tuple[str, ...],
     end: PassPoint,
 ) -> list[Job]:
-    """Return the inverses in layer order, a broadcast after each of those ``sent``.
+    """Return the inverses in layer order, with a broadcast after each one in ``sent``.
 
-    Every rank inverts what is not sent, and clears and packs what another rank sends. The busiest
-    owner is the one shown on the compute stream; the other owners have streams of their own. A
-    job "inverse X" is followed by "broadcast X": packing and sending.
+    Every rank inverts the matrices that are not sent. For the others it clears and packs what
+    another rank sends. The busiest owner runs on the compute stream; the other owners have streams
+    of their own. The job "inverse X" is followed by "broadcast X", which packs and sends.
     """
     large = [factor for factor in factors if factor.name in sent]
     owners = least_loaded([factor.side for factor in large], world.ranks)
-    seconds = [sum(map(world.kernel_s, inverted(factor.side))) for factor in large]
+    owner_s = [sum(map(world.kernel_s, inverted(factor.side))) for factor in large]
     owner_of = {factor.name: owner for factor, owner in zip(large, owners, strict=True)}
-    shown = busiest_rank(owners, seconds)
+    shown = busiest_rank(owners, owner_s)
     common: list[Kernel] = []
     begun: dict[int, int] = {}
     jobs = []
     for factor in factors:
-        own = inverted(factor.side)
+        kernels = inverted(factor.side)
         if factor.name not in owner_of:
-            common += own
+            common += kernels
             continue
         rank = owner_of[factor.name]
-        # What every rank has run since this one's last inverse comes before its own.
+        # Kernels that every rank has run since this owner's last inverse precede its own.
         stream = "compute" if rank == shown else f"rank {rank}"
-        inverse = Compute((*common[begun.get(rank, 0) :], *own), "second_order", stream)
+        inverse = Compute((*common[begun.get(rank, 0) :], *kernels), "second_order", stream)
         common += [elementwise(factor.side**2, 1), *factor.packed]
         begun[rank] = len(common)
         pack = Compute(factor.packed, "second_order", stream)

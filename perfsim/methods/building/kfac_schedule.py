@@ -1,9 +1,9 @@
-"""The schedule of K-FAC: factors in messages, intervals of updates, and the gradients' exchange.
+"""The schedule of K-FAC: messages of factors, intervals of updates, and the gradients' exchange.
 
 Factors are built in the passes or after them, fused and all-reduced. The fusion policies are those
 of gradients. In the passes a factor is ready when its layer begins (A, forward) or has ended (G,
-backward), later by the factors built before it in that pass. D-KFAC, MPD-KFAC and SPD-KFAC average
-the factors over all ranks and then invert them somewhere (`AveragedFactors`).
+backward), plus the time of the factors built before it in that pass. D-KFAC, MPD-KFAC and SPD-KFAC
+average the factors over all ranks and then invert them (`AveragedFactors`).
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ __all__ = [
 ]
 
 FactorFusion = Literal["threshold", "mgwfbp", "optimal", "none", "whole"]
-"""Fusion policies that make sense for factors, by their names."""
+"""Names of the fusion policies that can fuse factors."""
 
 
 @dataclass(frozen=True, slots=True)
 class KroneckerFactor:
-    """One factor: its name, side, the kernels that build it, and where its hook runs.
+    """One factor: its name, its side, the kernels that build it, and where its hook runs.
 
-    Of a matrix that is not ``whole`` the upper triangle is packed, sent and unpacked.
+    A ``whole`` matrix is sent as it is. Otherwise the upper triangle is packed, sent and unpacked.
     """
 
     name: str
@@ -74,16 +74,16 @@ class KroneckerFactor:
 
     @property
     def values(self) -> int:
-        """Values that are sent of it, or of its inverse."""
+        """Number of values sent for it or for its inverse."""
         return self.side**2 if self.whole else triangle(self.side)
 
     @property
     def packed(self) -> tuple[Kernel, ...]:
-        """What fills a message."""
+        """Kernels that pack it into a message; none for a whole matrix."""
         return () if self.whole else (packed_triangle(self.side),)
 
     def unpacked(self, *, mean: bool = False) -> tuple[Kernel, ...]:
-        """Return what takes it out of a message; ``mean`` also divides by the ranks."""
+        """Return the kernels that unpack it from a message; ``mean`` also divides by the ranks."""
         if self.whole:
             return (elementwise(self.side**2, 2),) if mean else ()
         return unpacked_triangle(self.side, mean=mean)
@@ -93,10 +93,10 @@ def kronecker_factors(
     layers: Sequence[KfacLayer], code: Code, *, whole: bool = False
 ) -> list[KroneckerFactor]:
     """Return A and G of every layer, in forward order of the layers."""
-    found = []
+    factors = []
     for layer in layers:
         begins, ends = PassPoint("forward", layer.begins_s), PassPoint("backward", layer.ready_s)
-        found += [
+        factors += [
             KroneckerFactor(
                 f"{layer.name} A", layer.inputs, code.input_factor(layer), begins, whole
             ),
@@ -104,14 +104,14 @@ def kronecker_factors(
                 f"{layer.name} G", layer.outputs, code.output_factor(layer), ends, whole
             ),
         ]
-    return found
+    return factors
 
 
 def messages(
     factors: Sequence[KroneckerFactor], ready_s: Sequence[float], world: MethodContext, policy: str
 ) -> list[list[KroneckerFactor]]:
     """Return the factors of each message, in order."""
-    known = {factor.name: factor for factor in factors}
+    by_name = {factor.name: factor for factor in factors}
     context = FusionContext(
         limit_bytes=None,
         backward_s=max(ready_s),
@@ -123,7 +123,7 @@ def messages(
         for factor, moment_s in zip(factors, ready_s, strict=True)
     ]
     buckets = fusion.load_policy(policy).fuse(tensors, context)
-    return [[known[tensor.name] for tensor in bucket.gradients] for bucket in buckets]
+    return [[by_name[tensor.name] for tensor in bucket.gradients] for bucket in buckets]
 
 
 def size_bytes(factors: Sequence[KroneckerFactor]) -> float:
@@ -132,7 +132,7 @@ def size_bytes(factors: Sequence[KroneckerFactor]) -> float:
 
 
 def packing(factors: Sequence[KroneckerFactor], *, blocks: bool = False) -> tuple[Compute, ...]:
-    """Return the stage that packs factors; none where they are sent whole."""
+    """Return the stage that packs factors, or none if they are sent whole."""
     kernels = tuple(kernel for factor in factors for kernel in factor.packed)
     return (Compute(kernels, "second_order", blocks=blocks),) if kernels else ()
 
@@ -142,19 +142,19 @@ def in_hooks(factors: Sequence[KroneckerFactor], world: MethodContext, policy: s
     jobs: list[Job] = []
     phases: tuple[Phase, ...] = ("forward", "backward")
     for phase in phases:
-        own = sorted(
+        in_pass = sorted(
             (factor for factor in factors if factor.hook.phase == phase),
             key=lambda factor: factor.hook.seconds,
         )
         built_s, ready_s = 0.0, []
-        for factor in own:
+        for factor in in_pass:
             jobs.append(Job(factor.name, (Compute(factor.kernels, "second_order"),), factor.hook))
             kernels = (*factor.kernels, *factor.packed)
             built_s += sum(world.kernel_s(kernel) for kernel in kernels)
             ready_s.append(factor.hook.seconds + built_s)
-        for number, group in enumerate(messages(own, ready_s, world, policy)):
+        for number, group in enumerate(messages(in_pass, ready_s, world, policy)):
             names = tuple(factor.name for factor in group)
-            # The host waits for the packed factors before it hands a message over.
+            # The host waits until factors are packed before it submits the message.
             stages: tuple[JobStage, ...] = packing(group, blocks=True)
             stages += (Send("all_reduce", size_bytes(group)),)
             jobs.append(Job(f"factors {phase} {number}", stages, group[-1].hook, needs=names))
@@ -164,7 +164,10 @@ def in_hooks(factors: Sequence[KroneckerFactor], world: MethodContext, policy: s
 def after_backward(
     factors: Sequence[KroneckerFactor], world: MethodContext, policy: str, end: PassPoint
 ) -> list[Job]:
-    """Return all A, then all G, once gradients are averaged; then messages as they are packed."""
+    """Return the jobs that build all A, then all G, after the gradients are averaged.
+
+    Each message is packed and sent in its turn after that.
+    """
     in_order = [factor for side in ("forward", "backward") for factor in factors
                 if factor.hook.phase == side]  # fmt: skip
     kernels = tuple(kernel for factor in in_order for kernel in factor.kernels)
@@ -178,14 +181,15 @@ def after_backward(
 
 
 FACTORS, INVERSES = 1, 2
-"""Bits of an iteration's number: which of the two it updates."""
+"""Bits of an iteration's number that say what the iteration updates."""
 
 
 class Preconditioner(Method):
-    """Gradients averaged by an all-reduce a bucket, then preconditioned layer by layer.
+    """A K-FAC method: averages gradients by one all-reduce per bucket, then preconditions layers.
 
-    ``factor_interval`` and ``inverse_interval`` are iterations from one update to the next; the
-    period's four kinds of iterations (both updated, one of them, none) are rounds of their own.
+    ``factor_interval`` and ``inverse_interval`` are the iterations from one update to the next.
+    A period has four kinds of iterations: both updated, factors alone, inverses alone, neither.
+    Each kind is a round of its own.
     """
 
     family: ClassVar[str] = "second order"
@@ -194,7 +198,7 @@ class Preconditioner(Method):
     inverse_interval: int = Field(1, ge=1, description="iterations between updates of inverses")
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that positions lack, or ""."""
+        """Return why the method cannot run if the model's positions are missing, or ""."""
         profile = world.profile
         if profile is None or not self.layers(profile):
             model = profile.model if profile else "the model"
@@ -206,7 +210,7 @@ class Preconditioner(Method):
         return kfac_layers(profile)
 
     def rounds(self) -> list[Round]:
-        """Return the iterations that update both, factors alone, inverses alone, and nothing."""
+        """Return the rounds that update both, factors alone, inverses alone, and nothing."""
         period = lcm(self.factor_interval, self.inverse_interval)
         factors = period // self.factor_interval - 1
         inverses = period // self.inverse_interval - 1
@@ -219,8 +223,8 @@ class Preconditioner(Method):
         return [Round((kind,), count) for kind, count in counts.items() if count]
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the gradients' jobs, and those of ``steps`` around them."""
-        assert world.profile is not None  # refusal() has asked for it
+        """Return the gradients' jobs, with those of ``steps`` before and after them."""
+        assert world.profile is not None  # refusal() has checked it
         gradients = [
             Job(
                 f"{number}",
@@ -246,12 +250,15 @@ class Preconditioner(Method):
     def steps(
         self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
     ) -> tuple[list[Job], list[Job]]:
-        """Return the jobs in the passes, and those after the job "averaged"."""
+        """Return the jobs in the passes, and the jobs after the job "averaged"."""
         raise NotImplementedError
 
 
 class AveragedFactors(Preconditioner):
-    """All ranks hold the averaged factors; ``inverses`` says who inverts them and what is sent."""
+    """A K-FAC method whose ranks all hold the averaged factors.
+
+    A subclass implements ``inverses``: which rank inverts which factor, and what it sends.
+    """
 
     fusion: ClassVar[str] = "threshold"
 
@@ -274,30 +281,30 @@ class AveragedFactors(Preconditioner):
         needs: tuple[str, ...],
         end: PassPoint,
     ) -> list[Job]:
-        """Return the jobs that invert the factors once ``needs`` are there."""
+        """Return the jobs that invert the factors after the jobs in ``needs``."""
         raise NotImplementedError
 
     def unpacked_inverses(
         self, factors: list[KroneckerFactor], world: MethodContext
     ) -> tuple[Kernel, ...]:
-        """Return what takes received inverses out of their messages."""
+        """Return the kernels that unpack received inverses from their messages."""
         return ()
 
     def negotiation_s(self, tensors: int, world: MethodContext) -> float:
-        """Return how long a cycle of Horovod takes to agree on its tensors [s]."""
+        """Return the time of Horovod's negotiation over the tensors of one cycle [s]."""
         message_s = 1e-6 * MESSAGE_US
         return negotiation_s(
             tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s
         )
 
     def layers(self, profile: Profile) -> list[KfacLayer]:
-        """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""
+        """Return the preconditioned layers; dense ones on sequences take the mean over tokens."""
         return kfac_layers(profile, mean_over_tokens=True)
 
     def steps(
         self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
     ) -> tuple[list[Job], list[Job]]:
-        """Return factors, inverses and the preconditioning of every layer on every rank."""
+        """Return the jobs for factors, inverses and preconditioning, on every rank."""
         assert world.profile is not None
         end = PassPoint("backward", world.profile.backward_s)
         built = kronecker_factors(layers, HKBU, whole=not self.symmetric)
@@ -309,7 +316,7 @@ class AveragedFactors(Preconditioner):
                 hooks = in_hooks(built, world, self.factor_fusion)
             else:
                 steps = after_backward(built, world, self.factor_fusion, end)
-            kernels = tuple(one for factor in built for one in factor.unpacked(mean=True))
+            kernels = tuple(kernel for factor in built for kernel in factor.unpacked(mean=True))
             sent = tuple(job.name for job in (*hooks, *steps) if job.name.startswith("factors"))
             gate = Compute(kernels, "second_order")
             steps.append(Job("unpacked", (gate,), end, needs=("averaged", *sent)))
@@ -331,6 +338,6 @@ class AveragedFactors(Preconditioner):
         return hooks, steps
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return every factor and its inverse."""
+        """Return the bytes of every factor and its inverse."""
         sides = factor_sides(gradients)
         return 2.0 * FLOAT * sum(inputs**2 + outputs**2 for inputs, outputs in sides)

@@ -1,7 +1,7 @@
-"""Layers in time: when a bucket's layers start in the forward and backward passes.
+"""Start times of layers: when a bucket's layers start in the forward and backward passes.
 
-What waits for a layer's parameters waits at the start of that layer; what waits for its gradients
-waits until ``Bucket.ready_s``. Layers run in forward order, one after the other.
+A layer waits for its parameters at its start. Whatever needs a bucket's gradients waits until
+``Bucket.ready_s``. Layers run in forward order, one after another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LayerStarts:
 
     @classmethod
     def of(cls, world: MethodContext) -> LayerStarts:
-        """Return the starts of the layers of the model as it runs here.
+        """Return the starts of the layers in the context's profile.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class LayerStarts:
 
 
 def update_shares(buckets: Sequence[Bucket]) -> list[float]:
-    """Return the share of the optimizer's step that each bucket takes: that of its values."""
+    """Return the share of the optimizer's step of each bucket: its share of all values."""
     total = sum(bucket.elements for bucket in buckets)
     return [bucket.elements / total for bucket in buckets]
 
@@ -79,10 +79,10 @@ def crossing_jobs(
     world: MethodContext,
     stages: Callable[[Bucket, int], Sequence[JobStage]],
 ) -> list[Job]:
-    """Return a job a bucket that the next forward pass waits for where its first layer starts.
+    """Return one job per bucket, which the next forward pass waits for at the first layer's start.
 
-    It begins when the bucket is ready, and brings its share of the update. ``stages`` gets the
-    bucket and the index of its first parameter in the model.
+    A job begins when its bucket is ready, and includes the bucket's share of the update.
+    ``stages`` gets the bucket and the index of its first parameter in the model.
     """
     starts = LayerStarts.of(world)
     return [

@@ -1,8 +1,8 @@
 """Low rank: gradients factored as M = P Q^T, and Power-SGD's stages in each public implementation.
 
-Every function of Power-SGD takes the matrices that are factored, the ``dense`` values that are not
-and how many tensors (``vectors``) hold those; passes and launches are those of the PyTorch
-operations in the code that it names.
+Every function of Power-SGD takes the matrices that are factored, the number of ``dense`` values
+that are not, and the number of tensors (``vectors``) with dense values. Passes and launches are
+those of the PyTorch operations in the code that the function names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Orthogonaliser = Literal["auto", "gram_schmidt", "qr"]
 
 
 def factor_rank(gradient: Gradient, rank: int) -> int:
-    """Return the rank a gradient is factored to: no more than its smaller side.
+    """Return the rank of a gradient's factors, which is at most its smaller side.
 
     Examples
     --------
@@ -59,9 +59,9 @@ class LowRankTensor:
 
     Parameters
     ----------
-    count : how many
-    rows, columns : n and m of each
-    rank : r, columns of P (n x r) and of Q (m x r)
+    count : number of matrices
+    rows, columns : n and m of each matrix
+    rank : r, the columns of P (n x r) and of Q (m x r)
 
     Examples
     --------
@@ -77,51 +77,51 @@ class LowRankTensor:
 
     @property
     def elements(self) -> int:
-        """Values of the matrices."""
+        """Number of values in the matrices."""
         return self.count * self.rows * self.columns
 
     @property
     def p_elements(self) -> int:
-        """Values of their P factors."""
+        """Number of values in their P factors."""
         return self.count * self.rows * self.rank
 
     @property
     def q_elements(self) -> int:
-        """Values of their Q factors."""
+        """Number of values in their Q factors."""
         return self.count * self.columns * self.rank
 
     def p_product(self) -> Kernel:
-        """Return P = M Q."""
+        """Return the kernel of P = M Q."""
         return self._together(gemm(self.rows, self.columns, self.rank))
 
     def q_product(self) -> Kernel:
-        """Return Q = M^T P."""
+        """Return the kernel of Q = M^T P."""
         return self._together(gemm(self.columns, self.rows, self.rank))
 
     def rebuilt(self) -> Kernel:
-        """Return P Q^T."""
+        """Return the kernel of P Q^T."""
         return self._together(gemm(self.rows, self.rank, self.columns))
 
     def added(self) -> Kernel:
-        """Return M += P Q^T in one kernel (baddbmm): M is read besides."""
+        """Return M += P Q^T as one kernel (baddbmm), which also reads M."""
         kernel = self.rebuilt()
         more = elementwise(self.elements, 1).moved_bytes
         return kernel._replace(moved_bytes=kernel.moved_bytes + more)
 
     def orthonormal(self, side: int, kernel: Orthogonaliser) -> list[Kernel]:
-        """Return what orthonormalises their factors of ``side`` rows.
+        """Return the kernels that orthonormalise their factors of ``side`` rows.
 
-        Gram-Schmidt takes them together; torch.linalg.qr, one after the other: its second half
-        (orgqr) always, its first (geqrf) above 256 rows or below rows / 16 matrices, so that
-        fewer or smaller ones are counted too slow.
+        Gram-Schmidt runs on all of them together. torch.linalg.qr runs on one after another: its
+        second half (orgqr) always, its first half (geqrf) only above 256 rows or below rows / 16
+        matrices. Both halves are counted one by one here, which is too slow in the other cases.
 
         References
         ----------
         pytorch/pytorch@006b3e67 aten/src/ATen/native/cuda/linalg/BatchLinearAlgebra.cpp,
         geqrf_kernel and orgqr_kernel_impl.
         """
-        one = orthogonalise(side, self.rank, kernel)
-        return [self._together(one)] if one.name == "gram_schmidt" else [one] * self.count
+        single = orthogonalise(side, self.rank, kernel)
+        return [self._together(single)] if single.name == "gram_schmidt" else [single] * self.count
 
     def _together(self, kernel: Kernel) -> Kernel:
         return kernel._replace(
@@ -138,14 +138,17 @@ def factored_matrices(
 
     Examples
     --------
-    >>> ones = [Gradient(name, (8, 6), 0.0, 0) for name in "ab"]
-    >>> [one.count for one in factored_matrices(ones, 2, together=True)]
+    >>> gradients = [Gradient(name, (8, 6), 0.0, 0) for name in "ab"]
+    >>> [matrix.count for matrix in factored_matrices(gradients, 2, together=True)]
     [2]
     """
     gradients = list(gradients)
     if not together:
-        return [LowRankTensor(1, *one.matrix, factor_rank(one, rank)) for one in gradients]
-    shapes = Counter(one.matrix for one in gradients)
+        return [
+            LowRankTensor(1, *gradient.matrix, factor_rank(gradient, rank))
+            for gradient in gradients
+        ]
+    shapes = Counter(gradient.matrix for gradient in gradients)
     return [LowRankTensor(count, n, m, min(rank, n, m)) for (n, m), count in shapes.items()]
 
 
@@ -157,46 +160,47 @@ def powersgd_hook(
 ) -> list[JobStage]:
     """Return a bucket's stages in PyTorch's powerSGD_hook.
 
-    Residual added (3 passes), bucket copied (2); what is not compressed is packed (2), sent,
-    divided and copied back (4) before P goes; Q is divided (2); the difference is kept (3). NCCL's
-    futures are complete when enqueued, so its callbacks run at once, in the hook.
+    The residual is added (3 passes) and the bucket copied (2). Dense values are packed (2), sent,
+    divided and copied back (4) before P is sent. Q is divided (2) and the difference is kept (3).
+    NCCL's futures are complete when enqueued, so their callbacks run at once, in the hook.
 
     References
     ----------
-    pytorch/pytorch@00c22ce5 torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py;
-    matrices of one shape: pull 75157.
+    pytorch/pytorch@00c22ce5 torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py. Matrices
+    of one shape are batched by pull 75157.
     """
-    total = dense + sum(one.elements for one in matrices)
-    stacked = [one for one in matrices if one.count > 1]
+    total = dense + sum(matrix.elements for matrix in matrices)
+    stacked = [matrix for matrix in matrices if matrix.count > 1]
     first = [elementwise(total, 5, 2)]
     stages: list[JobStage] = []
     if dense:
         first.append(elementwise(dense, 2))
         unpacked = elementwise(dense, 4, 1 + vectors)
-        stages = [_all_reduce(dense), _waited_for([unpacked])]
+        stages = [_all_reduce(dense), _blocking([unpacked])]
     if not matrices:
-        return [Compute(tuple(first), "compress"), *stages, _waited_for([elementwise(total, 3)])]
-    first += [elementwise(one.elements, 2) for one in stacked]
-    for one in matrices:
-        first += [*one.orthonormal(one.columns, kernel), one.p_product()]
-    finish = [one.rebuilt() for one in matrices]
-    finish += [elementwise(one.elements, 2, one.count) for one in stacked]
+        return [Compute(tuple(first), "compress"), *stages, _blocking([elementwise(total, 3)])]
+    first += [elementwise(matrix.elements, 2) for matrix in stacked]
+    for matrix in matrices:
+        first += [*matrix.orthonormal(matrix.columns, kernel), matrix.p_product()]
+    finish = [matrix.rebuilt() for matrix in matrices]
+    finish += [elementwise(matrix.elements, 2, matrix.count) for matrix in stacked]
     finish += [elementwise(_q_elements(matrices), 2), elementwise(total, 3)]
     return [
         Compute(tuple(first), "compress"),
         *stages,
         _all_reduce(_p_elements(matrices)),
-        _waited_for(_second(matrices, kernel), "compress"),
+        _blocking(_middle_kernels(matrices, kernel), "compress"),
         _all_reduce(_q_elements(matrices)),
-        _waited_for(finish),
+        _blocking(finish),
     ]
 
 
 def batched_powersgd_hook(elements: int, rank: int, kernel: Orthogonaliser) -> list[JobStage]:
     """Return a bucket's stages in PyTorch's batched_powerSGD_hook.
 
-    All values of the bucket as one square, moved to a larger buffer and filled up where it needs
-    padding (2 passes); then as in the hook, with nothing sent dense.
+    All values of the bucket form one square matrix. If the square needs padding, they are moved to
+    a larger buffer, which is filled up (2 passes). The rest is as in `powersgd_hook`, but nothing
+    is sent dense.
 
     References
     ----------
@@ -204,17 +208,21 @@ def batched_powersgd_hook(elements: int, rank: int, kernel: Orthogonaliser) -> l
     batched_powerSGD_hook.
     """
     side = ceil(sqrt(elements))
-    one = LowRankTensor(1, side, side, min(rank, side))
-    moved = elementwise(one.elements, 2, 2) if one.elements > elements else None
-    begin = [elementwise(one.elements, 5, 2), *one.orthonormal(side, kernel), one.p_product()]
+    square = LowRankTensor(1, side, side, min(rank, side))
+    moved = elementwise(square.elements, 2, 2) if square.elements > elements else None
+    begin = [
+        elementwise(square.elements, 5, 2),
+        *square.orthonormal(side, kernel),
+        square.p_product(),
+    ]
     first = [moved, *begin] if moved else begin
-    finish = [elementwise(one.q_elements, 2), one.rebuilt(), elementwise(one.elements, 3)]
+    finish = [elementwise(square.q_elements, 2), square.rebuilt(), elementwise(square.elements, 3)]
     return [
         Compute(tuple(first), "compress"),
-        _all_reduce(one.p_elements),
-        _waited_for(_second([one], kernel), "compress"),
-        _all_reduce(one.q_elements),
-        _waited_for(finish),
+        _all_reduce(square.p_elements),
+        _blocking(_middle_kernels([square], kernel), "compress"),
+        _all_reduce(square.q_elements),
+        _blocking(finish),
     ]
 
 
@@ -228,38 +236,39 @@ def powersgd_paper_code(
 ) -> list[JobStage]:
     """Return the stages of the paper's code, after the backward pass.
 
-    Residual added into a send buffer (5 passes, a tensor at a time); without ``warm_start`` Q is
-    drawn (3); P sent; the packed vectors sent beside what follows; Q sent and divided (2); each
-    matrix's difference kept (5); the vectors divided and unpacked (4).
+    The residual is added into a send buffer (5 passes, one tensor at a time). Without
+    ``warm_start`` Q is drawn (3). P is sent. The packed vectors are sent in parallel with what
+    follows. Q is sent and divided (2). Each matrix's difference is kept (5). The vectors are
+    divided and unpacked (4).
 
     References
     ----------
     epfml/powersgd@f07be924 paper-code/gradient_reducers.py, RankKReducer; paper-code/train.py.
     """
-    total = dense + sum(one.elements for one in matrices)
+    total = dense + sum(matrix.elements for matrix in matrices)
     first = [elementwise(total, 5, 2 * (len(matrices) + vectors))]
     finish: list[Kernel] = []
     sent: list[JobStage] = []
     if dense:
-        # Packed after P is sent; counted before it, which takes as long.
+        # The code packs after P is sent. It is counted before, which takes as long.
         first.append(elementwise(dense, 2))
         finish.append(elementwise(dense, 4, 1 + vectors))
         sent = [Send("all_reduce", float(FLOAT * dense), "backward", awaited=False)]
     if not matrices:
-        return [_after(first, "compress"), *sent, _after(finish)]
+        return [_after_backward(first, "compress"), *sent, _after_backward(finish)]
     if not warm_start:
         first.append(elementwise(_q_elements(matrices), 3, 2 * len(matrices)))
-    first += [one.p_product() for one in matrices]
-    finish += [one.rebuilt() for one in matrices]
+    first += [matrix.p_product() for matrix in matrices]
+    finish += [matrix.rebuilt() for matrix in matrices]
     finish.append(elementwise(_q_elements(matrices), 2))
     finish.append(elementwise(total - dense, 5, 2 * len(matrices)))
     return [
-        _after(first, "compress"),
+        _after_backward(first, "compress"),
         _all_reduce(_p_elements(matrices), late=True),
         *sent,
-        _after(_second(matrices, kernel), "compress"),
+        _after_backward(_middle_kernels(matrices, kernel), "compress"),
         _all_reduce(_q_elements(matrices), late=True),
-        _after(finish),
+        _after_backward(finish),
     ]
 
 
@@ -271,13 +280,15 @@ def powersgd_package(
     *,
     sends_q: bool,
 ) -> list[JobStage]:
-    """Return the stages of the authors' package, after the backward pass: P or Q, then the rest.
+    """Return the stages of the authors' package, after the backward pass.
 
-    Matrices of one shape are stacked (2 passes) and room for the result is zeroed (1); the kept
-    factor is orthonormalised (at rank 1 only divided by its norm: 3 passes; else QR, copied back:
-    2), a product gives the new one, their product is taken out of the stack; once that is sent,
-    it is added into the result; result and residual are copied back (4). What is not compressed
-    is packed and divided (4), sent, and its gradients zeroed (1).
+    An iteration sends P or Q, then the dense values. Matrices of one shape are stacked (2 passes),
+    and a buffer for the result is zeroed (1). The factor that is not sent is orthonormalised: at
+    rank 1 it is divided by its norm (3), else QR runs and the factor is copied back (2). A product
+    gives the new factor, and the product of both is subtracted from the stack. After the factor is
+    sent, the product is added to the result. Result and residual are copied back (4).
+
+    Dense values are packed and divided (4) and sent, and their gradients are zeroed (1).
 
     References
     ----------
@@ -287,43 +298,43 @@ def powersgd_package(
     packed = [elementwise(dense, 4, 2)] if dense else []
     rest: list[JobStage] = []
     if dense:
-        rest = [_all_reduce(dense, late=True), _after([elementwise(dense, 1, vectors)])]
+        rest = [_all_reduce(dense, late=True), _after_backward([elementwise(dense, 1, vectors)])]
     if not matrices:
-        return [_after(packed, "compress"), *rest]
+        return [_after_backward(packed, "compress"), *rest]
     first: list[Kernel] = []
-    for one in matrices:
-        side = one.rows if sends_q else one.columns
-        kept = one.p_elements if sends_q else one.q_elements
-        first.append(elementwise(one.elements, 3, 2))
-        if kernel == "auto" and one.rank == 1:
+    for matrix in matrices:
+        side = matrix.rows if sends_q else matrix.columns
+        kept = matrix.p_elements if sends_q else matrix.q_elements
+        first.append(elementwise(matrix.elements, 3, 2))
+        if kernel == "auto" and matrix.rank == 1:
             first.append(elementwise(kept, 3, 3))
         else:
-            first += one.orthonormal(side, "qr" if kernel == "auto" else kernel)
+            first += matrix.orthonormal(side, "qr" if kernel == "auto" else kernel)
             first.append(elementwise(kept, 2))
-        first += [one.q_product() if sends_q else one.p_product(), one.added()]
-    finish = [one.added() for one in matrices]
-    finish += [elementwise(one.elements, 4, 2 * one.count) for one in matrices]
+        first += [matrix.q_product() if sends_q else matrix.p_product(), matrix.added()]
+    finish = [matrix.added() for matrix in matrices]
+    finish += [elementwise(matrix.elements, 4, 2 * matrix.count) for matrix in matrices]
     return [
-        _after(first, "compress"),
+        _after_backward(first, "compress"),
         _all_reduce(_q_elements(matrices) if sends_q else _p_elements(matrices), late=True),
-        _after([*finish, *packed]),
+        _after_backward([*finish, *packed]),
         *rest,
     ]
 
 
 def _p_elements(matrices: Sequence[LowRankTensor]) -> int:
-    return sum(one.p_elements for one in matrices)
+    return sum(matrix.p_elements for matrix in matrices)
 
 
 def _q_elements(matrices: Sequence[LowRankTensor]) -> int:
-    return sum(one.q_elements for one in matrices)
+    return sum(matrix.q_elements for matrix in matrices)
 
 
-def _second(matrices: Sequence[LowRankTensor], kernel: Orthogonaliser) -> list[Kernel]:
+def _middle_kernels(matrices: Sequence[LowRankTensor], kernel: Orthogonaliser) -> list[Kernel]:
     """Return the kernels between the two all-reduces: P orthonormal, Q = M^T P."""
     kernels: list[Kernel] = []
-    for one in matrices:
-        kernels += [*one.orthonormal(one.rows, kernel), one.q_product()]
+    for matrix in matrices:
+        kernels += [*matrix.orthonormal(matrix.rows, kernel), matrix.q_product()]
     return kernels
 
 
@@ -331,9 +342,9 @@ def _all_reduce(elements: int, *, late: bool = False) -> Send:
     return Send("all_reduce", float(FLOAT * elements), "backward" if late else "ready")
 
 
-def _after(kernels: Sequence[Kernel], kind: Direction = "decompress") -> Compute:
+def _after_backward(kernels: Sequence[Kernel], kind: Direction = "decompress") -> Compute:
     return Compute(tuple(kernels), kind, earliest="backward")
 
 
-def _waited_for(kernels: Sequence[Kernel], kind: Direction = "decompress") -> Compute:
+def _blocking(kernels: Sequence[Kernel], kind: Direction = "decompress") -> Compute:
     return Compute(tuple(kernels), kind, blocks=True)

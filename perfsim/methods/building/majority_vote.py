@@ -1,4 +1,4 @@
-"""Majority vote: methods that send one sign a value and take the majority of all ranks' signs."""
+"""Majority vote: methods that send one sign per value and take the majority of all ranks' signs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Voting"]
 
 
 class Voting(Method):
-    """Signs, exchanged by an all-gather or in two steps, and their majority."""
+    """A method that exchanges signs and takes the majority of all ranks' votes."""
 
     exchange: Literal["all_gather", "server", "two_step"] = Field(
         "all_gather", description="who counts the votes: every rank, rank 0, each rank its share"
@@ -34,10 +34,10 @@ class Voting(Method):
     packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
 
     def voted(self, elements: int, ranks: int, encode: Sequence[Kernel]) -> list[JobStage]:
-        """Return the encoding of signs, their exchange (but by a server) and the votes' count.
+        """Return the encoding of signs, their exchange and the count of votes.
 
-        In two steps a piece is n / P of each of P messages: as many values to decode as one
-        message has.
+        This is not for the exchange by a server. In two steps a rank decodes n / P values of each
+        of P messages: as many values as one message has.
         """
         sent = [float(sign_bytes(elements, self.packing))]
         decode = sign_decode(elements, self.packing)
@@ -45,17 +45,17 @@ class Voting(Method):
             vote = [summed(elements, ranks), majority(elements)]
             return gathered_from_all(encode, sent, [decode], ranks, vote)
         piece = -(-elements // ranks)
-        again = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
-        return two_step(encode, sent, 0.0, [decode, *again], [decode], ranks)
+        merge = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
+        return two_step(encode, sent, 0.0, [decode, *merge], [decode], ranks)
 
     def default_fusion(self) -> str:
-        """Return a message a tensor for the frameworks' form, one message for the others."""
+        """Return the fusion policy of the public code that exchanges signs in this way."""
         return sign_fusion(self.exchange)
 
     def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
         return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the signs of one gradient."""
+        """Return the bytes of one gradient's signs."""
         return float(sign_bytes(gradient.elements, self.packing))

@@ -1,14 +1,14 @@
-"""Quantised messages: packed signs, adding up every rank's message, and the two-step form.
+"""Quantised messages: packed signs, the sum of every rank's message, and the two-step exchange.
 
-Public implementations pack signs in three ways (``Packing``): "bits" with cupy's packbits,
-measured on a V100 under the names ``efsign_encode`` and ``efsign_decode``; "bit2byte" with the
-extension of signSGD's authors, 32 signs in an int32 by shifts and masks that are launched one by
-one; "bytes" as GRACE does, a whole byte a sign. Passes are counted operation by operation: a byte
-read or written is a quarter of a pass, a packed bit a 32nd.
+Public implementations pack signs in three ways (``Packing``). "bits" uses cupy's packbits, measured
+on a V100 under the names ``efsign_encode`` and ``efsign_decode``. "bit2byte" uses the extension of
+signSGD's authors: 32 signs in an int32, by shifts and masks that are launched one by one. "bytes"
+sends a whole byte per sign, as GRACE does. Passes are counted operation by operation: a byte read
+or written is a quarter of a pass, a packed bit a 32nd.
 
-After an all-gather all of them decode in a loop over the messages in Python, so that launches grow
-with P (`perfsim.methods.building.queued_kernels` says what the measured points hold there). 1-bit
-Adam's two steps unpack all pieces by one kernel.
+After an all-gather all implementations decode in a Python loop over the messages, so that launches
+grow with P. `perfsim.methods.building.queued_kernels` says what the measured points include there.
+1-bit Adam's two steps unpack all pieces by one kernel.
 
 References
 ----------
@@ -49,9 +49,9 @@ __all__ = [
 
 
 def summed(elements: int, tensors: int) -> Kernel:
-    """Return the sum of so many tensors one after the other, from zero: Python's ``sum``.
+    """Return the kernel that adds up ``tensors`` tensors one after another, as Python's ``sum``.
 
-    The first is added to a zero (2 passes), the others to what there is (3 passes).
+    The first tensor is added to zero (2 passes), each other to the sum so far (3 passes).
 
     Examples
     --------
@@ -65,24 +65,25 @@ Packing = Literal["bits", "bit2byte", "bytes"]
 QuantisedExchange = Literal["all_gather", "two_step"]
 
 STREAM = "communication"
-"""The stream that sends go on; kernels on it take their place in line."""
+"""The stream of the sends; kernels on it run in order with them."""
 
 SIGN_WIRE = "(ceil(n / 8) if packing == 'bits' else n if packing == 'bytes' else 4 * ceil(n / 32))"
 """``sign_bytes`` as part of a method's ``wire``."""
 
 _SIGN_ENCODE = {"bits": (1 + 17 / 32, 2), "bit2byte": (16 + 25 / 32, 160), "bytes": (1.75, 2)}
-"""Passes and launches. Compare (1.25) and pack booleans (9/32); sign, pad and cast (6), then 11
-passes over a 32nd for 31 of 32 parts, and 4 more; compare and cast booleans (0.5)."""
+"""Passes and launches. "bits": compare (1.25) and pack booleans (9/32). "bit2byte": sign, pad and
+cast (6), then 11 passes over a 32nd for 31 of 32 parts, and 4 more over a 32nd. "bytes": compare
+(1.25) and cast booleans (0.5)."""
 
 _SIGN_DECODE = {"bits": (5 + 17 / 32, 4), "bit2byte": (14.0, 100), "bytes": (5.25, 3)}
-"""Unpack (9/32; ones, 7 passes over a 32nd for each of 32 parts), cast to float (1.25; 2), twice
-and minus one (4; 4)."""
+"""Passes and launches. Unpack ("bits": 9/32; "bit2byte": ones, then 7 passes over a 32nd for each
+of 32 parts), cast to float (1.25; "bit2byte": 2), double and subtract one (4)."""
 
 SCALE = (3.0, 2)
-"""Magnitude and its mean."""
+"""Passes and launches of the magnitude and its mean."""
 
 SCALED = (2.0, 1)
-"""The signs times their scale."""
+"""Passes and launches of the signs times their scale."""
 
 
 def sign_bytes(elements: int, packing: Packing = "bits") -> int:
@@ -101,7 +102,7 @@ def sign_bytes(elements: int, packing: Packing = "bits") -> int:
 def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
     """Return the packing of signs, with the mean magnitude if they are ``scaled``.
 
-    The measured kernel covers the mean in any case.
+    The measured kernel of "bits" always includes the mean.
     """
     passes, launches = _SIGN_ENCODE[packing]
     if scaled or packing == "bits":
@@ -111,7 +112,10 @@ def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) 
 
 
 def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
-    """Return the unpacking of one message; the measured kernel holds the scale in any case."""
+    """Return the unpacking of one message, times the scale if signs are ``scaled``.
+
+    The measured kernel of "bits" always includes the scale.
+    """
     passes, launches = _SIGN_DECODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALED[0], launches + SCALED[1]
@@ -120,16 +124,16 @@ def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) 
 
 
 def majority(elements: int) -> Kernel:
-    """Return the sign of a sum of votes: compare (1.25), twice (1.25), minus one (2)."""
+    """Return the sign of a sum of votes: compare (1.25), double (1.25), subtract one (2)."""
     return elementwise(elements, 4.5, 3)
 
 
 def sign_fusion(exchange: str) -> str:
-    """Return the fusion policy of the code that exchanges signs so.
+    """Return the fusion policy of the public code that exchanges signs in this way.
 
-    GRACE and Espresso work tensor by tensor, MergeComp too unless its schedule fuses. DeepSpeed
-    flattens all parameters before its two steps; the authors of signSGD flatten tensors up to
-    100 MB for their server, all of it after the backward pass.
+    GRACE and Espresso work tensor by tensor, and so does MergeComp unless its schedule fuses.
+    DeepSpeed flattens all parameters before its two steps. The authors of signSGD flatten tensors
+    up to 100 MB for their server, all after the backward pass.
     """
     return "whole" if exchange in ("server", "two_step") else "none"
 
@@ -141,10 +145,10 @@ def gathered_from_all(
     ranks: int,
     finish: Sequence[Kernel] = (),
 ) -> list[JobStage]:
-    """Return encode in the hook, an all-gather a part of the message, and P decodes afterwards.
+    """Return the encoding in the hook, one all-gather per part of the message, and P decodings.
 
-    ``sent_bytes`` are the parts that one rank sends, ``decode`` what is run for each rank's
-    message in one loop after the backward pass, ``finish`` once.
+    ``sent_bytes`` are the sizes of the parts that one rank sends. After the backward pass
+    ``decode`` runs for each rank's message in one loop, then ``finish`` runs once.
 
     Examples
     --------
@@ -168,13 +172,13 @@ def two_step(
     decode: Sequence[Kernel],
     ranks: int,
 ) -> list[JobStage]:
-    """Return the two-step form, in which each rank adds up 1/P of every message.
+    """Return the two-step exchange, in which each rank adds up 1/P of every message.
 
-    All-to-all of the parts that are shared out (``shared_bytes``, of the whole message) and
-    all-gather of the scales that are not; ``middle`` decodes the P pieces, adds them up and
-    encodes the sum; all-gathers of these give every rank the whole, which ``decode`` unpacks.
-    Each rank sends 2 (P-1)/P of a message in all, however many ranks there are. All of it comes
-    after the backward pass, where the implementations call it.
+    An all-to-all distributes the parts in ``shared_bytes`` (of the whole message), and an
+    all-gather sends the scales to all. ``middle`` decodes the P pieces, adds them up and encodes
+    the sum. All-gathers of the sums give every rank the whole, which ``decode`` unpacks. Each rank
+    sends 2 (P-1)/P of a message in all, however many ranks there are. All of this runs after the
+    backward pass, where the implementations call it.
 
     Examples
     --------
@@ -204,14 +208,14 @@ def between_nodes(
     sent_bytes: Callable[[int], Sequence[float]],
     encode: Callable[[int], Sequence[Kernel]],
     decode: Callable[[int], Kernel],
-    least: int = 1,
+    min_values: int = 1,
 ) -> list[JobStage]:
-    """Return compression between nodes only, on a stream of its own.
+    """Return an exchange that compresses between nodes only, on the communication stream.
 
-    Fewer than ``least`` values are all-reduced dense. Else: reduce-scatter in fp32 inside each
-    node; every GPU encodes its share of n / g values, gathers those of the GPUs with its local rank
-    on the other nodes, decodes N messages and adds them up; all-gather in fp32 inside each node.
-    All of it waits in line on the communication stream.
+    Fewer than ``min_values`` values are all-reduced dense. Otherwise each node reduce-scatters in
+    fp32. Every GPU encodes its share of n / g values and gathers the shares of the same local rank
+    on the other nodes. It decodes N messages and adds them up. Last, each node all-gathers in fp32.
+    All of this runs in order on the communication stream.
 
     References
     ----------
@@ -226,7 +230,7 @@ def between_nodes(
     [('reduce_scatter', 3200.0), ('all_gather', 50.0), ('all_gather', 3200.0)]
     """
     whole = float(FLOAT * elements)
-    if elements < least:
+    if elements < min_values:
         return [Send("all_reduce", whole)]
     share = -(-elements // world.gpus_per_node)
     inside = world.gpus_per_node > 1
@@ -262,10 +266,11 @@ def one_node(world: MethodContext) -> str:
 def summed_levels(
     elements: int, width: int, quantise: Kernel, two_scales: bool = False
 ) -> list[JobStage]:
-    """Return drawing, the all-reduce of levels ``width`` bytes wide, and their scaling.
+    """Return the random rounding, the all-reduce of levels ``width`` bytes wide, and the scaling.
 
-    The host waits for what the drawing needs. With two scales values are drawn at both, and a
-    mask of those that every rank finds small (a byte a value) is all-reduced before the choice.
+    The host waits for the values that the rounding needs. With two scales values are rounded at
+    both. A mask of the values that every rank finds small (one byte per value) is all-reduced
+    before the choice between both.
 
     Examples
     --------

@@ -1,16 +1,17 @@
-"""Kernels that run once a message in one loop: what the first costs, and those queued behind it.
+"""Queued kernels: the cost of kernels that a loop runs once per message, one behind another.
 
-Published times of encoding and decoding were taken between two synchronisations of host and GPU,
-so that their flat part holds the host's work and its waiting: 230 us for five launches of
-EF-SignSGD's decode, against 8 us a launch. Loops over gathered messages do not wait between two
-messages. There the first kernel is taken to cost what was measured. Each one queued behind it costs
-its launches, its bytes, and the growth with size that was measured. The authors of Espresso do as
-much in their own model: they take the factor for the number of messages out of its decoding time.
+Published times of encoding and decoding were measured between two synchronisations of host and
+GPU. Their constant part therefore includes the host's work and its waiting: 230 us for five
+launches of EF-SignSGD's decode, against 8 us per launch. Loops over gathered messages do not
+synchronise between two messages. There the first kernel is assumed to cost what was measured. Each
+kernel queued behind it costs its launches, its bytes, and the measured growth with size. The
+authors of Espresso do the same in their own model: they remove the factor for the number of
+messages from the decoding time.
 
 References
 ----------
-Measured so: zhuangwang93/Espresso@a0294e3a byteps/torch/examples/compressor_benchmark.py; one
-decode a tensor: mergeComp/scheduler/simulator_espresso.py, get_decoding_overhead. Loops:
+Measurement: zhuangwang93/Espresso@a0294e3a byteps/torch/examples/compressor_benchmark.py; one
+decode per tensor: mergeComp/scheduler/simulator_espresso.py, get_decoding_overhead. Loops:
 sands-lab/grace@fd3a7f42 grace_dl/torch/communicator/allgather.py, zhuangwang93/Cupcake@799d1611
 mergeComp_dl/torch/communicator/DDP_allgather.py.
 """
@@ -24,7 +25,7 @@ from perfsim.compute.kernel import Kernel
 __all__ = ["in_turn", "queued"]
 
 _QUEUED = {name: f"{name}_queued" for name in ("dgc_decode", "efsign_decode", "onebit_decode")}
-"""Names of the measured points for kernels behind others of their kind."""
+"""Kernel name -> name of the points for the same kernel queued behind others of its kind."""
 
 
 def queued(kernel: Kernel) -> Kernel:
@@ -39,7 +40,7 @@ def queued(kernel: Kernel) -> Kernel:
 
 
 def in_turn(kernels: Sequence[Kernel], times: int) -> tuple[Kernel, ...]:
-    """Return kernels that a loop runs ``times`` over, all but the first time queued.
+    """Repeat kernels ``times`` times, as a loop does; all but the first time they are queued.
 
     Examples
     --------

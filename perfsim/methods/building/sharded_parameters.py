@@ -1,4 +1,4 @@
-"""Sharded parameters: when units of a model are gathered, as PyTorch's FSDP does it.
+"""Sharded parameters: when PyTorch's FSDP gathers the units of a model.
 
 References
 ----------
@@ -20,20 +20,20 @@ from perfsim.methods.building.layerwise import LayerStarts
 __all__ = ["Prefetch", "backward_gathers", "divisor", "forward_gathers", "scattered"]
 
 Prefetch = Literal["pre", "post", "none"]
-"""When a unit is gathered for the backward pass: with the start of the unit before it, with its
-end, or when it is needed."""
+"""When a unit is gathered for the backward pass: at the start of the unit before it ("pre"), at the
+end of that unit ("post"), or when it is needed ("none")."""
 
 
 ALIVE = 2
-"""Units whose parameters may be gathered at once (limit_all_gathers)."""
+"""Units that may have gathered parameters at once (limit_all_gathers)."""
 
 
 def forward_gathers(
     units: Sequence[Bucket], starts: LayerStarts, group: Group = "all"
 ) -> list[Job]:
-    """Return the gathers of the forward pass, in its order; the pass waits unit by unit.
+    """Return the gathers of the forward pass, in its order; each unit waits for its gather.
 
-    From the third unit on a gather begins when the unit two before it has been run.
+    From the third unit on, a gather begins when the unit two before it has run.
     """
     ordered = sorted(reversed(units), key=starts.forward_start_s)
     starts_s = [starts.forward_start_s(unit) for unit in ordered]
@@ -52,7 +52,7 @@ def backward_gathers(
     units: Sequence[Bucket], starts: LayerStarts, prefetch: Prefetch, group: Group = "all"
 ) -> list[Job]:
     """Return the gathers of the backward pass; units are given in its order."""
-    # A unit is entered when the backward pass is through with the one before it.
+    # The backward pass enters a unit when it has finished the one before.
     done_s = [0.0, *(unit.ready_s for unit in units)]
     enters_s = [
         max(starts.backward_start_s(unit), done)
@@ -71,7 +71,10 @@ def backward_gathers(
 
 
 def scattered(unit: Bucket, shards: int, ranks: int) -> tuple[JobStage, ...]:
-    """Return the reduction of a unit's gradients: among ``shards`` that share a copy, then copies.
+    """Return the reduction of a unit's gradients over all ranks.
+
+    The ``shards`` ranks that share a copy of the parameters reduce-scatter them. Then an all-reduce
+    adds up the copies.
 
     Examples
     --------
@@ -80,29 +83,32 @@ def scattered(unit: Bucket, shards: int, ranks: int) -> tuple[JobStage, ...]:
     >>> [stage.size_bytes for stage in scattered(unit, 4, 8) if isinstance(stage, Send)]
     [4000.0, 1000.0]
     """
-    own, copies = -(-unit.elements // shards), ranks // shards
+    shard, copies = -(-unit.elements // shards), ranks // shards
     if copies == 1:
-        return _divided(Send("reduce_scatter", unit.size_bytes), unit.elements, own, ranks)
+        return _divided(Send("reduce_scatter", unit.size_bytes), unit.elements, shard, ranks)
     inside = Send("reduce_scatter", unit.size_bytes, group=shards)
     share_bytes = unit.size_bytes / shards
     across = Send("all_reduce", share_bytes, stream="copies", group=(copies, shards))
     return (
-        *_divided(inside, unit.elements, own, shards),
-        *_divided(across, own, own, copies),
+        *_divided(inside, unit.elements, shard, shards),
+        *_divided(across, shard, shard, copies),
     )
 
 
-def _divided(send: Send, elements: int, left: int, ranks: int) -> tuple[JobStage, ...]:
-    """Return a sum over ``ranks`` with the divisions before it and, if need be, after it."""
+def _divided(send: Send, elements: int, values_left: int, ranks: int) -> tuple[JobStage, ...]:
+    """Return a sum over ``ranks`` with the division before it and, if needed, after it.
+
+    The division after it applies to the ``values_left`` that each rank has after the sum.
+    """
     before = Compute((elementwise(elements, passes=2),), "compress", "post_backward")
-    after = Compute((elementwise(left, passes=2),), "decompress", "post_backward")
+    after = Compute((elementwise(values_left, passes=2),), "decompress", "post_backward")
     if ranks == 1:
         return (send,)
     return (before, send, after) if ranks > divisor(ranks) else (before, send)
 
 
 def divisor(ranks: int) -> int:
-    """Return what gradients are divided by before they are added up; the rest comes after.
+    """Return the divisor of gradients before they are added up; the rest is divided after.
 
     Examples
     --------

@@ -34,11 +34,12 @@ __all__ = [
 ]
 
 Selection = Literal["old", "new"]
-"""PyTorch's top-k kernel: the single-block one before 1.11, or the multi-block one since."""
+"""PyTorch's top-k kernel: the single-block one before 1.11 ("old"), or the multi-block one since
+("new")."""
 
 
 def exact(elements: int, selection: Selection) -> Kernel:
-    """Return PyTorch's exact top-k of ``elements`` magnitudes (7 passes where nothing is known).
+    """Return PyTorch's exact top-k of ``elements`` magnitudes (7 passes if nothing is measured).
 
     Examples
     --------
@@ -51,9 +52,9 @@ def exact(elements: int, selection: Selection) -> Kernel:
 def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
     """Return the top ``count`` of the sum of two lists of ``count`` values and their indices.
 
-    The 2 k pairs are sorted by place (a radix sort: four digits, keys and values read and
-    written: 16 passes), neighbours of one place added (4), magnitudes taken (2), the largest
-    selected and gathered (4).
+    The 2 k pairs are sorted by index. This radix sort reads and writes keys and values for each of
+    four digits (16 passes). Neighbours with the same index are added (4), magnitudes are taken
+    (2), and the largest are selected and gathered (4).
 
     Examples
     --------
@@ -68,22 +69,23 @@ def merged_by_omgs(
     select_s: Callable[[int], float],
     gather_s: Callable[[int], float],
 ) -> list[Bucket]:
-    """Return buckets merged by OMGS's rule, which looks one ahead along the backward pass.
+    """Merge buckets by OMGS's rule, which looks one bucket ahead along the backward pass.
 
-    Selecting holds the backward pass up; messages go one after the other. What is merged so far
-    joins the next bucket where
+    The backward pass waits for each selection, and messages are sent one after another. A group of
+    n values is merged with the next bucket of n' values if
 
         (backward of the next) + S(n + n') - S(n) - S(n') - (wait for the link) < T(n) + T(n') -
         T(n + n')
 
-    S the time to select from so many values, T that to gather what was selected: the message gets
-    ready later by the left side, less what it would have waited for the link anyway.
+    S(n) is the time to select from n values, T(n) the time to gather the selected ones. The left
+    side is the delay of the message, less its wait for the link without merging. The right side is
+    the time that merging saves.
 
     References
     ----------
     Shi et al. 2020, INFOCOM (OMGS-SGD); code HKBU-HPML/OMGS-SGD@ac10b98
-    hv_distributed_optimizer.py, ``_generate_groups_mgs``, which puts the first two tensors
-    together without asking.
+    hv_distributed_optimizer.py, ``_generate_groups_mgs``, which always merges the first two
+    tensors.
 
     Examples
     --------
@@ -110,16 +112,19 @@ def merged_by_omgs(
             begun_s = ready_s
         groups.append([bucket])
         elements, backward_s = bucket.elements, next_s
-    return [Bucket.of([one for bucket in group for one in bucket.gradients]) for group in groups]
+    return [
+        Bucket.of([gradient for bucket in group for gradient in bucket.gradients])
+        for group in groups
+    ]
 
 
 def served(
     there_bytes: float, back_bytes: float, world: MethodContext, servers: int = 0
 ) -> list[Send]:
-    """Return what each rank by itself sends to sharded servers, and what it gets back.
+    """Return each rank's push to sharded servers and its pull of the result.
 
     Nothing is added up inside a node, so that its ranks share the NICs. A server runs on each
-    node, or there are ``servers`` machines for them besides.
+    node; ``servers`` is the number of machines with further servers.
 
     Examples
     --------
@@ -134,25 +139,28 @@ def served(
 
 
 SparseExchange = Literal["all_gather", "all_reduce"]
-"""Every rank gets all pairs; or pairs are added up on the way, their number doubling."""
+"""How pairs of value and index are exchanged. "all_gather": every rank gets all pairs.
+"all_reduce": pairs are added up on the way, and their number doubles at every step."""
 
 SparseSum = Literal["all_gather", "all_reduce", "all_reduce_union"]
-"""As ``SparseExchange``, and pairs added up on the way, with indices taken to be independent."""
+"""As ``SparseExchange``. "all_reduce_union": pairs are added up on the way, and the ranks' indices
+are assumed to be independent."""
 
 Decoding = Literal["together", "one_by_one"]
-"""All ranks' pairs added into one tensor (HKBU's codes, DGC's); or a tensor a rank, then their sum
-(GRACE's, grace_dl/dist/communicator/allgather.py at fd3a7f4; MergeComp's)."""
+"""How pairs become a gradient. "together": all ranks' pairs are added into one tensor (the codes of
+HKBU and of DGC). "one_by_one": one tensor per rank, then their sum (GRACE,
+grace_dl/dist/communicator/allgather.py at fd3a7f4; MergeComp)."""
 
 ABOVE_PASSES = 1.75
-"""Passes of finding what is above a threshold: 4 bytes read and a mask of 1 byte written an
-element; ``nonzero`` reads the mask twice, to count and to write indices."""
+"""Passes to find values above a threshold. Per element 4 bytes are read and a mask of 1 byte is
+written; ``nonzero`` reads the mask twice, to count and to write indices."""
 
 ABOVE_LAUNCHES = 5
-"""Launches of the same."""
+"""Launches to find values above a threshold."""
 
 
 def kept(elements: int, density: float) -> int:
-    """Return how many of ``elements`` values a density keeps: at least one, rounded up.
+    """Return how many of ``elements`` values a density keeps, rounded up and at least 1.
 
     Examples
     --------
@@ -165,11 +173,11 @@ def kept(elements: int, density: float) -> int:
 
 
 def above(elements: int, times: int = 1) -> Kernel:
-    """Return the search for values above a threshold, ``times`` over: compare, find indices.
+    """Return ``times`` searches for values above a threshold: compare, then find indices.
 
-    Five launches each: the comparison, and in ``nonzero`` a sum and a selection of two each
-    (pytorch/pytorch@0358b9e9 aten/src/ATen/native/cuda/Nonzero.cu: CUB's DeviceReduce and
-    DeviceSelect). The host's wait for the count, between the two, is left out.
+    Each search takes five launches: one for the comparison, and in ``nonzero`` two for a sum and
+    two for a selection (pytorch/pytorch@0358b9e9 aten/src/ATen/native/cuda/Nonzero.cu: CUB's
+    DeviceReduce and DeviceSelect). The host's wait for the count between the two is left out.
 
     Examples
     --------
@@ -182,12 +190,13 @@ def above(elements: int, times: int = 1) -> Kernel:
 def decoded(
     tensors: Sequence[int], count: int, ranks: int, decoding: Decoding = "together"
 ) -> tuple[Kernel, ...]:
-    """Return what makes the mean gradient of ``count`` pairs from each of the ranks.
+    """Return the kernels that make the mean gradient from ``count`` pairs of each rank.
 
     "together": the dense gradient is zeroed, the pairs of all ranks are scatter-added and the
-    mean is taken (3 passes). "one_by_one": of each tensor, each rank's pairs are scattered into a
-    zeroed tensor in one loop (points measured as ``dgc_decode``, see
-    `perfsim.methods.building.queued_kernels`), then these are added and divided (3 P + 1 passes).
+    mean is taken (3 passes). "one_by_one": for each tensor one loop scatters each rank's pairs into
+    a zeroed tensor; the points are those measured as ``dgc_decode`` (see
+    `perfsim.methods.building.queued_kernels`). These tensors are then added and divided (3 P + 1
+    passes).
 
     Examples
     --------
@@ -208,9 +217,9 @@ def decoded(
 def gathered(
     elements: int, count: int, ranks: int, value_bytes: int = FLOAT, index_bytes: int = INDEX
 ) -> list[JobStage]:
-    """Return the exchange of ``count`` values and their indices, and what makes a gradient of it.
+    """Return the exchange of ``count`` values and their indices, and the decoding to a gradient.
 
-    One all-gather of the values and one of the indices; after the backward pass they are
+    One all-gather sends the values, another the indices. After the backward pass they are
     ``decoded`` together.
 
     Examples
@@ -230,7 +239,10 @@ def exchanged(
     exchange: SparseSum = "all_gather",
     decoding: Decoding = "together",
 ) -> list[JobStage]:
-    """Return the exchange of ``count`` values of some tensors, of any kind, and the decoding."""
+    """Return the exchange of ``count`` values of some tensors, and the decoding.
+
+    ``exchange`` and ``decoding`` may be any of `SparseSum` and `Decoding`.
+    """
     if exchange != "all_gather":
         union = exchange == "all_reduce_union"
         return doubled(sum(tensors), count, world, value_bytes + index_bytes, union=union)
@@ -250,17 +262,20 @@ def doubled(
     *,
     union: bool = False,
 ) -> list[JobStage]:
-    """Return an all-reduce of pairs whose number doubles at every step: no index is shared.
+    """Return an all-reduce of pairs whose number doubles at every step.
 
-    Recursive doubling over distances 1, 2, 4, ...: at step i < log2 P a rank sends
-    min(2**i ``count`` pairs, the dense gradient) and adds what it gets. Ranks beyond a power of
-    two give theirs to another first and get the sum last. Lists are joined (each read and
-    written) until pairs would be longer than the dense gradient; then it is scattered, and added
-    dense (3 passes). Joining runs beside the backward pass, decoding after it.
+    This is the worst case, where no two ranks share an index. It is a recursive doubling over
+    distances 1, 2, 4, ...: at step i < log2 P a rank sends min(2**i ``count`` pairs, the dense
+    gradient) and adds the pairs it receives. If P is no power of two, each surplus rank sends its
+    pairs to another rank first and gets the sum last.
 
-    ``union``: the sum of 2**i ranks holds n (1 - (1 - count / n)**(2**i)) of the n values, as
-    expected where each rank's indices are drawn apart from the others'. Derived here, not from
-    the paper: never more than the worst case, and too much where gradients agree on indices.
+    Lists are joined (each read and written) until the pairs would be larger than the dense
+    gradient. Then they are scattered, and added dense (3 passes). Joining runs in parallel with the
+    backward pass, decoding after it.
+
+    ``union``: the sum of 2**i ranks has n (1 - (1 - count / n)**(2**i)) of the n values. This is
+    the expected number if every rank draws its indices independently. It is derived here, not in
+    the paper. It never exceeds the worst case, and is too high where gradients agree on indices.
 
     References
     ----------
@@ -278,56 +293,65 @@ def doubled(
     """
     dense_bytes = float(FLOAT * elements)
     stages: list[JobStage] = []
-    held, summed, far = count, 1, world.nodes > 1
+    pairs, summed, several_nodes = count, 1, world.nodes > 1
     steps = world.ranks.bit_length() - 1
-    extra: Group = "across" if far else "node"
-    groups: list[Group] = [extra] if world.ranks > 2**steps else []
+    surplus_group: Group = "across" if several_nodes else "node"
+    groups: list[Group] = [surplus_group] if world.ranks > 2**steps else []
     for step in range(steps):
-        inside = not far or world.gpus_per_node % 2 ** (step + 1) == 0
+        inside = not several_nodes or world.gpus_per_node % 2 ** (step + 1) == 0
         groups.append("node" if inside else "across")
     for group in groups:
-        sent_bytes = min(float(pair_bytes * held), dense_bytes)
+        sent_bytes = min(float(pair_bytes * pairs), dense_bytes)
         stages.append(Send("send_recv", sent_bytes, group=group))
         summed *= 2
-        joined = _expected(elements, count, summed) if union else count * summed
-        stages.append(_joined(elements, held, joined, pair_bytes))
-        held = joined
-    sparse = pair_bytes * held < dense_bytes
+        joined = _expected_indices(elements, count, summed) if union else count * summed
+        stages.append(_joined(elements, pairs, joined, pair_bytes))
+        pairs = joined
+    sparse = pair_bytes * pairs < dense_bytes
     if world.ranks > 2**steps:
-        stages.append(Send("send_recv", min(float(pair_bytes * held), dense_bytes), group=extra))
-    kernels = decoded([elements], held, 1) if sparse else (elementwise(elements, 2),)
+        stages.append(
+            Send("send_recv", min(float(pair_bytes * pairs), dense_bytes), group=surplus_group)
+        )
+    kernels = decoded([elements], pairs, 1) if sparse else (elementwise(elements, 2),)
     return [*stages, Compute(kernels, "decompress", earliest="backward")]
 
 
-def _expected(elements: int, count: int, ranks: int) -> int:
-    """Return how many indices some ranks' independent draws of ``count`` cover, rounded up.
+def _expected_indices(elements: int, count: int, ranks: int) -> int:
+    """Return the expected number of indices that ``ranks`` independent draws cover, rounded up.
 
-    A millionth is taken off first, so that rounding errors do not count as an index.
+    Each rank draws ``count`` of ``elements`` indices. A millionth is subtracted before rounding up,
+    so that a rounding error does not count as an index.
     """
     return math.ceil(elements - elements * (1 - count / elements) ** ranks - 1e-6)
 
 
-def _joined(elements: int, held: int, joined: int, pair_bytes: int) -> Compute:
-    """Return the addition of what was received to the ``held`` pairs (or the dense gradient)."""
+def _joined(elements: int, pairs: int, joined_pairs: int, pair_bytes: int) -> Compute:
+    """Return the addition of received pairs to the rank's ``pairs`` (or to the dense gradient)."""
     kernels: tuple[Kernel, ...]
-    if pair_bytes * held >= FLOAT * elements:
+    if pair_bytes * pairs >= FLOAT * elements:
         kernels = (elementwise(elements, 3),)
-    elif pair_bytes * joined < FLOAT * elements:
-        moved = pair_bytes * (2 * held + joined) / (FLOAT * 2 * held)
-        kernels = (elementwise(2 * held, moved, 2),)
+    elif pair_bytes * joined_pairs < FLOAT * elements:
+        moved = pair_bytes * (2 * pairs + joined_pairs) / (FLOAT * 2 * pairs)
+        kernels = (elementwise(2 * pairs, moved, 2),)
     else:
-        kernels = (elementwise(elements, 1), scatter_add(2 * held))
+        kernels = (elementwise(elements, 1), scatter_add(2 * pairs))
     return Compute(kernels, "decompress", stream="communication")
 
 
 def worst_case(pair: str) -> str:
-    """Return the bytes a rank sends in ``doubled``, P a power of two, as a method's ``wire``."""
+    """Return the bytes that a rank sends in ``doubled``, as a method's ``wire``.
+
+    The formula holds where P is a power of two.
+    """
     sparse = f"min(log2(P), max(0, ceil(log2(4 * n / ({pair} * k)))))"
     return f"(2 ** {sparse} - 1) * {pair} * k + (log2(P) - {sparse}) * 4 * n"
 
 
 def union_estimate(pair: str) -> str:
-    """Return the same where ``doubled`` takes ``union``, step by step up to 2**20 ranks."""
+    """Return the bytes that a rank sends in ``doubled`` with ``union``, as a method's ``wire``.
+
+    The formula adds up the steps for at most 2**20 ranks.
+    """
     indices = "ceil(n - n * (1 - k / n) ** {summed} - 1e-6)"
     return " + ".join(
         f"(P > {2**step}) * min(4 * n, {pair} * {indices.format(summed=2**step)})"
@@ -342,13 +366,14 @@ def hierarchical(
     select: Sequence[Kernel],
     inside: Literal["pairs", "sums"] = "pairs",
 ) -> list[JobStage]:
-    """Return an exchange in two layers; ``count`` pairs are kept of a rank's share of its node.
+    """Return an exchange in two levels that keeps ``count`` pairs of each rank's share.
 
-    Inside the node the dense gradient is reduce-scattered; ``select`` runs on a share of it; values
-    and indices are all-gathered among the ranks with the same local rank on all nodes. Then
-    "pairs": these are gathered inside the node, and after the backward pass each share is zeroed,
-    filled and concatenated (3 passes). "sums": each rank adds up its share, the node gathers the
-    dense shares. All of it on the stream of the communication.
+    Inside the node the dense gradient is reduce-scattered, and ``select`` runs on each rank's
+    share. Values and indices are all-gathered among ranks with the same local rank on all nodes.
+
+    "pairs": they are then gathered inside the node. After the backward pass each share is zeroed,
+    filled and concatenated (3 passes). "sums": each rank adds up its share, and the node gathers
+    the dense shares. All of this runs on the communication stream.
 
     Examples
     --------
@@ -356,9 +381,9 @@ def hierarchical(
     ...  if isinstance(stage, Send)]
     ['reduce_scatter', 'all_gather', 'all_gather', 'all_gather', 'all_gather']
     """
-    each, nodes = world.gpus_per_node, world.nodes
+    gpus, nodes = world.gpus_per_node, world.nodes
     stages: list[JobStage] = []
-    if each > 1:
+    if gpus > 1:
         stages.append(Send("reduce_scatter", float(FLOAT * elements), group="node"))
     if select:
         stages.append(Compute(tuple(select), "compress", stream="communication"))
@@ -366,13 +391,13 @@ def hierarchical(
         for size in (FLOAT, INDEX):
             stages.append(Send("all_gather", float(size * count * nodes), group="across"))
     if inside == "sums":
-        share = math.ceil(elements / each)
+        share = math.ceil(elements / gpus)
         kernels = (elementwise(share, 3, 2), scatter_add(count * nodes))
         stages.append(Compute(kernels, "decompress", stream="communication"))
-        if each > 1:
+        if gpus > 1:
             stages.append(Send("all_gather", float(FLOAT * elements), group="node"))
         return stages
-    if each > 1:
+    if gpus > 1:
         for size in (FLOAT, INDEX):
             stages.append(Send("all_gather", float(size * count * world.ranks), group="node"))
     kernels = (elementwise(elements, 3, 2), scatter_add(count * world.ranks))

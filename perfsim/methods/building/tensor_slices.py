@@ -1,4 +1,4 @@
-"""Slices of tensors: how tensors are cut, and how slices go through parameter servers and back."""
+"""Slices of tensors: how tensors are cut, and how parameter servers exchange the slices."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from perfsim.methods.base import Send
 __all__ = ["MAX_PARTS", "PUSH_PULL", "push_pull", "split_evenly", "split_whole", "too_many"]
 
 PUSH_PULL = "(1 + (P - 2) * max(P - servers, 0) / (P * P + min(servers, P) * (P - 2))) * 4 * n"
-"""Bytes that a rank sends, mean over ranks, with servers on the nodes and on further machines."""
+"""Bytes that a rank sends, as the mean over ranks, with servers on nodes and on other machines."""
 
 
 MAX_PARTS = 20_000
-"""Messages of an iteration up to which a prediction takes seconds, not minutes."""
+"""Most messages in an iteration, so that a prediction takes seconds, not minutes."""
 
 
-def split_evenly(gradient: Gradient, most: int) -> list[int]:
-    """Return the values in each part of a gradient cut along its first axis, near ``most`` each.
+def split_evenly(gradient: Gradient, part_values: int) -> list[int]:
+    """Return the values in each part of a gradient that is cut along its first axis.
 
-    As many parts as ``most`` asks for, but none less than a row: of equal rows, the last ones
-    with one more.
+    A part has about ``part_values`` values, but at least one row. The rows are divided equally; the
+    last parts have one more row if the division leaves a remainder.
 
     Examples
     --------
@@ -31,32 +31,34 @@ def split_evenly(gradient: Gradient, most: int) -> list[int]:
     >>> split_evenly(Gradient("w", (2, 1000), 0.0, 0), 300)
     [1000, 1000]
     """
-    count = min(-(-gradient.elements // most), gradient.shape[0])
-    rows, more = divmod(gradient.shape[0], count)
+    count = min(-(-gradient.elements // part_values), gradient.shape[0])
+    rows, longer = divmod(gradient.shape[0], count)
     row = gradient.elements // gradient.shape[0]
-    return [row * (rows + (part >= count - more)) for part in range(count)]
+    return [row * (rows + (part >= count - longer)) for part in range(count)]
 
 
-def split_whole(elements: int, most: int) -> list[int]:
-    """Return the values in each part of a tensor cut into parts of ``most`` and a rest.
+def split_whole(elements: int, part_values: int) -> list[int]:
+    """Return the values in each part of a tensor cut into parts of ``part_values`` values.
+
+    The last part has the remainder.
 
     Examples
     --------
     >>> split_whole(250, 100)
     [100, 100, 50]
     """
-    return [min(most, elements - start) for start in range(0, elements, most)]
+    return [min(part_values, elements - start) for start in range(0, elements, part_values)]
 
 
-def too_many(elements: int, most: int, option: str) -> str:
-    """Return why a model cannot be cut into parts of ``most`` values, or "".
+def too_many(elements: int, part_values: int, option: str) -> str:
+    """Return why a model cannot be cut into parts of ``part_values`` values each, or "".
 
     Examples
     --------
     >>> too_many(10**8, 100, "slice")
     'would cut 100,000,000 parameters into more than 20,000 parts; set slice to at least 5,000'
     """
-    if elements <= MAX_PARTS * most:
+    if elements <= MAX_PARTS * part_values:
         return ""
     return (
         f"would cut {elements:,} parameters into more than {MAX_PARTS:,} parts; set {option} to"
@@ -65,10 +67,10 @@ def too_many(elements: int, most: int, option: str) -> str:
 
 
 def push_pull(parts: Sequence[int], priority: int, servers: int) -> list[Send]:
-    """Return push and pull of each part, by number of values; no part waits for another's pull.
+    """Return push and pull of each part, given its number of values.
 
-    Both go on one stream: servers on the workers' nodes send what others pull on the
-    NICs that push, and the cost of a push is half that of both at once (see ``push_sharded``).
+    No part waits for another's pull. Both run on one stream: servers on the workers' nodes answer
+    pulls over the same NICs that push. A push costs half of both at once (see ``push_sharded``).
     """
     return [
         Send(

@@ -1,4 +1,4 @@
-"""All-reduces in two levels: along the rows of a grid of ranks, and down its columns."""
+"""All-reduces in two levels: along the rows of a grid of ranks, and along its columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["in_rows_and_columns", "uneven_nodes"]
 
 
 def uneven_nodes(world: MethodContext) -> str:
-    """Return why ranks that do not form a grid of nodes and local ranks are refused, or ""."""
+    """Return why the ranks form no grid of nodes and local ranks, or ""."""
     if world.ranks == world.nodes * world.gpus_per_node:
         return ""
     return f"needs as many GPUs on every node, not {world.ranks} on {world.nodes} nodes"
@@ -21,11 +21,11 @@ def uneven_nodes(world: MethodContext) -> str:
 def in_rows_and_columns(
     size_bytes: float, row: int, column: int, *, split: bool = False, algorithm: str = "auto"
 ) -> list[JobStage]:
-    """Return the calls that all-reduce a buffer on a grid of rows of neighbouring ranks.
+    """Return the calls that all-reduce a buffer on a grid whose rows are neighbouring ranks.
 
-    Reduce-scatter along the row, all-reduce of the part that is left down the column (with
-    ``split`` as a reduce-scatter and an all-gather), all-gather along the row. Where the grid is
-    one row or one column it is one all-reduce.
+    The buffer is reduce-scattered along the row, the part that is left is all-reduced along the
+    column, and an all-gather follows along the row. With ``split`` the all-reduce is a
+    reduce-scatter and an all-gather. A grid of one row or one column needs one all-reduce only.
 
     Examples
     --------
