@@ -50,7 +50,9 @@ class Acpsgd(Method):
     fusion: ClassVar[str] = "compressed"
 
     rank: int = Field(4, ge=1, description="rank of the factors")
-    orthogonalisation: Orthogonaliser = Field("qr", description="the authors' code calls QR")
+    orthogonalisation: Orthogonaliser = Field(
+        "qr", description="how a factor is orthonormalised; the authors' code calls QR"
+    )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the kernels in the hooks of a bucket's gradients, and its all-reduce."""

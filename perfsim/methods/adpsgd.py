@@ -31,9 +31,9 @@ class Adpsgd(Method):
     when. ``schedule`` gives the intervals and the number of iterations that each lasts
     ("4x1000,8x500"). Without it, ``interval`` is the mean interval.
 
-    The rule's outcome depends on what is learnt, and the text that was read does not give its
-    constants. The mean interval of 8 is derived: the abstract gives half the communication of QSGD,
-    taken as 8 bits for 32.
+    The rule that sets the interval is not modelled: its outcome depends on what is learnt, and the
+    text that was read does not give its constants. The mean interval of 8 is derived: the abstract
+    gives half the communication of QSGD, taken as 8 bits for 32.
 
     Bytes a rank: 2 (P-1)/P x 4 (n + 1) / interval.
     Memory: none from one iteration to the next; a copy of the model while averaging.
@@ -52,7 +52,7 @@ class Adpsgd(Method):
     interval: Annotated[int, OnlyWith(schedule="")] = Field(
         8, ge=1, le=10**6, description="mean iterations between averagings"
     )
-    schedule: str = Field("", description="intervals x iterations, as 4x1000,8x500; else interval")
+    schedule: str = Field("", description="interval x iterations, as 4x1000,8x500; else interval")
 
     @field_validator("schedule")
     @classmethod

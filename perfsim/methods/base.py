@@ -229,7 +229,7 @@ class MethodContext:
     Parameters
     ----------
     ranks : P
-    nodes : N; 0 for the number of full nodes that hold the ranks
+    nodes : N; 0: as many full nodes as the ranks need
     gpus_per_node : g, GPUs on the fullest node
     collective_s : prices a collective [s] by (collective, bytes, group), as for stages that name
         no algorithm
@@ -465,7 +465,7 @@ class Method(BaseModel):
         return gradient.size_bytes
 
     def negotiation_s(self, tensors: int, world: MethodContext) -> float:
-        """Return the time that ranks negotiate over so many tensors before they are sent [s]."""
+        """Return the time that ranks negotiate over some tensors before sending them [s]."""
         return 0.0
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:

@@ -54,7 +54,9 @@ class Dct(Method):
 
     density: float = Field(0.05, gt=0, le=1, description="share of values kept, k/n")
     lifespan: int = Field(1000, ge=1, le=10**6, description="iterations that a threshold lasts")
-    exchange: Literal["servers", "all_gather"] = Field("servers", description="who adds up")
+    exchange: Literal["servers", "all_gather"] = Field(
+        "servers", description="servers or all ranks add up"
+    )
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
     kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
 

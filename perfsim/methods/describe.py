@@ -166,7 +166,7 @@ def _number(value: float) -> str:
 
 
 PLAIN_FUSION = "size"
-"""S-SGD's own fusion. A method with another fusion always keeps it."""
+"""S-SGD's own fusion. In a ranking, a method with another fusion keeps that."""
 
 WHY_KEPT = {
     "fusion": "applies only to methods that fuse as ssgd; the others define their own fusion",

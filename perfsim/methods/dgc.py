@@ -109,10 +109,10 @@ class Dgc(Method):
         0.25, gt=0, lt=1, description="density of epoch 0"
     )
     epoch: Annotated[int, OnlyWith(warmup_epochs=SET, epochs=0)] = Field(
-        -1, ge=-1, description="epoch asked for; -1: one after the warm-up"
+        -1, ge=-1, description="epoch to predict; -1: one after the warm-up"
     )
     epochs: Annotated[int, OnlyWith(warmup_epochs=SET)] = Field(
-        0, ge=0, description="mean over so many epochs; 0: only the one"
+        0, ge=0, description="epochs to average over; 0: one epoch only"
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:

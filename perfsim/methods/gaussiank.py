@@ -28,8 +28,8 @@ class Gaussiank(Method):
     each rank found: up to 4/3 k, which is the size charged. After the backward pass the gradient is
     zeroed, the pairs of P ranks are scatter-added and the mean is taken (3 passes).
 
-    Their code merges all gradients into one buffer by default, so nothing overlaps; `fusion` size
-    makes buckets.
+    The authors' code merges all gradients into one buffer by default, so nothing overlaps; `fusion`
+    size makes buckets.
 
     Bytes a rank: (P-1) x 8 x 4/3 k.
     Memory: the residual.
