@@ -137,7 +137,9 @@ def test_a_bucket_leaves_no_method_out_and_says_who_keeps_its_own() -> None:
     alone = predict(make_scenario(fields | {"method": "wfbp", "bucket": None}))
     assert ranking.predictions["wfbp"].iteration_s == alone.iteration_s
     [sentence] = ranking.kept_words()
-    assert sentence.startswith("`bucket` 4MiB is for fusion that does not set its own sizes")
+    assert sentence.startswith(
+        "`bucket` 4MiB applies only to fusion policies that do not set their own sizes"
+    )
 
 
 def test_who_is_left_out_is_said_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from perfsim.methods.base import Method, OptionError
 __all__ = ["AUTO_METHOD", "load_method", "method_class", "method_name", "method_names"]
 
 AUTO_METHOD = "auto"
-"""The method's name by which ``perfsim predict`` ranks all methods."""
+"""The method name that makes ``perfsim predict`` rank all methods."""
 
 NOT_METHODS = ("base", "building", "describe")
 """Modules of this folder that hold no method."""
@@ -34,7 +34,7 @@ def _module_names(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def method_class(name: str) -> type[Method]:
-    """Return the class of one method; a name is taken in any case, with - and _ or without.
+    """Return the class of one method; letter case, - and _ in its name do not matter.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_name(name: str, field: str = "method") -> str:
-    """Return a method's own name for one that may be written another way; ``field`` is for errors.
+    """Return a method's own name for any way of writing it; errors name ``field``.
 
     Raises
     ------
@@ -72,7 +72,9 @@ def method_name(name: str, field: str = "method") -> str:
     'spd_kfac'
     """
     if _plain(name) == AUTO_METHOD:
-        raise RequestError(field, "auto is no method; `perfsim predict` ranks all by it.")
+        raise RequestError(
+            field, "auto is no method; `perfsim predict` takes it to rank all methods."
+        )
     plain = _by_plain_name(tuple(__path__))
     if _plain(name) not in plain:
         more = (AUTO_METHOD,) if field == "method" else ()
@@ -113,7 +115,7 @@ def load_method(name: str, options: Mapping[str, Any]) -> Method:
 
 
 def _refused(name: str, error: ValidationError) -> RequestError:
-    """Build the error for an option whose value is not allowed."""
+    """Return the error for an option whose value is not allowed."""
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, OptionError):

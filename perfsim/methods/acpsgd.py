@@ -26,17 +26,18 @@ from perfsim.methods.building.low_rank import Orthogonaliser, factor_rank, facto
 class Acpsgd(Method):
     """Sends P of every matrix in even iterations and Q in odd ones, with WFBP and fusion.
 
-    In the hook of each gradient, on the compute stream: the factor kept from the last iteration is
-    orthonormalised and copied back, the residual is added (3 passes), a product gives the new
-    factor, which is copied into its buffer, and the residual grows by M - P Q^T (a product and 6
-    passes); a vector is copied into its buffer. Factors and vectors of a bucket go in one
-    all-reduce; buckets close at 25 MB scaled by compressed over full size (``compressed`` fusion),
-    counted apart for P and Q. After the backward pass and the last all-reduce, P Q^T is rebuilt for
-    every matrix, copied into the gradient and divided by P (4 passes, as for the vectors).
+    The hook of each gradient runs on the compute stream. The factor kept from the last iteration is
+    orthonormalised and copied back. The residual is added (3 passes). A product gives the new
+    factor, which is copied into its buffer. The residual grows by M - P Q^T (a product and 6
+    passes). A vector is copied into its buffer. The factors and vectors of a bucket go in one
+    all-reduce. A bucket closes at 25 MB times the compressed over the full size (``compressed``
+    fusion), separately for P and for Q. After the backward pass and the last all-reduce, P Q^T is
+    rebuilt for every matrix, copied into the gradient and divided by the number of ranks (4 passes,
+    as for the vectors).
 
-    Bytes a rank: 2 (P-1)/P x 4 n r, or 4 m r. Memory: residual, P and Q of every matrix; vectors
-    twice, in the buffers of P and of Q.
-    Left out: what the host spends in the hooks; the code has no dense start-up iterations.
+    Bytes a rank: 2 (P-1)/P x 4 n r for P of an n x m matrix, or 4 m r in place of 4 n r for Q.
+    Memory: residual, P and Q of every matrix; vectors twice, in the buffers of P and of Q.
+    Left out: the host's time in the hooks; the code has no dense start-up iterations.
     """
 
     summary: ClassVar[str] = "P and Q in alternate iterations, one all-reduce a bucket (ACP-SGD)"
@@ -49,10 +50,12 @@ class Acpsgd(Method):
     fusion: ClassVar[str] = "compressed"
 
     rank: int = Field(4, ge=1, description="rank of the factors")
-    orthogonalisation: Orthogonaliser = Field("qr", description="the authors' code calls QR")
+    orthogonalisation: Orthogonaliser = Field(
+        "qr", description="how a factor is orthonormalised; the authors' code calls QR"
+    )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return what the hooks of a bucket's gradients run, and its all-reduce."""
+        """Return the kernels in the hooks of a bucket's gradients, and its all-reduce."""
         matrices = factored_matrices(_matrices(bucket.gradients), self.rank, together=False)
         vectors = len(bucket.gradients) - len(matrices)
         compress = []
@@ -70,7 +73,7 @@ class Acpsgd(Method):
         return [Compute(tuple(compress), "compress"), Send("all_reduce", sent)]
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the buckets' jobs, and the rebuilding, which waits for all of them."""
+        """Return the buckets' jobs, and the rebuilding of P Q^T, which waits for all of them."""
         jobs = super().jobs(buckets, world, iteration)
         gradients = [gradient for bucket in buckets for gradient in bucket.gradients]
         products = [
@@ -87,14 +90,14 @@ class Acpsgd(Method):
         return [Round((0, 1))]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the factor sent in this iteration, or the vector itself."""
+        """Return the bytes of the factor sent in this iteration, or of the vector itself."""
         if len(gradient.shape) == 1:
             return gradient.size_bytes
         side = gradient.matrix[iteration % 2]
         return float(FLOAT * side * factor_rank(gradient, self.rank))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual of every matrix, and the buffers of P and of Q."""
+        """Return the bytes of every matrix's residual and of the buffers of P and of Q."""
         residual = sum(gradient.size_bytes for gradient in _matrices(gradients))
         return residual + sum(self.message_bytes(one, turn) for one in gradients for turn in (0, 1))
 

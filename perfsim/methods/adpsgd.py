@@ -26,14 +26,18 @@ class Adpsgd(Method):
     """Averages models as `cpsgd` does, at intervals that follow the models' variance.
 
     After each averaging a rank takes the squared distance of its own model from the mean (subtract,
-    3 passes; norm, 1), which is all-reduced as one number; the host reads it to set the interval,
-    so the next forward pass waits for it too. Time depends on how often models are averaged, not on
-    when: ``schedule`` gives intervals and for how many iterations each holds ("4x1000,8x500");
-    without it ``interval`` is the mean one. Bytes a rank: 2 (P-1)/P x 4 (n + 1) / interval. Memory:
-    none from one iteration to the next; a copy of the model while averaging. The mean interval of 8
-    is derived: the abstract gives half the communication of QSGD, taken as 8 bits for 32. Left out:
-    the rule that sets the interval, whose outcome depends on what is learnt and whose constants the
-    text that was read does not give; batch-norm statistics.
+    3 passes; norm, 1). This one number is all-reduced. The host reads it to set the interval, so
+    the next forward pass waits for it too. Time depends on how often models are averaged, not on
+    when. ``schedule`` gives the intervals and the number of iterations that each lasts
+    ("4x1000,8x500"). Without it, ``interval`` is the mean interval.
+
+    The rule that sets the interval is not modelled: its outcome depends on what is learnt, and the
+    text that was read does not give its constants. The mean interval of 8 is derived: the abstract
+    gives half the communication of QSGD, taken as 8 bits for 32.
+
+    Bytes a rank: 2 (P-1)/P x 4 (n + 1) / interval.
+    Memory: none from one iteration to the next; a copy of the model while averaging.
+    Left out: the rule that sets the interval; batch-norm statistics.
     """
 
     summary: ClassVar[str] = "models averaged at intervals that adapt to their variance (ADPSGD)"
@@ -48,7 +52,7 @@ class Adpsgd(Method):
     interval: Annotated[int, OnlyWith(schedule="")] = Field(
         8, ge=1, le=10**6, description="mean iterations between averagings"
     )
-    schedule: str = Field("", description="intervals x iterations, as 4x1000,8x500; else interval")
+    schedule: str = Field("", description="interval x iterations, as 4x1000,8x500; else interval")
 
     @field_validator("schedule")
     @classmethod
@@ -58,7 +62,7 @@ class Adpsgd(Method):
         return schedule
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the averaging after the update, and the variance of the models."""
+        """Return the averaging after the update, and the exchange of the models' variance."""
         parts = averages(buckets)
         distance = (elementwise(merged_bucket(buckets).elements, 4, 2),)
         variance = Job(
@@ -74,5 +78,5 @@ class Adpsgd(Method):
         return [*parts, variance]
 
     def rounds(self) -> list[Round]:
-        """Return the local iterations and those that average, as often as the schedule says."""
+        """Return the local iterations and those that average, in the schedule's proportions."""
         return by_schedule(self.schedule) if self.schedule else periodic(self.interval)

@@ -1,4 +1,4 @@
-"""ASC-WFBP: merged gradients, two all-reduces on their way at once."""
+"""ASC-WFBP: merged gradients, two all-reduces at once on one link."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from perfsim.methods.ssgd import Ssgd
 class AscWfbp(Ssgd):
     """Sends merged gradients over two communication streams that share the network.
 
-    In backward order, one dense all-reduce a merged message as soon as its last gradient is ready,
-    on the streams in turn (Horovod's NCCL streams), so that two may be under way beside the
-    backward pass: their latencies overlap, and their bytes share the link. A gradient is merged
-    only where that holds nothing up (`fusion` asc). No kernels of its own. Bytes a rank: 2 (P-1)/P
-    x 4 a parameter (ring). Memory: the merged buffers, none from one iteration to the next beyond
-    the gradients. Left out: copies into the buffers, the host's wait for the compute stream before
-    each message; and what the paper's own scheduler does besides the rule of the code, as its text
-    could not be read.
+    Each merged message is one dense all-reduce. Messages go in backward order, each as soon as its
+    last gradient is ready. They use the streams in turn (Horovod's NCCL streams), so two may run at
+    once beside the backward pass: their latencies overlap, and their bytes share the link. A
+    gradient is merged only where that delays nothing (`fusion` asc). No kernels of its own.
 
-    ``capacity``: what several flows carry together. By default no more than one alone: the rates
-    of perfsim's networks are those of long messages, which nearly fill the wire. The authors'
-    script draws the time of one all-reduce as a + s b and of two at once as a + 1.5 s b (4/3 of
-    one flow's rate), over measurements of up to 4 MiB on 8 workers of 10GbE with TCP; beyond, two
-    such flows would exceed that wire (9.43 Gb/s).
+    Bytes a rank: 2 (P-1)/P x 4 a parameter (ring).
+    Memory: the merged buffers, none from one iteration to the next beyond the gradients.
+    Left out: copies into the buffers; the host's wait for the compute stream before each message;
+    anything that the paper's own scheduler does besides the code's rule, as its text could not be
+    read.
+
+    ``capacity`` is the rate of several flows together, in units of one flow's rate. The default is
+    1: the rates of perfsim's networks are those of long messages, which nearly fill the wire. The
+    authors' script draws the time of one all-reduce as a + s b and of two at once as a + 1.5 s b
+    (4/3 of one flow's rate). It draws them over measurements of up to 4 MiB on 8 workers of 10GbE
+    with TCP. For longer messages two such flows would exceed that wire (9.43 Gb/s).
     """
 
     summary: ClassVar[str] = "merged gradients, two all-reduces at once on one link (ASC-WFBP)"
@@ -42,9 +44,9 @@ class AscWfbp(Ssgd):
     fusion: ClassVar[str] = "asc"
     decides: ClassVar[bool] = True
 
-    streams: int = Field(2, ge=1, le=8, description="all-reduces that may be under way at once")
+    streams: int = Field(2, ge=1, le=8, description="all-reduces that may run at once")
     capacity: float = Field(
-        1.0, ge=1, le=8, description="what several carry together, in units of one alone"
+        1.0, ge=1, le=8, description="rate of several flows together, in units of one alone"
     )
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:

@@ -1,9 +1,9 @@
 """What a training method is: checked options, and jobs made of kernels and collectives.
 
 An iteration of a method is a list of jobs. A job is a list of stages, one after the other: kernels
-(`Compute`) or a collective (`Send`). A method knows gradients, buckets, kernels and collectives by
-their interfaces only, and of the job it runs in what `MethodContext` says. Its file in
-``perfsim/methods`` is all there is to it: the file's name is the method's name.
+(`Compute`) or a collective (`Send`). A method uses gradients, buckets, kernels and collectives by
+their interfaces only. `MethodContext` holds all that it may know of its training job. One file in
+``perfsim/methods`` defines a method completely; the file's name is the method's name.
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ Phase = Literal["forward", "backward", "update", "next"]
 """A pass of the iteration, the end of its update, or the forward pass of the next iteration."""
 
 Group = Literal["all", "node", "leaders", "across"] | int | tuple[int, int]
-"""Who takes part in a collective: all ranks; each node's ranks, all nodes at once ("node"); one
-rank of each node ("leaders"); the ranks with the same local rank on every node, all such groups at
-once ("across"); a number of neighbouring ranks, all such groups at once; or (count, stride): so
-many ranks that are so far apart, all such groups at once."""
+"""Who takes part in a collective.
+
+"all": all ranks. "node": each node's ranks, all nodes at once. "leaders": one rank of each node.
+"across": the ranks with the same local rank on every node, all such groups at once. A number: so
+many neighbouring ranks, all such groups at once. (count, stride): ``count`` ranks that are
+``stride`` apart, all such groups at once.
+"""
 
 LOCAL_ITERATION = -1
 """Number of an iteration in which nothing is exchanged."""
@@ -64,14 +67,14 @@ class Compute(NamedTuple):
 
     Parameters
     ----------
-    kernels : what is run
-    kind : what the time is counted as
+    kernels : the kernels to run
+    kind : the kind of time that they count as
     stream : "compute" (contends with the backward pass) or a stream of the method's own
         ("rank 3": the compute stream of another rank, which this one may wait for)
-    earliest : "ready" (in the hook, as soon as what it needs is there), "backward" (once the
+    earliest : "ready" (in the hook, as soon as its input is there), "backward" (once the
         backward pass is over) or "update" (after the optimizer's step)
-    blocks : the host waits for it at this point, so that what follows in the backward pass is
-        issued behind it; else kernels on "compute" that need a collective's result are issued
+    blocks : whether the host waits for it at this point, so that the rest of the backward pass is
+        issued after it; else kernels on "compute" that need a collective's result are issued
         after the backward pass
     """
 
@@ -91,18 +94,18 @@ class Send(NamedTuple):
     size_bytes : the full size: of the buffer for an all-reduce, of all ranks' blocks together for
         an all-gather
     earliest : as for ``Compute``
-    awaited : whether the next stage waits for its result; what waits for the job always does
+    awaited : whether the next stage waits for its result; whatever waits for the job always does
     stream : sends on one stream go one after the other
-    algorithm : "auto" is what the library takes, or what the user asked for in all-reduces
-    group : who takes part; ``size_bytes`` is that of one group
+    algorithm : "auto" is the library's choice, or the user's choice for all-reduces
+    group : who takes part; ``size_bytes`` is the size of one group
     priority : which message goes first, where the method's ``order`` is "priority"
-    credit_bytes : there, messages are handed to the stream, the most urgent first, while those
-        under way have fewer bytes; they cannot be overtaken any more. 0: one at a time
-    servers : machines without GPUs that serve a push or pull beside those on the workers
+    credit_bytes : with that order, messages are handed to the stream, the most urgent first, while
+        those under way have fewer bytes; after that nothing overtakes them. 0: one at a time
+    servers : machines without GPUs that serve a push or pull beside the servers on the workers
     counted : whether this rank sends it; else another rank does, and this one only waits
     shares : the link on which sends on other streams slow it down
-    distances : where a rank exchanges with some others only: how far away, on both sides, they
-        are; it costs what ``group`` says
+    distances : where a rank exchanges with some others only: how far away they are, on both
+        sides; ``group`` gives the cost
     by_turns : whether each iteration uses one of these distances, in turn
     between : whether distances count ranks, or nodes (whose first ranks exchange)
     """
@@ -130,7 +133,7 @@ JobStage = Compute | Send
 class PassPoint(NamedTuple):
     """A point in an iteration: ``seconds`` of computation into one of its passes.
 
-    After the update there is one point, in this iteration or ``later`` iterations on.
+    The update has one point, at its end, in this iteration or ``later`` iterations on.
     """
 
     phase: Phase
@@ -140,11 +143,11 @@ class PassPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Stages one after the other: when they may begin, and what waits for the last of them.
+    """Stages one after the other, when they may begin, and which computation waits for them.
 
     Parameters
     ----------
-    name : what a timeline shows
+    name : the name that a timeline shows
     stages : each waits for the one before it
     begins : where in the forward or backward pass the first stage may start
     holds : where computation waits for its end: in this iteration's passes, after the update (of
@@ -153,14 +156,15 @@ class Job:
         of them is not issued yet when this one may begin, this one goes after the backward pass
     updates : share of the optimizer's step that runs on this job's result, where ``holds`` is in
         the next forward pass; the rest runs at the end of the iteration
-    after : kernels that computation runs once it has waited for the job, at the point where it
-        waits: before the job's part of the update, or the update that waits
+    after : kernels that run on the compute stream where it waits for the job, after the wait:
+        before the job's part of the update, or before the update that waits
 
     Raises
     ------
     ValueError
-        If the job has no stage or begins in no pass, ``updates`` belongs to no next forward pass,
-        ``later`` is not after an update, or ``after`` is not run by computation there.
+        If the job has no stage or does not begin in a pass, ``updates`` is given without a wait in
+        the next forward pass, ``later`` is not after an update, or ``after`` does not run on the
+        compute stream at once.
     """
 
     name: str
@@ -172,23 +176,23 @@ class Job:
     after: tuple[Compute, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what would silently have no effect."""
+        """Refuse settings that would silently have no effect."""
         phase = self.holds.phase if self.holds else None
         if not self.stages:
-            raise ValueError(f"job {self.name}: it has no stage to wait for")
+            raise ValueError(f"job {self.name}: it has no stage")
         if self.begins.phase not in ("forward", "backward") or self.begins.later:
-            raise ValueError(f"job {self.name}: it begins in a pass of its own iteration")
+            raise ValueError(f"job {self.name}: it must begin in a pass of its own iteration")
         if self.updates and phase != "next":
-            raise ValueError(f"job {self.name}: only the next forward pass runs a part of update")
+            raise ValueError(f"job {self.name}: 'updates' needs a wait in the next forward pass")
         if self.holds and self.holds.later and phase != "update":
-            raise ValueError(f"job {self.name}: only a place after the update can be later")
+            raise ValueError(f"job {self.name}: only a point after the update can be later")
         if self.after and any(
             one.stream != COMPUTE or one.earliest != "ready" for one in self.after
         ):
-            raise ValueError(f"job {self.name}: computation runs 'after' where it waits")
+            raise ValueError(f"job {self.name}: 'after' must run at once on the compute stream")
 
     def in_turn(self) -> Job:
-        """Return the job as it runs without overlap: it begins where computation waits for it."""
+        """Return the job without overlap: it begins where computation waits for it."""
         if self.holds is None:
             return self
         if self.holds.phase in ("forward", "backward"):
@@ -198,11 +202,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Iterations that follow each other, and how many times they do so in the method's period.
+    """Consecutive iterations, and how many times they occur in the method's period.
 
-    A method's period may hold several rounds (local iterations and one that exchanges, say). Each
-    is run over and over by itself and their means are weighted, which is exact as long as nothing
-    is under way from one round to the next: what overlaps iterations belongs in one round.
+    A method's period may hold several rounds, such as local iterations and one that exchanges. Each
+    round is simulated repeatedly by itself, and the rounds' means are weighted. This is exact as
+    long as nothing is under way from one round to the next: iterations that overlap belong in one
+    round.
     """
 
     iterations: tuple[int, ...] = (0,)
@@ -219,16 +224,17 @@ def _instant(kernel: Kernel, /) -> float:
 
 @dataclass(frozen=True)
 class MethodContext:
-    """What a method may know of the job: its ranks and nodes, the model, and what things cost.
+    """What a method may know of the job: its ranks and nodes, the model, and costs.
 
     Parameters
     ----------
     ranks : P
-    nodes : N; 0 for as many as full ones hold the ranks
+    nodes : N; 0: as many full nodes as the ranks need
     gpus_per_node : g, GPUs on the fullest node
-    collective_s : (collective, bytes, group) to seconds, as for stages that name no algorithm
-    kernel_s : kernel to seconds
-    profile : the model as it runs here; None where no method asks for it
+    collective_s : prices a collective [s] by (collective, bytes, group), as for stages that name
+        no algorithm
+    kernel_s : prices a kernel [s]
+    profile : the model's profile on this device; None where no method needs it
 
     Examples
     --------
@@ -244,13 +250,13 @@ class MethodContext:
     profile: Profile | None = None
 
     def __post_init__(self) -> None:
-        """Count the nodes where they were not given."""
+        """Compute the number of nodes where it is not given."""
         if not self.nodes:
             object.__setattr__(self, "nodes", -(-self.ranks // self.gpus_per_node))
 
 
 class OptionError(ValueError):
-    """An option of a method that is refused: its name, its value, and why.
+    """A refused option of a method: its name, its value, and why.
 
     ``why`` follows the value in the sentence: "has no effect with compress=none; ...".
     """
@@ -261,7 +267,7 @@ class OptionError(ValueError):
 
 
 class _Set:
-    """A mark for any value but the option's default."""
+    """A mark for any value except the option's default."""
 
 
 SET = _Set()
@@ -287,7 +293,7 @@ class OnlyWith:
         self.allowed: Mapping[str, object] = allowed
 
     def unmet(self, options: BaseModel) -> str:
-        """Return which option takes the effect away and what to set, to end a sentence, or ""."""
+        """Return the end of a sentence: which option removes the effect and what to set, or ""."""
         for name, allowed in self.allowed.items():
             value = getattr(options, name)
             if allowed is SET:
@@ -317,9 +323,9 @@ def _words(name: str, allowed: object) -> str:
 
 
 def truth_for_number(model: type[BaseModel], values: object) -> str:
-    """Return the first field that is true or false where it should be a number, or "".
+    """Return the first field that has a truth value where a number is needed, or "".
 
-    Pydantic would take true as 1.
+    Pydantic would read true as 1.
     """
     if not isinstance(values, Mapping):
         return ""
@@ -334,7 +340,7 @@ def truth_for_number(model: type[BaseModel], values: object) -> str:
 
 
 def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[str, object]:
-    """Return values with texts as whole numbers where the choices are such: "2" of 2 or 4."""
+    """Return the values, with a text such as "2" as a number where the choices are 2 or 4."""
     read = dict(values)
     for name, value in values.items():
         field = model.model_fields.get(name)
@@ -345,7 +351,7 @@ def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[s
 
 
 SGD_LAUNCHES = 5
-"""Kernels per tensor in a step of SGD with momentum and weight decay, parameter by parameter."""
+"""Kernels per tensor in a step of SGD with momentum and weight decay, tensor by tensor."""
 
 FAMILIES = (
     "dense",
@@ -362,21 +368,26 @@ FAMILIES = (
 class Method(BaseModel):
     """A published training scheme: its options are the checked fields of the subclass.
 
-    Class facts: ``summary`` (one line), ``citation``, ``family`` (one of ``FAMILIES``), ``wire``
-    (see below), ``fusion`` (policy used when none is asked for), ``lossy`` (whether it changes
-    what is learnt, so that time alone cannot rank it), ``needs`` (what it takes besides GPUs and a
-    network, "" for nothing), ``decides`` (whether it acts on what things cost, so that a
-    faster network need not make it faster), ``order`` ("priority": messages overtake each other
-    by their priority), ``first_needed_first`` (what is issued after the backward pass goes in the
-    order of the next forward pass), ``waits`` (the host waits for what is exchanged before it
-    launches the update, as in code built on Horovod's optimizer).
+    A subclass sets these class variables:
 
-    ``wire`` gives the bytes that a rank sends an iteration for one matrix, as an expression of P
+    - ``summary``: one line; ``citation``: paper and code; ``family``: one of ``FAMILIES``
+    - ``wire``: the bytes sent, see below
+    - ``fusion``: the policy used when the user chooses none
+    - ``lossy``: whether it changes what is learnt, so that time alone cannot rank it
+    - ``needs``: its requirements besides GPUs and a network, "" for none
+    - ``decides``: whether it acts on costs, so that a faster network need not make it faster
+    - ``order``: "priority" where messages overtake each other by their priority
+    - ``first_needed_first``: whether jobs issued after the backward pass go in the order of the
+      next forward pass
+    - ``waits``: whether the host waits for the exchanges before it launches the update, as in code
+      built on Horovod's optimizer
+
+    ``wire`` gives the bytes that a rank sends an iteration for one matrix. It is an expression of P
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
     side), the method's options by name, and log2, ceil, min and max.
 
-    An option that has an effect only beside certain values of others is marked with ``OnlyWith``;
-    given without these it is refused.
+    An option that has an effect only with certain values of others is marked with ``OnlyWith``. It
+    is refused where it is given without these values.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -414,7 +425,7 @@ class Method(BaseModel):
 
     @classmethod
     def only_with(cls, option: str) -> list[OnlyWith]:
-        """Return the marks that say which other options an option needs to have an effect."""
+        """Return an option's marks: the values of other options with which it has an effect."""
         return [mark for mark in cls.model_fields[option].metadata if isinstance(mark, OnlyWith)]
 
     def in_effect(self) -> dict[str, Any]:
@@ -426,11 +437,11 @@ class Method(BaseModel):
         }
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return what happens to one bucket, in order; each stage waits for the one before it."""
+        """Return the stages of one bucket, in order; each waits for the one before it."""
         raise NotImplementedError
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the jobs of an iteration in issue order: one a bucket, when it is ready."""
+        """Return the jobs of an iteration in issue order: one a bucket, from when it is ready."""
         return [
             Job(f"{number}", tuple(stages), PassPoint("backward", bucket.ready_s))
             for number, bucket in enumerate(buckets)
@@ -438,15 +449,15 @@ class Method(BaseModel):
         ]
 
     def rounds(self) -> list[Round]:
-        """Return the iterations of the method's period."""
+        """Return the rounds of the method's period."""
         return [Round()]
 
     def delay(self) -> int:
-        """Return how many updates may pass before an exchange's result is needed."""
+        """Return the number of updates that may pass before an exchange's result is needed."""
         return 0
 
     def refusal(self, world: MethodContext) -> str:
-        """Return why it cannot run on these ranks or this model, or ""."""
+        """Return why the method cannot run on these ranks or this model, or ""."""
         return ""
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
@@ -454,15 +465,15 @@ class Method(BaseModel):
         return gradient.size_bytes
 
     def negotiation_s(self, tensors: int, world: MethodContext) -> float:
-        """Return how long the ranks negotiate over some tensors before these may be sent [s]."""
+        """Return the time that ranks negotiate over some tensors before sending them [s]."""
         return 0.0
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the extra memory that a rank keeps from one iteration to the next."""
+        """Return the extra memory that a rank keeps between iterations [bytes]."""
         return 0.0
 
     def memory_in(self, world: MethodContext) -> float:
-        """Return the extra memory where it also depends on nodes or layers."""
+        """Return the extra memory, which may also depend on nodes or layers [bytes]."""
         gradients = world.profile.gradients if world.profile else ()
         return self.memory_bytes(gradients, world.ranks)
 
@@ -474,12 +485,12 @@ class Method(BaseModel):
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
 
     def late_launches(self) -> int:
-        """Return the kernels per tensor of an update that the host issues after it has waited.
+        """Return the update's kernels per tensor that the host launches after it has waited.
 
-        0 where the host issues the update ahead of the GPU, as with DDP.
+        It is 0 where the host launches the update ahead of the GPU, as with DDP.
         """
         return SGD_LAUNCHES if self.waits else 0
 
     def default_fusion(self) -> str:
-        """Return the fusion policy used when none is asked for."""
+        """Return the fusion policy used when the user chooses none."""
         return self.fusion

@@ -15,16 +15,19 @@ class Bsp(Method):
     """Sends the gradient of the whole model in one buffer once the backward pass is over.
 
     Nothing overlaps: forward, backward, one dense all-reduce, update. The code's merge threshold is
-    536870912 elements, more than its models have; `fusion` cuts the buffer, and the pieces still go
-    after the backward pass, in backward order. No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a
-    parameter (ring). Memory: none from one iteration to the next; the buffer, as large as the
-    gradients, takes their place. Left out: the copy of each gradient into the buffer in its hook (2
-    passes, a launch a tensor), and the host's wait for the compute stream before it sends.
+    536870912 elements, more than its models have. `fusion` cuts the buffer; the pieces still go
+    after the backward pass, in backward order. No kernels of its own.
 
-    ``write_back``: as Gradient-Compression does, the gradients are concatenated after the backward
-    pass (2 passes), and each is cleared and gets its piece of the sum added (4 passes). The host
-    goes through the tensors while the all-reduce runs; the iteration waits for what it has not done
-    by then.
+    Bytes a rank: 2 (P-1)/P x 4 a parameter (ring).
+    Memory: none from one iteration to the next; the buffer, as large as the gradients, takes their
+    place.
+    Left out: the copy of each gradient into the buffer in its hook (2 passes, a launch a tensor);
+    the host's wait for the compute stream before it sends.
+
+    ``write_back`` follows Gradient-Compression. The gradients are concatenated after the backward
+    pass (2 passes). Later each is cleared and its piece of the sum is added (4 passes). The host
+    goes through the tensors while the all-reduce runs; the iteration waits for the tensors that are
+    left by then.
     """
 
     summary: ClassVar[str] = "one dense all-reduce after the backward pass, no overlap (BSP)"
@@ -44,7 +47,7 @@ class Bsp(Method):
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the one all-reduce, or what is done to its buffer before and after it."""
+        """Return the one all-reduce; ``write_back`` packs before it and unpacks after it."""
         send = Send("all_reduce", bucket.size_bytes, earliest="backward")
         if not self.write_back:
             return [send]

@@ -1,4 +1,4 @@
-"""BytePS: sums inside the nodes, pushes to sharded summation servers, and the same way back."""
+"""BytePS: sums inside the nodes, then pushes to and pulls from sharded summation servers."""
 
 from __future__ import annotations
 
@@ -17,30 +17,36 @@ from perfsim.methods.building.layerwise import LayerStarts, update_shares
 from perfsim.methods.building.tensor_slices import PUSH_PULL
 
 PAGE_BYTES = 4096
+"""Size of a page; a GPU's share of a part is a whole number of pages."""
 
 
 class Byteps(Method):
     """Sends every tensor in parts through summation servers, in backward order.
 
-    A part (``partition_bytes``, in whole pages for each GPU) is reduce-scattered inside its node;
-    each GPU copies its share to the host; the node pushes the part to the servers, whose CPUs add
-    up what all nodes send, and pulls the sum; each GPU copies its share back, and shares are
-    all-gathered. These stages work on different parts at the same time, each on one part at a time;
-    both of NCCL's are on one stream, sums first. Each node has a server; with ``servers`` further
-    ones stand on machines without GPUs, and take the share of the load that fills every NIC (mixed
-    mode). All ranks update at the end; ``cross_barrier`` lets a layer of the next forward pass wait
-    for its own tensors only. On one node there is NCCL only. Tensors go in the order in which they
-    are ready: BytePS orders by priority only if BYTEPS_SCHEDULING_CREDIT is set, and its PyTorch
-    plugin gives none. ``van``: by RDMA messages arrive in place; over TCP ("zmq") one thread of
-    each server, and one of each worker, takes them off ZeroMQ, whatever the number of connections.
+    A part (``partition_bytes``, in whole pages for each GPU) is reduce-scattered inside its node,
+    and each GPU copies its share to the host. The node pushes the part to the servers, whose CPUs
+    add up what all nodes send, and pulls the sum. Each GPU copies its share back, and the shares
+    are all-gathered. These stages work on different parts at the same time, each on one part at a
+    time. Both NCCL stages share one stream, sums first.
 
-    Kernels: the copies, the servers' sums and what is received
-    (`perfsim.methods.building.cpu_offload`); ``switch``: GPUs that copy over one link to the host
-    at once. Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a parameter, down to 4 with P servers more.
-    Memory: none more on the GPU. Left out: that a part goes to one server, chosen by hash, not to
-    all of them; NICs and NCCL on the PCIe links that copies take; a limit of one TCP connection
-    (said to carry less than 25 Gb/s); the threads' polling and signals from one GPU of a node to
-    the others; sums across PCIe switches (BYTEPS_PCIE_SWITCH_SIZE, unset by default).
+    Each node has a server. With ``servers``, further servers run on machines without GPUs; they
+    take the share of the load that fills every NIC (mixed mode). All ranks update at the end; with
+    ``cross_barrier`` a layer of the next forward pass waits for its own tensors only. On one node
+    only NCCL runs. Tensors go in the order in which they are ready: BytePS orders by priority only
+    if BYTEPS_SCHEDULING_CREDIT is set, and its PyTorch plugin gives no priority. ``van``: with
+    RDMA, messages arrive in place. Over TCP ("zmq") one thread of each server, and one of each
+    worker, takes them off ZeroMQ, whatever the number of connections.
+
+    Kernels: the copies, the servers' sums and the receiving threads' work
+    (`perfsim.methods.building.cpu_offload`). ``switch`` is the number of GPUs that copy over one
+    link to the host at once.
+
+    Bytes a rank, one GPU a node: 2 (P-1)/P x 4 a parameter, down to 4 with P further servers.
+    Memory: none more on the GPU.
+    Left out: that a part goes to one server, chosen by hash, not to all of them; NICs and NCCL on
+    the PCIe links that copies use; a limit of one TCP connection (said to carry less than 25 Gb/s);
+    the threads' polling and signals from one GPU of a node to the others; sums across PCIe switches
+    (BYTEPS_PCIE_SWITCH_SIZE, unset by default).
     """
 
     summary: ClassVar[str] = "tensors in parts through sharded summation servers (BytePS)"
@@ -91,7 +97,7 @@ class Byteps(Method):
         return jobs
 
     def way(self, size_bytes: float, world: MethodContext) -> list[JobStage]:
-        """Return the way of one part there and back."""
+        """Return the stages of one part, from its node to the servers and back."""
         inside = world.gpus_per_node
         if world.nodes == 1:
             return self.in_node(size_bytes, world, [])
@@ -117,12 +123,12 @@ class Byteps(Method):
     def in_node(
         self, size_bytes: float, world: MethodContext, between: list[JobStage]
     ) -> list[JobStage]:
-        """Return what lies between the sum inside each node and the gather there."""
+        """Return ``between``, with the sum inside each node before and the gather after it."""
         if world.gpus_per_node == 1:
             return between
         there = Send("reduce_scatter", size_bytes, group="node", stream="NCCL", priority=1)
         return [there, *between, Send("all_gather", size_bytes, group="node", stream="NCCL")]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return nothing: its buffers are on the host."""
+        """Return 0: the buffers are on the host."""
         return 0.0

@@ -1,4 +1,4 @@
-"""ByteScheduler: tensors in parts, the first layers' first, across the iteration's end."""
+"""ByteScheduler: tensors in parts, first layers first, across the end of the iteration."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_e
 
 
 class Bytescheduler(Method):
-    """Sends every tensor in parts of its own; a part of an earlier layer overtakes later layers'.
+    """Sends every tensor in parts; a part of an earlier layer overtakes those of later layers.
 
-    A tensor larger than ``partition`` parameters is cut along its first axis into equal parts. Of
-    the parts that are ready the one that stands first in the model goes next. Nothing waits at the
-    end of the iteration: a layer of the next forward pass waits for the parts of its own tensors
-    and is then updated. ``transport`` "all_reduce" is the PyTorch plugin over Horovod; "ps" the
-    MXNet one, which pushes each part to sharded servers and pulls it back, servers on the
-    workers' nodes or, with ``servers``, on machines of their own too.
+    Each tensor is cut by itself: one of more than ``partition`` parameters is cut along its first
+    axis into equal parts. Of the parts that are ready, the one that comes first in the model goes
+    next. Nothing waits at the end of the iteration: a layer of the next forward pass waits for the
+    parts of its own tensors and is then updated. ``transport`` "all_reduce" is the PyTorch plugin
+    over Horovod. "ps" is the MXNet plugin: it pushes each part to sharded servers and pulls it
+    back. The servers run on the workers' nodes and, with ``servers``, on machines of their own too.
 
-    Parts are handed to the library while those under way hold fewer than ``credit`` parameters, and
-    what has been handed over cannot be overtaken (`perfsim.methods.base.Send`); 0 is one part at a
-    time.
+    Parts are handed to the library while those under way hold fewer than ``credit`` parameters. A
+    part that was handed over cannot be overtaken (`perfsim.methods.base.Send`). A credit of 0 means
+    one part at a time.
 
-    The code cuts at 1 million parameters; its notes advise 8 million for all-reduces (DeAR's
-    authors ran it with 4). No kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter, down
-    to 4 with P servers more. Memory: none more. Left out: the search that tunes part and credit
-    while it trains; what Horovod fuses of the parts and its cycle; the threads that poll for
-    ready tensors; a tensor's update before its layer's turn; for "ps" copies to the host, sums
-    on the servers' CPUs and the optimizer, which MXNet runs there too.
+    The code cuts at 1 million parameters. Its notes advise 8 million for all-reduces; DeAR's
+    authors ran it with 4 million. No kernels of its own.
+
+    Bytes a rank: 2 (P-1)/P x 4 a parameter, down to 4 with P further servers.
+    Memory: none more.
+    Left out: the search that tunes part size and credit during training; Horovod's cycle and its
+    fusion of parts; the threads that poll for ready tensors; a tensor's update before its layer's
+    turn; for "ps", copies to the host, sums on the servers' CPUs and the optimizer, which MXNet
+    runs there too.
     """
 
     summary: ClassVar[str] = "tensors in parts, first layers first, across iterations"
@@ -58,18 +61,18 @@ class Bytescheduler(Method):
     servers: int = Field(0, ge=0, le=10**5, description="ps: server machines without GPUs")
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that there are no servers, or that parts are too small to be simulated."""
+        """Return why servers or such small parts are refused, or ""."""
         if self.servers and self.transport == "all_reduce":
             return "has no servers where transport is all_reduce; set transport=ps, or no servers"
         elements = world.profile.elements if world.profile else 0
         return too_many(elements, self.partition, "partition")
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return a job a tensor: its parts, and the layer that waits for them."""
+        """Return one job a tensor: its parts, and the layer that waits for them."""
         return crossing_jobs(buckets, world, self.sends)
 
     def sends(self, bucket: Bucket, rank: int) -> list[Send]:
-        """Return the collectives of each part; none waits for another part's."""
+        """Return the collectives of each part; parts do not wait for each other."""
         parts = [one for each in bucket.gradients for one in split_evenly(each, self.partition)]
         if self.transport == "ps":
             sends = push_pull(parts, -rank, self.servers)

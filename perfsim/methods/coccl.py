@@ -20,27 +20,34 @@ RECIPES = {
     "triple_shot": compressed.triple_shot,
     "ring": compressed.compressed_ring,
 }
-"""Those before "ring" stand for the automatic choice; ties go to the first."""
+"""The steps of each recipe. "auto" chooses among those before "ring"; ties go to the first."""
 
 
 class Coccl(Method):
     """Compresses gradients in the all-reduce itself, on NCCL's stream, hop by hop or in two steps.
 
-    In the hook the bucket is cut into P chunks and coded; kernels and sends then take turns on the
-    communication stream. ``recipe`` "two_shot": all-to-all of the chunks; P parts decoded, added up
-    and coded again; all-gather; decoding. "one_shot": all-gather of everything, P parts decoded and
-    added up. "triple_shot": all-to-all inside nodes, merge, all-to-all between the GPUs with the
-    same local rank on all nodes, merge, all-gather, decoding. "ring", of the paper's artefact: P-1
-    hops, each a copy, the merge of 2 parts, and a send; then coding, all-gather, decoding. "auto",
-    the library's default, takes what costs least of the first three. ``codec`` "sdp4bit" has a
-    fixed rate, ``bits`` and a scale a ``group``, in kernels that stream; "dietgpu" is lossless:
-    exponents are entropy-coded to ``exponent_bits``, 3 bytes go as they are, and sizes go ahead of
-    each message. Messages below ``threshold`` bytes go uncompressed. Bytes a rank: with p those of
-    a coded chunk 2 (P-1) p; one_shot P (P-1) p; triple_shot less than 3 P p. Memory: two compressed
-    messages, P + 1 in one_shot. dietGPU's points are of bf16 values; 1 pass is added for fp32's
-    other 2 bytes. Left out: ZFP, whose speed by size was not found; Hadamard rotation; pipelines
-    deeper than 1; the host's waiting for sizes; messages that P does not divide, which the library
-    sends dense.
+    In the hook the bucket is cut into P chunks and coded. Kernels and sends then take turns on the
+    communication stream.
+
+    ``recipe`` "two_shot": all-to-all of the chunks; P parts decoded, added up and coded again;
+    all-gather; decoding. "one_shot": all-gather of everything, P parts decoded and added up.
+    "triple_shot": all-to-all inside nodes, merge, all-to-all between the GPUs with the same local
+    rank on all nodes, merge, all-gather, decoding. "ring", of the paper's artefact: P-1 hops, each
+    a copy, the merge of 2 parts, and a send; then coding, all-gather, decoding. "auto", the
+    library's default, takes the cheapest of the first three.
+
+    ``codec`` "sdp4bit" has a fixed rate: ``bits`` a value and one scale a ``group``, in kernels
+    that stream. "dietgpu" is lossless: exponents are entropy-coded to ``exponent_bits``, the other
+    3 bytes stay as they are, and sizes go before each message. Messages below ``threshold`` bytes
+    are not compressed.
+
+    dietGPU was measured with bf16 values; 1 pass is added for the other 2 bytes of fp32.
+
+    Bytes a rank: 2 (P-1) p for coded chunks of p bytes; one_shot P (P-1) p; triple_shot less than 3
+    P p.
+    Memory: two compressed messages, P + 1 in one_shot.
+    Left out: ZFP, whose speed by size was not found; Hadamard rotation; pipelines deeper than 1;
+    the host's wait for sizes; messages that P does not divide, which the library sends dense.
     """
 
     summary: ClassVar[str] = "all-reduce that compresses inside: fixed-rate or lossless (COCCL)"
@@ -86,24 +93,24 @@ class Coccl(Method):
         return min(ways, key=lambda way: compressed.serial_s(way, world))
 
     def compressor(self) -> Codec:
-        """Return the codec asked for; dietGPU leaves the 24 bits of sign and significand alone."""
+        """Return the chosen codec; dietGPU does not code the 24 bits of sign and significand."""
         if self.codec == "sdp4bit":
             return Fused(self.bits, self.group)
         return Separate("dietgpu", (24 + self.exponent_bits) / 32, extra_passes=1.0, framed=True)
 
     def refusal(self, world: MethodContext) -> str:
-        """Return why levels of nodes cannot be told apart, or ""."""
+        """Return why triple_shot cannot run on these nodes, or ""."""
         if self.recipe == "triple_shot" and uneven(world):
             return "needs as many GPUs on every node (recipe=triple_shot)"
         return ""
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return send and receive buffers of the largest message, as DDP's buckets make it."""
+        """Return the bytes of the send and receive buffers of DDP's largest bucket."""
         chunk = -(-largest_message(gradients) // ranks)
         messages = ranks + 1 if self.recipe == "one_shot" else 2
         return messages * ranks * self.compressor().packed_bytes(chunk)
 
 
 def uneven(world: MethodContext) -> bool:
-    """Tell whether nodes differ in their GPUs."""
+    """Tell whether nodes differ in their number of GPUs."""
     return world.ranks != world.nodes * world.gpus_per_node

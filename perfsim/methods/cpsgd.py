@@ -29,16 +29,21 @@ from perfsim.methods.randk_maxnorm import RandkMaxnorm
 class Cpsgd(Method):
     """Updates locally; every ``interval`` iterations all ranks exchange once.
 
-    ``exchange`` "parameters" averages the models: after the update they are concatenated and
-    divided by P (4 passes, 2 launches), all-reduced as one buffer, and the next forward pass waits.
-    "gradients" is what vineeths96's code calls local steps: in every interval's last iteration the
-    gradients are packed (2 passes), all-reduced and added to the cleared ones (4 passes) after the
-    backward pass, and the update waits; ``compress`` then sends them by QSGD's max-norm all-reduce,
-    by Rand-k with a shared seed or by Rand-k max-norm, with those methods' kernels. `fusion` none
-    averages tensor by tensor. Bytes a rank: 2 (P-1)/P x 4 / interval a parameter. Memory: none from
-    one iteration to the next; a copy of the model while averaging. Left out: averaging of
-    batch-norm statistics; Rand-k's indices, which that code looks up on the CPU. The default
-    interval is the one of PyTorch's documentation.
+    ``exchange`` "parameters" averages the models. After the update they are concatenated and
+    divided by P (4 passes, 2 launches) and all-reduced as one buffer; the next forward pass waits.
+    `fusion` none averages tensor by tensor.
+
+    "gradients" is what vineeths96's code calls local steps. After the backward pass of every
+    interval's last iteration the gradients are packed (2 passes), all-reduced and added to the
+    cleared ones (4 passes); the update waits. ``compress`` then sends them by QSGD's max-norm
+    all-reduce, by Rand-k with a shared seed or by Rand-k max-norm, with those methods' kernels.
+
+    The default interval is that of PyTorch's documentation.
+
+    Bytes a rank: 2 (P-1)/P x 4 / interval a parameter.
+    Memory: none from one iteration to the next; a copy of the model while averaging.
+    Left out: averaging of batch-norm statistics; Rand-k's indices, which that code looks up on the
+    CPU.
     """
 
     summary: ClassVar[str] = "models averaged every so many iterations (CPSGD)"
@@ -87,21 +92,21 @@ class Cpsgd(Method):
         return super().jobs(buckets, world, iteration)
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return packing, the exchange of gradients, and unpacking."""
+        """Return the packing, the exchange of gradients, and the unpacking."""
         if self.compress == "none":
             return Bsp.model_validate({"write_back": True}).stages(bucket, world, iteration)
         if self.compress == "qsgd":
             bits = {"bits": self.bits, "second_bits": self.second_bits}
-            levels = Qsgd.model_validate({"exchange": "all_reduce", **bits})
-            return levels.stages(bucket, world, iteration)
+            qsgd = Qsgd.model_validate({"exchange": "all_reduce", **bits})
+            return qsgd.stages(bucket, world, iteration)
         if self.compress == "randk_maxnorm":
-            few = RandkMaxnorm.model_validate({"values": self.values, "two_scale": self.two_scale})
-            return few.stages(bucket, world, iteration)
-        places = Randk.model_validate({"density": self.density})
+            options = {"values": self.values, "two_scale": self.two_scale}
+            return RandkMaxnorm.model_validate(options).stages(bucket, world, iteration)
+        randk = Randk.model_validate({"density": self.density})
         tensors, n = len(bucket.gradients), bucket.elements
         return [
             Compute(packed_buffer(n, tensors), "compress", earliest="backward"),
-            *places.stages(bucket, world, iteration),
+            *randk.stages(bucket, world, iteration),
             Compute(written_back(n, tensors, world), "decompress", earliest="backward"),
         ]
 

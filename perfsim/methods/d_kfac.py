@@ -12,16 +12,19 @@ from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFac
 class DKfac(AveragedFactors):
     """Sends gradients dense as S-SGD, then the upper triangles of all factors by all-reduces.
 
-    Once the backward pass is over and Horovod has averaged the gradients: A of every convolution
-    and dense layer, then G of every one (copies, scalings, X^T X, running average), packed layer by
-    layer into messages that Horovod fuses; unpacked and divided by P; every rank inverts all
-    factors (damping, Cholesky, inverse from it) and preconditions every layer, G^-1 W A^-1; the
-    new gradients are scaled and the update follows. ``pipelined`` builds and sends factors in the
-    hooks instead, ``factor_fusion`` says how they are fused (mgwfbp: SPD-KFAC's rule).
-    Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) for a g x a matrix (a one more with a
-    bias). Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes each. Left out: padding
-    of input maps, Horovod's copies into and out of its buffer, the host's waits (a .item() a
-    tensor for the scale), and saved output gradients.
+    Work starts once the backward pass is over and Horovod has averaged the gradients. A of every
+    convolution and dense layer is built, then G of every one (copies, scalings, X^T X, running
+    average). They are packed layer by layer into messages that Horovod fuses, then unpacked and
+    divided by P. Every rank inverts all factors (damping, Cholesky, inverse from it) and
+    preconditions every layer, G^-1 W A^-1. The new gradients are scaled and the update follows.
+    ``pipelined`` builds and sends factors in the hooks instead; ``factor_fusion`` says how they are
+    fused (mgwfbp: SPD-KFAC's rule).
+
+    Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) for a g x a matrix (with a bias, a is one
+    more).
+    Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes each.
+    Left out: padding of input maps; Horovod's copies into and out of its buffer; the host's waits
+    (a .item() a tensor for the scale); saved output gradients.
     """
 
     summary: ClassVar[str] = "K-FAC: factors all-reduced, every rank inverts all (D-KFAC)"

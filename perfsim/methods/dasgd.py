@@ -1,4 +1,4 @@
-"""DaSGD: local SGD whose averages are merged some iterations after they were begun."""
+"""DaSGD: local SGD whose averages are merged some iterations after they began."""
 
 from __future__ import annotations
 
@@ -25,15 +25,20 @@ from perfsim.methods.base import (
 
 
 class Dasgd(Method):
-    """Begins to average models every ``interval`` iterations and goes on computing meanwhile.
+    """Begins to average models every ``interval`` iterations and continues computing meanwhile.
 
-    As an iteration begins, the models are concatenated and divided by P (4 passes, 2 launches)
-    and their all-reduce starts; ``late`` iterations on, its result is waited for and merged with
-    the model that was updated locally since (scale and add: 5 passes, 2 launches a tensor).
-    Bytes a rank: 2 (P-1)/P x 4 / interval a parameter. Memory: the buffer that is averaged while
-    the model goes on. The waiting rule is the paper's in its abstract (local SGD with delayed
-    averaging); kernels and ``late`` of a whole interval are those of the public code that comes
-    nearest, Overlap-Local-SGD's without global momentum. Left out: batch-norm statistics.
+    At the start of an iteration the models are concatenated and divided by P (4 passes, 2
+    launches), and their all-reduce starts. ``late`` iterations later, computation waits for the
+    result. It merges the result with the model that was updated locally since (scale and add: 5
+    passes, 2 launches a tensor).
+
+    The waiting rule is from the paper's abstract (local SGD with delayed averaging). The kernels,
+    and ``late`` as a whole interval, are those of the nearest public code: Overlap-Local-SGD
+    without global momentum.
+
+    Bytes a rank: 2 (P-1)/P x 4 / interval a parameter.
+    Memory: the buffer that is averaged while training continues.
+    Left out: batch-norm statistics.
     """
 
     summary: ClassVar[str] = "models averaged in the background, merged late (DaSGD)"
@@ -62,27 +67,27 @@ class Dasgd(Method):
 
     @property
     def overlapped(self) -> int:
-        """Iterations that an averaging overlaps."""
+        """Number of iterations that an averaging overlaps."""
         return self.late or self.interval
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the averaging that begins with the forward pass, and the merging."""
+        """Return the averaging, which begins with the forward pass, and the merging."""
         if iteration == LOCAL_ITERATION:
             return []
         merges = PassPoint("update", later=self.overlapped - 1)
-        found = []
+        jobs = []
         for number, bucket in enumerate(buckets):
             pack = Compute((elementwise(bucket.elements, 4, 2),), "compress")
             merge = elementwise(bucket.elements, 5, 2 * len(bucket.gradients))
             stages: tuple[JobStage, ...] = (pack, Send("all_reduce", bucket.size_bytes))
             after = (Compute((merge,), "decompress"),)
-            found.append(Job(f"{number}", stages, PassPoint("forward"), merges, after=after))
-        return found
+            jobs.append(Job(f"{number}", stages, PassPoint("forward"), merges, after=after))
+        return jobs
 
     def rounds(self) -> list[Round]:
-        """Return one round of an interval, since averaging goes on from one to the next."""
+        """Return one round of an interval, since averaging continues across iterations."""
         return [Round((0, *[LOCAL_ITERATION] * (self.interval - 1)))]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the buffer: one fp32 value a parameter."""
+        """Return the bytes of the buffer: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

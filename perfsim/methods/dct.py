@@ -15,29 +15,29 @@ from perfsim.methods.building.sparsify import Selection, above, exact, gathered,
 
 
 class Dct(Method):
-    """Sends each layer's values above an old threshold to parameter servers; parameters return.
+    """Sends each layer's values above a reused threshold to parameter servers; parameters return.
 
-    In the hook, layer by layer, on the compute stream: the error is added (3 passes), magnitudes
-    are taken (2) and compared with the threshold, indices found (1.75), the gradient masked (2.25)
-    and taken from itself for the next error (3), and what is sent gathered. Every ``lifespan``
-    iterations the threshold is found by exact Top-k first. Values and indices (8 bytes) are pushed
-    to servers, which update the model; every rank pulls the parameters, dense.
+    The hook works layer by layer on the compute stream. The error is added (3 passes), magnitudes
+    are taken (2) and compared with the threshold, and indices are found (1.75). The gradient is
+    masked (2.25), and the masked part is subtracted for the next error (3). The values to send are
+    gathered. Every ``lifespan`` iterations exact Top-k finds the threshold first. Values and
+    indices (8 bytes) are pushed to servers, which update the model. Every rank pulls the
+    parameters, dense. Each GPU is a worker that pushes and pulls by itself, so the GPUs of a node
+    share its NICs. No sum inside a node is known, since there is no code.
 
-    Each GPU is a worker and pushes and pulls by itself, so that those of a node share its NICs: no
-    sum inside a node is known, since there is no code. Bytes a rank, one GPU a node: (P-1)/P x (8 k
-    + 4 a parameter), 8 k with P servers more. Memory: the error, 4 bytes a parameter. Left out:
-    DCT-MP, the paper's other half, which thresholds activations and their gradients between the
-    parts of a split model: no model is split here, none has embedding tables; `perfsim.pipeline`
-    holds its messages. Asynchronous training with several threads a rank, which the paper runs on
-    CPUs; the servers' work (every rank updates what came back); that the count above an old
-    threshold drifts from k (the paper: a threshold by 26 % at most). The paper sorts magnitudes for
-    a threshold, PyTorch's Top-k takes its place here; the paper gives no format of a sparse
-    message.
+    Bytes a rank, one GPU a node: (P-1)/P x (8 k + 4 a parameter), or 8 k with P further servers.
+    Memory: the error, 4 bytes a parameter.
+    Left out: DCT-MP, the paper's other half, which thresholds activations and their gradients
+    between the parts of a split model (no model is split here, none has embedding tables;
+    `perfsim.pipeline` holds its messages); asynchronous training with several threads a rank, which
+    the paper runs on CPUs; the servers' work (every rank updates with the values that return); the
+    drift from k of the count above an old threshold (the paper: a threshold by 26 % at most).
 
-    ``exchange`` "all_gather": all ranks get all pairs, as other sparsifiers do without servers.
-    ``servers``: machines without GPUs; none: a server on each node. ``lifespan``: 1000 in the
-    paper, which finds 10000 no faster. ``density``: 5 % in its study of the lifespan; 1 % with
-    DCT-MP.
+    The paper sorts magnitudes for a threshold; PyTorch's Top-k takes its place here. The paper
+    gives no format of a sparse message. ``exchange`` "all_gather": all ranks get all pairs, as with
+    other sparsifiers without servers. ``servers``: machines without GPUs; with none, a server on
+    each node. ``lifespan``: 1000 in the paper, which finds 10000 no faster. ``density``: 5 % in its
+    study of the lifespan, 1 % with DCT-MP.
     """
 
     summary: ClassVar[str] = "thresholds kept for 1000 iterations, sparse push, dense pull (DCT-DP)"
@@ -53,13 +53,15 @@ class Dct(Method):
     fusion: ClassVar[str] = "none"
 
     density: float = Field(0.05, gt=0, le=1, description="share of values kept, k/n")
-    lifespan: int = Field(1000, ge=1, le=10**6, description="iterations that a threshold holds")
-    exchange: Literal["servers", "all_gather"] = Field("servers", description="who adds up")
+    lifespan: int = Field(1000, ge=1, le=10**6, description="iterations that a threshold lasts")
+    exchange: Literal["servers", "all_gather"] = Field(
+        "servers", description="servers or all ranks add up"
+    )
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
     kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return threshold (if due), masking, and the way to the servers and back."""
+        """Return the threshold search (if due), the masking, and the exchange."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         due = (exact(n, self.kernel),) if iteration % self.lifespan == 0 else ()
         masked = elementwise(n, 3 + 2 + 2.25 + 3, 4), above(n), elementwise(k, 2)

@@ -12,20 +12,20 @@ from perfsim.methods.building.layerwise import crossing_jobs
 
 
 class Dear(Method):
-    """Cuts the all-reduce in two halves that hide behind different passes.
+    """Splits the all-reduce into two halves that overlap different passes.
 
-    A group's gradients are reduce-scattered as soon as they are all there, in backward order. Once
-    the backward pass and the last reduce-scatter are over the groups are all-gathered, the first
-    layers' first, while the next forward pass begins: it waits before the first layer of each group
-    for that group, and then updates it, every rank all of it. Without tensor fusion (`fusion` none)
-    it is the paper's "DeAR w/o TF". No kernels of its own.
+    A group's gradients are reduce-scattered as soon as all of them are ready, in backward order.
+    Once the backward pass and the last reduce-scatter are over, the groups are all-gathered, the
+    first layers' first, while the next forward pass begins. That pass waits before the first layer
+    of each group for the group; every rank then updates all of it. Without tensor fusion (`fusion`
+    none) it is the paper's "DeAR w/o TF". No kernels of its own.
 
-    Bytes a rank: (P-1)/P x 4 a parameter twice, those of a ring all-reduce. Memory: the groups'
-    buffers and this rank's shard of each. Left out: copies into and out of the groups' buffers and
-    the division by P (6 passes over a parameter, as with ``ssgd``); values that pad a group to a
-    multiple of P; the host, which stops for each collective before it launches what comes next; the
-    search for the groups' size (try `bucket`). A layer's update runs when its group is there, not
-    before each of its layers.
+    Bytes a rank: (P-1)/P x 4 a parameter twice, as in a ring all-reduce.
+    Memory: the groups' buffers and this rank's shard of each.
+    Left out: copies into and out of the groups' buffers and the division by P (6 passes over a
+    parameter, as with ``ssgd``); values that pad a group to a multiple of P; the host, which stops
+    for each collective before it launches the next work; the search for the groups' size (try
+    `bucket`). A layer's update runs when its group has arrived, not before each of its layers.
     """
 
     summary: ClassVar[str] = "reduce-scatter in backward, all-gather in the next forward (DeAR)"
@@ -41,7 +41,7 @@ class Dear(Method):
     first_needed_first: ClassVar[bool] = True
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return a job a group: its two halves, and the layer that waits for them."""
+        """Return one job a group: its two halves, and the layer that waits for them."""
         return crossing_jobs(buckets, world, self.halves)
 
     def halves(self, bucket: Bucket, rank: int) -> list[Send]:
@@ -51,5 +51,5 @@ class Dear(Method):
         return [Send("reduce_scatter", size_bytes), gather]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the groups' buffers and one rank's shards."""
+        """Return the bytes of the groups' buffers and of one rank's shards."""
         return sum(gradient.size_bytes for gradient in gradients) * (1.0 + 1.0 / ranks)

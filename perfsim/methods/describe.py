@@ -1,4 +1,7 @@
-"""Describe a method from its own file: what it sends, keeps and leaves out, and its options."""
+"""Describe a method from its own file: what it sends, keeps and leaves out, and its options.
+
+This file also applies a scenario's settings of fusion to each method.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +67,13 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
 def sections(docstring: str) -> dict[str, str]:
     """Return the parts of a method's docstring, as plain text on one line each.
 
-    ``what_is_sent`` is its first sentence, ``kernels`` what goes before the first mark ("Bytes a
-    rank:", "Memory:", "Left out:"), ``remarks`` the paragraphs that begin with no mark after it.
+    ``what_is_sent`` is its first paragraph. ``kernels`` is the text before the first mark ("Bytes a
+    rank:", "Memory:", "Left out:"). ``remarks`` are later paragraphs that begin with no mark.
 
     Examples
     --------
-    >>> found = sections("Sends ``k``. Memory: none. Left out: all.")
-    >>> found["what_is_sent"], found["memory"], found["left_out"]
+    >>> parts = sections("Sends ``k``. Memory: none. Left out: all.")
+    >>> parts["what_is_sent"], parts["memory"], parts["left_out"]
     ('Sends k.', 'none.', 'all.')
     """
     paragraphs = [" ".join(part.split()) for part in docstring.split("\n\n")]
@@ -81,7 +84,7 @@ def sections(docstring: str) -> dict[str, str]:
     parts["what_is_sent"] = first
     marked = False
     for paragraph in rest:
-        # The pattern's groups stand between the texts: text, mark, condition, text, ...
+        # The split gives texts and the pattern's groups: text, mark, condition, text, ...
         before, *pieces = _MARK.split(paragraph)
         if before.strip():
             _add(parts, "remarks" if marked else "kernels", before)
@@ -93,7 +96,7 @@ def sections(docstring: str) -> dict[str, str]:
 
 
 class _Chosen(ast.NodeTransformer):
-    """Replaces every choice by options with the branch that the defaults take."""
+    """A transformer that replaces each choice by options with the branch of the defaults."""
 
     def __init__(self, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -108,7 +111,7 @@ class _Chosen(ast.NodeTransformer):
 
 
 def by_default(cls: type[Method]) -> str:
-    """Return a method's ``wire`` as it is with the default options.
+    """Return a method's ``wire`` for its default options.
 
     Examples
     --------
@@ -135,7 +138,7 @@ def _option(cls: type[Method], option: str) -> dict[str, Any]:
 
 
 def _allowed(field: Any) -> str:
-    """Return what an option may be, in words."""
+    """Return the allowed values of an option, in words."""
     choices = get_args(field.annotation)
     kind, optional = field.annotation, ""
     if type(None) in choices:
@@ -163,20 +166,21 @@ def _number(value: float) -> str:
 
 
 PLAIN_FUSION = "size"
-"""S-SGD's own fusion. Another fusion is part of what a method is."""
+"""S-SGD's own fusion. In a ranking, a method with another fusion keeps that."""
 
 WHY_KEPT = {
-    "fusion": "is for methods that fuse as ssgd, as another fusion is part of what a method is",
-    "bucket": "is for fusion that does not set its own sizes",
-    "options": "is for fusion policies that have it",
+    "fusion": "applies only to methods that fuse as ssgd; the others define their own fusion",
+    "bucket": "applies only to fusion policies that do not set their own sizes",
+    "options": "applies only to fusion policies that have this option",
 }
+"""By field: why a setting of fusion does not apply to every method."""
 
 
 def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
-    """Return the scenario for one method, and the fields of fusion that do not apply to it.
+    """Return the scenario for one method, and the settings of fusion that do not apply to it.
 
-    `fusion` applies to methods that fuse as ssgd, `bucket` and `fusion_options` to those whose
-    fusion takes them; where one does not apply, the method keeps its own.
+    `fusion` applies to methods that fuse as ssgd. `bucket` and `fusion_options` apply to methods
+    whose fusion takes them. Where a setting does not apply, the method keeps its own.
     """
     own = _own(name, scenario.options)
     changes: dict[str, Any] = {"method": name}
@@ -198,7 +202,13 @@ def for_method(scenario: Scenario, name: str) -> tuple[Scenario, list[str]]:
 
 
 def check_fusion_options(scenario: Scenario) -> None:
-    """Refuse an option of fusion that no method's fusion has."""
+    """Refuse a fusion option that no method's fusion has.
+
+    Raises
+    ------
+    RequestError
+        If there is such an option.
+    """
     used = {for_method(scenario, name)[0].fusion or _own(name, {}) for name in method_names()}
     known = {option for name in used for option in fusion.load_policy(name).options}
     for option in scenario.fusion_options:

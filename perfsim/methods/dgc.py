@@ -31,39 +31,46 @@ from perfsim.methods.building.sparsify import (
     worst_case,
 )
 
-WARM = "(value_bytes + index_bytes)"
+_PAIR_BYTES = "(value_bytes + index_bytes)"
 
 
 class Dgc(Method):
     """Sends the values above a threshold found on a sample; vectors go dense.
 
-    In the hook, on the compute stream: momentum correction and local accumulation (multiply 2
-    passes, add 3, add 3), then, tensor by tensor as in the code, the threshold from a strided
-    sample, selection and compaction (measured as one encode at density 1 %, flat below 2**20
-    elements; the whole tensor is read whatever the density). Only messages are fused: tensors of
-    one dimension are all-reduced dense in one call a bucket (``vectors`` "sparse": compressed like
-    the others, as GRACE and MergeComp do), then one all-gather of the values and one of the
-    indices. After the backward pass the gradient is zeroed, P k pairs are scatter-added and the
-    mean is taken (3 passes). Bytes a rank: (P-1) x 12 k + 2 (P-1)/P x the vectors. Memory:
-    velocity and accumulator, 8 bytes a parameter. Left out: ranks that find fewer than k values
-    (at least 0.8 k); the exact Top-k of those found where they are over 1.3 k; launches
-    of the decoding tensor by tensor (a bucket's are counted once); the momentum of the vectors;
-    clipping, which the code does only if asked.
+    The hook runs on the compute stream: momentum correction and local accumulation (multiply 2
+    passes, add 3, add 3). Then, tensor by tensor as in the code, come the threshold from a strided
+    sample, selection and compaction. These were measured as one encode at density 1 %, flat below
+    2**20 elements; the whole tensor is read whatever the density. Only messages are fused. Tensors
+    of one dimension are all-reduced dense in one call a bucket (``vectors`` "sparse" compresses
+    them like the others, as GRACE and MergeComp do). One all-gather of the values and one of the
+    indices follow. After the backward pass the gradient is zeroed, P k pairs are scatter-added and
+    the mean is taken (3 passes).
 
-    ``value_bytes`` and ``index_bytes``: 4 and 8 are the code's defaults (fp32, int64), 2 (vectors
-    too) and 4 its other settings. The paper packs values of 4 bytes and run lengths of zeros of 2,
-    packing left out here: ResNet-50 and AlexNet then send its 0.35 and 0.39 MB, vectors dense.
+    Bytes a rank: (P-1) x 12 k + 2 (P-1)/P x the vectors.
+    Memory: velocity and accumulator, 8 bytes a parameter.
+    Left out: ranks that find fewer than k values (at least 0.8 k); the exact Top-k of the values
+    found where they are over 1.3 k; launches of the decoding tensor by tensor (a bucket's are
+    counted once); the momentum of the vectors; clipping, which the code does only if asked.
+
+    ``value_bytes`` and ``index_bytes``: 4 and 8 are the code's defaults (fp32, int64); 2 (vectors
+    too) and 4 are its other settings. The paper packs values of 4 bytes and run lengths of zeros of
+    2 bytes; packing is left out here. ResNet-50 and AlexNet then send the paper's 0.35 and 0.39 MB,
+    vectors dense.
+
     ``bounds``: a threshold is tried again until it finds 0.7 or 0.8 to 1.3 times k ("loose": the
     code, GRACE, MergeComp; measured so), or no fewer than k ("tight": DRAGONN, whose encode was
-    measured apart; each try waits for the GPU). ``adaptations``: thresholds tried again because too
-    few were found (10 at most), beyond what the measured encode holds. Warm-up: in epoch e the
-    density is ``warmup_coefficient`` ** (e + 1), never below ``density``; 0.25 is the paper's 0.25,
-    0.0625, 0.016, 0.004, while the code takes density ** (1 / (warmup_epochs + 1)) by default; its
-    ImageNet recipe has none. ``exchange``: the code's all-gathers; "all_reduce", as the paper's
-    Algorithm 1 and the model behind its speed-ups (there a worker is a node of 4 GPUs): pairs are
-    added up on the way, their number doubling at every step, no index being shared;
-    "all_reduce_union" expects as many indices as independent draws cover (derived, not the
-    paper's). ``decoding`` and both sums: see `perfsim.methods.building.sparsify`.
+    measured separately; each try waits for the GPU). ``adaptations``: thresholds tried again
+    because too few values were found (10 at most), beyond those in the measured encode.
+
+    Warm-up: in epoch e the density is ``warmup_coefficient`` ** (e + 1), never below ``density``. A
+    coefficient of 0.25 gives the paper's 0.25, 0.0625, 0.016, 0.004. The code takes density ** (1 /
+    (warmup_epochs + 1)) by default; its ImageNet recipe has no warm-up.
+
+    ``exchange`` "all_gather" is the code's. "all_reduce" is the one of the paper's Algorithm 1 and
+    of the model behind its speed-ups (there a worker is a node of 4 GPUs): pairs are added up on
+    the way, and their number doubles at every step, as no index is shared. "all_reduce_union"
+    expects as many indices as independent draws cover (derived, not the paper's). For ``decoding``
+    and both sums see `perfsim.methods.building.sparsify`.
     """
 
     summary: ClassVar[str] = "sampled-threshold sparsification with momentum correction (DGC)"
@@ -75,8 +82,8 @@ class Dgc(Method):
     )
     family: ClassVar[str] = "sparsification"
     wire: ClassVar[str] = (
-        f"(P - 1) * {WARM} * k if exchange == 'all_gather' else"
-        f" {worst_case(WARM)} if exchange == 'all_reduce' else {union_estimate(WARM)}"
+        f"(P - 1) * {_PAIR_BYTES} * k if exchange == 'all_gather' else"
+        f" {worst_case(_PAIR_BYTES)} if exchange == 'all_reduce' else {union_estimate(_PAIR_BYTES)}"
     )
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
@@ -84,7 +91,7 @@ class Dgc(Method):
     index_bytes: Literal[2, 4, 8] = Field(
         8, description="bytes an index sent; 2 for the paper's run lengths"
     )
-    adaptations: int = Field(0, ge=0, le=10, description="thresholds tried again, each tensor")
+    adaptations: int = Field(0, ge=0, le=10, description="thresholds tried again for each tensor")
     bounds: Literal["loose", "tight"] = Field(
         "loose", description="how near the count found must come to k"
     )
@@ -92,7 +99,7 @@ class Dgc(Method):
         "dense", description="tensors of one dimension: all-reduced whole, or compressed too"
     )
     exchange: SparseSum = Field(
-        "all_gather", description="or all_reduce: density doubles, or grows as a union"
+        "all_gather", description="how pairs are summed: pairs double, or grow as a union"
     )
     decoding: Annotated[Decoding, OnlyWith(exchange="all_gather")] = Field(
         "together", description="all ranks' pairs, or a tensor a rank"
@@ -102,19 +109,19 @@ class Dgc(Method):
         0.25, gt=0, lt=1, description="density of epoch 0"
     )
     epoch: Annotated[int, OnlyWith(warmup_epochs=SET, epochs=0)] = Field(
-        -1, ge=-1, description="epoch asked for; -1: one after the warm-up"
+        -1, ge=-1, description="epoch to predict; -1: one after the warm-up"
     )
     epochs: Annotated[int, OnlyWith(warmup_epochs=SET)] = Field(
-        0, ge=0, description="mean over so many epochs; 0: only the one"
+        0, ge=0, description="epochs to average over; 0: one epoch only"
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return accumulate and select, the exchanges, and the scatter-add."""
+        """Return accumulation and selection, the exchanges, and the scatter-add."""
         matrices = [one.elements for one in bucket.gradients if self._selects(one)]
         vectors = bucket.elements - sum(matrices)
         stages: list[JobStage] = []
         if matrices:
-            # Fallback: sample, compare, compact and clear read or write the data four times.
+            # Where unmeasured: sample, compare, compact and clear take four passes over the data.
             name = "dgc_encode" if self.bounds == "loose" else "dgc_tight_encode"
             encodes = [Kernel(name, n, 4.0 * FLOAT * n, launches=8) for n in matrices]
             if self.adaptations:
@@ -133,17 +140,17 @@ class Dgc(Method):
         return stages
 
     def rounds(self) -> list[Round]:
-        """Return one iteration of every epoch of the warm-up and of the rest, if so asked."""
+        """Return one iteration for each warm-up epoch and one for the rest, if averaged."""
         warm = min(self.warmup_epochs, self.epochs)
         rest = [Round((warm,), self.epochs - warm)] if self.epochs > warm else []
         return [*(Round((epoch,)) for epoch in range(warm)), *rest] or [Round()]
 
     def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        """Return the launches of the update, which Horovod's optimizer runs after its wait."""
         return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return what a rank sends for one gradient: sparse matrices, dense vectors."""
+        """Return the bytes that a rank sends for one gradient: sparse matrices, dense vectors."""
         if not self._selects(gradient):
             return float(self.value_bytes * gradient.elements)
         each = self.value_bytes + self.index_bytes
@@ -158,7 +165,7 @@ class Dgc(Method):
         return self.vectors == "sparse" or len(gradient.shape) > 1
 
     def _density(self, iteration: int) -> float:
-        """Return the density of an epoch; iterations stand for epochs where they are averaged."""
+        """Return an epoch's density; where epochs are averaged, each iteration is one epoch."""
         epoch = iteration if self.epochs else self.epoch
         if not 0 <= epoch < self.warmup_epochs:
             return self.density

@@ -1,4 +1,4 @@
-"""DP-KFAC: each layer's factors on one rank, from its own samples; new gradients sent."""
+"""DP-KFAC: each layer's factors on one rank, from its own samples; it sends new gradients."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ from perfsim.methods.building.kfac_schedule import Preconditioner
 class DpKfac(Preconditioner):
     """Sends gradients dense as S-SGD, then every preconditioned gradient by a broadcast.
 
-    Layers are dealt out to the ranks in turn; only its owner keeps a layer's input and output
-    gradients. Once Horovod has averaged the gradients: A and G of the own layers from the local
-    batch (no factor is sent), then their eigendecompositions (``inversion`` cholesky: damped
-    inverses), then G^-1 W A^-1. One broadcast a layer follows, in layer order: each involves every
-    rank, so that the first waits for the busiest one. All ranks scale and write the new gradients.
-    Preconditioning and broadcasts happen in every iteration. The code's class takes eigenvalues by
-    default, while D-, MPD- and SPD-KFAC always invert: compare them with ``inversion`` cholesky
-    here, of which the paper's comparison has both kinds. Bytes a rank: 2 (P-1)/P x 4 n + (P-1)/P x
-    4 n (the bias in the second). Memory: factors and inverses of the own layers, 8 (a^2 + g^2)
-    bytes each, of the rank with most, and every layer's preconditioned gradient. Left out: padding
-    of input maps, Horovod's copies into and out of its buffer and its negotiation of each
-    broadcast, and saved output gradients.
+    Layers are assigned to the ranks in turn; only a layer's owner keeps its input and output
+    gradients. Work starts once Horovod has averaged the gradients. Each rank builds A and G of its
+    own layers from the local batch (no factor is sent). Then come their eigendecompositions
+    (``inversion`` cholesky: damped inverses), then G^-1 W A^-1. One broadcast a layer follows, in
+    layer order. Each involves every rank, so the first waits for the busiest one. All ranks scale
+    and write the new gradients. Preconditioning and broadcasts happen in every iteration.
+
+    The code's class takes eigenvalues by default, while D-, MPD- and SPD-KFAC always invert.
+    Compare them with ``inversion`` cholesky here; the paper's comparison has both kinds.
+
+    Bytes a rank: 2 (P-1)/P x 4 n + (P-1)/P x 4 n (the second with the bias).
+    Memory: factors and inverses of the own layers, 8 (a^2 + g^2) bytes each, on the rank with most,
+    and every layer's preconditioned gradient.
+    Left out: padding of input maps; Horovod's copies into and out of its buffer and its negotiation
+    of each broadcast; saved output gradients.
     """
 
     summary: ClassVar[str] = "K-FAC from local factors, preconditioned gradients sent (DP-KFAC)"
@@ -49,11 +52,11 @@ class DpKfac(Preconditioner):
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n + (P - 1) / P * 4 * n"
 
     inversion: Inversion = Field(
-        "eigen", description="the code's default; cholesky inverts, as d_kfac and its kin do"
+        "eigen", description="the code's default; cholesky inverts as d_kfac does"
     )
 
     def layers(self, profile: Profile) -> list[KfacLayer]:
-        """Return the preconditioned layers; dense ones on sequences take the mean of tokens."""
+        """Return the preconditioned layers; dense ones on sequences take the mean over tokens."""
         return kfac_layers(profile, mean_over_tokens=True)
 
     def steps(
@@ -78,7 +81,7 @@ class DpKfac(Preconditioner):
         return [], [Job("own layers", stages, end, needs=("averaged",))]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return what the rank with most keeps, and all preconditioned gradients."""
+        """Return the bytes of the fullest rank's factors and of all preconditioned gradients."""
         sides = factor_sides(gradients)
         kept = [0.0] * ranks
         for (a, g), owner in zip(sides, round_robin(len(sides), ranks), strict=True):

@@ -29,18 +29,23 @@ from perfsim.methods.building.averaging import (
 class Dpsgd(Method):
     """Sends the model to neighbours beside the backward pass; the update starts from their mean.
 
-    When the forward pass is over all parameters, first layers first, go out in fused buffers,
-    copied in (2 passes, a launch a tensor) on the stream of the sends; the update waits. After
-    the backward pass what came is copied out (2 passes) and averaged (3 passes a peer and 2).
+    When the forward pass is over, all parameters go out in fused buffers, first layers first. They
+    are copied in (2 passes, a launch a tensor) on the stream of the sends; the update waits. After
+    the backward pass the received values are copied out (2 passes) and averaged (3 passes a peer
+    and 2).
+
     ``topology`` "ring": both neighbours at once. "one_peer": in each iteration one rank of a node
-    sends to another node, each other one inside, at distances that double (Bluefog's default on
-    several nodes). "hierarchical": Bluefog's sum in each node, one message from its first rank
-    to another node's, broadcast in the node. "all": Bagua's default, one buffer from the start of
-    the forward pass: mean in the node, all-reduce among first ranks, and after the backward pass
-    a copy and the broadcast. Bluefog's host waits for each tensor before it launches the update
-    (``update_launches``, see `horovod`). Bytes a rank: 4 a parameter and peer. Memory: the
-    fusion buffer, or Bagua's copy of the model. Left out: negotiation by MPI in each cycle; links
-    that messages at a distance share between switches; Bagua's 8-bit ring.
+    sends to another node and each other rank inside its node, at distances that double (Bluefog's
+    default on several nodes). "hierarchical": Bluefog's sum in each node, one message from its
+    first rank to another node's, a broadcast in the node. "all": Bagua's default, one buffer from
+    the start of the forward pass; the mean in the node, an all-reduce among first ranks, and after
+    the backward pass a copy and the broadcast. Bluefog's host waits for each tensor before it
+    launches the update (``update_launches``, see `horovod`).
+
+    Bytes a rank: 4 a parameter and peer.
+    Memory: the fusion buffer, or Bagua's copy of the model.
+    Left out: negotiation by MPI in each cycle; links between switches that messages at a distance
+    share; Bagua's 8-bit ring.
     """
 
     summary: ClassVar[str] = "models averaged with neighbours beside backward (D-PSGD)"
@@ -66,12 +71,12 @@ class Dpsgd(Method):
             SGD_LAUNCHES,
             ge=0,
             le=1000,
-            description="kernels a tensor of the update, after the wait",
+            description="kernels a tensor that the update launches after the wait",
         )
     )
 
     def late_launches(self) -> int:
-        """Return the launches of the update behind Bluefog's wait; Bagua's host does not wait."""
+        """Return the update's launches after Bluefog's wait; Bagua's host does not wait."""
         return 0 if self.topology == "all" else self.update_launches
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
@@ -109,7 +114,7 @@ class Dpsgd(Method):
         return periodic(self.interval)
 
     def refusal(self, world: MethodContext) -> str:
-        """Return where Bluefog's patterns are not defined."""
+        """Return why Bluefog's pattern is not defined on these nodes, or ""."""
         if self.topology == "hierarchical" and (world.nodes == 1 or world.gpus_per_node == 1):
             return "with topology=hierarchical needs several nodes of several GPUs"
         if self.topology == "one_peer" and world.nodes > 1 and world.gpus_per_node == 2:
@@ -117,7 +122,7 @@ class Dpsgd(Method):
         return ""
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the fusion buffer, or one fp32 value a parameter."""
+        """Return the bytes of the fusion buffer, or of one fp32 value a parameter."""
         if self.topology == "all":
             return sum(gradient.size_bytes for gradient in gradients)
         return self.buffer_mib * 2**20

@@ -20,24 +20,26 @@ _SMALL = 2**17
 class Dragonn(Method):
     """Compresses large tensors by hashing the indices of large values; small ones go dense.
 
-    Tensor by tensor in the hook, on the compute stream: momentum correction (multiply 2 passes, add
-    3), or a residual (two products and a sum, 7); one encode (measured as one kernel: threshold
-    from an exact Top-k of a random 1 % sample, one pass that writes the index of each value above
-    it into a zeroed table of 4 k by its hash, indices and values gathered from the table); what is
-    sent is cleared, or the residual's rest taken (3). One all-gather of the values and one of the
-    indices. After the backward pass the pairs of all ranks are scattered into one zeroed tensor
-    each (sparse decoding). Tensors of ``compress_above`` elements or fewer are all-reduced dense.
-    Messages are fused by Horovod, which carries them.
+    The hook works tensor by tensor on the compute stream. First comes momentum correction (multiply
+    2 passes, add 3), or a residual (two products and a sum, 7). Then comes one encode, measured as
+    one kernel: the threshold from an exact Top-k of a random 1 % sample; one pass that writes the
+    index of each value above it into a zeroed table of 4 k by its hash; the gathering of indices
+    and values from the table. Then the sent values are cleared, or the residual's rest is taken
+    (3). One all-gather of the values and one of the indices follow. After the backward pass the
+    pairs of all ranks are scattered into one zeroed tensor each (sparse decoding). Tensors of
+    ``compress_above`` elements or fewer are all-reduced dense. Horovod fuses and carries the
+    messages.
 
-    Bytes a rank: (P-1) x 8 k, or 2 (P-1)/P x 4 n of a dense tensor. Memory: the momentum buffer or
-    the residual, 4 bytes a parameter. Left out: values lost where two indices meet in the table
-    (about 1 in 9); 200 dense iterations first; the wait for the number of indices found.
+    Bytes a rank: (P-1) x 8 k, or 2 (P-1)/P x 4 n of a dense tensor.
+    Memory: the momentum buffer or the residual, 4 bytes a parameter.
+    Left out: values lost where two indices meet in the table (about 1 in 9); 200 dense iterations
+    first; the wait for the number of indices found.
 
     ``compress_above``: 2**20 by default in the code; its example for MLP-Mixer takes 204800.
-    ``choose`` "costs": compressed where encoding and decoding cost less than they save on the wire,
-    tensor by tensor (the paper's equation 1). ``decoding`` "dense": a tensor a rank, then their
-    sum. ``memory``: the authors' command line takes "residual" and "dense" by default, their
-    example of DRAGONN "none" and "sparse".
+    ``choose`` "costs": a tensor is compressed where encoding and decoding cost less than they save
+    on the wire (the paper's equation 1). ``decoding`` "dense": a tensor a rank, then their sum.
+    ``memory``: the authors' command line takes "residual" and "dense" by default; their example of
+    DRAGONN takes "none" and "sparse".
     """
 
     summary: ClassVar[str] = "large values found by a threshold and a hash table (DRAGONN)"
@@ -61,7 +63,7 @@ class Dragonn(Method):
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return encodes, the dense message, the gathers and the decoding."""
+        """Return the encodes, the dense message, the gathers and the decoding."""
         sparse = [g.elements for g in bucket.gradients if self._compresses(g.elements, world)]
         dense = bucket.elements - sum(sparse)
         stages: list[JobStage] = []
@@ -112,12 +114,12 @@ class Dragonn(Method):
         return sum(map(world.kernel_s, kernels)) < dense_s - sparse_s
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a kept value, or the dense tensor; sizes decide where costs would."""
+        """Return 8 bytes a kept value, or the dense tensor; only the size decides here."""
         if gradient.elements <= self.compress_above:
             return gradient.size_bytes
         return float((FLOAT + INDEX) * self._count(gradient.elements))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the momentum buffer or the residual: one fp32 value a parameter."""
+        """Return the bytes of momentum buffer or residual: one fp32 value a parameter."""
         kept_bytes = sum(gradient.size_bytes for gradient in gradients)
         return 0.0 if self.memory == "none" else kept_bytes

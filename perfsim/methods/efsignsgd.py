@@ -26,33 +26,39 @@ from perfsim.methods.building.quantise import (
 )
 
 _FEEDBACK = {"bits": (14.0, 6), "bit2byte": (14.0, 6), "bytes": (8.0, 3)}
-"""Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays
-the residual, scales, adds, subtracts and copies; GRACE scales, adds and subtracts."""
+"""Passes and launches of the residual, besides one decode. MergeComp copies the gradient, decays
+the residual, scales, adds, subtracts and copies. GRACE scales, adds and subtracts."""
 
 
 class Efsignsgd(Method):
     """Sends one bit a value and one scale, the mean magnitude; error feedback keeps what is lost.
 
-    In the hook, on the compute stream: the residual is added, signs and mean are taken, the own
-    message is decoded for the new residual (one decode, and the passes that the residual takes).
-    One all-gather of the signs and one of the scales; after the backward pass a loop decodes the P
-    messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P. Kernels:
-    ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor sum; a
-    message behind the first costs its launches, not the measured floor once more (see
-    `perfsim.methods.building.queued_kernels`). ``exchange`` "two_step" is the compressed all-reduce
-    of 1-bit Adam, after the backward pass: all-to-all, each rank unpacks all pieces by one kernel,
-    adds them up and encodes 1/P of the values with a residual of its own, then all-gather; decoding
-    does not grow with P. "between_nodes" is how Espresso runs HiPress, and how Cupcake's code works
-    on several nodes (``least`` 1): fp32 inside the nodes, each GPU compresses its share of large
-    tensors towards the other nodes and decodes a message a node, all on the communication stream;
-    tensors of fewer than ``least`` values are all-reduced dense. Bytes a rank: (P-1) (n/8 + 4); in
-    two steps 2 (P-1)/P n/8 + 8 (P-1). Memory: the residual; in two steps 1/P of another (between
-    nodes it is a share only, but counted whole).
+    The hook runs on the compute stream. The residual is added, and signs and mean are taken. The
+    rank decodes its own message for the new residual (one decode, and the residual's passes). One
+    all-gather of the signs and one of the scales follow. After the backward pass a loop decodes the
+    P messages, then these are summed (3 P - 1 passes, P launches), so decoding grows with P.
+    Kernels: ``efsign_encode`` and ``efsign_decode`` as measured, which hold neither residual nor
+    sum. Each message after the first costs its launches, not the measured floor once more (see
+    `perfsim.methods.building.queued_kernels`).
+
+    ``exchange`` "two_step" is the compressed all-reduce of 1-bit Adam, after the backward pass.
+    After an all-to-all each rank unpacks all pieces by one kernel, adds them up and encodes 1/P of
+    the values with a residual of its own. An all-gather follows; decoding does not grow with P.
+
+    "between_nodes" is how Espresso runs HiPress, and how Cupcake's code works on several nodes
+    (``least`` 1). Messages are fp32 inside the nodes. Each GPU compresses its share of large
+    tensors towards the other nodes and decodes a message a node, all on the communication stream.
+    Tensors of fewer than ``least`` values are all-reduced dense.
+
+    Bytes a rank: (P-1) (n/8 + 4); in two steps 2 (P-1)/P n/8 + 8 (P-1).
+    Memory: the residual; in two steps 1/P of another (between nodes it is a share only, but counted
+    whole).
+    Left out: the learning rate inside the residual (it takes no time); padding to whole bytes a
+    rank; cupy's hand-over on the host except for the first message.
 
     ``packing``: MergeComp, Espresso and DeepSpeed pack bits; GRACE sends a byte a sign ("bytes").
-    Messages: as for signsgd, a tensor each or all in one (``sign_fusion``); tensors merged by
-    `fusion` share one scale. Left out: the learning rate inside the residual (no time), padding to
-    whole bytes a rank, cupy's hand-over on the host but for the first message.
+    Messages: as for signsgd, a tensor each or all in one (``sign_fusion``). Tensors merged by
+    `fusion` share one scale.
     """
 
     summary: ClassVar[str] = "signs and one scale a tensor, error feedback (EF-SignSGD)"
@@ -79,7 +85,7 @@ class Efsignsgd(Method):
     packing: Packing = Field("bits", description="how signs travel: packed, or a byte each")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return encode with error feedback, the exchange, and the decoding."""
+        """Return the encode with error feedback, the exchange, and the decoding."""
         n, ranks = bucket.elements, world.ranks
         encode, decode = self.encode(n), self.decode(n)
         if self.exchange == "between_nodes":
@@ -100,7 +106,7 @@ class Efsignsgd(Method):
         return [float(sign_bytes(elements, self.packing)), float(FLOAT)]
 
     def encode(self, elements: int) -> list[Kernel]:
-        """Return what makes a message, and the residual that it leaves."""
+        """Return the kernels that make a message and its residual."""
         feedback = elementwise(elements, *_FEEDBACK[self.packing])
         own = sign_encode(elements, self.packing, scaled=True)
         return [feedback, own, self.decode(elements)]
@@ -110,22 +116,22 @@ class Efsignsgd(Method):
         return sign_decode(elements, self.packing, scaled=True)
 
     def default_fusion(self) -> str:
-        """Return a message a tensor, or one message in two steps."""
+        """Return the fusion: one message a tensor, or one in all for two steps."""
         return sign_fusion(self.exchange)
 
     def refusal(self, world: MethodContext) -> str:
-        """Return why it cannot compress between nodes, where that is asked for."""
+        """Return why it cannot compress between nodes, where that is chosen."""
         return one_node(world) if self.exchange == "between_nodes" else ""
 
     def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        """Return the launches of the update, which Horovod's optimizer runs after its wait."""
         return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the signs of one gradient and their scale."""
+        """Return the bytes of one gradient's signs and their scale."""
         return sum(self.parts(gradient.elements))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual, and in two steps that of the rank's share of the sum."""
+        """Return the bytes of the residual and, in two steps, of that of the rank's share."""
         share = 1.0 / ranks if self.exchange == "two_step" else 0.0
         return (1.0 + share) * sum(gradient.size_bytes for gradient in gradients)

@@ -19,17 +19,21 @@ _HEADER = 32
 class Eightbit(Method):
     """Sends a byte a value, quantised by fused CUDA kernels.
 
-    ``exchange`` "all_gather" is Dettmers' data parallelism, layer by layer: in the backward pass,
-    on the compute stream, magnitudes and their largest (3 passes), which is all-gathered, and one
-    kernel that looks the byte up in a table of 8-bit floats (1.25 passes); every rank sends it to
-    all others in a ring; afterwards each of the others' is decoded (1.25) and added (3), so
-    decoding grows with P. "two_step" is Bagua's ByteGrad, bucket by bucket, all of it on the
-    communication stream: least and largest of each of P pieces (2 reads), 256 steps between them
-    (1.25), all-to-all, decode (1.25) and mean (1 + 1/P), encode the own piece, all-gather, decode.
-    ``hierarchical`` (Bagua's default) does so between nodes' first GPUs, after a reduction in
-    fp32 inside each node and before a broadcast there.
-    Bytes a rank: (P-1) (n + 4); in two steps 2 (P-1)/P n + 64 (P-1). Memory: none between
-    iterations. Left out: the paper's model parallelism, Bagua's padding of buckets to P.
+    ``exchange`` "all_gather" is Dettmers' data parallelism, layer by layer. In the backward pass,
+    on the compute stream, magnitudes and their largest are taken (3 passes); the largest is
+    all-gathered. One kernel looks the byte up in a table of 8-bit floats (1.25 passes). Every rank
+    sends its bytes to all others in a ring. Afterwards each of the others' messages is decoded
+    (1.25) and added (3), so decoding grows with P.
+
+    "two_step" is Bagua's ByteGrad, bucket by bucket, all of it on the communication stream: least
+    and largest of each of P pieces (2 reads), 256 steps between them (1.25), all-to-all, decode
+    (1.25) and mean (1 + 1/P), encode the own piece, all-gather, decode. ``hierarchical`` (Bagua's
+    default) does so between nodes' first GPUs, after a reduction in fp32 inside each node and
+    before a broadcast there.
+
+    Bytes a rank: (P-1) (n + 4); in two steps 2 (P-1)/P n + 64 (P-1).
+    Memory: none between iterations.
+    Left out: the paper's model parallelism; Bagua's padding of buckets to P.
     """
 
     summary: ClassVar[str] = "a byte a value: 8-bit floats, or ByteGrad in two steps"
@@ -87,5 +91,5 @@ class Eightbit(Method):
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return a byte a value, and the largest magnitude."""
+        """Return the bytes of a message: one a value, and the largest magnitude."""
         return float(gradient.elements + FLOAT)

@@ -18,19 +18,22 @@ HALF = 2
 class Fp16(Method):
     """Sends every bucket as fp16 by an all-reduce as soon as it is ready, in backward order.
 
-    Without error feedback. ``library`` "ddp", PyTorch's fp16_compress_hook: in the hook, on the
-    compute stream, the bucket is cast (reads 4 and writes 2 bytes a value, 1 launch) and divided by
-    P in fp16 (1 pass, 1 launch); once reduced it is cast back into the bucket (1 launch) by the
-    future's callback, which runs on a stream of its own and blocks neither host nor backward pass.
-    Buckets are those of the fp32 gradients. "horovod", Compression.fp16: each tensor is cast by
-    itself in its hook, before fusion, so that twice as many fit a buffer (`fusion` threshold);
-    after the backward pass each is cast back on the compute stream, 1 launch a tensor, and the
-    update is launched behind them, as `horovod` says. Bytes a rank: 2 (P-1)/P x 2 a parameter
-    (ring). Memory: none from one iteration to the next; a bucket's fp16 copy lives while it is
-    sent. Left out: what the callback's kernel takes from the backward pass that runs beside it;
-    copies into buckets or fusion buffers (see `ssgd`, `horovod`).
+    There is no error feedback. ``library`` "ddp" is PyTorch's fp16_compress_hook. In the hook, on
+    the compute stream, the bucket is cast (reads 4 and writes 2 bytes a value, 1 launch) and
+    divided by P in fp16 (1 pass, 1 launch). The future's callback casts the reduced bucket back (1
+    launch) on a stream of its own and blocks neither host nor backward pass. Buckets are those of
+    the fp32 gradients.
 
-    Casts have a point on the V100 (2**20 values), flat below it.
+    "horovod" is Compression.fp16. Each tensor is cast by itself in its hook, before fusion, so
+    twice as many fit a buffer (`fusion` threshold). After the backward pass each is cast back on
+    the compute stream, 1 launch a tensor. The update is launched behind them, as `horovod` says.
+
+    Bytes a rank: 2 (P-1)/P x 2 a parameter (ring).
+    Memory: none from one iteration to the next; a bucket's fp16 copy lives while it is sent.
+    Left out: the time that the callback's kernel takes from the backward pass beside it; copies
+    into buckets or fusion buffers (see `ssgd`, `horovod`).
+
+    Casts have one point on the V100 (2**20 values); below it their time is constant.
     """
 
     summary: ClassVar[str] = "gradients cast to fp16, all-reduced, cast back"
@@ -44,7 +47,7 @@ class Fp16(Method):
     wire: ClassVar[str] = "2 * (P - 1) / P * 2 * n"
 
     library: Literal["ddp", "horovod"] = Field(
-        "ddp", description="who casts: the hook a bucket, or the optimizer a tensor"
+        "ddp", description="who casts: DDP's hook by bucket, or Horovod's optimizer by tensor"
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
@@ -70,7 +73,7 @@ class Fp16(Method):
         return float(HALF * gradient.elements)
 
     def late_launches(self) -> int:
-        """Return the kernels a tensor of the update that Horovod's optimizer launches last."""
+        """Return the update's kernels per tensor, launched after Horovod's wait."""
         return SGD_LAUNCHES if self.library == "horovod" else 0
 
     def default_fusion(self) -> str:

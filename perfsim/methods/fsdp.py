@@ -19,29 +19,31 @@ from perfsim.methods.building.sharded_parameters import (
 
 
 class Fsdp(Method):
-    """Gathers a unit's parameters before it is run, scatters the sum of its gradients after.
+    """Gathers a unit's parameters before it runs, reduce-scatters its gradients after.
 
-    Forward: a unit waits for its all-gather; while it runs the next one's is under way, and no
-    further (limit_all_gathers: two units at a time). Its parameters are given up after it. In the
-    backward pass a unit is gathered again, with ``prefetch`` "pre" (BACKWARD_PRE, the default) when
-    the one before it in that pass begins, with "post" when that has ended, with "none" after its
-    gradients were sent off. Gradients of a unit are divided, reduce-scattered and divided again (2
-    passes over all, then over a share) as they are ready. All collectives share one stream. Every
-    rank updates its share. ``sharding`` "shard_grad_op" keeps the parameters through the backward
-    pass. Units are the buckets of `fusion`: "block" is wrapping by block class.
+    Forward: a unit waits for its all-gather. While it runs, the next unit's is under way, and no
+    further one (limit_all_gathers: two units at a time). A unit's parameters are freed after it.
 
-    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S neighbouring ranks share a copy:
-    they gather and scatter among themselves, then each share is divided, all-reduced with those of
+    In the backward pass a unit is gathered again. With ``prefetch`` "pre" (BACKWARD_PRE, the
+    default) this starts when the unit before it in that pass begins, with "post" when that one has
+    ended, with "none" after its gradients were sent. The gradients of a unit are divided,
+    reduce-scattered and divided again (2 passes over all, then over a share) as they become ready.
+    All collectives share one stream. Every rank updates its share. ``sharding`` "shard_grad_op"
+    keeps the parameters through the backward pass. Units are the buckets of `fusion`: "block" is
+    wrapping by block class.
+
+    With ``shards`` S (HYBRID_SHARD: the GPUs of a node) only S neighbouring ranks share a copy.
+    They gather and scatter among themselves. Each share is then divided, all-reduced with those of
     the other P/S copies, on a stream of its own, and divided again. NCCL gathers and scatters in
-    rings (PAT, since 2.23 with one GPU a node, is not considered), so that each of the 3 calls a
-    unit takes P-1 hops: on a thousand GPUs small units consist of little but hops, which hybrid
-    sharding avoids.
+    rings, so each of the 3 calls a unit takes P-1 hops. PAT, since 2.23 with one GPU a node, is not
+    considered. On a thousand GPUs small units cost little but hops, which hybrid sharding avoids.
 
-    Bytes a rank: 3 (S-1)/S x 4 a parameter, shard_grad_op 2 (S-1)/S x 4, S = P unless given; with
-    it 2 (1/S - 1/P) x 4 more. Memory: 1/S of parameters (all of them for shard_grad_op), gradients
-    and optimizer state; two gathered units and the whole gradients of one come on top, uncounted.
-    Left out: that what is in no block is one unit, gathered from forward to backward; padding to
-    S; copies of gradients into the flat parameter; the host; half precision.
+    Bytes a rank: 3 (S-1)/S x 4 a parameter, shard_grad_op 2 (S-1)/S x 4. S = P unless given; where
+    it is given, 2 (1/S - 1/P) x 4 more.
+    Memory: 1/S of parameters (all of them for shard_grad_op), gradients and optimizer state. Two
+    gathered units and the whole gradients of one come on top and are not counted.
+    Left out: that parameters in no block form one unit, gathered from forward to backward; padding
+    to S; copies of gradients into the flat parameter; the host; half precision.
     """
 
     summary: ClassVar[str] = "parameters, gradients and optimizer sharded, gathered by unit (FSDP)"
@@ -59,7 +61,7 @@ class Fsdp(Method):
     lossy: ClassVar[bool] = False
 
     sharding: Literal["full_shard", "shard_grad_op"] = Field(
-        "full_shard", description="whether parameters are given up after the forward pass"
+        "full_shard", description="whether parameters are freed after the forward pass"
     )
     prefetch: Prefetch = Field(
         "pre", description="when the next unit of the backward pass is gathered"
@@ -69,7 +71,7 @@ class Fsdp(Method):
     )
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that a copy cannot be shared by so many ranks."""
+        """Return why so many ranks cannot share a copy, or ""."""
         if self.shards == 0 or (self.shards > 1 and world.ranks % self.shards == 0):
             return ""
         return f"needs two or more shards that divide {world.ranks} GPUs, not {self.shards}"
@@ -79,7 +81,7 @@ class Fsdp(Method):
         return min(self.shards, ranks) or ranks
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the gathers of the forward pass, then what each unit does in the backward one."""
+        """Return the gathers of the forward pass, then each unit's jobs in the backward pass."""
         starts, shards = LayerStarts.of(world), self.ranks_a_copy(world.ranks)
         group: Group = "all" if shards == world.ranks else shards
         sums = [
@@ -94,7 +96,7 @@ class Fsdp(Method):
         if self.sharding == "shard_grad_op":
             return jobs + sums
         again = backward_gathers(buckets, starts, self.prefetch, group)
-        # In the order of issue: how many gathers go before a unit's gradients do.
+        # In the order of issue: the number of gathers before a unit's gradients.
         before = 1 if self.prefetch == "none" else 2
         for number, job in enumerate(sums):
             jobs += again[number + before - 1 : number + before] if number else again[:before]
@@ -102,7 +104,7 @@ class Fsdp(Method):
         return jobs
 
     def kept_share(self, ranks: int) -> dict[str, float]:
-        """Return 1/S of everything, but of parameters that are kept through the backward pass."""
+        """Return 1/S of everything, or all of the parameters where they are kept for backward."""
         share = 1.0 / self.ranks_a_copy(ranks)
         parameters = share if self.sharding == "full_shard" else 1.0
         return {"parameters": parameters, "gradients": share, "optimizer": share}

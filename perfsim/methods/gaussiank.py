@@ -21,16 +21,21 @@ SURPLUS = 4 / 3
 class Gaussiank(Method):
     """Estimates the threshold that keeps k values by a normal fit, corrected a few times.
 
-    On the compute stream: residual added (3 passes), standard deviation and mean (a read each),
-    magnitudes (2), then compare and find indices, once and once more for each correction (1.75
-    passes, 5 launches each), gathering, and a copy to the residual with what is sent cleared (2).
-    Two all-gathers (values, int32 indices) of what each rank found: up to 4/3 k, which is what is
-    charged. After the backward pass the gradient is zeroed, P counts are scatter-added and the mean
-    is taken (3 passes). Bytes a rank: (P-1) x 8 x 4/3 k. Memory: the residual. Left out: ranks that
-    find fewer values than the largest count; the copies that pack a buffer and zero the gradients
-    taken out of it; the host's waits, for deviation, mean and each count. That the authors' Horovod
-    gathers by MPI through host memory (NCCL only all-reduces there) is left out too. Their code
-    merges all gradients into one buffer by default, hence no overlap; `fusion` size for buckets.
+    On the compute stream the residual is added (3 passes); standard deviation and mean (a read
+    each) and magnitudes (2) are taken. Values are compared and indices found, once and once more
+    for each correction (1.75 passes, 5 launches each). The values are gathered, and a copy goes to
+    the residual with the sent values cleared (2). Two all-gathers (values, int32 indices) send what
+    each rank found: up to 4/3 k, which is the size charged. After the backward pass the gradient is
+    zeroed, the pairs of P ranks are scatter-added and the mean is taken (3 passes).
+
+    The authors' code merges all gradients into one buffer by default, so nothing overlaps; `fusion`
+    size makes buckets.
+
+    Bytes a rank: (P-1) x 8 x 4/3 k.
+    Memory: the residual.
+    Left out: ranks that find fewer values than the largest count; the copies that pack a buffer and
+    zero the gradients taken out of it; the host's waits, for deviation, mean and each count; that
+    the authors' Horovod gathers by MPI through host memory (NCCL only all-reduces there).
     """
 
     summary: ClassVar[str] = "Top-k with a threshold from a Gaussian fit (GaussianK-SGD)"
@@ -48,7 +53,7 @@ class Gaussiank(Method):
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return estimate and select, the two all-gathers and the scatter-add."""
+        """Return estimate and selection, the two all-gathers and the scatter-add."""
         n = bucket.elements
         count = min(n, ceil(SURPLUS * kept(n, self.density)))
         # Add, deviation, mean, magnitudes, copy; then gather and clear what is sent.
@@ -60,9 +65,9 @@ class Gaussiank(Method):
         ]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a value sent, at the most that the code accepts."""
+        """Return 8 bytes a value sent, for the largest count that the code accepts."""
         return (FLOAT + INDEX) * SURPLUS * kept(gradient.elements, self.density)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual: one fp32 value a parameter."""
+        """Return the bytes of the residual: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

@@ -17,20 +17,22 @@ from perfsim.methods.building.sparsify import Selection, decoded, exact, kept, m
 class Gtopk(Method):
     """Adds up the ranks' k largest values in pairs, keeping k each time, and broadcasts the result.
 
-    In the hook, on the compute stream: the residual is added (3 passes), magnitudes are taken (2),
-    the k largest selected exactly, a mask is set (1), the residual is cleared (1), then made of the
-    rest (3), which is subtracted (3). Then, log2 P times, half of the ranks that are left send
-    their k values and indices (8 bytes) to a neighbour, which keeps the k largest of the sum (see
-    `merged_pairs` in `perfsim.methods.building.sparsify`): a binomial broadcast run backwards,
-    neighbours in a node first, its merges counted together at the end. The root broadcasts k pairs
-    in log2 P rounds. After the backward pass the gradient is zeroed and filled and the mean taken
-    (3 passes), and what was sent in vain goes back to the residual. One buffer for the whole model,
-    hence no overlap, as in the code; `fusion` size for buckets.
+    In the hook, on the compute stream, the residual is added (3 passes), magnitudes are taken (2),
+    and the k largest are selected exactly. A mask is set (1). The residual is cleared (1), then
+    made of the rest (3), which is subtracted (3).
 
-    Bytes a rank: 2 (P-1)/P x 8 k, the mean; the root sends log2 P x 8 k. Memory: the residual and
-    the mask, 8 bytes a parameter. Left out: that the authors' code merges with numpy on the CPU,
-    sends from host memory and waits for all ranks after every round (here on the GPU); its density
-    of 0.004 in the first epoch.
+    Then, log2 P times, half of the remaining ranks send their k values and indices (8 bytes) to a
+    neighbour. The neighbour keeps the k largest of the sum (see `merged_pairs` in
+    `perfsim.methods.building.sparsify`). This is a binomial broadcast run backwards, neighbours in
+    a node first, its merges counted together at the end. The root broadcasts k pairs in log2 P
+    rounds. After the backward pass the gradient is zeroed and filled and the mean taken (3 passes),
+    and values that were sent but not kept go back to the residual. One buffer holds the whole
+    model, so nothing overlaps, as in the code; `fusion` size makes buckets.
+
+    Bytes a rank: 2 (P-1)/P x 8 k, the mean; the root sends log2 P x 8 k.
+    Memory: the residual and the mask, 8 bytes a parameter.
+    Left out: that the authors' code merges with numpy on the CPU, sends from host memory and waits
+    for all ranks after every round (here on the GPU); its density of 0.004 in the first epoch.
     """
 
     summary: ClassVar[str] = "global Top-k along a tree of pairwise merges (gTop-k)"
@@ -47,7 +49,7 @@ class Gtopk(Method):
     kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return select, the way up the tree, the way down, and the scatter."""
+        """Return the selection, the merges up the tree, the broadcast, and the scatter."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         rounds = world.ranks.bit_length() - 1
         select = elementwise(n, 13, 6), exact(n, self.kernel), elementwise(k, 3, 2)
@@ -62,15 +64,15 @@ class Gtopk(Method):
         ]
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that ranks must pair up in every round, if they do not."""
+        """Return why the ranks do not pair up in every round, or ""."""
         if world.ranks & (world.ranks - 1) == 0:
             return ""
-        return f"takes 2, 4, 8, ... GPUs, as its tree pairs them in every round; not {world.ranks}"
+        return f"needs 2, 4, 8, ... GPUs, as its tree pairs them in every round; not {world.ranks}"
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return 8 bytes a kept value."""
         return float((FLOAT + INDEX) * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return residual and mask: two fp32 values a parameter."""
+        """Return the bytes of residual and mask: two fp32 values a parameter."""
         return 2.0 * sum(gradient.size_bytes for gradient in gradients)

@@ -22,18 +22,22 @@ from perfsim.methods.building.compressed_collectives import (
 class Gzccl(Method):
     """Compresses what each step of a recursive doubling or of a ring sends, with cuSZp.
 
-    In the hook, on the communication stream. ``exchange`` "doubling", the paper's: log2 P steps,
-    nearest ranks first; in each the whole sum so far is compressed, exchanged with the partner's,
-    decompressed and added (3 passes). Every step then works on a message that fills the GPU.
-    "ring": P-1 times compress a chunk of n/P, send it, decompress, add; the result is compressed
-    once, all-gathered, and P-1 chunks are decompressed; below about 5 MB a chunk the kernels cost
-    as much as at 5 MB. Bytes a rank: log2(P) x 4 n / ratio, or 2 (P-1)/P x 4 n / ratio.
+    All of it runs in the hook, on the communication stream. ``exchange`` "doubling", the paper's,
+    takes log2 P steps, nearest ranks first. In each step the whole sum so far is compressed,
+    exchanged with the partner's, decompressed and added (3 passes). Every step then works on a
+    message that fills the GPU. "ring": P-1 times compress a chunk of n/P, send it, decompress, add.
+    The result is compressed once and all-gathered, and P-1 chunks are decompressed. Below about 5
+    MB a chunk the kernels cost as much as at 5 MB.
+
+    ``ratio`` depends on the values and the error bound. The default is cuSZp's own example (uniform
+    random values, error 0.01), not a gradient's. Without measured points cuSZp streams at memory
+    bandwidth, several times faster than it ran on the A100.
+
+    Bytes a rank: log2(P) x 4 n / ratio, or 2 (P-1)/P x 4 n / ratio.
     Memory: two compressed messages and a decompressed one, allocated beforehand.
-    ``ratio`` depends on values and error bound: the default is cuSZp's own example (uniform random
-    values, error 0.01), no gradient's. Without measured points cuSZp streams at memory bandwidth,
-    several times faster than it ran on the A100. Left out: ranks that are no power of two in the
-    doubling, which fold first; several streams in the ring's last step; the host's waiting for
-    compressed sizes; MPI's own latencies (links are as the network file has them).
+    Left out: ranks that are no power of two in the doubling, which fold first; several streams in
+    the ring's last step; the host's wait for compressed sizes; MPI's own latencies (links are as
+    the network file has them).
     """
 
     summary: ClassVar[str] = "error-bounded compression in each step of an MPI all-reduce (gZCCL)"
@@ -54,7 +58,7 @@ class Gzccl(Method):
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return compress, exchange, decompress and add of each step."""
+        """Return the kernels and the exchange of each step."""
         ranks, codec = world.ranks, self.codec()
         n = bucket.elements if self.exchange == "doubling" else -(-bucket.elements // ranks)
         sent = codec.packed_bytes(n)
@@ -75,19 +79,20 @@ class Gzccl(Method):
         ]
 
     def codec(self) -> Separate:
-        """Return cuSZp at the ratio asked for."""
+        """Return cuSZp at the given ratio."""
         return Separate("cuszp", 1 / self.ratio)
 
     def refusal(self, world: MethodContext) -> str:
-        """Return why partners cannot be paired off, or ""."""
+        """Return why the doubling cannot pair these ranks, or ""."""
         even = world.ranks == world.nodes * world.gpus_per_node
         powers = world.ranks & (world.ranks - 1) == 0
         if self.exchange == "doubling" and not (even and powers):
             return (
-                "pairs a power of two of GPUs, as many on every node (or `options` exchange=ring)"
+                "needs a power of two of GPUs, as many on every node;"
+                " or set `options` exchange=ring"
             )
         return ""
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the buffers of the largest message, as DDP's buckets make it."""
+        """Return the bytes of the buffers of DDP's largest bucket."""
         return FLOAT * largest_message(gradients) * (1 + 2 / self.ratio)
