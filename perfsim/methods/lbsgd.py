@@ -17,13 +17,13 @@ SWAP_PASSES, SWAP_LAUNCHES = 8, 4
 class Lbsgd(Method):
     """Applies each gradient one iteration late, so that its all-reduce overlaps a whole iteration.
 
-    At the end of the backward pass the rank waits for the all-reduce of the last batch's
-    gradients and swaps them, tensor by tensor, with the ones just computed (divide by P, clone,
-    copy, copy: 8 passes, 4 launches a tensor). Then the buffer's all-reduce starts on a stream of
-    its own and runs beside the update and the next forward and backward pass; the update uses
-    the swapped-in gradient. By default one buffer holds all gradients. Bytes a rank: 2 (P-1)/P x
-    4 a parameter. Memory: the buffer, 4 bytes a parameter. Left out: the synchronous epochs at
-    the start of training, and gradient accumulation.
+    At the end of the backward pass the rank waits for the all-reduce of the last batch's gradients.
+    It swaps them, tensor by tensor, with the ones just computed (divide by P, clone, copy, copy: 8
+    passes, 4 launches a tensor). Then the buffer's all-reduce starts on a stream of its own and
+    runs beside the update and the next forward and backward pass. The update uses the swapped-in
+    gradient. By default one buffer holds all gradients. Bytes a rank: 2 (P-1)/P x 4 a parameter.
+    Memory: the buffer, 4 bytes a parameter. Left out: the synchronous epochs at the start of
+    training, and gradient accumulation.
     """
 
     summary: ClassVar[str] = "gradients applied one iteration late, fully overlapped (LB-SGD)"
@@ -57,5 +57,5 @@ class Lbsgd(Method):
         return 1
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the buffer: one fp32 value a parameter."""
+        """Return the bytes of the buffer: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

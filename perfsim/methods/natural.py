@@ -1,4 +1,4 @@
-"""Natural compression: each value drawn to one of the two powers of two around it."""
+"""Natural compression: each value is drawn to one of the two nearest powers of two."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
 class Natural(Method):
     """Sends sign and exponent of each value in a byte; the mantissa decides the draw.
 
-    In the hook, on the compute stream, tensor by tensor as GRACE does: exponents are drawn and
-    packed. One all-gather of n bytes from each rank; after the backward pass a loop decodes the P
-    messages and adds them up (3 passes), so decoding grows with P; the mean (2 passes). ``kernel``
-    "cupy" is what GRACE's Horovod version runs, operation by operation, "cuda" its fused extension.
-    ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward pass: each rank
-    adds up 1/P of the values, draws again, all-gathers, decodes the pieces and joins them (2
-    passes). Compare with other methods at one `fusion`. Bytes a rank: (P-1) n; in two steps 2
-    (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit (GRACE keeps 7 bits
-    of the exponent, clipped), cupy's hand-over on the host.
+    In the hook, on the compute stream, exponents are drawn and packed, tensor by tensor as GRACE
+    does. One all-gather takes n bytes from each rank. After the backward pass a loop decodes the P
+    messages and adds them up (3 passes), so decoding grows with P; then the mean is taken (2
+    passes). ``kernel`` "cupy" is what GRACE's Horovod version runs, operation by operation; "cuda"
+    is its fused extension. ``exchange`` "two_step" is GRACE's all-to-all communicator, after the
+    backward pass: each rank adds up 1/P of the values, draws again, all-gathers, decodes the pieces
+    and joins them (2 passes). Compare with other methods at one `fusion`. Bytes a rank: (P-1) n; in
+    two steps 2 (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit (GRACE
+    keeps 7 bits of the exponent, clipped), cupy's hand-over on the host.
     """
 
     summary: ClassVar[str] = "sign and exponent only, drawn at random (natural compression)"
@@ -67,5 +67,5 @@ class Natural(Method):
         return two_step([first], [float(n)], 0.0, middle, last, ranks)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return one byte a value."""
+        """Return the bytes of one gradient's values: one each."""
         return float(gradient.elements)
