@@ -61,10 +61,16 @@ class Horovod(Ssgd):
 
     cache: bool = Field(True, description="whether responses are cached (HOROVOD_CACHE_CAPACITY)")
     message_us: float = Field(
-        MESSAGE_US, ge=0, le=1e6, description="a small message between two hosts, in microseconds"
+        MESSAGE_US,
+        ge=0,
+        le=1e6,
+        description="time of a small message between two hosts, in microseconds",
     )
     update_launches: int = Field(
-        SGD_LAUNCHES, ge=0, le=1000, description="kernels a tensor of the update, after the wait"
+        SGD_LAUNCHES,
+        ge=0,
+        le=1000,
+        description="kernels a tensor that the update launches after the wait",
     )
 
     def late_launches(self) -> int:

@@ -46,7 +46,7 @@ class Kaisa(Preconditioner):
         " + (P - 1) / P * 4 * (rows ** 2 + columns ** 2 + n)"
     )
 
-    fraction: float = Field(1.0, gt=0, le=1, description="gradient workers of a layer over ranks")
+    fraction: float = Field(1.0, gt=0, le=1, description="share of ranks that work on a layer")
     symmetric: bool = Field(False, description="all-reduce upper triangles of factors only")
     bucket_mb: float = Field(25.0, gt=0, description="size of the factors' buckets [1e6 bytes]")
     release: Literal["0.3", "0.4"] = Field(

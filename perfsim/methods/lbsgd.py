@@ -11,7 +11,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, Method, MethodContext, PassPoint, Send
 
 SWAP_PASSES, SWAP_LAUNCHES = 8, 4
-"""A tensor's division by P, clone, and two copies."""
+"""Passes and launches that swap a tensor: division by P, clone, and two copies."""
 
 
 class Lbsgd(Method):
@@ -40,14 +40,14 @@ class Lbsgd(Method):
         end = PassPoint(
             "backward", world.profile.backward_s if world.profile else buckets[-1].ready_s
         )
-        found: list[Job] = []
+        swaps: list[Job] = []
         for number, bucket in enumerate(buckets):
             swap = elementwise(bucket.elements, SWAP_PASSES, SWAP_LAUNCHES * len(bucket.gradients))
             # On the stream of the sends: the swap waits for the last all-reduce, as the host does.
             kernels = Compute((swap,), "compress", stream="communication")
-            found.append(Job(f"swap {number}", (kernels,), end, end))
-        last = found[-1].name
-        return found + [
+            swaps.append(Job(f"swap {number}", (kernels,), end, end))
+        last = swaps[-1].name
+        return swaps + [
             Job(f"{number}", (Send("all_reduce", bucket.size_bytes),), end, needs=(last,))
             for number, bucket in enumerate(buckets)
         ]

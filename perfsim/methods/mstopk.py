@@ -21,7 +21,7 @@ from perfsim.methods.building.sparsify import (
 )
 
 SAMPLE_LAUNCHES = 7
-"""Of one threshold: its value (subtract, multiply, add), compare, count, two tests of the count."""
+"""Launches a threshold: value (subtract, multiply, add), compare, count, two tests of the count."""
 
 
 class Mstopk(Method):
@@ -64,10 +64,10 @@ class Mstopk(Method):
         "hierarchical", description="two layers (HiTopKComm), or all ranks at once"
     )
     inside: Annotated[Literal["pairs", "sums"], OnlyWith(exchange="hierarchical")] = Field(
-        "pairs", description="what a node gathers"
+        "pairs", description="a node gathers pairs, or the sums of each share"
     )
-    select: Literal["mstopk", "dgc", "randk"] = Field("mstopk", description="what picks the k")
-    dense_below: int = Field(0, ge=0, description="elements of a bucket below which it goes dense")
+    select: Literal["mstopk", "dgc", "randk"] = Field("mstopk", description="how k are selected")
+    dense_below: int = Field(0, ge=0, description="buckets of fewer elements go dense")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the two layers and the selection between them, or selection and gathers."""
@@ -85,9 +85,7 @@ class Mstopk(Method):
         """Return why nodes of unequal size are refused, or ""."""
         if self.exchange == "all_gather" or world.ranks == world.nodes * world.gpus_per_node:
             return ""
-        return (
-            "takes the same number of GPUs on every node (`options` exchange=all_gather does not)"
-        )
+        return "needs as many GPUs on every node; `options` exchange=all_gather does not"
 
     def _picked(self, elements: int) -> tuple[Kernel, ...]:
         """Return the kernels of the residual and of the selection."""
@@ -98,7 +96,7 @@ class Mstopk(Method):
         elif self.select == "randk":
             kernel = Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4)
         else:
-            # Two comparisons more, joined, and indices found: 2 x 1.25 + 0.75 + 0.5.
+            # Two more comparisons, their join, and finding indices: 2 x 1.25 + 0.75 + 0.5.
             passes = 2 + 1 + 1 + 1.5 * self.samples + ABOVE_PASSES + 3.75
             launches = 3 + SAMPLE_LAUNCHES * self.samples + 2 * ABOVE_LAUNCHES + 2
             kernel = elementwise(elements, passes, launches)

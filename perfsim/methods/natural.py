@@ -1,4 +1,4 @@
-"""Natural compression: each value is drawn to one of the two nearest powers of two."""
+"""Natural compression: each value is drawn to one of the two powers of two around it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ next exponent (2), choose (3.25), clip (2), shifts and offset (6), join (3), cas
 draw (1), one kernel (2.25)."""
 
 _DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
-"""cupy: sign and exponent from bytes (1), offset and cast (1.75), shift (2), negate (2), choose
-(3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
+"""Passes and launches. cupy: sign and exponent from bytes (1), offset and cast (1.75), shift (2),
+negate (2), choose (3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
 
 
 class Natural(Method):

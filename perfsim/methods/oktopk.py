@@ -75,10 +75,10 @@ class Oktopk(Method):
         split.append(elementwise(k, 2, ranks))
         divided = iteration % self.region_interval == 0
         region = ceil(n / ranks)
-        # Zeroed; of each rank what is there is read, added and written: 3 launches.
+        # Zero the region; for each rank read, add and write its values: 3 launches.
         reduce = [elementwise(region, 1, 3 * ranks), scatter_add(ceil(k / ranks) * ranks)]
         count = min(ranks * k, n) if exactly else k
-        found = [*([] if exactly else [elementwise(region, 2)]), above(region), elementwise(k, 2)]
+        owned = [*([] if exactly else [elementwise(region, 2)]), above(region), elementwise(k, 2)]
         chosen = [exact(count, self.kernel), elementwise(k, 2)] if exactly else []
         fill = [elementwise(n, 1), elementwise(k, 2), scatter_add(k), elementwise(k, 2)]
         stages: list[JobStage] = []
@@ -91,7 +91,7 @@ class Oktopk(Method):
             Compute(tuple(split), "compress", stream="communication" if divided else "compute"),
             Send("all_to_all", float(INDEX * ranks)),
             Send("all_to_all", float(PAIR * k)),
-            Compute((*reduce, *found), "decompress", stream="communication"),
+            Compute((*reduce, *owned), "decompress", stream="communication"),
             Send("all_gather", float(INDEX * ranks)),
             Send("all_gather", float(PAIR * count)),
             Compute((*chosen, *fill), "decompress", earliest="backward"),
@@ -104,7 +104,7 @@ class Oktopk(Method):
         exactly = Round((self.threshold_interval,), period // self.threshold_interval - 1)
         divided = Round((self.region_interval,), period // self.region_interval - 1)
         plain = Round((1,), period - both.count - exactly.count - divided.count)
-        return [one for one in (both, exactly, divided, plain) if one.count]
+        return [each for each in (both, exactly, divided, plain) if each.count]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of the kept values: 8 each."""

@@ -15,10 +15,10 @@ from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.methods.building.sparsify import served
 
 BUFFER_BYTES = 1024 * 2.0**20
-"""What the NIC reads and writes on the GPU (buffer_size, in MB)."""
+"""Buffer on the GPU that the NIC reads and writes [bytes] (buffer_size, in MB)."""
 
 THREADS = 8
-"""Threads among which the code shares out a tensor (num_threads)."""
+"""Threads that share out a tensor in the code (num_threads)."""
 
 
 class Omnireduce(Method):
@@ -66,7 +66,7 @@ class Omnireduce(Method):
 
     block_density: float = Field(1.0, gt=0, le=1, description="share of blocks that are not zero")
     block_size: int = Field(256, ge=1, le=2**20, description="values in a block")
-    union: Literal["random", "same", "apart"] = Field("random", description="whose blocks meet")
+    union: Literal["random", "same", "apart"] = Field("random", description="how ranks' blocks lie")
     inside: Literal["sum", "apart"] = Field(
         "sum", description="GPUs of a node add up first, or each sends by itself"
     )
@@ -82,11 +82,11 @@ class Omnireduce(Method):
         sent, union = self._union(inside), self._union(world.ranks)
         back, servers = union, 0
         if self.aggregators == "dedicated" and world.nodes > 1:
-            # Push and pull take half their size each there; a NIC takes the union in meanwhile.
+            # There push and pull take half their size each, while a NIC receives the union.
             back, servers = 2 * union - sent, world.nodes
         copy = elementwise(bucket.elements, passes=2, launches=THREADS)
         marks = elementwise(bucket.elements, 2 - sent)
-        # The code's threads are through with one tensor before they take the next.
+        # The code's threads finish one tensor before they take the next.
         there: list[JobStage] = [
             Compute((marks,), "compress", stream="marking"),
             Compute((copy,), "compress", stream="threads"),

@@ -21,11 +21,11 @@ from perfsim.methods.building.quantise import (
 )
 
 _ENCODE = (10.0, 18)
-"""Passes and launches but for the packing: compare (1.25); for each sign the indices of its mask
+"""Passes and launches without packing: compare (1.25); for each sign the indices of its mask
 (1.5 in 3 launches), the values there (2) and their sum (0.5); count (0.25) and other mask (0.5)."""
 
 _DECODE = (6.0, 4)
-"""Mask times mean (1.25), other mask (0.5), times mean (1.25), added (3)."""
+"""Passes and launches: mask times mean (1.25), other mask (0.5), times mean (1.25), added (3)."""
 
 
 class Onebit(Method):

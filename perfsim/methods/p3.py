@@ -41,7 +41,7 @@ class P3(Method):
     lossy: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "priority"
 
-    slice: int = Field(40_000, ge=1, description="most parameters in a slice")
+    slice: int = Field(40_000, ge=1, description="largest number of parameters in a slice")
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
 
     def refusal(self, world: MethodContext) -> str:
@@ -55,5 +55,9 @@ class P3(Method):
 
     def sends(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return push and pull of each slice."""
-        parts = [one for each in bucket.gradients for one in split_whole(each.elements, self.slice)]
+        parts = [
+            part
+            for gradient in bucket.gradients
+            for part in split_whole(gradient.elements, self.slice)
+        ]
         return push_pull(parts, -rank, self.servers)

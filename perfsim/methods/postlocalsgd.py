@@ -12,8 +12,8 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.methods.building.averaging import averages, merged_bucket
 
-DENSE, APART, AVERAGED = 0, 1, 2
-"""Iterations: gradients reduced by all; not; not, and models averaged after the update."""
+DENSE, LOCAL, AVERAGED = 0, 1, 2
+"""Iterations: gradients reduced by all ranks; not; not, and models averaged after the update."""
 
 
 class Postlocalsgd(Method):
@@ -69,9 +69,9 @@ class Postlocalsgd(Method):
     def rounds(self) -> list[Round]:
         """Return the iterations of both phases, weighted by their share."""
         local = 1 - self.dense_share
-        found = [
+        rounds = [
             Round((DENSE,), self.dense_share),
-            Round((APART,), local * (self.interval - 1) / self.interval),
+            Round((LOCAL,), local * (self.interval - 1) / self.interval),
             Round((AVERAGED,), local / self.interval),
         ]
-        return [one for one in found if one.count > 0]
+        return [each for each in rounds if each.count > 0]

@@ -81,9 +81,11 @@ class Powersgd(Method):
         "auto", description="auto: Gram-Schmidt in the paper's code, the library's choice elsewhere"
     )
     min_compression_rate: float = Field(
-        2.0, ge=1, description="hook and package: least shrinking for a matrix to be compressed"
+        2.0,
+        ge=1,
+        description="hook and package: a matrix that shrinks no more than this goes dense",
     )
-    warm_start: bool = Field(True, description="after_backward: Q of the last step is used again")
+    warm_start: bool = Field(True, description="after_backward: start from Q of the last step")
     same_shape: bool = Field(False, description="hook: matrices of one shape in one product")
 
     @model_validator(mode="after")
@@ -141,7 +143,7 @@ class Powersgd(Method):
         return float(FLOAT * sides * factor_rank(gradient, self.rank))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the bytes of all factors and of the residual and send buffer of each gradient."""
+        """Return the bytes of all factors, and of each residual (and send buffer)."""
         copies = {"package": 0, "after_backward": 2}.get(self.variant, 1)
         turns = (0, 1) if self.variant == "package" else (0,)
         square_too = self.variant == "batched_hook"

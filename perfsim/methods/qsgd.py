@@ -25,19 +25,20 @@ from perfsim.methods.building.quantise import gathered_from_all, summed_levels, 
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
-"""Reads and writes of the value's size, and launches, of the operations that the class lists."""
+"""Passes (a read or write of every value) and launches of the operations that the class lists."""
 
 _FEEDBACK = (14, 6)
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
 residual, scales, adds, subtracts and copies."""
 
 LEVEL_PASSES, LEVEL_LAUNCHES = 27.5, 13
-"""The same of the max-norm form: sign, its cast, magnitude, two scalings, floor, difference, clamp,
-draw, sum, cast, product, cast: 4 bytes an element but for the casts to and from one."""
+"""Passes and launches of the max-norm form: sign, its cast, magnitude, two scalings, floor,
+difference, clamp, draw, sum, cast, product, cast: 4 bytes an element, except casts to and from one
+byte."""
 
 DECODE_PASSES, DECODE_LAUNCHES = 3, 3
-"""Besides reading the levels: cast (1) and scale (2), as GRACE's operations; adding to the sum
-takes 3 passes and a launch more."""
+"""Passes and launches besides reading the levels: cast (1) and scale (2), as GRACE's
+operations. Adding to the sum takes 3 passes and a launch more."""
 
 
 class Qsgd(Method):
@@ -90,7 +91,7 @@ class Qsgd(Method):
         512, ge=1, description="values that share a norm (not in all_reduce)"
     )
     feedback: Annotated[bool, OnlyWith(exchange="all_gather")] = Field(
-        False, description="what is lost is kept and added (MergeComp)"
+        False, description="keep the error and add it to the next gradient (MergeComp)"
     )
     second_bits: Annotated[int, OnlyWith(exchange="all_reduce")] = Field(
         0, ge=0, le=16, description="bits of the finer of two scales (all_reduce); 0 for one scale"

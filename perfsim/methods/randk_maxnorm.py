@@ -14,7 +14,7 @@ from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.qsgd import LEVEL_LAUNCHES, LEVEL_PASSES
 
 _INDEX_PASSES = 4
-"""Gathering by 8-byte indices: index, value read and written."""
+"""Passes of gathering by 8-byte indices: the index, the value read and written."""
 
 
 class RandkMaxnorm(Method):

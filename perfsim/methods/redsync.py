@@ -15,7 +15,7 @@ from perfsim.methods.base import Compute, JobStage, Method, MethodContext
 from perfsim.methods.building.sparsify import above, gathered, kept
 
 _COUNTS = {"binary": 3, "trimmed": 6}
-"""Counts made at most: halving 1 until it is no more than 0.2; 0.8 (twice), 0.6, ... 0 (code)."""
+"""Largest number of counts: 1 halved until at most 0.2; 0.8 (twice), 0.6, ... 0 (code)."""
 
 
 class Redsync(Method):
@@ -49,7 +49,7 @@ class Redsync(Method):
 
     density: float = Field(0.001, gt=0, le=1, description="share of values aimed at, k/n")
     search: Literal["binary", "trimmed"] = Field("binary", description="how the ratio is found")
-    counts: int = Field(0, ge=0, le=6, description="ratios tried; 0: the most that search tries")
+    counts: int = Field(0, ge=0, le=6, description="ratios tried; 0: as many as the search may try")
     surplus: float = Field(2.0, ge=0.5, le=1000, description="values found, in units of k")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:

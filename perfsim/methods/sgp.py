@@ -46,14 +46,14 @@ class Sgp(Method):
         """Return the exchange, and the jobs that keep a node's ranks equal."""
         whole = merged_bucket(buckets)
         n, tensors, size = whole.elements, len(whole.gradients), whole.size_bytes
-        found: list[Job] = []
+        within: list[Job] = []
         if world.gpus_per_node > 1:
             grads = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="backward")
             reduce = Send("all_reduce", size, earliest="backward", group="node")
-            found.append(Job("gradients", (grads, reduce), PassPoint("backward")))
+            within.append(Job("gradients", (grads, reduce), PassPoint("backward")))
             flat = Compute((elementwise(n, 2),), "compress")
             spread = (flat, Send("broadcast", size, group="node"))
-            found.append(Job("spread", spread, PassPoint("forward"), PassPoint("forward")))
+            within.append(Job("spread", spread, PassPoint("forward"), PassPoint("forward")))
         if self.overlapped:
             send = neighbours(size, world, nodes=True)._replace(stream="gossip")
             turn = Compute((elementwise(n, 9, 4 * tensors),), "compress")
@@ -61,11 +61,11 @@ class Sgp(Method):
             out = Compute((elementwise(n, 2, tensors),), "decompress", stream="gossip")
             bias = Compute((elementwise(n, 2, tensors),), "decompress", earliest="backward")
             push = Job("push", (turn, pack, send, out), PassPoint("forward"), PassPoint("next"))
-            return [push, *found, Job("bias", (bias,), PassPoint("backward"))]
+            return [push, *within, Job("bias", (bias,), PassPoint("backward"))]
         copy = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="update")
         late = neighbours(size, world, nodes=True)._replace(earliest="update")
         add = Compute((elementwise(n, 7, 3 * tensors),), "decompress", earliest="update")
-        return [*found, Job("push", (copy, late, add), PassPoint("backward"), PassPoint("next"))]
+        return [*within, Job("push", (copy, late, add), PassPoint("backward"), PassPoint("next"))]
 
     def refusal(self, world: MethodContext) -> str:
         """Return why one node, which has no peer, is refused, or ""."""

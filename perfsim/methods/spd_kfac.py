@@ -41,9 +41,9 @@ class SpdKfac(AveragedFactors):
     )
     decides: ClassVar[bool] = True
 
-    factor_fusion: FactorFusion = Field("mgwfbp", description="fusion policy of factors' messages")
+    factor_fusion: FactorFusion = Field("mgwfbp", description="fusion policy of the factors")
     pipelined: bool = Field(
-        True, description="build and send factors in the passes' hooks, else after the backward"
+        True, description="build and send factors in the passes' hooks, else after backward"
     )
     everywhere_below: int | None = Field(
         None,

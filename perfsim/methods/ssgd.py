@@ -11,7 +11,7 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, Send
 
 _SHARE = {"fp32": 1.0, "fp16": 0.5}
-"""Bytes of a gradient of each type, of those in fp32."""
+"""Bytes of a gradient of each type, relative to fp32."""
 
 
 class Ssgd(Method):

@@ -42,7 +42,7 @@ class Topk(Method):
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
     kernel: Literal["old", "new"] = Field("new", description="PyTorch's top-k before/since 1.11")
-    exchange: SparseExchange = Field("all_gather", description="or all_reduce, density doubling")
+    exchange: SparseExchange = Field("all_gather", description="all pairs to every rank, or sums")
     decoding: Annotated[Decoding, OnlyWith(exchange="all_gather")] = Field(
         "together", description="all ranks' pairs, or a tensor a rank"
     )
@@ -50,7 +50,7 @@ class Topk(Method):
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the selection, the exchange and the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
-        # 5 passes over fp16 keys of two 8-bit digits (pytorch issue 167462, L20); fp32 has four.
+        # 5 passes over fp16 keys of two 8-bit digits (pytorch issue 167462, L20); fp32: four.
         select = Kernel(f"topk_{self.kernel}", n, 7.0 * FLOAT * n, launches=7)
         return [
             Compute((elementwise(n, 7, 3), select, elementwise(k, 2)), "compress"),

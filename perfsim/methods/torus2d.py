@@ -41,7 +41,9 @@ class Torus2d(Ssgd):
         " horovod/common/ops/nccl_operations.cc (NCCLTorusAllreduce), runner/launch.py"
     )
 
-    grid: Literal["square", "node"] = Field("square", description="ranks in a row")
+    grid: Literal["square", "node"] = Field(
+        "square", description="grid as square as possible, or a node a row"
+    )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the three calls of a bucket, or its one all-reduce."""

@@ -50,7 +50,7 @@ class Zero(Method):
     stage: int = Field(1, ge=1, le=2, description="1: optimizer state sharded; 2: gradients too")
     overlap_comm: bool = Field(False, description="reduce while the backward pass goes on")
     reduction: Literal["all_reduce", "reduce", "reduce_scatter"] = Field(
-        "all_reduce", description="DeepSpeed's all-reduce or its reduces; the paper's"
+        "all_reduce", description="DeepSpeed's all-reduce or reduces, or the paper's reduce-scatter"
     )
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
@@ -59,7 +59,7 @@ class Zero(Method):
         gather = Send("all_gather", size_bytes, earliest="update")
         jobs = super().jobs(buckets, world, iteration)
         if not self.overlap_comm:
-            # All on one stream: a bucket's kernels stand behind the reduction before them.
+            # All run on one stream: a bucket's kernels wait for the reduction before them.
             jobs[1:] = [replace(job, needs=(last.name,)) for last, job in pairwise(jobs)]
         return [*jobs, Job("parameters", (gather,), PassPoint("backward"), PassPoint("next"))]
 
