@@ -25,7 +25,7 @@ class Horovod(Ssgd):
     buffers of at most 128 MiB (`bucket`); `fusion` threshold says how. Before a buffer goes, the
     hosts negotiate which tensors all ranks have. They do so by MPI over TCP, as Horovod's pages
     launch it. With the response ``cache`` this is one all-reduce of a bit a tensor: ceil(log2 N)
-    messages, one after the other, over N nodes (those inside a node are free here). Without it
+    messages, one after the other, over N nodes (messages inside a node are free here). Without it
     there are a gather and two broadcasts of as many messages each; a gather straight to the
     coordinator, one message more; and the coordinator's work on the requests of all ranks, 0.35 us
     each. The next cycle waits for the negotiation. The host may push tensors before the GPU has

@@ -28,11 +28,11 @@ class Kaisa(Preconditioner):
     group preconditions the gradient and broadcasts it along its row. f = 1 sends no gradient, f =
     1/P no eigenvectors. ``release`` 0.3 is what the paper ran: after the backward pass each factor
     has an all-reduce of its own, and each phase ends before the next begins. Its worker groups are
-    neighbours, so gradients cross nodes. Bytes a rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) +
-    (P-1)/P x 4 (a^2 + g^2 + a g). Memory: factors of all layers, 4 (a^2 + g^2) bytes each, and 4
-    (a^2 + g^2 + a g) for each layer in whose group the rank works. Left out: cloning and padding of
-    input maps; factor all-reduces that run into the next iteration where no inverse waits for them.
-    Bytes and calls are those of the slowest group.
+    neighbours, so gradients cross nodes. Bytes and calls are those of the slowest group. Bytes a
+    rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) + (P-1)/P x 4 (a^2 + g^2 + a g). Memory: factors of
+    all layers, 4 (a^2 + g^2) bytes each, and 4 (a^2 + g^2 + a g) for each layer in whose group the
+    rank works. Left out: cloning and padding of input maps; factor all-reduces that run into the
+    next iteration where no inverse waits for them.
     """
 
     summary: ClassVar[str] = "K-FAC with a fraction of gradient workers (KAISA)"

@@ -28,10 +28,10 @@ class Localsgd(Method):
     The idea is that of `cpsgd`. The implementation is that of Hugging Face Accelerate, which most
     users of this name run. It takes one tensor after the other, in the order of the buckets: each
     is cloned (2 passes), all-reduced and divided by P (2 passes), and waits for the one before. The
-    next forward pass waits for all. `fusion` whole does so with one buffer. Bytes a rank: 2 (P-1)/P
-    x 4 / interval a parameter. Memory: none from one iteration to the next. Left out: the barrier
-    before averaging; averaging of batch-norm statistics. The interval is that of Accelerate's
-    example.
+    next forward pass waits for all. `fusion` whole does so with one buffer. The interval is that of
+    Accelerate's example. Bytes a rank: 2 (P-1)/P x 4 / interval a parameter. Memory: none from one
+    iteration to the next. Left out: the barrier before averaging; averaging of batch-norm
+    statistics.
     """
 
     summary: ClassVar[str] = "models averaged every few iterations, tensor by tensor (local SGD)"

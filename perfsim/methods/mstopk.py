@@ -29,9 +29,9 @@ class Mstopk(Method):
 
     Once a bucket is ready, all runs on the stream of the communication. The dense gradient is
     reduce-scattered inside the node. On its share a rank adds the residual (5 passes) and takes
-    magnitudes (2), their mean and their maximum (a read each). It halves the interval between mean
-    and maximum ``samples`` times and counts each time (1.5 passes, 7 launches). It finds the values
-    above the upper threshold and, to fill up to k, those between the two (5.5 passes, 12 launches).
+    magnitudes (2), their mean and their maximum (a read each). In ``samples`` steps it halves the
+    interval between these two and counts (1.5 passes, 7 launches a step). It finds the values above
+    the upper threshold and, to fill up to k, those between the two (5.5 passes, 12 launches).
     Values and indices are all-gathered among the ranks with the same local rank on all nodes, then
     these pairs inside the node. After the backward pass each share is zeroed, filled and
     concatenated (3 passes). Bytes a rank: (P-1) x 8 k on nodes of one GPU; on N nodes of g, k of
@@ -85,7 +85,7 @@ class Mstopk(Method):
         """Return why nodes of unequal size are refused, or ""."""
         if self.exchange == "all_gather" or world.ranks == world.nodes * world.gpus_per_node:
             return ""
-        return "needs as many GPUs on every node; `options` exchange=all_gather does not"
+        return "needs the same number of GPUs on every node; `options` exchange=all_gather does not"
 
     def _picked(self, elements: int) -> tuple[Kernel, ...]:
         """Return the kernels of the residual and of the selection."""

@@ -24,11 +24,11 @@ class Postlocalsgd(Method):
     only the ranks of a node do so (``local_gradients``; nodes of one GPU have nothing to do). Every
     ``interval`` iterations all models are averaged after the update in one buffer (concatenate and
     divide: 4 passes, 2 launches), and the next forward pass waits for it. Iterations are weighted
-    by ``dense_share``. Bytes a rank: 2 (P-1)/P x 4 a parameter in the share's iterations, that /
+    by ``dense_share``. The share is that of the paper's example (from epoch 150 of 300), the
+    interval PyTorch's. Bytes a rank: 2 (P-1)/P x 4 a parameter in the share's iterations, that /
     interval in the others, and what stays in a node. Memory: none from one iteration to the next.
     Left out: batch-norm statistics; the host's wait for the device before it averages; the paper's
-    own code, which averages models in the first phase too. The share is that of the paper's example
-    (from epoch 150 of 300), the interval PyTorch's.
+    own code, which averages models in the first phase too.
     """
 
     summary: ClassVar[str] = "dense all-reduce at first, then local SGD (post-local SGD)"

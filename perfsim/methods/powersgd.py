@@ -43,16 +43,16 @@ class Powersgd(Method):
     P. Q of the last iteration is orthonormalised before P = M Q. A matrix is compressed only if
     that shrinks it more than ``min_compression_rate`` times. The hook's last callback synchronises
     the device: the host waits in every bucket's hook, and nothing of it overlaps the backward pass.
-    Hook and DDP's buckets are Power-SGD with WFBP and tensor fusion, which ACP-SGD's authors run
-    beside theirs as Power-SGD (buckets of 25 MB). They call it "Power-SGD*" where "Power-SGD" is
-    the paper's code. ``same_shape`` (batch_tensors_with_same_shape, off in PyTorch too) stacks
-    matrices of one shape in a bucket. "batched_hook" is PyTorch's other hook: it compresses a
-    bucket, vectors included, as one square. "after_backward" is the paper's code: one packed P, one
-    packed Q and one buffer of vectors (sent after P, waited for at the end). All run on the compute
-    stream once the backward pass is over; ``warm_start`` off draws Q anew. "package" is the
-    authors' later package, after the backward pass too. Each step is half a power iteration: even
-    steps send Q, odd steps send P, with matrices of one shape stacked. One all-reduce of what is
-    not compressed follows.
+    PyTorch's default is rank 1. Hook and DDP's buckets are Power-SGD with WFBP and tensor fusion,
+    which ACP-SGD's authors run beside theirs as Power-SGD (buckets of 25 MB). They call it
+    "Power-SGD*" where "Power-SGD" is the paper's code. ``same_shape``
+    (batch_tensors_with_same_shape, off in PyTorch too) stacks matrices of one shape in a bucket.
+    "batched_hook" is PyTorch's other hook: it compresses a bucket, vectors included, as one square.
+    "after_backward" is the paper's code: one packed P, one packed Q and one buffer of vectors (sent
+    after P, waited for at the end). All run on the compute stream once the backward pass is over;
+    ``warm_start`` off draws Q anew. "package" is the authors' later package, after the backward
+    pass too. Each step is half a power iteration: even steps send Q, odd steps send P, with
+    matrices of one shape stacked. One all-reduce of what is not compressed follows.
 
     Bytes a rank: 2 (P-1)/P x 4 (n + m) r a matrix ("package": half of it on average;
     "batched_hook": the bucket's square). Memory: residual of every gradient, P and Q of every
@@ -60,7 +60,7 @@ class Powersgd(Method):
     "batched_hook": factors of a square a tensor, more than of a bucket's). Left out: the dense
     start-up iterations (start_powerSGD_iter, 1000 in PyTorch), the GPU idling while launches catch
     up after each synchronisation, the Q that a hook without warm start draws on the CPU,
-    half-precision gradients (Gram-Schmidt at any rank). PyTorch's default is rank 1.
+    half-precision gradients (Gram-Schmidt at any rank).
     """
 
     summary: ClassVar[str] = "rank-r factors P and Q, two all-reduces in sequence (Power-SGD)"

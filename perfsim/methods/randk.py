@@ -20,11 +20,11 @@ class Randk(Method):
     In the hook, on the compute stream, indices are drawn and k values gathered, residual included.
     With ``shared_seed`` only the values are all-reduced, since all ranks know the indices. Their
     mean is taken before they are put back (2 passes over k). Without it values and indices are
-    all-gathered. Bytes a rank: 2 (P-1)/P x 4 k, or (P-1) x 8 k. After the backward pass the
-    gradient is zeroed and filled. Without the seed indices may coincide: the other ranks' pairs are
-    added to it and the mean is taken (2 passes). Memory: the residual. Left out: the exchange of
-    the seed, which is done once. The kernels' measured points hold at density 1 %; they are taken
-    for every density, since drawing and clearing touch the whole bucket.
+    all-gathered. After the backward pass the gradient is zeroed and filled. Without the seed
+    indices may coincide: the other ranks' pairs are added to it and the mean is taken (2 passes).
+    The kernels' measured points hold at density 1 %; they are taken for every density, since
+    drawing and clearing touch the whole bucket. Bytes a rank: 2 (P-1)/P x 4 k, or (P-1) x 8 k.
+    Memory: the residual. Left out: the exchange of the seed, which is done once.
 
     ``decoding`` (without the seed): "one_by_one" makes a dense tensor a rank in a loop and adds
     these, as GRACE and MergeComp do; "together" is one call, as Cupcake and Espresso do. Messages:

@@ -19,7 +19,7 @@ class SpdKfac(AveragedFactors):
     A layer's A is built and packed in the hook before its forward pass, G in the hook after its
     backward pass, on the compute stream. Neighbours are merged while waiting costs less than the
     start-up saved (the rule of MG-WFBP, here with the network's own cost). They are all-reduced
-    behind the passes, on one stream with the gradients, and unpacked once all have arrived. A
+    while the passes run, on one stream with the gradients, and unpacked once all have arrived. A
     factor whose inverse costs less than its broadcast is inverted on every rank. The others go,
     largest first, to the rank with the smallest sum of sides. In layer order each rank inverts its
     own and packs them. Their broadcasts follow while other ranks still invert. Then it continues as

@@ -16,8 +16,8 @@ CLIP = (8.0, 6)
 """Passes and launches: mean (1), difference (2), square (2), mean (1), its root, clamp (2)."""
 
 DRAW = {"bytes": (15.75, 9), "two_bits": (22 + 9 / 16, 14)}
-"""Passes and launches: magnitude (2), largest (1), sign (2), scale (2), draw (1), compare (2.25), clear
-(2.25); then sign and cast (3.25), or signs, masks, both joined and packed (10 1/16)."""
+"""Passes and launches: magnitude (2), largest (1), sign (2), scale (2), draw (1), compare (2.25),
+clear (2.25); then sign and cast (3.25), or signs, masks, both joined and packed (10 1/16)."""
 
 _DECODE = {"bytes": (3.25, 2), "two_bits": (7 + 1 / 16, 6)}
 """Passes and launches: cast (1.25), or unpack, choose, cast and shift (5 1/16); multiply (2)."""
