@@ -147,6 +147,6 @@ class Powersgd(Method):
         copies = {"package": 0, "after_backward": 2}.get(self.variant, 1)
         turns = (0, 1) if self.variant == "package" else (0,)
         square_too = self.variant == "batched_hook"
-        chosen = [one for one in gradients if square_too or self.compressed(one)]
-        factors = sum(self.message_bytes(one, turn) for one in chosen for turn in turns)
+        chosen = [each for each in gradients if square_too or self.compressed(each)]
+        factors = sum(self.message_bytes(each, turn) for each in chosen for turn in turns)
         return copies * sum(gradient.size_bytes for gradient in gradients) + factors
