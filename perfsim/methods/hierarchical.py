@@ -15,15 +15,16 @@ from perfsim.methods.ssgd import Ssgd
 class Hierarchical(Ssgd):
     """Sends every bucket in three calls, as soon as it is ready, in backward order.
 
-    A reduce-scatter among the g GPUs of each node; an all-reduce of n/g between the GPUs with the
-    same local rank on every node, all g groups at once on the nodes' NICs; an all-gather in each
-    node. On one node, or with one GPU a node, it is one all-reduce, as `ssgd`. No kernels of its
-    own. Bytes a rank: 2 (g-1)/g x 4 a parameter in the node, 2 (N-1)/N x 4/g between nodes
-    (together those of a ring). Memory: none more. Left out: Horovod's copies to host memory and
-    back around an all-reduce of MPI, here NCCL's (its option torus-allreduce); what is left where a
-    bucket does not divide by g.
+    The first call is a reduce-scatter among the g GPUs of each node. The second is an all-reduce of
+    n/g between the GPUs with the same local rank on every node; all g groups share the nodes' NICs
+    at once. The third is an all-gather in each node. On one node, or with one GPU a node, one
+    all-reduce takes their place, as in `ssgd`. The method runs no kernels of its own. Bytes a rank:
+    2 (g-1)/g x 4 a parameter in the node, 2 (N-1)/N x 4/g between nodes; together those of a ring.
+    Memory: none more. Left out: Horovod's copies to host memory and back around an all-reduce by
+    MPI (here it is NCCL's, as with Horovod's option torus-allreduce); the remainder of a bucket
+    that g does not divide.
 
-    ``across`` "split", BlueConnect: between nodes a reduce-scatter and an all-gather, each a call.
+    ``across`` "split" is BlueConnect: between nodes it calls a reduce-scatter, then an all-gather.
     Buckets are DDP's; Horovod's are `fusion` threshold.
     """
 
@@ -40,11 +41,11 @@ class Hierarchical(Ssgd):
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the calls."""
+        """Return the three calls of a bucket, or its one all-reduce."""
         return in_rows_and_columns(
             self.dense_bytes(bucket), world.gpus_per_node, world.nodes, split=self.across == "split"
         )
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that uneven nodes are refused."""
+        """Return why nodes of unequal size are refused, or ""."""
         return uneven_nodes(world)

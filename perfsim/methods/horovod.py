@@ -1,4 +1,4 @@
-"""Horovod: every cycle, what is ready is fused into buffers and all-reduced."""
+"""Horovod: each cycle fuses the ready gradients into buffers and all-reduces them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ COPIED = 160
 class Horovod(Ssgd):
     """Sends what was pushed since the last cycle, fused up to a threshold, once all ranks have it.
 
-    In backward order, one dense all-reduce a fused buffer, during the backward pass and after it: a
-    background thread wakes every cycle (1 ms; `fusion_options.cycle_time`) and fills buffers of at
-    most 128 MiB (`bucket`); `fusion` threshold says how. Before a buffer goes, the hosts negotiate
-    which tensors all ranks have, by MPI over TCP, as Horovod's pages launch it: with the response
-    ``cache`` one all-reduce of a bit a tensor, ceil(log2 N) messages one after the other over N
-    nodes (those inside a node taken as free); without it a gather and two broadcasts of as many
-    each, a gather straight to the coordinator, one more, and the coordinator's work on the requests
-    of all ranks, 0.35 us each; the next cycle waits for it. What was pushed while the GPU was not
-    there yet is negotiated by then. The thread hands buffers to NCCL without waiting for it.
-    Kernels: the gradients of a buffer are copied in and out again around the all-reduce, on its
-    stream (2 passes each, a launch for 160 tensors); a tensor alone goes from where it is. Bytes a
-    rank: 2 (P-1)/P x 4 a parameter (ring), half of it where the ``gradients`` are fp16 (`ssgd`).
-    Memory: one fusion buffer of the threshold, none from one iteration to the next. Left out: the
-    host's work in a hook; the thread's launches; cycles that find nothing; the host's wait for the
-    last buffer, in steps of 1 ms before 0.21.0.
+    Fused buffers go in backward order, each by one dense all-reduce, during the backward pass and
+    after it. A background thread wakes every cycle (1 ms; `fusion_options.cycle_time`). It fills
+    buffers of at most 128 MiB (`bucket`); `fusion` threshold says how. Before a buffer goes, the
+    hosts negotiate which tensors all ranks have. They do so by MPI over TCP, as Horovod's pages
+    launch it. With the response ``cache`` this is one all-reduce of a bit a tensor: ceil(log2 N)
+    messages, one after the other, over N nodes (messages inside a node are free here). Without it
+    there are a gather and two broadcasts of as many messages each; a gather straight to the
+    coordinator, one message more; and the coordinator's work on the requests of all ranks, 0.35 us
+    each. The next cycle waits for the negotiation. The host may push tensors before the GPU has
+    computed them; their negotiation is over by then. The thread hands buffers to NCCL without
+    waiting for it. Kernels: the gradients of a buffer are copied in before the all-reduce and out
+    after it, on its stream (2 passes each, a launch for 160 tensors); a lone tensor is sent from
+    where it lies. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it where the
+    ``gradients`` are fp16 (`ssgd`). Memory: one fusion buffer of the threshold, none from one
+    iteration to the next. Left out: the host's work in a hook; the thread's launches; cycles that
+    find nothing; the host's wait for the last buffer, in steps of 1 ms before 0.21.0.
 
     ``update_launches``: the optimizer waits on the host until the last buffer is back
-    (``synchronize`` in its step), so that nothing is queued on the GPU when it launches the update:
-    this takes no less than its launches. PyTorch before 2.0 goes parameter by parameter: SGD with
-    momentum and weight decay clears the gradient, adds the decay, scales the momentum, adds to it
-    and adds it; plain SGD has the first and the last, 2. A compiled graph (TensorFlow), or an
-    engine that takes the reductions among its own operations (MXNet): 0.
+    (``synchronize`` in its step). Nothing is then queued on the GPU, so the update takes at least
+    as long as its launches. PyTorch before 2.0 goes parameter by parameter. SGD with momentum and
+    weight decay launches 5 kernels: it clears the gradient, adds the decay, scales the momentum,
+    adds the gradient to the momentum and the momentum to the weights. Plain SGD launches 2, the
+    first and the last. Give 0 for a compiled graph (TensorFlow) or an engine that schedules the
+    reductions among its own operations (MXNet).
 
-    ``message_us`` and the coordinator's work: `perfsim.methods.building.negotiation`.
+    ``message_us`` and the coordinator's work: see `perfsim.methods.building.negotiation`.
     """
 
     summary: ClassVar[str] = "all-reduce of what is ready each cycle, fused (Horovod)"
@@ -59,10 +61,16 @@ class Horovod(Ssgd):
 
     cache: bool = Field(True, description="whether responses are cached (HOROVOD_CACHE_CAPACITY)")
     message_us: float = Field(
-        MESSAGE_US, ge=0, le=1e6, description="a small message between two hosts, in microseconds"
+        MESSAGE_US,
+        ge=0,
+        le=1e6,
+        description="time of a small message between two hosts, in microseconds",
     )
     update_launches: int = Field(
-        SGD_LAUNCHES, ge=0, le=1000, description="kernels a tensor of the update, after the wait"
+        SGD_LAUNCHES,
+        ge=0,
+        le=1000,
+        description="kernels a tensor that the update launches after the wait",
     )
 
     def late_launches(self) -> int:
@@ -70,14 +78,14 @@ class Horovod(Ssgd):
         return self.update_launches
 
     def negotiation_s(self, tensors: int, world: MethodContext) -> float:
-        """Return how long a cycle takes to agree on its tensors [s]."""
+        """Return how long the ranks negotiate over the tensors of a cycle [s]."""
         message_s = 1e-6 * self.message_us
         return negotiation_s(
             tensors, world.ranks, world.nodes, cache=self.cache, message_s=message_s
         )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the all-reduce, between copies where it is of several gradients."""
+        """Return the all-reduce; copies surround it where a buffer holds several gradients."""
         send = Send("all_reduce", self.dense_bytes(bucket))
         tensors = len(bucket.gradients)
         if tensors == 1:

@@ -25,12 +25,13 @@ from perfsim.methods.building.averaging import periodic
 class Localsgd(Method):
     """Updates locally; every ``interval`` iterations the models are averaged after the update.
 
-    The idea is that of `cpsgd`; the implementation that of Hugging Face Accelerate, which most
-    users of this name run: tensor after tensor in the order of the buckets is cloned (2 passes),
-    all-reduced and divided by P (2 passes), each waiting for the one before; the next forward pass
-    waits for all. `fusion` whole does so with one buffer. Bytes a rank: 2 (P-1)/P x 4 / interval a
-    parameter. Memory: none from one iteration to the next. Left out: the barrier before averaging;
-    averaging of batch-norm statistics. The interval is that of its example.
+    The idea is that of `cpsgd`. The implementation is that of Hugging Face Accelerate, which most
+    users of this name run. It takes one tensor after the other, in the order of the buckets: each
+    is cloned (2 passes), all-reduced and divided by P (2 passes), and waits for the one before. The
+    next forward pass waits for all. `fusion` whole does so with one buffer. The interval is that of
+    Accelerate's example. Bytes a rank: 2 (P-1)/P x 4 / interval a parameter. Memory: none from one
+    iteration to the next. Left out: the barrier before averaging; averaging of batch-norm
+    statistics.
     """
 
     summary: ClassVar[str] = "models averaged every few iterations, tensor by tensor (local SGD)"

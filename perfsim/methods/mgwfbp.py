@@ -10,17 +10,17 @@ from perfsim.methods.ssgd import Ssgd
 class Mgwfbp(Ssgd):
     """Sends gradients merged where waiting for the next one costs less than a call's latency.
 
-    In backward order, one dense all-reduce a merged message as soon as its last gradient is ready,
-    beside the backward pass; what is merged is decided before training, from the tensors' ready
-    times and the time of an all-reduce (`fusion` mgwfbp). No kernels of its own. Bytes a rank: 2
-    (P-1)/P x 4 a parameter (ring). Memory: the merged buffers, none from one iteration to the next
-    beyond the gradients. Left out: the copy of each gradient into its buffer (2 passes, a launch a
-    tensor), the host's wait for the compute stream before each message, and the profiling run that
-    measures ready times.
+    Each merged message is sent by one dense all-reduce, as soon as its last gradient is ready, in
+    backward order and beside the backward pass. What to merge is decided before training, from the
+    tensors' ready times and the time of an all-reduce (`fusion` mgwfbp). The method runs no kernels
+    of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring). Memory: the merged buffers; beyond
+    the gradients, none from one iteration to the next. Left out: the copy of each gradient into its
+    buffer (2 passes, a launch a tensor), the host's wait for the compute stream before each
+    message, and the profiling run that measures ready times.
 
-    The paper's implementation takes alpha and beta of an all-reduce from a table or a fit at
-    start-up, the later benchmark code from a table only, and merges every message below 8192
-    elements besides; here the rule sees the network's own cost unless the fusion options
+    The paper's implementation takes alpha and beta of an all-reduce from a table or from a fit at
+    start-up. The later benchmark code takes them from a table only, and also merges every message
+    below 8192 elements. Here the rule sees the network's own cost, unless the fusion options
     merge_alpha, merge_beta and merge_below=32KiB say otherwise.
     """
 

@@ -14,10 +14,10 @@ from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFac
 class MpdKfac(AveragedFactors):
     """Sends gradients and factors as D-KFAC, then every inverse by a broadcast of its own.
 
-    As D-KFAC up to the averaged factors. Then layers are dealt out to the ranks in turn, or factors
-    (A, G, A, G, ...) where there are more ranks than layers; a rank inverts its own, zeroes its
-    copies of the others, packs all upper triangles, and broadcasts follow one another in layer
-    order: each involves every rank, so that the first waits for the busiest one. Then all are
+    Up to the averaged factors it runs as D-KFAC. Then layers are assigned to the ranks in turn, or
+    factors (A, G, A, G, ...) where there are more ranks than layers. A rank inverts its own, zeroes
+    its copies of the others and packs all upper triangles. Broadcasts follow one another in layer
+    order. Each involves every rank, so the first waits for the busiest rank. Then all inverses are
     unpacked and every rank preconditions every layer. ``symmetric`` false sends whole matrices, as
     lzhangbv/kfac_pytorch@c45acb8f does. Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) +
     (P-1)/P x 4 (a(a+1)/2 + g(g+1)/2). Memory: factors and inverses of all layers, 8 (a^2 + g^2)

@@ -1,4 +1,4 @@
-"""MSTop-k: an approximate Top-k by many threshold samples, exchanged in two layers."""
+"""MSTop-k: an approximate Top-k by many sampled thresholds, exchanged in two layers."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from perfsim.methods.building.sparsify import (
 )
 
 SAMPLE_LAUNCHES = 7
-"""Of one threshold: its value (subtract, multiply, add), compare, count, two tests of the count."""
+"""Launches a threshold: value (subtract, multiply, add), compare, count, two tests of the count."""
 
 
 class Mstopk(Method):
     """Reduces inside the nodes, and sends between them the approximate Top-k of each share.
 
-    As soon as a bucket is ready, on the stream of the communication: the dense gradient is
-    reduce-scattered inside the node; on its share a rank adds the residual (5 passes), takes
-    magnitudes (2), mean and maximum (a read each), halves the interval between them ``samples``
-    times, counting each time (1.5 passes, 7 launches), and finds what is above the upper threshold
-    and, to fill up to k, between the two (5.5 passes, 12 launches). Values and indices are
-    all-gathered among the ranks with the same local rank on all nodes, and these pairs inside the
-    node. After the backward pass each share is zeroed, filled and concatenated (3 passes). Bytes a
-    rank: (P-1) x 8 k on nodes of one GPU; on N nodes of g, k of n/g: 4 n (g-1)/g dense and 8 k N
-    (g-1) inside, 8 k (N-1) between. Memory: the residual (of the share alone in two layers; the
-    whole is charged). Left out: the random place where filling up begins; the host's two waits a
-    sample, for its tests.
+    Once a bucket is ready, all runs on the stream of the communication. The dense gradient is
+    reduce-scattered inside the node. On its share a rank adds the residual (5 passes) and takes
+    magnitudes (2), their mean and their maximum (a read each). In ``samples`` steps it halves the
+    interval between these two and counts (1.5 passes, 7 launches a step). It finds the values above
+    the upper threshold and, to fill up to k, those between the two (5.5 passes, 12 launches).
+    Values and indices are all-gathered among the ranks with the same local rank on all nodes, then
+    these pairs inside the node. After the backward pass each share is zeroed, filled and
+    concatenated (3 passes). Bytes a rank: (P-1) x 8 k on nodes of one GPU; on N nodes of g, k of
+    n/g: 4 n (g-1)/g dense and 8 k N (g-1) inside, 8 k (N-1) between. Memory: the residual (in two
+    layers it is of the share alone; the whole is charged). Left out: the random index at which
+    filling up begins; the host's two waits a sample, for its tests.
 
-    ``exchange``: "all_gather" selects from the whole bucket in the hook, on the compute stream,
-    and gathers among all ranks. ``inside``: "sums" adds up each share before the node gathers
-    it, dense. ``select``: what picks from a share; "dgc" and "randk" are measured kernels.
-    ``dense_below``: smaller buckets are all-reduced dense (Espresso's emulation of the layers: 512
-    or more, model by model). ``samples``: 20 in the hook of the code, 100 in its reducer.
+    ``exchange``: "all_gather" selects from the whole bucket in the hook, on the compute stream, and
+    gathers among all ranks. ``inside``: "sums" adds up each share before the node gathers it,
+    dense. ``select``: the selection that takes k values of a share; "dgc" and "randk" are measured
+    kernels. ``dense_below``: smaller buckets are all-reduced dense (Espresso's emulation of the
+    layers: 512 or more, model by model). ``samples``: 20 in the hook of the code, 100 in its
+    reducer.
     """
 
     summary: ClassVar[str] = "approximate Top-k by sampled thresholds, in two layers (MSTop-k)"
@@ -63,13 +64,13 @@ class Mstopk(Method):
         "hierarchical", description="two layers (HiTopKComm), or all ranks at once"
     )
     inside: Annotated[Literal["pairs", "sums"], OnlyWith(exchange="hierarchical")] = Field(
-        "pairs", description="what a node gathers"
+        "pairs", description="a node gathers pairs, or the sums of each share"
     )
-    select: Literal["mstopk", "dgc", "randk"] = Field("mstopk", description="what picks the k")
-    dense_below: int = Field(0, ge=0, description="elements of a bucket below which it goes dense")
+    select: Literal["mstopk", "dgc", "randk"] = Field("mstopk", description="how k are selected")
+    dense_below: int = Field(0, ge=0, description="buckets of fewer elements go dense")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the two layers with the selection between them, or selection and gathers."""
+        """Return the two layers and the selection between them, or selection and gathers."""
         n = bucket.elements
         if n < self.dense_below:
             return [Send("all_reduce", float(FLOAT * n))]
@@ -81,15 +82,13 @@ class Mstopk(Method):
         return hierarchical(n, k, world, self._picked(share), self.inside)
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that nodes must be alike, if they are not."""
+        """Return why nodes of unequal size are refused, or ""."""
         if self.exchange == "all_gather" or world.ranks == world.nodes * world.gpus_per_node:
             return ""
-        return (
-            "takes the same number of GPUs on every node (`options` exchange=all_gather does not)"
-        )
+        return "needs the same number of GPUs on every node; `options` exchange=all_gather does not"
 
     def _picked(self, elements: int) -> tuple[Kernel, ...]:
-        """Return the residual's passes and the selection."""
+        """Return the kernels of the residual and of the selection."""
         k = kept(elements, self.density)
         residual = elementwise(elements, 5, 2)
         if self.select == "dgc":
@@ -97,16 +96,16 @@ class Mstopk(Method):
         elif self.select == "randk":
             kernel = Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4)
         else:
-            # Two comparisons more, joined, and indices found: 2 x 1.25 + 0.75 + 0.5.
+            # Two more comparisons, their join, and finding indices: 2 x 1.25 + 0.75 + 0.5.
             passes = 2 + 1 + 1 + 1.5 * self.samples + ABOVE_PASSES + 3.75
             launches = 3 + SAMPLE_LAUNCHES * self.samples + 2 * ABOVE_LAUNCHES + 2
             kernel = elementwise(elements, passes, launches)
         return residual, kernel, elementwise(k, 3, 2)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a kept value."""
+        """Return the bytes of the kept values: 8 each."""
         return float((FLOAT + INDEX) * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual, were it of the whole gradient: one fp32 value a parameter."""
+        """Return the bytes of a residual of the whole gradient: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

@@ -1,4 +1,4 @@
-"""Natural compression: each value drawn to one of the two powers of two around it."""
+"""Natural compression: each value is drawn to one of the two powers of two around it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ next exponent (2), choose (3.25), clip (2), shifts and offset (6), join (3), cas
 draw (1), one kernel (2.25)."""
 
 _DECODE = {"cupy": (14.75, 10), "cuda": (1.25, 1)}
-"""cupy: sign and exponent from bytes (1), offset and cast (1.75), shift (2), negate (2), choose
-(3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
+"""Passes and launches. cupy: sign and exponent from bytes (1), offset and cast (1.75), shift (2),
+negate (2), choose (3.25), zeros (0.5, 1.25), multiply (3); cuda: one kernel."""
 
 
 class Natural(Method):
     """Sends sign and exponent of each value in a byte; the mantissa decides the draw.
 
-    In the hook, on the compute stream, tensor by tensor as GRACE does: exponents are drawn and
-    packed. One all-gather of n bytes from each rank; after the backward pass a loop decodes the P
-    messages and adds them up (3 passes), so decoding grows with P; the mean (2 passes). ``kernel``
-    "cupy" is what GRACE's Horovod version runs, operation by operation, "cuda" its fused extension.
-    ``exchange`` "two_step" is GRACE's all-to-all communicator, after the backward pass: each rank
-    adds up 1/P of the values, draws again, all-gathers, decodes the pieces and joins them (2
-    passes). Compare with other methods at one `fusion`. Bytes a rank: (P-1) n; in two steps 2
-    (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit (GRACE keeps 7 bits
-    of the exponent, clipped), cupy's hand-over on the host.
+    In the hook, on the compute stream, exponents are drawn and packed, tensor by tensor as GRACE
+    does. One all-gather takes n bytes from each rank. After the backward pass a loop decodes the P
+    messages and adds them up (3 passes), so decoding grows with P; then the mean is taken (2
+    passes). ``kernel`` "cupy" is what GRACE's Horovod version runs, operation by operation; "cuda"
+    is its fused extension. ``exchange`` "two_step" is GRACE's all-to-all communicator, after the
+    backward pass: each rank adds up 1/P of the values, draws again, all-gathers, decodes the pieces
+    and joins them (2 passes). Compare with other methods at one `fusion`. Bytes a rank: (P-1) n; in
+    two steps 2 (P-1)/P n. Memory: none between iterations. Left out: the paper's ninth bit (GRACE
+    keeps 7 bits of the exponent, clipped), cupy's hand-over on the host.
     """
 
     summary: ClassVar[str] = "sign and exponent only, drawn at random (natural compression)"
@@ -67,5 +67,5 @@ class Natural(Method):
         return two_step([first], [float(n)], 0.0, middle, last, ranks)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return one byte a value."""
+        """Return the bytes of one gradient's values: one each."""
         return float(gradient.elements)

@@ -1,4 +1,4 @@
-"""Ok-Topk: thresholds reused for many iterations, values reduced by regions and then gathered."""
+"""Ok-Topk: thresholds hold for many iterations; values are reduced by regions, then gathered."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ PAIR = FLOAT + INDEX
 class Oktopk(Method):
     """Sends each region's values to its owner, which adds them up and keeps the global Top-k.
 
-    The residual is added and copied (5 passes), magnitudes taken (2), and values above a reused
-    threshold counted; then, region by region (one a rank), magnitudes, compare, indices and values
-    once more (7 launches a region). Ranks tell each other the sizes (4 bytes a rank) and exchange
-    pairs, so that each owner gets the k of its region (an all-to-all of 8 k); it adds them into a
-    zeroed region (3 launches a rank), selects what is above the global threshold, and sizes and
+    The residual is added and copied (5 passes), magnitudes are taken (2), and values above a reused
+    threshold are counted. Then each region, one a rank, takes magnitudes, compare, indices and
+    values once more (7 launches a region). Ranks exchange the sizes (4 bytes a rank), then the
+    pairs: each owner gets the k of its region (an all-to-all of 8 k). The owner adds them into a
+    zeroed region (3 launches a rank) and selects what is above the global threshold. Sizes and
     pairs are all-gathered (8 k in all). After the backward pass the gradient is zeroed and filled,
-    and the residual cleared of what was sent and chosen. Every ``threshold_interval`` iterations
-    both thresholds are found by exact Top-k instead, for which all sums are gathered: P k at most,
-    n at most, which is charged. Every ``region_interval`` the regions are made equal in count
-    again: one search more, and an all-reduce of P-1 borders. One buffer for the whole model, hence
-    no overlap, as in the code.
+    and the residual is cleared of what was sent and chosen. Every ``threshold_interval`` iterations
+    exact Top-k finds both thresholds instead. All sums are gathered for this: P k at most and n at
+    most, which is charged. Every ``region_interval`` iterations the regions are made equal in count
+    again, by one search more and an all-reduce of P-1 borders. One buffer holds the whole model, so
+    nothing overlaps, as in the code.
 
     Bytes a rank, where thresholds are reused: (P-1)/P x 16 k and 8 bytes of sizes a rank, within
     the 6 k of the paper. Memory: the residual, 4 bytes a parameter. Left out: copies through host
     memory for mpi4py, and the host's waits for them and for the counts of each region; the paper's
-    balancing before the gather, which its code leaves out too; counts that drift from k (2/3 to
-    4/3 of it) and what corrects them; that the sums of a source overlap the next messages; 512
-    dense iterations first (VGG-16).
+    balancing before the gather, which its code leaves out too; counts that drift from k (2/3 to 4/3
+    of it) and their correction; the overlap of a source's sums with the next messages; 512 dense
+    iterations first (VGG-16).
 
     ``threshold_interval``: 32 in the code for VGG-16 and LSTM, 128 for BERT.
     """
@@ -75,10 +75,10 @@ class Oktopk(Method):
         split.append(elementwise(k, 2, ranks))
         divided = iteration % self.region_interval == 0
         region = ceil(n / ranks)
-        # Zeroed; of each rank what is there is read, added and written: 3 launches.
+        # Zero the region; for each rank read, add and write its values: 3 launches.
         reduce = [elementwise(region, 1, 3 * ranks), scatter_add(ceil(k / ranks) * ranks)]
         count = min(ranks * k, n) if exactly else k
-        found = [*([] if exactly else [elementwise(region, 2)]), above(region), elementwise(k, 2)]
+        owned = [*([] if exactly else [elementwise(region, 2)]), above(region), elementwise(k, 2)]
         chosen = [exact(count, self.kernel), elementwise(k, 2)] if exactly else []
         fill = [elementwise(n, 1), elementwise(k, 2), scatter_add(k), elementwise(k, 2)]
         stages: list[JobStage] = []
@@ -91,25 +91,25 @@ class Oktopk(Method):
             Compute(tuple(split), "compress", stream="communication" if divided else "compute"),
             Send("all_to_all", float(INDEX * ranks)),
             Send("all_to_all", float(PAIR * k)),
-            Compute((*reduce, *found), "decompress", stream="communication"),
+            Compute((*reduce, *owned), "decompress", stream="communication"),
             Send("all_gather", float(INDEX * ranks)),
             Send("all_gather", float(PAIR * count)),
             Compute((*chosen, *fill), "decompress", earliest="backward"),
         ]
 
     def rounds(self) -> list[Round]:
-        """Return iterations that find thresholds, regions, both or neither, as often as each."""
+        """Return the iterations by what they find: thresholds, regions, both or neither."""
         period = lcm(self.threshold_interval, self.region_interval)
         both = Round((0,))
         exactly = Round((self.threshold_interval,), period // self.threshold_interval - 1)
         divided = Round((self.region_interval,), period // self.region_interval - 1)
         plain = Round((1,), period - both.count - exactly.count - divided.count)
-        return [one for one in (both, exactly, divided, plain) if one.count]
+        return [each for each in (both, exactly, divided, plain) if each.count]
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a kept value."""
+        """Return the bytes of the kept values: 8 each."""
         return float(PAIR * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual: one fp32 value a parameter."""
+        """Return the bytes of the residual: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

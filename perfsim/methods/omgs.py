@@ -1,4 +1,4 @@
-"""OMGS-SGD: exact Top-k of gradients merged so that selection and gathers hide best."""
+"""OMGS-SGD: exact Top-k of tensors, merged so that selection and gathers overlap best."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ class Omgs(Method):
     """Merges neighbouring tensors, and selects and gathers the Top-k of each merged one.
 
     A tensor is merged into the next one of the backward pass where that saves more latency than it
-    costs in waiting and selecting (see `merged_by_omgs` in `perfsim.methods.building.sparsify`), by
-    what selection and all-gathers cost on this GPU and network. When the last tensor of a group is
-    ready: the residual is added (3 passes), magnitudes are taken (2), the k largest selected
-    exactly, and the residual copied with what is sent cleared (2), all in the hook on the compute
-    stream, so that the backward pass waits; then one all-gather of the values and one of the
-    indices, beside it. After it the gradient is zeroed, P k pairs are scatter-added and the mean is
-    taken.
+    costs in waiting and selecting. The rule takes what selection and all-gathers cost on this GPU
+    and network (see `merged_by_omgs` in `perfsim.methods.building.sparsify`). When the last tensor
+    of a group is ready, the hook selects on the compute stream, so the backward pass waits: the
+    residual is added (3 passes), magnitudes are taken (2), the k largest are selected exactly, and
+    the residual is copied with what is sent cleared (2). Then one all-gather of the values and one
+    of the indices run beside the backward pass. After it the gradient is zeroed, P k pairs are
+    scatter-added and the mean is taken.
 
     Bytes a rank: (P-1) x 8 k. Memory: the residual, 4 bytes a parameter. Left out: the copies into
-    merged buffers and out of them; that the authors' code merges by a fit of both costs on its own
-    cluster (2.19e-10 s x n log2 n; all-gathers on 1 GbE for 2, 4, 8, 16 ranks), and does so only
-    with ADAPTIVE_MERGE set: else it closes groups at 8192 elements.
+    merged buffers and out of them; the merging of the authors' code, which fits both costs on its
+    own cluster (2.19e-10 s x n log2 n; all-gathers on 1 GbE for 2, 4, 8, 16 ranks), and only with
+    ADAPTIVE_MERGE set: else it closes groups at 8192 elements.
 
-    The rule is the authors' and weighs only when the messages end. Where they hide behind the
-    backward pass anyway it gains nothing and stops merging, though fewer selections and
-    scatter-adds would still shorten the iteration: so a network of less latency, with more and
-    smaller groups, can be slower: on 8 nodes of a V100 ResNet-50 by 6 and DenseNet-201 by 9 % from
-    50 to 5 us a hop, still faster than with ``merge`` False.
+    The rule is the authors' and weighs only when the messages end. Where the backward pass hides
+    the messages anyway, merging gains nothing by the rule, and it stops. Fewer selections and
+    scatter-adds would still shorten the iteration. So a network of less latency can be slower, with
+    more and smaller groups. On 8 nodes of a V100, from 50 to 5 us a hop, ResNet-50 is slower by 6 %
+    and DenseNet-201 by 9 %; both are still faster than with ``merge`` False.
 
-    ``merge``: False sends each tensor alone, the paper's layer-wise Top-k (LAGS). Buckets of a
-    `fusion` policy are what is merged, single tensors by default.
+    ``merge``: False sends each tensor alone, the paper's layer-wise Top-k (LAGS). The rule merges
+    the buckets of the `fusion` policy, single tensors by default.
     """
 
     summary: ClassVar[str] = "Top-k of tensors merged by the cost of selection and latency (OMGS)"
@@ -74,7 +74,7 @@ class Omgs(Method):
         return super().jobs(buckets, world, iteration)
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return select, the two all-gathers and the scatter-add."""
+        """Return the selection, the two all-gathers and the scatter-add."""
         n = bucket.elements
         return [
             Compute(self._selected(n), "compress"),
@@ -82,14 +82,14 @@ class Omgs(Method):
         ]
 
     def _selected(self, elements: int) -> tuple[Kernel, ...]:
-        """Return residual, exact Top-k, and what is gathered and cleared."""
+        """Return the kernels of the residual, of exact Top-k, and of gathering and clearing."""
         count = kept(elements, self.density)
         return elementwise(elements, 7, 3), exact(elements, self.kernel), elementwise(count, 2)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a kept value."""
+        """Return the bytes of the kept values: 8 each."""
         return float((FLOAT + INDEX) * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual: one fp32 value a parameter."""
+        """Return the bytes of the residual: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

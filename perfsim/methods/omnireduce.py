@@ -15,37 +15,37 @@ from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
 from perfsim.methods.building.sparsify import served
 
 BUFFER_BYTES = 1024 * 2.0**20
-"""What the NIC reads and writes on the GPU (buffer_size, in MB)."""
+"""Buffer on the GPU that the NIC reads and writes [bytes] (buffer_size, in MB)."""
 
 THREADS = 8
-"""Threads among which the code shares out a tensor (num_threads)."""
+"""Threads that share out a tensor in the code (num_threads)."""
 
 
 class Omnireduce(Method):
     """Streams the blocks that are not zero to aggregators, and the sums back to all ranks.
 
-    Of each bucket, a kernel beside the backward pass marks the blocks that hold anything (one
-    pass), and each of 8 threads copies its part into the buffer that the NIC reads (2). A rank
-    sends the blocks that it has, each with the index of its next one (4 bytes), to aggregators that
-    share out the blocks; they send every block that any rank has to all ranks. Both directions
-    stream at the same time. Nothing is decoded: sums are written in place and copied back (2). The
-    code takes one tensor, that is one GPU, a node. Of several, ``inside`` "sum", NCCL first reduces
-    to one of them, which marks and sends the blocks that any of them has, and at the end broadcasts
-    the sum, a bucket at a time (on one node it is NCCL's all-reduce); "apart" lets each send its
-    own, so that they share the node's NICs.
+    For each bucket a kernel beside the backward pass marks the blocks that are not all zero (one
+    pass). Each of 8 threads copies its part into the buffer that the NIC reads (2). A rank sends
+    its marked blocks, each with the index of its next one (4 bytes). The aggregators share out the
+    blocks, and send every block that any rank has to all ranks. Both directions stream at the same
+    time. Nothing is decoded: sums are written in place and copied back (2). The code takes one
+    tensor, that is one GPU, a node. On nodes of several GPUs ``inside`` says what happens. With
+    "sum" NCCL first reduces to one GPU, which marks and sends the blocks that any of them has. At
+    the end it broadcasts the sum, a bucket at a time; on one node this is NCCL's all-reduce. With
+    "apart" each GPU sends its own blocks, and all share the node's NICs.
 
     Bytes a rank, one GPU a node: (P-1)/P x 4 n x (density of blocks + that of their union), with
-    the indices; dedicated, 4 n x density. Memory: the buffer of 1 GiB, the marks, a byte a block.
-    Left out: copies through host memory (the configuration that comes with the code has the NIC
-    read the GPU, direct_memory = 1; without it chunks go through the host); the sums on the
+    the indices; dedicated, 4 n x density. Memory: the buffer of 1 GiB, and the marks, a byte a
+    block. Left out: copies through host memory (the configuration that comes with the code has the
+    NIC read the GPU, direct_memory = 1; without it chunks go through the host); the sums on the
     aggregators' CPUs; empty answers; several messages' latencies where few are under way.
 
-    ``block_density`` is a property of the model: 1 is a dense gradient, the worst case; the
-    authors' benchmark runs 1, 0.4, 0.1 and 0.01. Zeros come from embeddings and the like, or from
-    a sparsifier. ``union``: blocks of different ranks lie at random, or all at the same indices, or
-    nowhere together (the benchmark has all three). ``aggregators`` "dedicated": as many machines
-    without GPUs as nodes, as in the authors' runs; "colocated": one on each node, which then
-    carries both loads, as much as a ring for dense gradients.
+    ``block_density`` is a property of the model: 1 is a dense gradient, the worst case. The
+    authors' benchmark runs 1, 0.4, 0.1 and 0.01. Zeros come from embeddings and the like, or from a
+    sparsifier. ``union`` says where the blocks of different ranks lie: at random, all at the same
+    indices, or without any overlap (the benchmark has all three). ``aggregators`` "dedicated": as
+    many machines without GPUs as nodes, as in the authors' runs. "colocated": one on each node,
+    which then carries both loads; for dense gradients that is as much as a ring.
     """
 
     summary: ClassVar[str] = "all-reduce of the blocks that are not zero, by aggregators"
@@ -66,7 +66,7 @@ class Omnireduce(Method):
 
     block_density: float = Field(1.0, gt=0, le=1, description="share of blocks that are not zero")
     block_size: int = Field(256, ge=1, le=2**20, description="values in a block")
-    union: Literal["random", "same", "apart"] = Field("random", description="whose blocks meet")
+    union: Literal["random", "same", "apart"] = Field("random", description="how ranks' blocks lie")
     inside: Literal["sum", "apart"] = Field(
         "sum", description="GPUs of a node add up first, or each sends by itself"
     )
@@ -75,18 +75,18 @@ class Omnireduce(Method):
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the marking of blocks, and the way to the aggregators and back."""
+        """Return the marking of blocks, their sends to the aggregators, and the sums' return."""
         blocks = ceil(bucket.elements / self.block_size)
         full_bytes = float(blocks * (FLOAT * self.block_size + INDEX))
         inside = world.gpus_per_node if self.inside == "sum" else 1
         sent, union = self._union(inside), self._union(world.ranks)
         back, servers = union, 0
         if self.aggregators == "dedicated" and world.nodes > 1:
-            # Push and pull take half their size each there; a NIC takes the union in meanwhile.
+            # There push and pull take half their size each, while a NIC receives the union.
             back, servers = 2 * union - sent, world.nodes
         copy = elementwise(bucket.elements, passes=2, launches=THREADS)
         marks = elementwise(bucket.elements, 2 - sent)
-        # The code's threads are through with one tensor before they take the next.
+        # The code's threads finish one tensor before they take the next.
         there: list[JobStage] = [
             Compute((marks,), "compress", stream="marking"),
             Compute((copy,), "compress", stream="threads"),
@@ -105,7 +105,7 @@ class Omnireduce(Method):
         return [to_one, *there, *leaders, back_again, to_all]
 
     def _union(self, ranks: int) -> float:
-        """Return the share of blocks that any of so many ranks has."""
+        """Return the share of blocks that are not zero on at least one of ``ranks`` ranks."""
         if self.union == "same":
             return self.block_density
         if self.union == "apart":
@@ -113,6 +113,6 @@ class Omnireduce(Method):
         return 1.0 - (1.0 - self.block_density) ** ranks
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the buffer, and a byte a block of marks."""
+        """Return the bytes of the buffer and of the marks, a byte a block."""
         blocks = sum(ceil(gradient.elements / self.block_size) for gradient in gradients)
         return BUFFER_BYTES + blocks

@@ -1,4 +1,4 @@
-"""OneBit: signs, the mean of the negative values and that of the others, with error feedback."""
+"""OneBit: signs, one mean of the negative values and one of the others, with error feedback."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from perfsim.methods.building.quantise import (
 )
 
 _ENCODE = (10.0, 18)
-"""Passes and launches but for the packing: compare (1.25); for each sign the indices of its mask
+"""Passes and launches without packing: compare (1.25); for each sign the indices of its mask
 (1.5 in 3 launches), the values there (2) and their sum (0.5); count (0.25) and other mask (0.5)."""
 
 _DECODE = (6.0, 4)
-"""Mask times mean (1.25), other mask (0.5), times mean (1.25), added (3)."""
+"""Passes and launches: mask times mean (1.25), other mask (0.5), times mean (1.25), added (3)."""
 
 
 class Onebit(Method):
     """Sends one bit a value and two means, one for each sign; error feedback keeps what is lost.
 
-    In the hook, on the compute stream: the residual is added (7 passes: decay, scale, add), signs
-    and the two means are taken, the own message is decoded and subtracted (one decode, 3 passes).
-    All-gathers of signs and means; after the backward pass a loop decodes the P messages, then
-    these are summed and divided (3 P + 1 passes, P + 1 launches), so decoding grows with P.
-    Kernels: ``onebit_encode`` and ``onebit_decode`` as measured (V100, packed); a message behind
-    the first costs its launches, not the measured floor once more (see
+    In the hook, on the compute stream, the residual is added (7 passes: decay, scale, add). Then
+    signs and the two means are taken, and the rank decodes its own message and subtracts it (one
+    decode, 3 passes). Signs and means are all-gathered. After the backward pass a loop decodes the
+    P messages; these are then summed and divided (3 P + 1 passes, P + 1 launches), so decoding
+    grows with P. Kernels: ``onebit_encode`` and ``onebit_decode`` as measured (V100, packed). Each
+    message after the first costs its launches, not the measured floor once more (see
     `perfsim.methods.building.queued_kernels`). ``exchange`` "between_nodes" is how Espresso runs
     HiPress: see efsignsgd. Bytes a rank: (P-1) (n/8 + 8). Memory: the residual.
 
@@ -44,7 +44,7 @@ class Onebit(Method):
     GRACE, which sends a byte a sign and two scalars. BytePS's onebit has one scale and runs on the
     CPU: see efsignsgd for its bytes. Messages: a tensor each, as GRACE and MergeComp run it;
     tensors merged by `fusion` share one pair of means, where Seide et al. take one a column. Left
-    out: the host's waiting for the size of each mask, and the aggregation by shares of the paper's
+    out: the host's waiting for the size of each mask; the paper's aggregation by shares on its
     cluster (two steps over MPI).
     """
 
@@ -82,12 +82,12 @@ class Onebit(Method):
         return gathered_from_all(self.encode(n), parts, [self.decode(n)], world.ranks, mean)
 
     def parts(self, elements: int) -> list[float]:
-        """Return the bytes of signs and means."""
+        """Return the bytes of the signs and of the means."""
         means = [2.0 * FLOAT] if self.packing == "bits" else [float(FLOAT)] * 2
         return [float(sign_bytes(elements, self.packing)), *means]
 
     def encode(self, elements: int) -> list[Kernel]:
-        """Return what makes a message, and the residual that it leaves."""
+        """Return the kernels that make a message and its residual."""
         residual = elementwise(elements, 7 + 3, 4)
         if self.packing == "bits":
             own = _measured("onebit_encode", elements, _ENCODE)
@@ -96,29 +96,29 @@ class Onebit(Method):
         return [residual, own, self.decode(elements)]
 
     def decode(self, elements: int) -> Kernel:
-        """Return the decoding of one message."""
+        """Return the kernel that decodes one message."""
         if self.packing == "bits":
             return _measured("onebit_decode", elements, _DECODE)
         return elementwise(elements, *_DECODE)
 
     def refusal(self, world: MethodContext) -> str:
-        """Return why it cannot compress between nodes, where that is asked for."""
+        """Return why one node cannot compress between nodes, or ""."""
         return one_node(world) if self.exchange == "between_nodes" else ""
 
     def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
         return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the signs of one gradient and both means."""
+        """Return the bytes of one gradient's signs and of both means."""
         return sum(self.parts(gradient.elements))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual: one fp32 value a parameter."""
+        """Return the bytes of the residual: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)
 
 
 def _measured(name: str, elements: int, counted: tuple[float, int]) -> Kernel:
-    """Return a measured kernel, with packing (9/32 passes, a launch) for GPUs without points."""
+    """Return a measured kernel; its counted passes include packing (9/32 passes, a launch)."""
     passes = counted[0] + 9 / 32
     return Kernel(name, elements, FLOAT * elements * passes, launches=counted[1] + 1)

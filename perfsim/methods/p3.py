@@ -1,4 +1,4 @@
-"""P3: small slices to and from sharded parameter servers, the first layers' first."""
+"""P3: small slices to and from sharded parameter servers, those of the first layers first."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from perfsim.methods.building.tensor_slices import PUSH_PULL, push_pull, split_w
 class P3(Method):
     """Pushes every gradient in slices to sharded servers, which send each sum back at once.
 
-    A gradient of more than ``slice`` parameters is cut into slices of that many and a rest. Of the
-    slices that are ready, to be pushed or to come back, the one of the layer that stands first in
-    the model goes next. A layer of the next forward pass waits for the slices of its own
-    parameters only. Servers stand on the workers' nodes, whose GPUs add up first; with ``servers``
-    on machines of their own too. No kernels of its own.
+    A gradient of more than ``slice`` parameters is cut into slices of that size and a rest. Slices
+    that are ready wait to be pushed or to come back; the next to go belongs to the earliest layer
+    of the model. A layer of the next forward pass waits only for the slices of its own parameters.
+    Servers run on the workers' nodes, whose GPUs add up first; with ``servers`` also on machines of
+    their own. The method runs no kernels of its own.
 
     The code cuts at 40000 parameters, as does MXNet, which took P3 over. Bytes a rank, one GPU a
     node: 2 (P-1)/P x 4 a parameter, down to 4 with P servers more. Memory: none more. Left out:
     copies to the host, sums and the optimizer on the servers' CPUs (here every rank updates what
-    came back); that a slice goes to one server, slice after slice to the next, not to all of them.
+    came back); the servers' turns, where a slice goes to one server and the next slice to the next
+    (here each goes to all of them).
     """
 
     summary: ClassVar[str] = "slices to parameter servers and back, first layers first (P3)"
@@ -40,19 +41,23 @@ class P3(Method):
     lossy: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "priority"
 
-    slice: int = Field(40_000, ge=1, description="most parameters in a slice")
+    slice: int = Field(40_000, ge=1, description="largest number of parameters in a slice")
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that parts are too small to be simulated one by one."""
+        """Return why slices too small to be simulated one by one are refused, or ""."""
         elements = world.profile.elements if world.profile else 0
         return too_many(elements, self.slice, "slice")
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return a job a gradient: its slices, and the layer that waits for them."""
+        """Return a job for each gradient: its slices, and the layer that waits for them."""
         return crossing_jobs(buckets, world, self.sends)
 
     def sends(self, bucket: Bucket, rank: int) -> list[Send]:
         """Return push and pull of each slice."""
-        parts = [one for each in bucket.gradients for one in split_whole(each.elements, self.slice)]
+        parts = [
+            part
+            for gradient in bucket.gradients
+            for part in split_whole(gradient.elements, self.slice)
+        ]
         return push_pull(parts, -rank, self.servers)

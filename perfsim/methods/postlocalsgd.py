@@ -12,23 +12,23 @@ from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, Job, Method, MethodContext, PassPoint, Round, Send
 from perfsim.methods.building.averaging import averages, merged_bucket
 
-DENSE, APART, AVERAGED = 0, 1, 2
-"""Iterations: gradients reduced by all; not; not, and models averaged after the update."""
+DENSE, LOCAL, AVERAGED = 0, 1, 2
+"""Iterations: gradients reduced by all ranks; not; not, and models averaged after the update."""
 
 
 class Postlocalsgd(Method):
     """Runs DDP for a share of training, then averages models every ``interval`` iterations.
 
     At first DDP's hook divides every bucket by P (2 passes; DDP without a hook does so while it
-    copies gradients in) and all-reduces it by all ranks in the backward pass. After that it does
-    so among the ranks of a node only (``local_gradients``; on nodes of one GPU there is nothing to
-    do), and every ``interval`` iterations all models are averaged after the update in one buffer
-    (concatenate and divide: 4 passes, 2 launches), for which the next forward pass waits.
-    Iterations are weighted by ``dense_share``. Bytes a rank: 2 (P-1)/P x 4 a parameter in the
-    share's iterations, that / interval in the others, and what stays in a node. Memory: none from
-    one iteration to the next. Left out: batch-norm statistics; the host's wait for the device
-    before it averages; the paper's own code, which averages models in the first phase too. The
-    share is that of its example (from epoch 150 of 300), the interval PyTorch's.
+    copies gradients in). All ranks all-reduce the bucket in the backward pass. After that phase
+    only the ranks of a node do so (``local_gradients``; nodes of one GPU have nothing to do). Every
+    ``interval`` iterations all models are averaged after the update in one buffer (concatenate and
+    divide: 4 passes, 2 launches), and the next forward pass waits for it. Iterations are weighted
+    by ``dense_share``. The share is that of the paper's example (from epoch 150 of 300), the
+    interval PyTorch's. Bytes a rank: 2 (P-1)/P x 4 a parameter in the share's iterations, that /
+    interval in the others, and what stays in a node. Memory: none from one iteration to the next.
+    Left out: batch-norm statistics; the host's wait for the device before it averages; the paper's
+    own code, which averages models in the first phase too.
     """
 
     summary: ClassVar[str] = "dense all-reduce at first, then local SGD (post-local SGD)"
@@ -48,7 +48,7 @@ class Postlocalsgd(Method):
     )
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the buckets' all-reduces, among all or in the node, and the averaging."""
+        """Return the buckets' all-reduces, among all ranks or in the node, and the averaging."""
         groups: tuple[Group, ...] = ("all",)
         if iteration != DENSE:
             groups = ("node",) if self.local_gradients and world.gpus_per_node > 1 else ()
@@ -67,11 +67,11 @@ class Postlocalsgd(Method):
         return reduced + (averages([merged_bucket(buckets)]) if iteration == AVERAGED else [])
 
     def rounds(self) -> list[Round]:
-        """Return the iterations of both phases by their share."""
+        """Return the iterations of both phases, weighted by their share."""
         local = 1 - self.dense_share
-        found = [
+        rounds = [
             Round((DENSE,), self.dense_share),
-            Round((APART,), local * (self.interval - 1) / self.interval),
+            Round((LOCAL,), local * (self.interval - 1) / self.interval),
             Round((AVERAGED,), local / self.interval),
         ]
-        return [one for one in found if one.count > 0]
+        return [each for each in rounds if each.count > 0]

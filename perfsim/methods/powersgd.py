@@ -35,32 +35,32 @@ ONLY = {
 class Powersgd(Method):
     """Sends P = M Q, then Q = M^T P, of every matrix; what is not compressed goes dense.
 
-    Residual added, P = M Q; all-reduce of all P; P orthonormalised, Q = M^T P; all-reduce of all Q;
-    P Q^T rebuilt, the difference kept. `perfsim.methods.building.low_rank` counts each variant's
-    kernels.
+    The residual is added and P = M Q computed; all P are all-reduced. P is orthonormalised and Q =
+    M^T P computed; all Q are all-reduced. P Q^T is rebuilt and the difference kept.
+    `perfsim.methods.building.low_rank` counts each variant's kernels.
 
-    ``variant`` "hook" is PyTorch's DDP hook, bucket by bucket: what is not compressed goes before
-    P, Q of the last iteration is orthonormalised before P = M Q, and a matrix is compressed only
-    if that shrinks it more than ``min_compression_rate`` times. Its last callback synchronises the
-    device: the host waits in every bucket's hook, and nothing of it overlaps the backward pass.
-    Hook and DDP's buckets are Power-SGD with WFBP and tensor fusion, what ACP-SGD's authors run
-    beside theirs as Power-SGD (buckets of 25 MB); "Power-SGD*" is its name where "Power-SGD" is
-    the paper's code.
-    ``same_shape`` (batch_tensors_with_same_shape, off in PyTorch too) stacks matrices of one shape
-    in a bucket. "batched_hook" is PyTorch's other hook: a bucket, vectors and all, as one square.
-    "after_backward" is the paper's code: one packed P, one packed Q and one buffer of vectors
-    (sent after P, waited for at the end), all on the compute stream once the backward pass is
-    over; ``warm_start`` off draws Q anew. "package" is the authors' later package, after the
-    backward pass too: half a power iteration a step, with Q in even and P in odd ones, matrices of
-    one shape stacked, then one all-reduce of what is not compressed.
+    ``variant`` "hook" is PyTorch's DDP hook, bucket by bucket. What is not compressed goes before
+    P. Q of the last iteration is orthonormalised before P = M Q. A matrix is compressed only if
+    that shrinks it more than ``min_compression_rate`` times. The hook's last callback synchronises
+    the device: the host waits in every bucket's hook, and nothing of it overlaps the backward pass.
+    PyTorch's default is rank 1. Hook and DDP's buckets are Power-SGD with WFBP and tensor fusion,
+    which ACP-SGD's authors run beside theirs as Power-SGD (buckets of 25 MB). They call it
+    "Power-SGD*" where "Power-SGD" is the paper's code. ``same_shape``
+    (batch_tensors_with_same_shape, off in PyTorch too) stacks matrices of one shape in a bucket.
+    "batched_hook" is PyTorch's other hook: it compresses a bucket, vectors included, as one square.
+    "after_backward" is the paper's code: one packed P, one packed Q and one buffer of vectors (sent
+    after P, waited for at the end). All run on the compute stream once the backward pass is over;
+    ``warm_start`` off draws Q anew. "package" is the authors' later package, after the backward
+    pass too. Each step is half a power iteration: even steps send Q, odd steps send P, with
+    matrices of one shape stacked. One all-reduce of what is not compressed follows.
 
     Bytes a rank: 2 (P-1)/P x 4 (n + m) r a matrix ("package": half of it on average;
     "batched_hook": the bucket's square). Memory: residual of every gradient, P and Q of every
     matrix ("after_backward": a send buffer too; "package" keeps residuals in the gradients;
-    "batched_hook": factors of a square a tensor, more than of a bucket's).
-    Left out: the dense start-up iterations (start_powerSGD_iter, 1000 in PyTorch), the GPU idling
-    while launches catch up after each synchronisation, the Q that a hook without warm start draws
-    on the CPU, half-precision gradients (Gram-Schmidt at any rank). PyTorch's default is rank 1.
+    "batched_hook": factors of a square a tensor, more than of a bucket's). Left out: the dense
+    start-up iterations (start_powerSGD_iter, 1000 in PyTorch), the GPU idling while launches catch
+    up after each synchronisation, the Q that a hook without warm start draws on the CPU,
+    half-precision gradients (Gram-Schmidt at any rank).
     """
 
     summary: ClassVar[str] = "rank-r factors P and Q, two all-reduces in sequence (Power-SGD)"
@@ -81,9 +81,11 @@ class Powersgd(Method):
         "auto", description="auto: Gram-Schmidt in the paper's code, the library's choice elsewhere"
     )
     min_compression_rate: float = Field(
-        2.0, ge=1, description="hook and package: least shrinking for a matrix to be compressed"
+        2.0,
+        ge=1,
+        description="hook and package: a matrix that shrinks no more than this goes dense",
     )
-    warm_start: bool = Field(True, description="after_backward: Q of the last step is used again")
+    warm_start: bool = Field(True, description="after_backward: start from Q of the last step")
     same_shape: bool = Field(False, description="hook: matrices of one shape in one product")
 
     @model_validator(mode="after")
@@ -96,11 +98,11 @@ class Powersgd(Method):
         return self
 
     def default_fusion(self) -> str:
-        """Return DDP buckets for the hooks, one buffer for what runs after the backward pass."""
+        """Return DDP buckets for the hooks, and one buffer for the other variants."""
         return "size" if self.variant in HOOKS else "whole"
 
     def rounds(self) -> list[Round]:
-        """Return one iteration; of the package one that sends Q and one that sends P."""
+        """Return one iteration; for the package one that sends Q and one that sends P."""
         return [Round((0, 1))] if self.variant == "package" else [Round()]
 
     def compressed(self, gradient: Gradient) -> bool:
@@ -113,7 +115,7 @@ class Powersgd(Method):
         return self.min_compression_rate * sent_share * sent < gradient.elements
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return the exchanges of the factors and of the rest around their products."""
+        """Return the exchanges of the factors and of the rest, and their products."""
         kernel = self.orthogonalisation
         if self.variant == "batched_hook":
             return batched_powersgd_hook(bucket.elements, self.rank, kernel)
@@ -130,7 +132,7 @@ class Powersgd(Method):
         return powersgd_hook(matrices, dense, vectors, kernel)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return what is sent of a matrix in this iteration, or the vector itself."""
+        """Return the bytes of a matrix's factors in this iteration, or those of the vector."""
         if self.variant == "batched_hook":
             side = ceil(sqrt(gradient.elements))
             return float(FLOAT * 2 * side * min(self.rank, side))
@@ -141,10 +143,10 @@ class Powersgd(Method):
         return float(FLOAT * sides * factor_rank(gradient, self.rank))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual (and send buffer) of every gradient, and all factors."""
+        """Return the bytes of all factors, and of each residual (and send buffer)."""
         copies = {"package": 0, "after_backward": 2}.get(self.variant, 1)
         turns = (0, 1) if self.variant == "package" else (0,)
         square_too = self.variant == "batched_hook"
-        chosen = [one for one in gradients if square_too or self.compressed(one)]
-        factors = sum(self.message_bytes(one, turn) for one in chosen for turn in turns)
+        chosen = [each for each in gradients if square_too or self.compressed(each)]
+        factors = sum(self.message_bytes(each, turn) for each in chosen for turn in turns)
         return copies * sum(gradient.size_bytes for gradient in gradients) + factors

@@ -25,46 +25,47 @@ from perfsim.methods.building.quantise import gathered_from_all, summed_levels, 
 
 QUANTISE_PASSES = 24
 QUANTISE_LAUNCHES = 11
-"""Reads and writes of the value's size, and launches, of the operations that the class lists."""
+"""Passes (a read or write of every value) and launches of the operations that the class lists."""
 
 _FEEDBACK = (14, 6)
 """Passes and launches of the residual besides one decode: MergeComp copies the gradient, decays the
 residual, scales, adds, subtracts and copies."""
 
 LEVEL_PASSES, LEVEL_LAUNCHES = 27.5, 13
-"""The same of the max-norm form: sign, its cast, magnitude, two scalings, floor, difference, clamp,
-draw, sum, cast, product, cast: 4 bytes an element but for the casts to and from one."""
+"""Passes and launches of the max-norm form: sign, its cast, magnitude, two scalings, floor,
+difference, clamp, draw, sum, cast, product, cast: 4 bytes an element, except casts to and from one
+byte."""
 
 DECODE_PASSES, DECODE_LAUNCHES = 3, 3
-"""Besides reading the levels: cast (1) and scale (2), as GRACE's operations; adding to the sum
-takes 3 passes and a launch more."""
+"""Passes and launches besides reading the levels: cast (1) and scale (2), as GRACE's
+operations. Adding to the sum takes 3 passes and a launch more."""
 
 
 class Qsgd(Method):
     """Sends each value as a sign and level of ``bits`` bits, and a norm a group of values.
 
-    In the hook, on the compute stream: the groups' norms (1 read), then draw, round and pack by
-    unfused PyTorch operations (magnitude, scale twice, floor, remainder, random numbers, compare,
-    add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's levels and
-    its norms are gathered, and after the backward pass a loop unpacks the P messages and adds them
-    up, so decoding grows with P and the form pays on few ranks only; the mean (2 passes). Form
-    "all_reduce", after the backward pass: the gradients are packed into one buffer; the largest
-    magnitude (3 passes) is all-reduced first (a tiny message, for which the host waits), values are
-    drawn (27.5 passes in 13 launches), then levels are summed as integers of 8 bits if these hold P
-    of them, else of 32 (NCCL sums no 16-bit integers), unpacked once, and every gradient is cleared
-    and gets its piece of the buffer added, which keeps the host busy longer than the GPU. With
-    ``second_bits`` values are drawn at two scales; the finer one is used where all ranks' values
-    are small, which an all-reduce of a mask (a byte a value, for which the host waits) finds out.
-    Form "two_step" is GRACE's all-to-all communicator, after the backward pass: levels and norms
-    are shared out, each rank adds up 1/P and quantises again, all-gathers bring it back, and the
-    pieces are joined. ``feedback`` keeps the error of quantisation, as MergeComp does: the own
-    message is decoded in the hook and subtracted. Bytes a rank: (P-1) (bits/8 n + 4 n/group); in
-    two steps 2 (P-1)/P of a message; summed 2 (P-1)/P of a byte or four a value. Memory: none, or
-    the residual.
+    In the hook, on the compute stream, the groups' norms are taken (1 read). Unfused PyTorch
+    operations then draw, round and pack (magnitude, scale twice, floor, remainder, random numbers,
+    compare, add, sign, multiply, cast: 24 passes in 11 launches). Form "all_gather": every rank's
+    levels and norms are gathered. After the backward pass a loop unpacks the P messages and adds
+    them up, so decoding grows with P and the form pays on few ranks only; then the mean is taken (2
+    passes). Form "all_reduce", after the backward pass: the gradients are packed into one buffer.
+    The largest magnitude (3 passes) is all-reduced first (a tiny message, for which the host waits)
+    and values are drawn (27.5 passes in 13 launches). Levels are summed as integers of 8 bits if
+    these hold the sum of P levels, else of 32 (NCCL sums no 16-bit integers), and unpacked once.
+    Every gradient is cleared and gets its piece of the buffer added, which keeps the host busy
+    longer than the GPU. With ``second_bits`` values are drawn at two scales. The finer one is used
+    where all ranks' values are small; an all-reduce of a mask finds out where (a byte a value, for
+    which the host waits). Form "two_step" is GRACE's all-to-all communicator, after the backward
+    pass: levels and norms are shared out, each rank adds up 1/P and quantises again, all-gathers
+    bring it back, and the pieces are joined. ``feedback`` keeps the error of quantisation, as
+    MergeComp does: the hook decodes the rank's own message and subtracts it. Bytes a rank: (P-1)
+    (bits/8 n + 4 n/group); in two steps 2 (P-1)/P of a message; summed 2 (P-1)/P of a byte or four
+    a value. Memory: none, or the residual.
 
     Kernels are derived. Messages: a tensor each in GRACE's forms (there with one norm a tensor or
     128 values, and no levels under a byte), one buffer in "all_reduce" as Gradient-Compression runs
-    it; compare with other methods at one `fusion`. Left out: the paper's Elias coding, which GPU
+    it. Compare with other methods at one `fusion`. Left out: the paper's Elias coding, which GPU
     implementations do not use.
     """
 
@@ -90,18 +91,18 @@ class Qsgd(Method):
         512, ge=1, description="values that share a norm (not in all_reduce)"
     )
     feedback: Annotated[bool, OnlyWith(exchange="all_gather")] = Field(
-        False, description="what is lost is kept and added (MergeComp)"
+        False, description="keep the error and add it to the next gradient (MergeComp)"
     )
     second_bits: Annotated[int, OnlyWith(exchange="all_reduce")] = Field(
         0, ge=0, le=16, description="bits of the finer of two scales (all_reduce); 0 for one scale"
     )
 
     def default_fusion(self) -> str:
-        """Return a message a tensor for GRACE's forms, one message for Gradient-Compression's."""
+        """Return a message a tensor for GRACE's forms, one for Gradient-Compression's."""
         return "whole" if self.exchange == "all_reduce" else "none"
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return quantise, the exchange, and the unpacking."""
+        """Return the quantisation, the exchange, and the unpacking."""
         n = bucket.elements
         share = self.bits / 8 / FLOAT
         norms, quantise = elementwise(n, 1, 2), elementwise(n, QUANTISE_PASSES, QUANTISE_LAUNCHES)
@@ -126,7 +127,7 @@ class Qsgd(Method):
         return gathered_from_all(encode, parts, [add], world.ranks, mean)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual, where there is one: one fp32 value a parameter."""
+        """Return the bytes of the residual, where there is one: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients) if self.feedback else 0.0
 
     def _summed(self, bucket: Bucket, world: MethodContext) -> list[JobStage]:
@@ -142,7 +143,7 @@ class Qsgd(Method):
         ]
 
     def packed_bytes(self, elements: int) -> float:
-        """Return levels and norms of ``elements`` values, packed [bytes]."""
+        """Return the bytes of levels and norms of ``elements`` values, packed."""
         return float(ceil(elements * self.bits / 8) + FLOAT * ceil(elements / self.group))
 
     def sum_bytes(self, ranks: int) -> int:
@@ -151,9 +152,9 @@ class Qsgd(Method):
         return 1 if most < 2**7 else 4
 
     def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
         return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return levels and norms of one gradient."""
+        """Return the bytes of one gradient's levels and norms."""
         return self.packed_bytes(gradient.elements)

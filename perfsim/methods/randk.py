@@ -17,22 +17,22 @@ from perfsim.methods.building.sparsify import Decoding, exchanged, kept
 class Randk(Method):
     """Sends k values at random indices; with a shared seed all ranks choose the same ones.
 
-    In the hook, on the compute stream: indices are drawn and k values gathered, residual included.
-    With ``shared_seed`` the values alone are all-reduced, since all ranks know the indices, and
-    their mean is taken before they are put back (2 passes over k); without it values and indices
-    are all-gathered. Bytes a rank: 2 (P-1)/P x 4 k, or (P-1) x 8 k. After the backward pass the
-    gradient is zeroed and filled; without the seed, where indices may coincide, the other ranks'
-    pairs are added to it and the mean is taken (2 passes). Memory: the residual. Left out: the
-    exchange of the seed, which is done once. The kernels' measured points hold at density 1 %; they
-    are taken for every density, since drawing and clearing touch the whole bucket.
+    In the hook, on the compute stream, indices are drawn and k values gathered, residual included.
+    With ``shared_seed`` only the values are all-reduced, since all ranks know the indices. Their
+    mean is taken before they are put back (2 passes over k). Without it values and indices are
+    all-gathered. After the backward pass the gradient is zeroed and filled. Without the seed
+    indices may coincide: the other ranks' pairs are added to it and the mean is taken (2 passes).
+    The kernels' measured points hold at density 1 %; they are taken for every density, since
+    drawing and clearing touch the whole bucket. Bytes a rank: 2 (P-1)/P x 4 k, or (P-1) x 8 k.
+    Memory: the residual. Left out: the exchange of the seed, which is done once.
 
     ``decoding`` (without the seed): "one_by_one" makes a dense tensor a rank in a loop and adds
     these, as GRACE and MergeComp do; "together" is one call, as Cupcake and Espresso do. Messages:
     buckets, as for topk; GRACE and MergeComp work tensor by tensor (`fusion` none).
 
-    ``draw``: "randint" draws k indices, as Cupcake and Espresso do; "randperm" shuffles all n and
-    takes the first k, as GRACE and MergeComp do: PyTorch shuffles fewer than 30,000 on the CPU, for
-    which the host waits, and sorts more by random keys; the residual then takes MergeComp's
+    ``draw``: "randint" draws k indices, as Cupcake and Espresso do. "randperm" shuffles all n and
+    takes the first k, as GRACE and MergeComp do. PyTorch shuffles fewer than 30,000 on the CPU, for
+    which the host waits, and sorts more by random keys. The residual then takes MergeComp's
     operations (copy, scale, add; clear by a mask, copy: 11 passes, 5 launches).
     """
 
@@ -75,7 +75,7 @@ class Randk(Method):
         return [encode, *sends, Compute(kernels, "decompress", earliest="backward")]
 
     def _encoded(self, elements: int, count: int) -> tuple[Kernel, ...]:
-        """Return drawing and gathering, the residual included."""
+        """Return the kernels of drawing and gathering, residual included."""
         if self.draw == "randint":
             return (Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4),)
         # Where nothing was measured: keys and indices, 8 bytes each, are read and written 8 times.
@@ -83,10 +83,10 @@ class Randk(Method):
         return (elementwise(elements, 11, 5), shuffle, elementwise(count, 3, 3))
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return what a rank sends for one gradient."""
+        """Return the bytes that a rank sends for one gradient."""
         each = FLOAT if self.shared_seed else FLOAT + INDEX
         return float(each * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual: one fp32 value a parameter."""
+        """Return the bytes of the residual: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

@@ -14,24 +14,25 @@ from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.qsgd import LEVEL_LAUNCHES, LEVEL_PASSES
 
 _INDEX_PASSES = 4
-"""Gathering by 8-byte indices: index, value read and written."""
+"""Passes of gathering by 8-byte indices: the index, the value read and written."""
 
 
 class RandkMaxnorm(Method):
     """All-reduces integers for the same few random values on all ranks, over one common norm.
 
-    After the backward pass, on the compute stream: all gradients are packed into one buffer (2
-    passes, a view a tensor), the values of this iteration are gathered and their largest magnitude
-    taken. The norms (4 bytes a rank) are all-gathered, for which the host waits; values are rounded
-    to levels of the largest norm at random (27.5 passes over the few values in 13 launches) and
-    all-reduced, as 32-bit integers where ``bits`` is 8 or more, else as 8-bit ones. Then they are
-    scaled and put back, every gradient is zeroed and the buffer, with the local values that were
-    not sent, added to it (4 passes over everything, three launches and four views a tensor, which
-    keep the host busy longer): these fixed costs weigh more than the exchange. Bytes a rank: 4
-    (P-1) + 2 (P-1)/P x 4 ``values``. Memory: none, there is no residual. Left out: the host's
-    permutation of all indices and its transfer of indices; its comparison of the norms one by one.
+    All of it runs after the backward pass, on the compute stream. Gradients are packed into one
+    buffer (2 passes, a view a tensor), the values of this iteration are gathered and their largest
+    magnitude is taken. The norms (4 bytes a rank) are all-gathered, for which the host waits.
+    Values are rounded to levels of the largest norm at random (27.5 passes over the few values in
+    13 launches). They are all-reduced, as 32-bit integers where ``bits`` is 8 or more, else as
+    8-bit ones. Then they are scaled and put back. Every gradient is zeroed, and the buffer, with
+    the local values that were not sent, is added to it (4 passes over everything, three launches
+    and four views a tensor, which keep the host busy longer). These fixed costs weigh more than the
+    exchange. Bytes a rank: 4 (P-1) + 2 (P-1)/P x 4 ``values``. Memory: none, there is no residual.
+    Left out: the host's permutation of all indices and its transfer of indices; its comparison of
+    the norms one by one.
 
-    ``two_scale``: values are also rounded to a finer scale; a mask of those that fit it on every
+    ``two_scale``: values are also rounded to a finer scale. A mask of those that fit it on every
     rank is all-reduced first, one byte a value, and the levels take one byte.
     """
 
@@ -86,6 +87,6 @@ class RandkMaxnorm(Method):
         return 1 if self.bits < 8 else 4
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return a norm and the levels of one gradient, were it alone."""
+        """Return the bytes of a norm and of one gradient's levels, as if it were sent alone."""
         k = min(self.values, gradient.elements)
         return float(FLOAT + k * (2 if self.two_scale else self._width))

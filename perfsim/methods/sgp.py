@@ -1,4 +1,4 @@
-"""SGP: stochastic gradient push, a model sent to one peer in every iteration."""
+"""SGP: stochastic gradient push; in each iteration a node sends its model to one peer."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from perfsim.methods.building.averaging import merged_bucket, neighbours
 class Sgp(Method):
     """Each node sends its model to one other node, at distances 1, 2, 4, ... by turns.
 
-    After the update the model is copied (2 passes, a launch a tensor) and flattened (2 passes),
-    and its first rank sends it to one node and receives another's; the next forward pass waits
-    for that, for its copy out (2 passes) and for adding and scaling (5 passes). With ``overlapped``
-    (OSGP) the exchange begins with the forward pass and is waited for in the next one; adding,
-    weighting, copying and removing the weight take 9 passes before it and 2 after backward.
-    On nodes of several GPUs gradients are flattened and all-reduced inside the node after the
-    backward pass (4 passes), and the model broadcast there as the forward pass begins (2 passes).
-    Bytes a rank: 4 a parameter from one rank of each node, and what stays in the node. Memory:
-    three copies of the model (sent, received, placeholder). Left out: the push-sum weight, one
-    number beside the model; links that messages at a distance share between switches.
+    After the update the model is copied (2 passes, a launch a tensor) and flattened (2 passes). The
+    node's first rank sends it to one node and receives another's. The next forward pass waits for
+    this exchange, for the copy out (2 passes) and for adding and scaling (5 passes). With
+    ``overlapped`` (OSGP) the exchange begins with the forward pass, and the next forward pass waits
+    for it. Before the exchange, adding, weighting, copying and removing the weight take 9 passes;
+    after backward 2 more follow. On nodes of several GPUs gradients are flattened and all-reduced
+    inside the node after the backward pass (4 passes). The model is broadcast there as the forward
+    pass begins (2 passes). Bytes a rank: 4 a parameter from one rank of each node, and what stays
+    in the node. Memory: three copies of the model (sent, received, placeholder). Left out: the
+    push-sum weight, one number beside the model; links between switches that messages over a
+    distance share.
     """
 
     summary: ClassVar[str] = "each node's model pushed to one other node in turn (SGP)"
@@ -42,17 +43,17 @@ class Sgp(Method):
     overlapped: bool = Field(False, description="overlap the exchange with an iteration (OSGP)")
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return the exchange, and what keeps a node's ranks together."""
+        """Return the exchange, and the jobs that keep a node's ranks equal."""
         whole = merged_bucket(buckets)
         n, tensors, size = whole.elements, len(whole.gradients), whole.size_bytes
-        found: list[Job] = []
+        within: list[Job] = []
         if world.gpus_per_node > 1:
             grads = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="backward")
             reduce = Send("all_reduce", size, earliest="backward", group="node")
-            found.append(Job("gradients", (grads, reduce), PassPoint("backward")))
+            within.append(Job("gradients", (grads, reduce), PassPoint("backward")))
             flat = Compute((elementwise(n, 2),), "compress")
             spread = (flat, Send("broadcast", size, group="node"))
-            found.append(Job("spread", spread, PassPoint("forward"), PassPoint("forward")))
+            within.append(Job("spread", spread, PassPoint("forward"), PassPoint("forward")))
         if self.overlapped:
             send = neighbours(size, world, nodes=True)._replace(stream="gossip")
             turn = Compute((elementwise(n, 9, 4 * tensors),), "compress")
@@ -60,16 +61,16 @@ class Sgp(Method):
             out = Compute((elementwise(n, 2, tensors),), "decompress", stream="gossip")
             bias = Compute((elementwise(n, 2, tensors),), "decompress", earliest="backward")
             push = Job("push", (turn, pack, send, out), PassPoint("forward"), PassPoint("next"))
-            return [push, *found, Job("bias", (bias,), PassPoint("backward"))]
+            return [push, *within, Job("bias", (bias,), PassPoint("backward"))]
         copy = Compute((elementwise(n, 4, tensors + 1),), "compress", earliest="update")
         late = neighbours(size, world, nodes=True)._replace(earliest="update")
         add = Compute((elementwise(n, 7, 3 * tensors),), "decompress", earliest="update")
-        return [*found, Job("push", (copy, late, add), PassPoint("backward"), PassPoint("next"))]
+        return [*within, Job("push", (copy, late, add), PassPoint("backward"), PassPoint("next"))]
 
     def refusal(self, world: MethodContext) -> str:
-        """Return that one node has no peer."""
+        """Return why one node, which has no peer, is refused, or ""."""
         return "needs several nodes: each is one peer" if world.nodes == 1 else ""
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return three fp32 values a parameter."""
+        """Return the bytes of three copies of the model: three fp32 values a parameter."""
         return 3 * sum(gradient.size_bytes for gradient in gradients)

@@ -1,4 +1,4 @@
-"""SIDCo: the Top-k threshold from a fitted distribution, in stages."""
+"""SIDCo: takes the Top-k threshold from a fitted distribution, in stages."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ _FIRST_STAGE_SHARE = 0.25
 class Sidco(Method):
     """Fits a distribution to the magnitudes; its quantile is the threshold, refined in stages.
 
-    On the compute stream: residual added (3 passes), norm (1), magnitudes over the norm (4), a copy
-    of them (2), the fit (below), then compare and find indices (1.75, in 5 launches), gathering,
-    and the residual as the code weighs it (two products and a sum, 7) with what is sent cleared. Of
-    S > 1 stages the first aims at a quarter, the others at equal ratios of what is left: each
-    compares and compacts (1.75 passes over what it gets, 4 over what stays), takes the minimum and
-    fits again there. Two all-gathers (values, int32 indices) of the k aimed at. After the backward
-    pass the gradient is zeroed, the pairs of all ranks are scatter-added and the mean is taken (3
-    passes). Bytes a rank: (P-1) x 8 k. Memory: the residual. Left out: counts up to 20 % off k,
-    which the adaptation accepts; the inverse gamma function on the host; the host's wait for each
-    count; that the code's Horovod gathers by MPI through host memory.
+    On the compute stream the residual is added (3 passes). Norm (1), magnitudes over the norm (4)
+    and a copy of them (2) follow, then the fit (below). Compare and find indices take 1.75 passes
+    in 5 launches. The values found are gathered; the residual is weighed as in the code (two
+    products and a sum, 7) with what is sent cleared. Of S > 1 stages the first aims at a quarter,
+    the others at equal ratios of what is left. Each of these compares and compacts (1.75 passes
+    over what it gets, 4 over what stays), takes the minimum and fits again there. Two all-gathers
+    (values, int32 indices) send the k aimed at. After the backward pass the gradient is zeroed, the
+    pairs of all ranks are scatter-added and the mean is taken (3 passes). Bytes a rank: (P-1) x 8
+    k. Memory: the residual. Left out: counts up to 20 % off k, which the adaptation accepts; the
+    inverse gamma function on the host; the host's wait for each count; the code's Horovod, which
+    gathers by MPI through host memory.
 
-    ``distribution``: "exponential" fits the mean (1 pass), "pareto" mean and variance (1 pass, and
-    2 to subtract the minimum in later stages), "gamma" also the mean logarithm (6 passes), and
-    Pareto in later stages. ``fits``: the code's script runs 1; its adaptation begins at 1 and
-    leaves it only if counts are more than 20 % off, so that it stays where the fit holds; it goes
-    no further than log2(1 / density), 10 for 0.001. The script merges all gradients into one buffer
-    (a partition), hence no overlap; `fusion` none fits tensor by tensor.
+    ``distribution``: "exponential" fits the mean (1 pass). "pareto" fits mean and variance (1 pass,
+    and 2 to subtract the minimum in later stages). "gamma" also fits the mean logarithm (6 passes),
+    and Pareto in later stages. ``fits``: the code's script runs 1. Its adaptation begins at 1 and
+    leaves it only if counts are more than 20 % off; it stays where the fit holds. It goes no
+    further than log2(1 / density), 10 for 0.001. The script merges all gradients into one buffer (a
+    partition), so nothing overlaps; `fusion` none fits tensor by tensor.
     """
 
     summary: ClassVar[str] = "Top-k with a threshold from a fitted distribution (SIDCo)"
@@ -55,7 +56,7 @@ class Sidco(Method):
     fits: int = Field(1, ge=1, le=10, description="stages: fits, each on what the last one kept")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return fits and select, the two all-gathers and the scatter-add."""
+        """Return fits and selection, the two all-gathers and the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         # Add, norm, magnitudes over it, their copy; the residual's two products and sum.
         whole = elementwise(n, 3 + 1 + 4 + 2 + 7, launches=8)
@@ -80,9 +81,9 @@ class Sidco(Method):
         return kernels
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a value aimed at."""
+        """Return the bytes of the values aimed at: 8 each."""
         return float((FLOAT + INDEX) * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual: one fp32 value a parameter."""
+        """Return the bytes of the residual: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

@@ -1,4 +1,4 @@
-"""Sign-SGD with majority vote."""
+"""Sign-SGD: one bit a value, with majority vote."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from perfsim.methods.building.queued_kernels import in_turn
 class Signsgd(Voting):
     """Sends one bit a value; the majority of all ranks' signs is the update.
 
-    ``exchange`` "all_gather", the form of the later frameworks: in the hook, on the compute stream,
-    signs are packed, 8 a byte; one all-gather of n/8 bytes from each rank, since signs cannot be
-    summed on the way without widening; after the backward pass a loop unpacks the P messages, then
-    these are summed (3 P - 1 passes, P launches) and the sign of the sum is taken (4.5 passes), so
-    decoding grows with P. "server", the authors' code, after the backward pass: gradients
-    all-reduced in fp32 inside each node, packed, sent by the node's first GPU to rank 0, one node
-    after the other; the vote there, its broadcast to the nodes and inside them. "two_step": each
-    rank votes on 1/P of the values (all-to-all; one kernel unpacks all pieces), then all-gathers
-    its part, as 1-bit Adam's compressed all-reduce. Bytes a rank: (P-1) n/8; in two steps 2 (P-1)/P
-    n/8; to the server n/8, while rank 0, which is counted, receives from all others and sends its
-    part of the broadcast. Memory: none between iterations.
+    ``exchange`` "all_gather" is the form of the later frameworks. In the hook, on the compute
+    stream, signs are packed, 8 a byte. One all-gather takes n/8 bytes from each rank, since signs
+    cannot be summed on the way without widening. After the backward pass a loop unpacks the P
+    messages. These are summed (3 P - 1 passes, P launches) and the sign of the sum is taken (4.5
+    passes), so decoding grows with P. "server" is the authors' code, after the backward pass.
+    Gradients are all-reduced in fp32 inside each node and packed. Each node's first GPU sends them
+    to rank 0, one node after the other. Rank 0 takes the vote; it is broadcast to the nodes and
+    inside them. "two_step": each rank votes on 1/P of the values (all-to-all; one kernel unpacks
+    all pieces), then all-gathers its part, as 1-bit Adam's compressed all-reduce. Bytes a rank:
+    (P-1) n/8; in two steps 2 (P-1)/P n/8; to the server n/8, while rank 0, which is counted,
+    receives from all others and sends its part of the broadcast. Memory: none between iterations.
 
     ``packing`` "bits" takes EF-SignSGD's measured kernels (V100), whose encode also takes the mean
-    magnitude and whose decode also multiplies by it; "bit2byte" is what the authors' code launches,
-    "bytes" what GRACE sends: a byte a sign. Messages: a tensor each, as GRACE and MergeComp run it,
-    all in one in the other two forms (``sign_fusion``); the same for signum and efsignsgd. Decoding
-    costs launches a message and rank, so compare with other methods at one `fusion`. Left out:
-    momentum (see signum), barriers between the authors' steps.
+    magnitude and whose decode also multiplies by it. "bit2byte" is what the authors' code launches.
+    "bytes" is what GRACE sends: a byte a sign. Messages: a tensor each, as GRACE and MergeComp run
+    it; all in one in the other two forms (``sign_fusion``); the same for signum and efsignsgd.
+    Decoding costs launches a message and rank, so compare with other methods at one `fusion`. Left
+    out: momentum (see signum), barriers between the authors' steps.
     """
 
     summary: ClassVar[str] = "one bit a value, all-gathered, majority vote (Sign-SGD)"

@@ -1,4 +1,4 @@
-"""SigNUM: the sign of the momentum, majority vote."""
+"""SigNUM: the sign of the momentum, with majority vote."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from perfsim.methods.building.quantise import SIGN_WIRE, QuantisedExchange, sign
 class Signum(Voting):
     """Sends the signs of the momentum, one bit a value; the majority of all ranks is the update.
 
-    In the hook, on the compute stream: the momentum takes the gradient in (7 passes: two products
-    and a sum), its signs are packed. One all-gather of n/8 bytes from each rank; after the
-    backward pass a loop unpacks the P messages, then these are summed (3 P - 1 passes, P
-    launches), so decoding grows with P, and the sign of the sum is taken (4.5 passes). Packing
-    and unpacking are EF-SignSGD's measured kernels, as for signsgd. ``exchange`` "two_step": each
-    rank votes on 1/P of the values, after the backward pass. The authors' code, in buffers of
-    100 MB over a server, is signsgd's ``exchange`` "server" with 7 passes more. Messages: as for
-    signsgd, a tensor each or all in one (``sign_fusion``).
-    Bytes a rank: (P-1) n/8; in two steps 2 (P-1)/P n/8. Memory: the momentum.
+    In the hook, on the compute stream, the gradient is added to the momentum (7 passes: two
+    products and a sum), and the momentum's signs are packed. One all-gather takes n/8 bytes from
+    each rank. After the backward pass a loop unpacks the P messages. These are summed (3 P - 1
+    passes, P launches), so decoding grows with P, and the sign of the sum is taken (4.5 passes).
+    Packing and unpacking are EF-SignSGD's measured kernels, as for signsgd. ``exchange``
+    "two_step": each rank votes on 1/P of the values, after the backward pass. The authors' code, in
+    buffers of 100 MB over a server, is signsgd's ``exchange`` "server" with 7 passes more.
+    Messages: as for signsgd, a tensor each or all in one (``sign_fusion``). Bytes a rank: (P-1)
+    n/8; in two steps 2 (P-1)/P n/8. Memory: the momentum.
 
-    ``packing``: MergeComp and the authors pack bits, GRACE sends a byte a sign ("bytes"). Left
-    out: the mean magnitude that MergeComp gathers with the signs and does not use.
+    ``packing``: MergeComp and the authors pack bits, GRACE sends a byte a sign ("bytes"). Left out:
+    the mean magnitude that MergeComp gathers with the signs and does not use.
     """
 
     summary: ClassVar[str] = "one bit a value of the momentum, majority vote (SigNUM)"
@@ -54,5 +54,5 @@ class Signum(Voting):
         return self.voted(n, world.ranks, encode)
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the momentum: one fp32 value a parameter."""
+        """Return the bytes of the momentum: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

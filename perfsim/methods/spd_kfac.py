@@ -1,4 +1,4 @@
-"""SPD-KFAC: factors built and sent in the passes, inverses balanced, small ones everywhere."""
+"""SPD-KFAC: both passes build and send factors; ranks share large inverses, repeat small ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from perfsim.methods.building.kfac_schedule import AveragedFactors, FactorFusion
 class SpdKfac(AveragedFactors):
     """Sends gradients as S-SGD, factors in both passes, and large inverses by broadcasts.
 
-    A of a layer is built and packed in the hook before its forward pass, G in the hook after its
-    backward pass, on the compute stream; neighbours are merged while waiting costs less than the
-    start-up saved (the rule of MG-WFBP, here with the network's own cost) and all-reduced behind
-    the passes, on one stream with the gradients. Once all have arrived they are unpacked. A factor
-    whose inverse costs less than its broadcast is inverted everywhere; the others go, largest
-    first, to the rank with the smallest sum of sides. In layer order each rank inverts its own and
-    packs them, and their broadcasts follow while other ranks still invert. Then as D-KFAC. Bytes a
-    rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each factor that is
-    sent (none of the small ones). Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes
-    each. Left out: as for MPD-KFAC, the profiling iterations in which the rule measures its times,
-    the gaps that the host's wait before each message leaves, and Horovod's further NCCL streams.
+    A layer's A is built and packed in the hook before its forward pass, G in the hook after its
+    backward pass, on the compute stream. Neighbours are merged while waiting costs less than the
+    start-up saved (the rule of MG-WFBP, here with the network's own cost). They are all-reduced
+    while the passes run, on one stream with the gradients, and unpacked once all have arrived. A
+    factor whose inverse costs less than its broadcast is inverted on every rank. The others go,
+    largest first, to the rank with the smallest sum of sides. In layer order each rank inverts its
+    own and packs them. Their broadcasts follow while other ranks still invert. Then it continues as
+    D-KFAC. Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each
+    factor that is sent (none of the small ones). Memory: factors and inverses of all layers, 8 (a^2
+    + g^2) bytes each. Left out: as for MPD-KFAC, the profiling iterations in which the rule
+    measures its times, the gaps that the host's wait before each message leaves, and Horovod's
+    further NCCL streams.
     """
 
     summary: ClassVar[str] = "K-FAC pipelined with its communication, inverses balanced (SPD-KFAC)"
@@ -40,9 +41,9 @@ class SpdKfac(AveragedFactors):
     )
     decides: ClassVar[bool] = True
 
-    factor_fusion: FactorFusion = Field("mgwfbp", description="fusion policy of factors' messages")
+    factor_fusion: FactorFusion = Field("mgwfbp", description="fusion policy of the factors")
     pipelined: bool = Field(
-        True, description="build and send factors in the passes' hooks, else after the backward"
+        True, description="build and send factors in the passes' hooks, else after backward"
     )
     everywhere_below: int | None = Field(
         None,
@@ -69,7 +70,7 @@ class SpdKfac(AveragedFactors):
         needs: tuple[str, ...],
         end: PassPoint,
     ) -> list[Job]:
-        """Return each broadcast after its owner's inverse; small factors on every rank."""
+        """Return each broadcast after its owner's inverse; every rank inverts small factors."""
         sent = {factor.name for factor in factors if not self.everywhere(factor, world)}
         return balanced_inverses(factors, sent, world, needs, end)
 

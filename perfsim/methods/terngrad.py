@@ -1,4 +1,4 @@
-"""TernGrad: each value drawn to minus one, zero or one times the largest magnitude."""
+"""TernGrad: each value is drawn to -1, 0 or 1 times the largest magnitude."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CLIP = (8.0, 6)
 """Passes and launches: mean (1), difference (2), square (2), mean (1), its root, clamp (2)."""
 
 DRAW = {"bytes": (15.75, 9), "two_bits": (22 + 9 / 16, 14)}
-"""Magnitude (2), largest (1), sign (2), scale (2), draw (1), compare (2.25), clear (2.25); then
-sign and cast (3.25), or signs, masks, both joined and packed (10 1/16)."""
+"""Passes and launches: magnitude (2), largest (1), sign (2), scale (2), draw (1), compare (2.25),
+clear (2.25); then sign and cast (3.25), or signs, masks, both joined and packed (10 1/16)."""
 
 _DECODE = {"bytes": (3.25, 2), "two_bits": (7 + 1 / 16, 6)}
-"""Cast (1.25), or unpack, choose, cast and shift (5 1/16); multiply (2)."""
+"""Passes and launches: cast (1.25), or unpack, choose, cast and shift (5 1/16); multiply (2)."""
 
 WIRE = "(n if packing == 'bytes' else ceil(n / 4))"
 """Bytes of the values, as part of ``wire``."""
@@ -29,10 +29,10 @@ WIRE = "(n if packing == 'bytes' else ceil(n / 4))"
 class Terngrad(Method):
     """Sends -1, 0 or 1 a value, and the largest magnitude that scales them.
 
-    In the hook, on the compute stream, tensor by tensor as GRACE does, by unfused operations:
-    clipping (option ``clip``), largest magnitude, random draw, cast. All-gathers of the values and
-    of the scale; after the backward pass a loop decodes the P messages (cast and multiply, 3.25
-    passes) and adds them up (3 passes), so decoding grows with P; the mean (2 passes). ``packing``
+    In the hook, on the compute stream, unfused operations clip (option ``clip``), take the largest
+    magnitude, draw and cast, tensor by tensor as GRACE does. Values and scale are all-gathered.
+    After the backward pass a loop decodes the P messages (cast and multiply, 3.25 passes) and adds
+    them up (3 passes), so decoding grows with P; then the mean is taken (2 passes). ``packing``
     "bytes": a value a byte, as GRACE and Gradient-Compression send; "two_bits" as the paper counts
     and MergeComp packs, with 7 passes more to pack and 4 to unpack. ``exchange`` "two_step" is
     GRACE's all-to-all communicator, after the backward pass: each rank adds up 1/P of the values,
@@ -77,21 +77,21 @@ class Terngrad(Method):
         return two_step([encode], [sent], FLOAT, middle, last, ranks)
 
     def drawn(self, elements: int) -> Kernel:
-        """Return the operations that make the message."""
+        """Return the kernel that makes the message of ``elements`` values."""
         passes, launches = DRAW[self.packing]
         if self.clip:
             passes, launches = passes + CLIP[0], launches + CLIP[1]
         return elementwise(elements, passes, launches)
 
     def added(self, elements: int) -> Kernel:
-        """Return the decoding of one message and its addition to the sum."""
+        """Return the kernel that decodes one message and adds it to the sum."""
         passes, launches = _DECODE[self.packing]
         return elementwise(elements, passes + 3, launches + 1)
 
     def packed_bytes(self, elements: int) -> float:
-        """Return the bytes of ``elements`` values."""
+        """Return the bytes of ``elements`` values, packed."""
         return float(elements if self.packing == "bytes" else -(-elements // 4))
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return the values of one gradient and their scale."""
+        """Return the bytes of one gradient's values and of their scale."""
         return self.packed_bytes(gradient.elements) + FLOAT

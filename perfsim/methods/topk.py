@@ -1,4 +1,4 @@
-"""Exact Top-k sparsification with error feedback and all-gather."""
+"""Exact Top-k sparsification with error feedback and all-gathers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from perfsim.methods.building.sparsify import Decoding, SparseExchange, exchange
 class Topk(Method):
     """Keeps the k largest magnitudes of each bucket; values and indices are all-gathered.
 
-    In the hook, on the compute stream: the residual is added (3 passes), magnitudes are taken (2),
-    the k largest of the bucket are selected exactly, and the residual is copied with what was
-    sent cleared from it (2). Then one all-gather of the values (4 bytes) and one of the indices
-    (4 bytes). After the backward pass the gradient is zeroed, P k pairs are scatter-added and the
-    mean is taken (3 passes). Bytes a rank: (P-1) x 8 k. Memory: the
-    residual, 4 bytes a parameter. Left out: the copies that pack a bucket; GRACE's residual by
-    unfused operations (6 passes more).
+    In the hook, on the compute stream, the residual is added (3 passes) and magnitudes are taken
+    (2). The k largest of the bucket are selected exactly, and the residual is copied with what was
+    sent cleared (2). Then the values (4 bytes each) are all-gathered, and so are the indices (4
+    bytes each). After the backward pass the gradient is zeroed, P k pairs are scatter-added and the
+    mean is taken (3 passes). Bytes a rank: (P-1) x 8 k. Memory: the residual, 4 bytes a parameter.
+    Left out: the copies that pack a bucket; GRACE's residual by unfused operations (6 passes more).
 
-    ``kernel``: the PyTorch kernel that selects; "old" is the single-block one before 1.11 (about 9
-    ns an element on V100), "new" the multi-block one (derived: 7 passes over the data, from one
+    ``kernel``: the PyTorch kernel that selects. "old" is the single-block one before 1.11 (about 9
+    ns an element on V100). "new" is the multi-block one (derived: 7 passes over the data, from one
     published fp16 time on another GPU; no fp32 time is known). ``exchange`` and ``decoding``: see
-    `perfsim.methods.building.sparsify`; HKBU's codes add all pairs into one gradient, GRACE makes a
+    `perfsim.methods.building.sparsify`. HKBU's codes add all pairs into one gradient; GRACE makes a
     dense one a rank. `fusion` none selects tensor by tensor (GRACE), ``whole`` from one buffer
     (HKBU).
     """
@@ -43,15 +42,15 @@ class Topk(Method):
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
     kernel: Literal["old", "new"] = Field("new", description="PyTorch's top-k before/since 1.11")
-    exchange: SparseExchange = Field("all_gather", description="or all_reduce, density doubling")
+    exchange: SparseExchange = Field("all_gather", description="all pairs to every rank, or sums")
     decoding: Annotated[Decoding, OnlyWith(exchange="all_gather")] = Field(
         "together", description="all ranks' pairs, or a tensor a rank"
     )
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
-        """Return select, the exchange and the scatter-add."""
+        """Return the selection, the exchange and the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
-        # 5 passes over fp16 keys of two 8-bit digits (pytorch issue 167462, L20); fp32 has four.
+        # 5 passes over fp16 keys of two 8-bit digits (pytorch issue 167462, L20); fp32: four.
         select = Kernel(f"topk_{self.kernel}", n, 7.0 * FLOAT * n, launches=7)
         return [
             Compute((elementwise(n, 7, 3), select, elementwise(k, 2)), "compress"),
@@ -59,13 +58,13 @@ class Topk(Method):
         ]
 
     def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs behind its wait."""
+        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
         return SGD_LAUNCHES if self.exchange == "all_gather" else 0
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
-        """Return 8 bytes a kept value."""
+        """Return the bytes of the kept values: 8 each."""
         return float((FLOAT + INDEX) * kept(gradient.elements, self.density))
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the residual: one fp32 value a parameter."""
+        """Return the bytes of the residual: one fp32 value a parameter."""
         return sum(gradient.size_bytes for gradient in gradients)

@@ -10,13 +10,13 @@ from perfsim.methods.ssgd import Ssgd
 class Wfbp(Ssgd):
     """Sends every gradient tensor by an all-reduce of its own as soon as it is ready.
 
-    In backward order, one after the other, beside what is left of the backward pass; the update
-    waits for all. As `ssgd`, but nothing is fused, so that each tensor pays a call's latency. No
-    kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring). Memory: none more. Left out:
-    what the library does for each tensor before it sends (Horovod's coordinator first negotiates it
-    with all ranks).
+    Tensors go in backward order, one after the other, beside the rest of the backward pass; the
+    update waits for all. It runs as `ssgd`, but nothing is fused, so that each tensor pays a call's
+    latency. The method runs no kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring).
+    Memory: none more. Left out: what the library does for each tensor before it sends (Horovod's
+    coordinator first negotiates it with all ranks).
 
-    Poseidon pairs it with parameter servers; the form with all-reduces is that of the code cited
+    Poseidon pairs WFBP with parameter servers; the form with all-reduces is that of the code cited
     (threshold 0, Horovod's cycle set to 0).
     """
 

@@ -1,4 +1,4 @@
-"""ZeRO stages 1 and 2: every rank updates its share of the parameters, which are then gathered."""
+"""ZeRO stages 1 and 2: every rank updates its share of the parameters, then all are gathered."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Zero(Method):
     """Reduces gradients in large buckets, updates a share of the parameters, gathers them all.
 
     Gradients are copied into a bucket in their hooks (2 passes, a launch a tensor). A full bucket
-    is divided by P, flattened (2 passes each) and reduced; what this rank owns is copied out (2
-    passes over a share). The optimizer runs on 1/P of the parameters; one all-gather of all of them
-    ends the step, before the next forward pass. ``overlap_comm`` reduces while the backward pass
-    goes on; without it, DeepSpeed's default below stage 3, the backward pass waits for the
-    reduction. ``reduction`` "all_reduce" is what DeepSpeed does (use_multi_rank_bucket_allreduce);
-    "reduce" sends each owner its part, one reduce after the other, as DeepSpeed does with that off;
-    "reduce_scatter" is the paper's.
+    is divided by P, flattened (2 passes each) and reduced. Each rank copies out what it owns (2
+    passes over a share). The optimizer runs on 1/P of the parameters. One all-gather of all
+    parameters ends the step, before the next forward pass. ``overlap_comm`` reduces while the
+    backward pass goes on. Without it, DeepSpeed's default below stage 3, the backward pass waits
+    for the reduction. ``reduction`` "all_reduce" is what DeepSpeed does
+    (use_multi_rank_bucket_allreduce). "reduce" sends each owner its part, one reduce after the
+    other, as DeepSpeed does with that off. "reduce_scatter" is the paper's.
 
-    Bytes a rank: 3 (P-1)/P x 4 a parameter, 2 (P-1)/P x 4 unless all-reduced. Memory: 1/P of the
-    optimizer's state, in stage 2 of the gradients too; the buffer of gradients (two with overlap)
-    and this rank's master copy. Stages 1 and 2 send alike. Left out: half precision; the norm and
-    the check for overflow; offloading; a bucket's parts that straddle owners.
+    Bytes a rank: 3 (P-1)/P x 4 a parameter; 2 (P-1)/P x 4 unless gradients are all-reduced. Memory:
+    1/P of the optimizer's state, in stage 2 of the gradients too; the buffer of gradients (two with
+    overlap) and this rank's master copy. Stages 1 and 2 send alike. Left out: half precision; the
+    norm and the check for overflow; offloading; a bucket's parts that straddle owners.
     """
 
     summary: ClassVar[str] = "optimizer (and gradients) sharded, parameters gathered (ZeRO-1, -2)"
@@ -50,16 +50,16 @@ class Zero(Method):
     stage: int = Field(1, ge=1, le=2, description="1: optimizer state sharded; 2: gradients too")
     overlap_comm: bool = Field(False, description="reduce while the backward pass goes on")
     reduction: Literal["all_reduce", "reduce", "reduce_scatter"] = Field(
-        "all_reduce", description="DeepSpeed's all-reduce or its reduces; the paper's"
+        "all_reduce", description="DeepSpeed's all-reduce or reduces, or the paper's reduce-scatter"
     )
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
-        """Return a job a bucket of gradients, and the one that gathers the parameters."""
+        """Return a job for each bucket of gradients, and one that gathers the parameters."""
         size_bytes = sum(bucket.size_bytes for bucket in buckets)
         gather = Send("all_gather", size_bytes, earliest="update")
         jobs = super().jobs(buckets, world, iteration)
         if not self.overlap_comm:
-            # All on one stream: a bucket's kernels stand behind the reduction before them.
+            # All run on one stream: a bucket's kernels wait for the reduction before them.
             jobs[1:] = [replace(job, needs=(last.name,)) for last, job in pairwise(jobs)]
         return [*jobs, Job("parameters", (gather,), PassPoint("backward"), PassPoint("next"))]
 
@@ -80,11 +80,11 @@ class Zero(Method):
         ]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the buffers of gradients and one rank's master copy."""
+        """Return the bytes of the gradients' buffers and of one rank's master copy."""
         elements = sum(gradient.elements for gradient in gradients)
         return float(FLOAT * (REDUCE_BUCKET * (1 + self.overlap_comm) + elements / ranks))
 
     def kept_share(self, ranks: int) -> dict[str, float]:
-        """Return 1/P of what the stage shards."""
+        """Return 1/P for what the stage shards."""
         gradients = 1.0 / ranks if self.stage == 2 else 1.0
         return {"parameters": 1.0, "gradients": gradients, "optimizer": 1.0 / ranks}
