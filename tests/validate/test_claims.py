@@ -110,11 +110,7 @@ def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
         (("paper = 2", ""), 9, "paper: is missing"),
         (("paper = 2", "papers = 2"), 13, "papers: unknown key; did you mean 'paper'?"),
         (('"about"', '"nearly"'), 12, "form: found 'nearly', allowed: mean"),
-        (
-            ('"iteration"', '"iterations"'),
-            11,
-            "part: found 'iterations'; did you mean 'iteration'?",
-        ),
+        (('"iteration"', '"iterations"'), 11, "part: found 'iterations'; did you mean 'iteration'"),
         (('"x"', "3"), 10, "name: found 3, allowed is a text"),
         (("2", "2\nwhy = 3"), 14, "why: found 3, allowed is a text"),
         (("2", "2\nagainst = 3"), 14, "against: found 3, allowed is a table or a list of tables"),
@@ -132,7 +128,7 @@ def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
         (
             ("2", "2\nagainst = {options = {densty = 1}}"),
             14,
-            "against: options: method 'topk' has no 'densty'; did you",
+            "against: options: method 'topk' has no 'densty'; did you mean 'density'?",
         ),
     ],
 )
