@@ -245,8 +245,10 @@ def newer(schema: object, known: str) -> str:
     >>> newer("perfsim/profile/2", "perfsim/profile/1"), newer("profile", "perfsim/profile/1")
     ('; a newer perfsim may read it', '')
     """
+    if not isinstance(schema, str):
+        return ""
     kind, _, number = known.rpartition("/")
-    own_kind, _, version = str(schema)[:MAX_QUOTED].rpartition("/")
+    own_kind, _, version = schema[:MAX_QUOTED].rpartition("/")
     later = own_kind == kind and version.isdecimal() and int(version) > int(number)
     return "; a newer perfsim may read it" if later else ""
 

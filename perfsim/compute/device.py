@@ -13,28 +13,44 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
-from typing import NamedTuple, TypedDict, cast
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spread
-from perfsim.data.toml import TomlTable, parse_toml
-from perfsim.errors import DataError, RequestError, shown, unknown
+from perfsim.data.toml import (
+    BytesPerSecond,
+    KindOfNumber,
+    RelativeSpread,
+    Text,
+    Texts,
+    WrongValue,
+    in_unit,
+    parse_toml,
+    plain_number,
+    toml_refusal,
+)
+from perfsim.errors import (
+    MAX_QUOTED,
+    DataError,
+    RequestError,
+    nearest,
+    newer,
+    shown,
+    unknown,
+)
 from perfsim.quantity import (
     COUNT_LIMIT,
     ELEMENTS_LIMIT,
-    KINDS,
     LAUNCH_LIMIT,
     MATRIX_RATE_LIMIT,
     MEMORY_LIMIT,
     POWER_LIMIT,
-    RATE_LIMIT,
-    SPREAD_LIMIT,
     TIME_LIMIT,
     Cost,
     Grade,
@@ -49,8 +65,6 @@ from perfsim.units import (
     format_rate,
     format_seconds,
     parse_bytes,
-    parse_fraction,
-    parse_rate,
     parse_seconds,
 )
 
@@ -261,24 +275,140 @@ def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> 
 
 
 DEVICE_SCHEMA = "perfsim/device/1"
-_DEVICE_KEYS = (
-    "schema",
-    "name",
-    "title",
-    "aliases",
-    "memory",
-    "power_w",
-    "references",
-    "memory_bandwidth",
-    "launch",
-    "rates",
-)
-_VALUE_KEYS = ("value", "spread", "kind", "source")
-_RATE_KEYS = ("peak", "achieved", "achieved_source", "spread", "kind", "source")
 _PEAK = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([GT]FLOP/s)", re.ASCII)
 _FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
 _MAX_ACHIEVED = 1.2
 """Achieved over peak rate: a board may run above its data sheet's clock, but not by more."""
+_KERNEL_PRECISION = "fp32"
+"""Methods' kernels compute at this precision, so every GPU states its rate."""
+
+_Check = Callable[[Any], Any]
+"""Returns a value of a file as perfsim uses it, or raises `WrongValue`."""
+
+
+def _table(keys: Mapping[str, _Check], optional: Collection[str] = ()) -> _Check:
+    """Return the check of a table: which keys it may have, and the check of each.
+
+    This does for GPU files what `TomlModel` does for all others, with the same checks of values and
+    the same sentences. They have no pydantic models because ``predict`` reads them at every start:
+    defining and building five models takes 4 ms of CPU, these checks 0.1 ms.
+    """
+
+    def check(values: object) -> dict[str, Any]:
+        if not isinstance(values, dict):
+            raise WrongValue(f"found {shown(values)}, allowed is a table {{key = value, ...}}")
+        for key in values:
+            if key not in keys:
+                match = nearest(key[:MAX_QUOTED], keys)
+                hint = f"; did you mean {match!r}?" if match else "."
+                raise WrongValue(f"unknown key{hint} Allowed: {', '.join(keys)}", key)
+        for key in keys:
+            if key not in values and key not in optional:
+                raise WrongValue("is missing", key)
+        checked = {}
+        for key, value in values.items():
+            try:
+                checked[key] = keys[key](value)
+            except WrongValue as wrong:
+                raise WrongValue(wrong.why, key, *wrong.below) from None
+        return checked
+
+    return check
+
+
+def _check_of(kind: Any) -> _Check:
+    """Return the checks of a type that models use, such as `Text`, as a function."""
+
+    def check(value: object) -> Any:
+        for validator in kind.__metadata__:
+            value = validator.func(value)
+        return value
+
+    return check
+
+
+_text, _texts = _check_of(Text), _check_of(Texts)
+_kind, _spread = _check_of(KindOfNumber), _check_of(RelativeSpread)
+
+
+def _quantity(check_value: _Check, unit: str) -> _Check:
+    """Return the check of a table that states a value, its kind, its source and its spread."""
+    keys = {"value": check_value, "spread": _spread, "kind": _kind, "source": _text}
+    check_table = _table(keys, optional=("spread",))
+
+    def check(values: object) -> Quantity:
+        table = check_table(values)
+        return Quantity(table["value"], unit, table["kind"], table["source"], table.get("spread"))
+
+    return check
+
+
+def _peak(value: object) -> tuple[str, str]:
+    """Return a peak rate's number, as stated, and its unit."""
+    match = _PEAK.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise WrongValue(f"found {shown(value)}, allowed is such as '15.7 TFLOP/s'")
+    number, unit = match.groups()
+    if not MATRIX_RATE_LIMIT.holds(float(number) * _FLOPS[unit]):
+        raise WrongValue(f"found {shown(value)}, allowed is {MATRIX_RATE_LIMIT.words}")
+    return number, unit
+
+
+def _achieved(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MAX_ACHIEVED:
+        return value
+    allowed = f"a fraction of the peak, below {_MAX_ACHIEVED}"
+    raise WrongValue(f"found {shown(value)}, allowed is {allowed}")
+
+
+_check_rate = _table(
+    {
+        "peak": _peak,
+        "achieved": _achieved,
+        "achieved_source": _text,
+        "spread": _spread,
+        "kind": _kind,
+        "source": _text,
+    },
+    optional=("achieved", "achieved_source", "spread", "kind"),
+)
+
+
+def _matrix_rate(values: object) -> Quantity:
+    """Return the rate of matrix products: what they achieve of the peak, else the peak."""
+    table = _check_rate(values)
+    number, unit = table["peak"]
+    rate, kind, source = float(number) * _FLOPS[unit], "published", table["source"]
+    if "achieved" in table or "achieved_source" in table:
+        for key in ("achieved", "achieved_source"):
+            if key not in table:
+                raise WrongValue("is missing", key)
+        achieved, how = table["achieved"], table["achieved_source"]
+        rate, kind = rate * achieved, "fitted"
+        source = f"{source}: {number} {unit} x {achieved}, {how}"
+        if not MATRIX_RATE_LIMIT.holds(rate):
+            why = f"found {shown(achieved)}, allowed is {MATRIX_RATE_LIMIT.words}"
+            raise WrongValue(why, "achieved")
+    return Quantity(rate, "FLOP/s", table.get("kind", kind), source, table.get("spread"))
+
+
+_check_device = _table(
+    {
+        "name": _text,
+        "title": _text,
+        "aliases": _texts,
+        "memory": _check_of(Annotated[float, in_unit(parse_bytes, MEMORY_LIMIT)]),
+        "power_w": _check_of(Annotated[float, plain_number(POWER_LIMIT)]),
+        "references": _texts,
+        "memory_bandwidth": _quantity(_check_of(BytesPerSecond), "B/s"),
+        "launch": _quantity(_check_of(Annotated[float, in_unit(parse_seconds, LAUNCH_LIMIT)]), "s"),
+        "rates": _table(
+            dict.fromkeys(PRECISIONS, _matrix_rate),
+            optional=[precision for precision in PRECISIONS if precision != _KERNEL_PRECISION],
+        ),
+    },
+    optional=("aliases", "power_w", "references"),
+)
 
 
 class DeviceFile(TypedDict):
@@ -301,90 +431,36 @@ def read_device_file(path: Path) -> DeviceFile:
     Raises
     ------
     DataError
-        If it cannot be read or breaks the format: file, key, what was found, what is allowed.
+        If it cannot be read or breaks the format: file, line, key, what was found, what is
+        allowed.
     """
-    table = TomlTable(parse_toml(path)[0], path)
-    table.check_schema(DEVICE_SCHEMA)
-    table.only(_DEVICE_KEYS)
-    bandwidth, launch = table.inside("memory_bandwidth"), table.inside("launch")
-    bandwidth.only(_VALUE_KEYS)
-    launch.only(_VALUE_KEYS)
-    rates = table.inside("rates")
-    rates.only(PRECISIONS)
-    rates.get("fp32")  # the precision of methods' kernels
+    values, text = parse_toml(path)
+    try:
+        schema = values.pop("schema", None)
+        if schema != DEVICE_SCHEMA:
+            stated = "is missing" if schema is None else f"found {shown(schema)}"
+            later = newer(schema, DEVICE_SCHEMA)
+            raise WrongValue(f"{stated}, this perfsim reads {DEVICE_SCHEMA!r}{later}", "schema")
+        table = _check_device(values)
+        name, stem = table["name"], path.name.removesuffix(".toml")
+        references = table.get("references", ())
+        if name != stem:
+            raise WrongValue(f"found {shown(name)}, the file's name says {stem!r}", "name")
+        if name in references:
+            raise WrongValue(f"{name!r} is this GPU itself", "references")
+    except WrongValue as wrong:
+        raise toml_refusal(wrong.why, wrong.below, path, text) from None
     return DeviceFile(
-        name=table.name(),
-        title=table.text("title"),
-        aliases=tuple(alias.lower() for alias in table.texts("aliases")),
-        memory_bytes=table.number("memory", table.get("memory"), parse_bytes, MEMORY_LIMIT),
-        memory_bandwidth=_quantity(
-            bandwidth,
-            bandwidth.number("value", bandwidth.get("value"), parse_rate, RATE_LIMIT),
-            "B/s",
-        ),
-        launch_s=_quantity(
-            launch, launch.number("value", launch.get("value"), parse_seconds, LAUNCH_LIMIT), "s"
-        ),
-        rates={precision: _rate(rates.inside(precision)) for precision in rates.values},
-        reference_names=_references(table),
-        power_w=_power_w(table),
+        name=name,
+        title=table["title"],
+        aliases=tuple(alias.lower() for alias in table.get("aliases", ())),
+        memory_bytes=table["memory"],
+        memory_bandwidth=table["memory_bandwidth"],
+        launch_s=table["launch"],
+        rates=table["rates"],
+        reference_names=references,
+        power_w=table.get("power_w"),
     )
-
-
-def _quantity(
-    table: TomlTable, value: float, unit: str, kind: Kind | None = None, source: str = ""
-) -> Quantity:
-    """Return a value with its origin; ``kind`` is the default where the table has no such key."""
-    if kind is None or "kind" in table.values:
-        kind = cast(Kind, table.choice("kind", KINDS))
-    spread = None
-    if "spread" in table.values:
-        spread = table.number("spread", table.values["spread"], parse_fraction, SPREAD_LIMIT)
-    return Quantity(value, unit, kind, source or table.text("source"), spread)
-
-
-def _rate(table: TomlTable) -> Quantity:
-    table.only(_RATE_KEYS)
-    peak = table.text("peak")
-    match = _PEAK.fullmatch(peak)
-    if match is None:
-        raise table.wrong("peak", f"found {shown(peak)}, allowed is such as '15.7 TFLOP/s'")
-    number, unit = match.groups()
-    flops = table.limited("peak", peak, float(number) * _FLOPS[unit], MATRIX_RATE_LIMIT)
-    if "achieved" not in table.values and "achieved_source" not in table.values:
-        return _quantity(table, flops, "FLOP/s", "published")
-    achieved = table.get("achieved")
-    if (
-        not isinstance(achieved, int | float)
-        or isinstance(achieved, bool)
-        or not 0 < achieved < _MAX_ACHIEVED
-    ):
-        raise table.wrong(
-            "achieved",
-            f"found {shown(achieved)}, allowed is a fraction of the peak, below {_MAX_ACHIEVED}",
-        )
-    how = table.text("achieved_source")
-    source = f"{table.text('source')}: {number} {unit} x {achieved}, {how}"
-    rate = table.limited("achieved", achieved, flops * achieved, MATRIX_RATE_LIMIT)
-    return _quantity(table, rate, "FLOP/s", "fitted", source)
-
-
-def _references(table: TomlTable) -> tuple[str, ...]:
-    names = table.texts("references")
-    if table.values["name"] in names:
-        raise table.wrong("references", f"{table.values['name']!r} is this GPU itself")
-    return names
-
-
-def _power_w(table: TomlTable) -> float | None:
-    if "power_w" not in table.values:
-        return None
-    value = table.values["power_w"]
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise table.wrong(
-            "power_w", f"found {shown(value)}, allowed is a number, {POWER_LIMIT.words}"
-        )
-    return table.limited("power_w", value, value, POWER_LIMIT)
 
 
 KERNELS_SUFFIX = ".kernels.csv"

@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.toml import TomlTable
-from perfsim.errors import DataError, RequestError
+from perfsim.data.files import read_text
+from perfsim.data.toml import Text, TomlModel, WrongValue, check_toml, one_of, toml_refusal
+from perfsim.errors import RequestError, shown
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
@@ -33,7 +36,6 @@ __all__ = [
     "validate_claims",
 ]
 
-_CLAIM_KEYS = ("name", "against", "part", "paper", "form", "note", "why")
 _MAX_FIGURE = 1e12
 """No paper claims a factor above this: a larger number is a slip."""
 _FORMS = ("mean", "range", "up to", "about")
@@ -91,6 +93,42 @@ class Claim:
         return {"claim": self.name, "paper": self.words(), "note": self.note, "why": self.why}
 
 
+def _rivals(value: object) -> tuple[Mapping[str, Any], ...]:
+    rivals = value if isinstance(value, list) else [value]
+    if not rivals or not all(isinstance(rival, dict) for rival in rivals):
+        raise WrongValue(f"found {shown(value)}, allowed is a table or a list of tables")
+    return tuple(rivals)
+
+
+def _figures(value: object) -> tuple[float, ...]:
+    """Return one or two numbers that a paper may claim: above zero, not absurdly large."""
+    figures = value if isinstance(value, list) else [value]
+    numbers = [one for one in figures if isinstance(one, int | float) and not isinstance(one, bool)]
+    sound = len(numbers) == len(figures) and all(0 < number < _MAX_FIGURE for number in numbers)
+    if not sound or not 1 <= len(figures) <= 2:
+        allowed = f"one or two numbers above zero and below {_MAX_FIGURE:g}"
+        raise WrongValue(f"found {shown(value)}, allowed are {allowed}")
+    return tuple(map(float, numbers))
+
+
+class _ClaimTable(TomlModel):
+    """The keys of a ``[[claim]]``; without ``against``, the rival has its own default options."""
+
+    name: Text
+    against: Annotated[tuple[Mapping[str, Any], ...], PlainValidator(_rivals)] = ({},)
+    part: Annotated[Text, one_of(tuple(_PART_WORDS))]
+    paper: Annotated[tuple[float, ...], PlainValidator(_figures)]
+    form: Annotated[Text, one_of(_FORMS)]
+    note: Text = ""
+    why: Text = ""
+
+
+class _ClaimTables(TomlModel):
+    """The claims of a scenario file."""
+
+    claim: list[_ClaimTable]
+
+
 def claims_of(name: str, catalog: Catalog) -> list[Claim]:
     """Return the claims of one scenario.
 
@@ -100,34 +138,24 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
         If a claim lacks a key, or a value is not of the form that the module describes.
     """
     path = catalog.scenario(name)
-    claims = []
     data = read_scenario(path)
-    listed = data.get("claim", [])
-    if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
-        raise DataError("claim is not a list of tables ([[claim]])", path=path)
-    for values in listed:
-        table = TomlTable(values, path, "claim: ")
-        table.only(_CLAIM_KEYS)
-        rivals = table.values.get("against", {})
-        against = tuple(rivals) if isinstance(rivals, list) else (rivals,)
-        part = table.choice("part", tuple(_PART_WORDS))
-        form = table.choice("form", _FORMS)
-        paper = table.get("paper")
-        numbers = paper if isinstance(paper, list) else [paper]
-        if not against or not all(isinstance(rival, Mapping) for rival in against):
-            raise table.wrong("against", "is not a table or a list of tables")
-        if not 1 <= len(numbers) <= 2 or not all(map(_figure, numbers)):
-            raise table.wrong("paper", "is not one or two numbers above zero")
-        figures = tuple(map(float, numbers))
-        note, why = (table.text(key) if key in table.values else "" for key in ("note", "why"))
-        claim = Claim(table.text("name"), against, part, figures, form, note, why)
+    if "claim" not in data:
+        return []
+    text = read_text(path)
+    claims = []
+    tables = check_toml(_ClaimTables, {"claim": data["claim"]}, path, text=text).claim
+    for index, table in enumerate(tables):
+        claim = Claim(
+            table.name, table.against, table.part, table.paper, table.form, table.note, table.why
+        )
         try:
             for fields in claim.rivals(data["scenario"]):
                 rival = make_scenario(fields)
                 load_method(rival.method, rival.options)
         except RequestError as error:
             where = f"{error.field}: " if error.field else ""
-            raise table.wrong("against", f"{where}{error.why}") from None
+            why, at = f"{where}{error.why}", ("claim", index, "against")
+            raise toml_refusal(why, at, path, text) from None
         claims.append(claim)
     return claims
 
@@ -146,13 +174,6 @@ def _rival_words(fields: Mapping[str, Any]) -> str:
         for key, value in table.items()
     ]
     return ", ".join(words) or "its own default options"
-
-
-def _figure(value: object) -> bool:
-    """Tell whether a value is a number that a paper may claim: above zero, not absurdly large."""
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MAX_FIGURE
-    )
 
 
 @dataclass(frozen=True)

@@ -24,44 +24,81 @@ def test_device_file_gives_achieved_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "line", "said"),
     [
-        ("device/1", "device/9", "schema: found 'perfsim/device/9', this perfsim reads"),
-        ('"hand"', '"other"', "name: found 'other', the file's name says 'hand'"),
-        ('"by hand"\n', "5\n", "title: found 5, allowed is a text"),
-        ('value = "1 TB/s"', 'value = "1"', "memory_bandwidth.value: '1' is not a rate"),
-        ("1 TB/s", "1e-320 GB/s", "memory_bandwidth.value: found '1e-320 GB/s', allowed is 1 B/s"),
-        ("1 TB/s", "1e290 GB/s", "memory_bandwidth.value: found '1e290 GB/s', allowed is 1 B/s"),
-        ('kind = "published"', 'kind = "heard"', "memory_bandwidth.kind: found 'heard', allowed:"),
-        ('source = "a data sheet"', "source = 5", "memory_bandwidth.source: found 5, allowed is"),
-        ("10 us", "1 h", "launch.value: found '1 h', allowed is 1 ns to 1 s"),
-        ("20 TFLOP/s", "20", "rates.fp32.peak: found '20', allowed is such as '15.7 TFLOP/s'"),
-        ("20 TFLOP/s", "0 TFLOP/s", "rates.fp32.peak: found '0 TFLOP/s', allowed is 1e6 FLOP/s"),
-        ("achieved = 0.5", "achieved = 50", "rates.fp32.achieved: found 50, allowed is a fraction"),
-        ("achieved = 0.5", "achieved = true", "rates.fp32.achieved: found True, allowed is a"),
-        ("achieved = 0.5\n", "", "rates.fp32.achieved: is missing"),
-        ("rates.fp32", "rates.fp31", "rates.fp31: unknown key; did you mean 'fp32'?"),
-        ("rates.fp32", "rates.tf32", "rates.fp32: is missing"),
-        ("10GB", "0GiB", "memory: found '0GiB', allowed is 1 MB to 1e15 B"),
-        ('memory = "10GB"', "", "memory: is missing"),
-        ("[launch]", "[launch", "is not TOML"),
-        ("[launch]", "[[launch]]", "launch: found [{'value': '10 us'"),
-        ("[rates.fp32]", "[rates]", "rates.peak: unknown key"),
-        (TOML, "rates", "is not TOML"),
-        ("10GB", "\0", "is not TOML"),
-        ('"10GB"', "9" * 5000, "is not TOML"),
-        ('"10GB"', "[" * 5000, "is not TOML"),
+        ('schema = "perfsim/device/1"', "", 0, "schema: is missing, this perfsim reads 'perfsim"),
+        ('"perfsim/device/1"', "5", 1, "schema: found 5, this perfsim reads 'perfsim/device/1'"),
+        ('"perfsim/device/1"', "0x" + "f" * 9999, 1, "schema: found a number of thousands of dig"),
+        ("device/1", "device/9", 1, "schema: found 'perfsim/device/9', this perfsim reads"),
+        ('"hand"', '"other"', 2, "name: found 'other', the file's name says 'hand'"),
+        ('"by hand"\n', "5\n", 3, "title: found 5, allowed is a text"),
+        ('value = "1 TB/s"', 'value = "1"', 6, "memory_bandwidth.value: '1' is not a rate"),
+        (
+            "1 TB/s",
+            "1e-320 GB/s",
+            6,
+            "memory_bandwidth.value: found '1e-320 GB/s', allowed is 1 B/s",
+        ),
+        ("1 TB/s", "1e290 GB/s", 6, "memory_bandwidth.value: found '1e290 GB/s', allowed is 1 B/s"),
+        (
+            'kind = "published"',
+            'kind = "heard"',
+            7,
+            "memory_bandwidth.kind: found 'heard'; did you mean 'measured'? Allowed: measured",
+        ),
+        (
+            'source = "a data sheet"',
+            "source = 5",
+            8,
+            "memory_bandwidth.source: found 5, allowed is",
+        ),
+        ("10 us", "1 h", 10, "launch.value: found '1 h', allowed is 1 ns to 1 s"),
+        ("20 TFLOP/s", "20", 14, "rates.fp32.peak: found '20', allowed is such as '15.7 TFLOP/s'"),
+        ('"20 TFLOP/s"', "20", 14, "rates.fp32.peak: found 20, allowed is such as '15.7 TFLOP/s'"),
+        (
+            "20 TFLOP/s",
+            "0 TFLOP/s",
+            14,
+            "rates.fp32.peak: found '0 TFLOP/s', allowed is 1e6 FLOP/s",
+        ),
+        (
+            "achieved = 0.5",
+            "achieved = 50",
+            16,
+            "rates.fp32.achieved: found 50, allowed is a fraction",
+        ),
+        ("achieved = 0.5", "achieved = true", 16, "rates.fp32.achieved: found True, allowed is a"),
+        (
+            "achieved = 0.5",
+            "achieved = 1e-9",
+            16,
+            "rates.fp32.achieved: found 1e-09, allowed is 1e",
+        ),
+        ("achieved = 0.5\n", "", 13, "rates.fp32.achieved: is missing"),
+        ('achieved_source = "a benchmark"', "", 13, "rates.fp32.achieved_source: is missing"),
+        ("rates.fp32", "rates.fp31", 13, "rates.fp31: unknown key; did you mean 'fp32'?"),
+        ("rates.fp32", "rates.tf32", 13, "rates.fp32: is missing"),
+        ("10GB", "0GiB", 4, "memory: found '0GiB', allowed is 1 MB to 1e15 B"),
+        ('memory = "10GB"', "", 0, "memory: is missing"),
+        ("[launch]", "[launch", 0, "is not TOML"),
+        ("[launch]", "[[launch]]", 9, "launch: found [{'value': '10 us'"),
+        ("[rates.fp32]", "[rates]", 14, "rates.peak: unknown key"),
+        (TOML, "rates", 0, "is not TOML"),
+        ("10GB", "\0", 0, "is not TOML"),
+        ('"10GB"', "9" * 5000, 0, "is not TOML"),
+        ('"10GB"', "[" * 5000, 0, "is not TOML"),
     ],
 )
 def test_damaged_device_files_say_what_is_wrong(
-    tmp_path: Path, old: str, new: str, said: str
+    tmp_path: Path, old: str, new: str, line: int, said: str
 ) -> None:
     assert old in TOML
     path = tmp_path / "hand.toml"
     path.write_text(TOML.replace(old, new, 1))
     with pytest.raises(DataError) as caught:
         read_device(path)
-    assert str(caught.value).startswith(f"{path}: {said}")
+    where = f"{path}, line {line}" if line else f"{path}"
+    assert str(caught.value).startswith(f"{where}: {said}")
 
 
 @pytest.mark.parametrize(
@@ -71,10 +108,13 @@ def test_damaged_device_files_say_what_is_wrong(
         ('power_w = "x"', "power_w: found 'x', allowed is a number, 1 W to 100000 W"),
         ("power_w = []", "power_w: found [], allowed is a number, 1 W to 100000 W"),
         ("power_w = true", "power_w: found True, allowed is a number, 1 W to 100000 W"),
-        ("power_w = -5", "power_w: found -5, allowed is 1 W to 100000 W"),
-        ("power_w = nan", "power_w: found nan, allowed is 1 W to 100000 W"),
-        ("power_w = inf", "power_w: found inf, allowed is 1 W to 100000 W"),
-        ("power_w = " + "9" * 400, f"power_w: found {'9' * 60}..., allowed is 1 W to 100000 W"),
+        ("power_w = -5", "power_w: found -5, allowed is a number, 1 W to 100000 W"),
+        ("power_w = nan", "power_w: found nan, allowed is a number, 1 W to 100000 W"),
+        ("power_w = inf", "power_w: found inf, allowed is a number, 1 W to 100000 W"),
+        (
+            "power_w = " + "9" * 400,
+            f"power_w: found {'9' * 60}..., allowed is a number, 1 W to 100000 W",
+        ),
         ("power_w = 0x" + "f" * 9999, "power_w: found a number of thousands of digits, allowed is"),
         ("aliases = 3", "aliases: found 3, allowed is a list of texts"),
         ('aliases = "v100"', "aliases: found 'v100', allowed is a list of texts"),
@@ -89,7 +129,7 @@ def test_a_wrong_optional_key_is_named(tmp_path: Path, line: str, said: str) -> 
     path.write_text(TOML.replace("title =", f"{line}\ntitle =", 1))
     with pytest.raises(DataError) as caught:
         read_device(path)
-    assert str(caught.value).startswith(f"{path}: {said}")
+    assert str(caught.value).startswith(f"{path}, line 3: {said}")
 
 
 @pytest.mark.parametrize("place", ["[memory_bandwidth]", "[launch]", "[rates.fp32]"])
@@ -110,7 +150,8 @@ def test_a_wrong_spread_is_named(tmp_path: Path, place: str, line: str, said: st
     path.write_text(TOML.replace(place, f"{place}\n{line}"))
     with pytest.raises(DataError) as caught:
         read_device(path)
-    assert str(caught.value).startswith(f"{path}: {place[1:-1]}.{said}")
+    row = TOML.split("\n").index(place) + 2
+    assert str(caught.value).startswith(f"{path}, line {row}: {place[1:-1]}.{said}")
 
 
 def test_a_byte_order_mark_changes_nothing(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_a_file_is_read_with_its_units(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("switch/1", "switch/2", ", line 1: schema: found 'perfsim/switch/2', this perfsim reads"),
+        ('"perfsim/switch/1"', "0x" + "f" * 9999, ", line 1: schema: found a number of thousan"),
         ('name = "edge"\n', "", ": name: is missing: what it is called"),
         ('"edge"', "3", ", line 2: name: found 3, allowed is a text"),
         ('"edge"', '"edge"\nslots = true', ", line 3: slots: found True, allowed is a whole num"),

@@ -91,26 +91,62 @@ def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "line", "words"),
     [
-        (("paper = 2", 'paper = "two"'), "is not one or two numbers above zero"),
-        (('form = "about"', 'form = "nearly"'), "form: found 'nearly', allowed: mean"),
-        (("paper = 2", "papers = 2"), "did you mean 'paper'"),
-        (("paper = 2", "paper = 2\nagainst = 3"), "is not a table or a list of tables"),
-        (("paper = 2", "paper = 2\nwhy = 3"), "why: found 3, allowed is a text"),
-        (("paper = 2", 'paper = 2\nagainst = {method = "sgd"}'), "did you mean 'ssgd'"),
-        (("paper = 2", 'paper = 2\nagainst = {metod = "ssgd"}'), "did you mean 'method'"),
-        (("paper = 2", "paper = 2\nagainst = {options = {densty = 1}}"), "no 'densty'"),
+        (("2", '"two"'), 13, "paper: found 'two', allowed are one or two numbers above zero"),
+        (("2", "0"), 13, "paper: found 0, allowed are one or two numbers above zero"),
+        (("2", "true"), 13, "paper: found True, allowed are one or two numbers above zero"),
+        (
+            ("2", "1e12"),
+            13,
+            "paper: found 1000000000000.0, allowed are one or two numbers above zero",
+        ),
+        (("2", "[]"), 13, "paper: found [], allowed are one or two numbers above zero"),
+        (
+            ("2", "[1, 2, 3]"),
+            13,
+            "paper: found [1, 2, 3], allowed are one or two numbers above zero",
+        ),
+        (("paper = 2", ""), 9, "paper: is missing"),
+        (("paper = 2", "papers = 2"), 13, "papers: unknown key; did you mean 'paper'?"),
+        (('"about"', '"nearly"'), 12, "form: found 'nearly', allowed: mean"),
+        (('"iteration"', '"iterations"'), 11, "part: found 'iterations'; did you mean 'iteration'"),
+        (('"x"', "3"), 10, "name: found 3, allowed is a text"),
+        (("2", "2\nwhy = 3"), 14, "why: found 3, allowed is a text"),
+        (("2", "2\nagainst = 3"), 14, "against: found 3, allowed is a table or a list of tables"),
+        (("2", "2\nagainst = []"), 14, "against: found [], allowed is a table or a list of tables"),
+        (
+            ("2", '2\nagainst = {method = "sgd"}'),
+            14,
+            "against: method: no 'sgd'; did you mean 'ssgd'",
+        ),
+        (
+            ("2", '2\nagainst = {metod = "ssgd"}'),
+            14,
+            "against: a scenario has no 'metod'; did you mean 'method'?",
+        ),
+        (
+            ("2", "2\nagainst = {options = {densty = 1}}"),
+            14,
+            "against: options: method 'topk' has no 'densty'; did you mean 'density'?",
+        ),
     ],
 )
 def test_a_damaged_claim_is_one_sentence(
-    tmp_path: Path, change: tuple[str, str], words: str
+    tmp_path: Path, change: tuple[str, str], line: int, words: str
 ) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD.replace(*change))
     with pytest.raises(DataError) as caught:
         claims_of(str(path), SHIPPED)
-    assert words in str(caught.value)
+    assert str(caught.value).startswith(f"{path}, line {line}: claim[1].{words}")
+
+
+def test_claims_are_a_list_of_tables(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(HEAD.replace("[[claim]]", "[claim]"))
+    with pytest.raises(DataError, match=r"line 9: claim: found .*, allowed are .* \[\[claim\]\]"):
+        claims_of(str(path), SHIPPED)
 
 
 @pytest.mark.parametrize(
