@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
@@ -37,6 +37,7 @@ __all__ = [
     "MeasurementsReport",
     "Miss",
     "PredictedCase",
+    "RankedPairs",
     "Way",
     "group_errors",
     "joined_reports",
@@ -151,6 +152,13 @@ class GroupErrors:
         return {"by": self.by, "name": self.name, **self.figures()}
 
 
+class RankedPairs(NamedTuple):
+    """Pairs of systems that are measured apart, and how many of them the predictions rank right."""
+
+    pairs: int
+    right: int
+
+
 @dataclass(frozen=True)
 class MeasurementsReport:
     """The cases predicted, those that are not with the reason, and limits exceeded."""
@@ -198,8 +206,8 @@ class MeasurementsReport:
             "phase": _grouped(parts, lambda row: f"{row.case.group} {row.case.metric}")
         }
 
-    def ranking(self) -> tuple[int, int]:
-        """Return how many pairs of methods are measured over 10 % apart, and how many ranked right.
+    def ranking(self) -> RankedPairs:
+        """Count the pairs of systems that are measured over 10 % apart, and those ranked right.
 
         A pair differs in system alone: same source, model, GPUs, network, batch and metric.
         """
@@ -213,18 +221,17 @@ class MeasurementsReport:
                     continue
                 pairs += 1
                 right += (ratio > 1) == (row.predicted > other.predicted)
-        return pairs, right
+        return RankedPairs(pairs, right)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
-        pairs, right = self.ranking()
         return {
             "schema": _VALIDATION_SCHEMA,
             "all": self.overall.figures(),
             "groups": [
                 errors.to_dict() for table in self.group_tables().values() for errors in table
             ],
-            "ranking": {"pairs": pairs, "right": right},
+            "ranking": self.ranking()._asdict(),
             "notices": self.notices,
             "outside_limits": [miss.to_dict() for miss in self.missed],
             "rows": [row.to_dict() for row in self.rows],

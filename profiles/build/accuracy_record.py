@@ -97,7 +97,8 @@ def validation_record_text(report: MeasurementsReport, date: str) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_RECORD_COLUMNS)
     for errors in errors_of_groups(report):
-        _, *shares = errors.figures().values()
+        figures = errors.figures()
+        shares = (figures[column] for column in _RECORD_COLUMNS[3:])
         cells = ["" if share is None else f"{share:.4f}" for share in shares]
         writer.writerow([errors.by, errors.name, errors.score.count, *cells])
     return out.getvalue()
