@@ -1,10 +1,11 @@
-"""What perfsim knows, as data: rows for `list`, everything of one thing for `show`."""
+"""What perfsim knows, as typed objects: rows for `list`, everything of one thing for `show`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError, unknown
@@ -16,14 +17,19 @@ if TYPE_CHECKING:
     from perfsim.network.measured import CollectiveCurve
     from perfsim.network.tuner_fit import TunedChoice
     from perfsim.report.network_drawing import Picture
+    from perfsim.validate.claims import Claim
 
 __all__ = [
     "DESCRIBED_KINDS",
     "LISTED_KINDS",
+    "InventoryItem",
+    "MethodDescription",
+    "MethodOption",
+    "ScenarioDescription",
+    "ScenarioRow",
     "describe_thing",
     "list_rows",
     "network_picture",
-    "short_rows",
 ]
 
 _MAX_TENSORS_NAMED = 5
@@ -32,17 +38,45 @@ _MAX_TENSORS_NAMED = 5
 _DRAWN_NODES = 8
 """Nodes of a picture where a file states a fabric but no number of nodes: enough to show it."""
 
-_SHORT_COLUMNS = {
-    "models": ("model", "gpu", "precision", "batch", "parameters", "iteration_ms", "layer times"),
-    "measurements": ("id", "role", "model", "gpus", "metric", "value", "system", "network"),
-}
-"""Columns that a person is shown, of kinds that have more of them."""
+
+class InventoryItem:
+    """A row of `list`, what `show` describes, or a part of either.
+
+    Subclasses are frozen dataclasses. A field that is None by default is left out of JSON and of
+    tables where it is None.
+    """
+
+    JSON_KEYS: ClassVar[Mapping[str, str]] = {}
+    """Field -> its key in JSON and its head in tables, where these differ from its name."""
+
+    SHOWN_COLUMNS: ClassVar[tuple[str, ...]] = ()
+    """Keys that a person is shown in a table; none: all."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            self.JSON_KEYS.get(field.name, field.name): _plain(getattr(self, field.name))
+            for field in fields(self)  # type: ignore[arg-type]
+            if field.default is not None or getattr(self, field.name) is not None
+        }
+
+    def shown(self) -> dict[str, Any]:
+        """Return the columns that a person is shown; JSON has all of them."""
+        row = self.to_dict()
+        return {key: row[key] for key in self.SHOWN_COLUMNS} or row
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: objects as mappings, also those in lists."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 # Rows of `list`.
 
 
-def list_rows(kind: str, catalog: Catalog) -> list[dict[str, Any]]:
+def list_rows(kind: str, catalog: Catalog) -> Sequence[InventoryItem]:
     """Return one row for each thing of a kind (see ``LISTED_KINDS``).
 
     Raises
@@ -55,76 +89,128 @@ def list_rows(kind: str, catalog: Catalog) -> list[dict[str, Any]]:
     return LISTED_KINDS[kind](catalog)
 
 
-def short_rows(kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with the columns that a person is shown; JSON has all of them."""
-    names = _SHORT_COLUMNS.get(kind)
-    return [{name: row[name] for name in names} for row in rows] if names else rows
+@dataclass(frozen=True, slots=True)
+class ProfileRow(InventoryItem):
+    """One profile: a model on a GPU."""
+
+    JSON_KEYS: ClassVar = {"layer_times": "layer times"}
+    SHOWN_COLUMNS: ClassVar = (
+        *("model", "gpu", "precision", "batch", "parameters", "iteration_ms", "layer times"),
+    )
+
+    model: str
+    gpu: str
+    precision: str
+    batch: int
+    parameters: int
+    tensors: int
+    iteration_ms: float
+    layer_times: str
+    total: str
+    profile: str
 
 
-def _models(catalog: Catalog) -> list[dict[str, Any]]:
+def _models(catalog: Catalog) -> list[ProfileRow]:
     from perfsim.compute.profile import read_profile
 
     rows = []
     for stem, path in catalog.files("models").items():
         profile = read_profile(path)
         rows.append(
-            {
-                "model": profile.model,
-                "gpu": profile.gpu,
-                "precision": profile.precision,
-                "batch": profile.batch,
-                "parameters": profile.elements,
-                "tensors": len(profile.gradients),
-                "iteration_ms": round(profile.iteration_s * 1e3, 3),
-                "layer times": profile.kinds["ready_ms"],
-                "total": profile.kinds["iteration_ms"],
-                "profile": stem,
-            }
+            ProfileRow(
+                model=profile.model,
+                gpu=profile.gpu,
+                precision=profile.precision,
+                batch=profile.batch,
+                parameters=profile.elements,
+                tensors=len(profile.gradients),
+                iteration_ms=round(profile.iteration_s * 1e3, 3),
+                layer_times=profile.kinds["ready_ms"],
+                total=profile.kinds["iteration_ms"],
+                profile=stem,
+            )
         )
     return rows
 
 
-def _gpus(catalog: Catalog) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class GpuRow(InventoryItem):
+    """One GPU type."""
+
+    JSON_KEYS: ClassVar = {
+        "memory_bandwidth": "memory bandwidth",
+        "measured_kernels": "measured kernels",
+    }
+
+    gpu: str
+    title: str
+    memory_bandwidth: str
+    kind: str
+    measured_kernels: str
+
+
+def _gpus(catalog: Catalog) -> list[GpuRow]:
     from perfsim.compute.device import read_device
 
     rows = []
     for name, path in catalog.files("devices").items():
         device = read_device(path)
         bandwidth = device.memory_bandwidth
-        rows.append(
-            {
-                "gpu": name,
-                "title": device.title,
-                "memory bandwidth": format_rate(bandwidth.value),
-                "kind": bandwidth.kind,
-                "measured kernels": ", ".join(sorted(device.points)) or "none",
-            }
-        )
+        kernels = ", ".join(sorted(device.points)) or "none"
+        rate = format_rate(bandwidth.value)
+        rows.append(GpuRow(name, device.title, rate, bandwidth.kind, kernels))
     return rows
 
 
-def _networks(catalog: Catalog) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class LinkRow(InventoryItem):
+    """One link of a network: between its nodes or inside one."""
+
+    JSON_KEYS: ClassVar = {"latency_1kb": "latency 1 KB"}
+
+    network: str
+    link: str
+    rate: str
+    latency_1kb: str
+    kind: str
+    ranks: str
+    title: str
+
+
+def _networks(catalog: Catalog) -> list[LinkRow]:
     from perfsim.network.network_file import read_network
 
     rows = []
     for name, path in catalog.files("networks").items():
         network = read_network(path)
-        for of, link in network.links.items():
+        for link_class, link in network.links.items():
             rows.append(
-                {
-                    "network": name,
-                    "link": of,
-                    "rate": format_rate(link.rate.value),
-                    "latency 1 KB": format_seconds(link.ring.at(1e3), 3),
-                    "kind": link.rate.kind,
-                    "ranks": "-".join(map(str, link.ranks)) if link.ranks else "",
-                    "title": network.title,
-                }
+                LinkRow(
+                    network=name,
+                    link=link_class,
+                    rate=format_rate(link.rate.value),
+                    latency_1kb=format_seconds(link.ring.at(1e3), 3),
+                    kind=link.rate.kind,
+                    ranks="-".join(map(str, link.ranks)) if link.ranks else "",
+                    title=network.title,
+                )
             )
     return rows
 
 
-def _methods(catalog: Catalog) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class MethodRow(InventoryItem):
+    """One method, and how wrong its predictions have been."""
+
+    method: str
+    family: str
+    what: str
+    paper: str
+    needs: str
+    record: str
+
+
+def _methods(catalog: Catalog) -> list[MethodRow]:
     from perfsim.methods import method_class, method_names
     from perfsim.methods.base import FAMILIES
 
@@ -133,16 +219,16 @@ def _methods(catalog: Catalog) -> list[dict[str, Any]]:
     for name in method_names():
         cls = method_class(name)
         rows.append(
-            {
-                "method": name,
-                "family": cls.family,
-                "what": cls.summary,
-                "paper": _paper(cls.citation),
-                "needs": cls.needs or "-",
-                "record": record.get(name, "no measured row"),
-            }
+            MethodRow(
+                method=name,
+                family=cls.family,
+                what=cls.summary,
+                paper=_paper(cls.citation),
+                needs=cls.needs or "-",
+                record=record.get(name, "no measured row"),
+            )
         )
-    return sorted(rows, key=lambda row: (FAMILIES.index(row["family"]), row["method"]))
+    return sorted(rows, key=lambda row: (FAMILIES.index(row.family), row.method))
 
 
 def _paper(citation: str) -> str:
@@ -161,55 +247,106 @@ def _record(catalog: Catalog) -> dict[str, str]:
     return {} if path is None else {line.method: line.words() for line in read_accuracy(path)}
 
 
-def _collectives(catalog: Catalog) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class CollectiveRow(InventoryItem):
+    """One collective."""
+
+    collective: str
+    algorithms: str
+
+
+def _collectives(catalog: Catalog) -> list[CollectiveRow]:
     from perfsim.collectives import algorithms
 
     return [
-        {"collective": collective, "algorithms": ", ".join(sorted(names))}
+        CollectiveRow(collective, ", ".join(sorted(names)))
         for collective, names in sorted(algorithms().items())
     ]
 
 
-def _fusion(catalog: Catalog) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class FusionRow(InventoryItem):
+    """One fusion policy."""
+
+    fusion: str
+    what: str
+
+
+def _fusion(catalog: Catalog) -> list[FusionRow]:
     from perfsim import fusion
 
-    return [
-        {"fusion": name, "what": fusion.load_policy(name).summary} for name in fusion.policy_names()
-    ]
+    return [FusionRow(name, fusion.load_policy(name).summary) for name in fusion.policy_names()]
 
 
-def _scenarios(catalog: Catalog) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class ScenarioRow(InventoryItem):
+    """One scenario file; ``question`` and ``command`` are empty where it asks none."""
+
+    scenario: str
+    title: str
+    question: str
+    command: str
+
+
+def _scenarios(catalog: Catalog) -> list[ScenarioRow]:
     from perfsim.scenario_file import read_scenario
 
     files = {name: read_scenario(path) for name, path in catalog.scenarios().items()}
     rows = [
-        {"scenario": name, **{key: file.get(key, "") for key in ("title", "question", "command")}}
+        ScenarioRow(name, *(file.get(key, "") for key in ("title", "question", "command")))
         for name, file in files.items()
     ]
-    return sorted(rows, key=lambda row: not row["question"])
+    return sorted(rows, key=lambda row: not row.question)
 
 
-def _measurements(catalog: Catalog) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class MeasurementRow(InventoryItem):
+    """One measured value of a training run."""
+
+    SHOWN_COLUMNS: ClassVar = (
+        "id",
+        "role",
+        "model",
+        "gpus",
+        "metric",
+        "value",
+        "system",
+        "network",
+    )
+
+    id: str
+    role: str
+    system: str
+    model: str
+    gpus: str
+    network: str
+    metric: str
+    value: str
+    scenario: str
+    note: str
+
+
+def _measurements(catalog: Catalog) -> list[MeasurementRow]:
     from perfsim.validate.cases import shipped_cases
 
     return [
-        {
-            "id": case.id,
-            "role": case.role,
-            "system": case.system,
-            "model": case.model,
-            "gpus": f"{case.gpus} x {case.gpu}",
-            "network": case.network,
-            "metric": case.metric,
-            "value": f"{case.value:g}",
-            "scenario": case.scenario,
-            "note": "; ".join(filter(None, (case.reason or case.notes, case.notice))),
-        }
+        MeasurementRow(
+            id=case.id,
+            role=case.role,
+            system=case.system,
+            model=case.model,
+            gpus=f"{case.gpus} x {case.gpu}",
+            network=case.network,
+            metric=case.metric,
+            value=f"{case.value:g}",
+            scenario=case.scenario,
+            note="; ".join(filter(None, (case.reason or case.notes, case.notice))),
+        )
         for case in shipped_cases(catalog)
     ]
 
 
-LISTED_KINDS: dict[str, Callable[[Catalog], list[dict[str, Any]]]] = {
+LISTED_KINDS: dict[str, Callable[[Catalog], Sequence[InventoryItem]]] = {
     "models": _models,
     "gpus": _gpus,
     "networks": _networks,
@@ -225,7 +362,7 @@ LISTED_KINDS: dict[str, Callable[[Catalog], list[dict[str, Any]]]] = {
 # Descriptions of `show`.
 
 
-def describe_thing(kind: str, name: str, catalog: Catalog) -> dict[str, Any]:
+def describe_thing(kind: str, name: str, catalog: Catalog) -> InventoryItem:
     """Return all that is known of one thing of a kind (see ``DESCRIBED_KINDS``).
 
     Raises
@@ -245,7 +382,60 @@ def describe_thing(kind: str, name: str, catalog: Catalog) -> dict[str, Any]:
         raise refusal.within(kind) from None
 
 
-def _model(name: str, catalog: Catalog) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class GradientSize(InventoryItem):
+    """One of a model's largest gradients."""
+
+    tensor: str
+    shape: str
+    bytes: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTimes(InventoryItem):
+    """The times of one profile, each with its kind."""
+
+    JSON_KEYS: ClassVar = {"ready_times": "ready times"}
+
+    gpu: str
+    precision: str
+    batch: int
+    iteration: str
+    forward: str
+    backward: str
+    ready_times: str
+    update: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredIteration(InventoryItem):
+    """A measured iteration of a whole model on one GPU."""
+
+    gpu: str
+    precision: str
+    batch: int
+    tokens: int | str
+    iteration: str
+    covers: str
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription(InventoryItem):
+    """One model: its gradients, and what is known of it on each GPU."""
+
+    model: str
+    parameters: str
+    gradients: str
+    matrices: int
+    largest_gradients: list[GradientSize]
+    profiles: list[ProfileTimes]
+    measured_iterations: list[MeasuredIteration]
+    sources: list[str]
+
+
+def _model(name: str, catalog: Catalog) -> ModelDescription:
     from perfsim.compute.profile import read_profile
     from perfsim.resolve import model_names
 
@@ -256,105 +446,181 @@ def _model(name: str, catalog: Catalog) -> dict[str, Any]:
     profiles = [read_profile(files[stem]) for stem in names[name]]
     first = profiles[0]
     largest = sorted(first.gradients, key=lambda gradient: -gradient.elements)[:_MAX_TENSORS_NAMED]
-    return {
-        "model": name,
-        "parameters": format_count(first.elements),
-        "gradients": f"{len(first.gradients)}, {format_bytes(first.size_bytes)} in fp32",
-        "matrices": sum(1 for gradient in first.gradients if len(gradient.shape) > 1),
-        "largest_gradients": [
-            {
-                "tensor": gradient.name,
-                "shape": "x".join(map(str, gradient.shape)),
-                "bytes": format_bytes(gradient.size_bytes),
-            }
+    return ModelDescription(
+        model=name,
+        parameters=format_count(first.elements),
+        gradients=f"{len(first.gradients)}, {format_bytes(first.size_bytes)} in fp32",
+        matrices=sum(1 for gradient in first.gradients if len(gradient.shape) > 1),
+        largest_gradients=[
+            GradientSize(
+                gradient.name, "x".join(map(str, gradient.shape)), format_bytes(gradient.size_bytes)
+            )
             for gradient in largest
         ],
-        "profiles": [_profile(profile) for profile in profiles],
-        "measured_iterations": _anchors(name, catalog),
-        "sources": [
+        profiles=[_profile(profile) for profile in profiles],
+        measured_iterations=_anchors(name, catalog),
+        sources=[
             f"{profile.gpu} b{profile.batch}: {profile.header['source']}"
             + (f" -- {profile.header['notes']}" if profile.header.get("notes") else "")
             for profile in profiles
         ],
-    }
+    )
 
 
-def _anchors(name: str, catalog: Catalog) -> list[dict[str, Any]]:
+def _anchors(name: str, catalog: Catalog) -> list[MeasuredIteration]:
     """Return the measured iterations of the whole model, by GPU."""
     from perfsim.compute.anchors import load_anchors
 
     return [
-        {
-            "gpu": gpu,
-            "precision": anchor.precision,
-            "batch": anchor.batch,
-            "tokens": anchor.sequence or "",
-            "iteration": format_seconds(anchor.iteration_s),
-            "covers": anchor.covers,
-            "kind": anchor.kind,
-            "source": anchor.source,
-        }
+        MeasuredIteration(
+            gpu=gpu,
+            precision=anchor.precision,
+            batch=anchor.batch,
+            tokens=anchor.sequence or "",
+            iteration=format_seconds(anchor.iteration_s),
+            covers=anchor.covers,
+            kind=anchor.kind,
+            source=anchor.source,
+        )
         for gpu in catalog.files("devices")
         for anchor in load_anchors(gpu, catalog)
         if anchor.model == name
     ]
 
 
-def _profile(profile: Profile) -> dict[str, Any]:
-    return {
-        "gpu": profile.gpu,
-        "precision": profile.precision,
-        "batch": profile.batch,
-        "iteration": f"{format_seconds(profile.iteration_s)} {profile.kinds['iteration_ms']}",
-        "forward": f"{format_seconds(profile.forward_s)} {profile.kinds['forward_ms']}",
-        "backward": f"{format_seconds(profile.backward_s)} {profile.kinds['backward_ms']}",
-        "ready times": profile.kinds["ready_ms"],
-        "update": f"{format_seconds(profile.optimizer_s)} {profile.kinds['optimizer_ms']}",
-    }
+def _profile(profile: Profile) -> ProfileTimes:
+    return ProfileTimes(
+        gpu=profile.gpu,
+        precision=profile.precision,
+        batch=profile.batch,
+        iteration=f"{format_seconds(profile.iteration_s)} {profile.kinds['iteration_ms']}",
+        forward=f"{format_seconds(profile.forward_s)} {profile.kinds['forward_ms']}",
+        backward=f"{format_seconds(profile.backward_s)} {profile.kinds['backward_ms']}",
+        ready_times=profile.kinds["ready_ms"],
+        update=f"{format_seconds(profile.optimizer_s)} {profile.kinds['optimizer_ms']}",
+    )
 
 
-def _gpu(name: str, catalog: Catalog) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class GpuDescription(InventoryItem):
+    """One GPU type: its figures in words, by name."""
+
+    figures: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures."""
+        return dict(self.figures)
+
+
+def _gpu(name: str, catalog: Catalog) -> GpuDescription:
     from perfsim.compute.device import load_device
 
-    return load_device(name, catalog).describe()
+    return GpuDescription(load_device(name, catalog).describe())
 
 
-def _network(name: str, catalog: Catalog) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class LinkValue(InventoryItem):
+    """One number of a link, with its range and source."""
+
+    link: str
+    what: str
+    value: str
+    kind: str
+    range: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurveSummary(InventoryItem):
+    """One measured curve of a collective."""
+
+    collective: str
+    ranks: int
+    nodes: int
+    held: str
+    points: int
+    range: str
+    time: str
+    kind: str
+    spread: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TunerSummary(InventoryItem):
+    """How NCCL chooses algorithms on a network."""
+
+    JSON_KEYS: ClassVar = {
+        "gpus": "GPUs",
+        "bus_bandwidth": "bus bandwidth between nodes",
+        "two_nodes": "on two nodes",
+        "plain_tree": "plain tree",
+        "ll128": "LL128 between nodes",
+    }
+
+    version: str
+    gpus: str
+    inside: str
+    bus_bandwidth: str
+    two_nodes: str
+    plain_tree: str
+    ll128: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkDescription(InventoryItem):
+    """One network: its nodes, fabrics, measured curves and every number of its links."""
+
+    network: str
+    title: str
+    transport: str
+    library: str
+    gpus_per_node: int | str
+    nics_per_node: int
+    fabric_between_nodes: str
+    fabric_inside_nodes: str
+    inside: str
+    ranks_measured: dict[str, str]
+    curves: list[CurveSummary] | None = None
+    nccl_tuner: TunerSummary | None = None
+    values: list[LinkValue]
+    warnings: list[str]
+    notes: list[str]
+
+
+def _network(name: str, catalog: Catalog) -> NetworkDescription:
     from perfsim.network.network_file import load_network
     from perfsim.network.self_check import self_check
 
     network = load_network(name, catalog, "net")
-    description: dict[str, Any] = {
-        "network": network.name,
-        "title": network.title,
-        "transport": network.transport,
-        "library": network.library,
-        "gpus_per_node": network.gpus_per_node or "not stated",
-        "nics_per_node": network.nics_per_node,
-        "fabric_between_nodes": network.fabric.words() if network.fabric else "not stated",
-        "fabric_inside_nodes": network.node.words() if network.node else "not stated",
-        "inside": network.inside or ("its own" if "intra" in network.links else "not stated"),
-        "ranks_measured": {
+    known = network.known
+    return NetworkDescription(
+        network=network.name,
+        title=network.title,
+        transport=network.transport,
+        library=network.library,
+        gpus_per_node=network.gpus_per_node or "not stated",
+        nics_per_node=network.nics_per_node,
+        fabric_between_nodes=network.fabric.words() if network.fabric else "not stated",
+        fabric_inside_nodes=network.node.words() if network.node else "not stated",
+        inside=network.inside or ("its own" if "intra" in network.links else "not stated"),
+        ranks_measured={
             link_class: f"{link.ranks[0]} to {link.ranks[1]}" if link.ranks else "none"
             for link_class, link in network.links.items()
         },
-    }
-    if network.known is not None:
-        description["curves"] = [_curve(curve) for curve in network.known.curves]
-        if network.known.tuner is not None:
-            description["nccl_tuner"] = _tuner(network.known.tuner)
-    return description | {
-        "values": [
+        curves=None if known is None else [_curve(curve) for curve in known.curves],
+        nccl_tuner=None if known is None or known.tuner is None else _tuner(known.tuner),
+        values=[
             value
             for link_class, link in network.links.items()
             for value in _values(link_class, link)
         ],
-        "warnings": self_check(network),
-        "notes": list(network.notes),
-    }
+        warnings=self_check(network),
+        notes=list(network.notes),
+    )
 
 
-def _values(link_class: str, link: Link) -> list[dict[str, str]]:
+def _values(link_class: str, link: Link) -> list[LinkValue]:
     """Return every number of a link with its range and source."""
     quantities = [("rate", link.rate), ("tree rate", link.tree_rate), ("gamma", link.gamma)]
     for algorithm, curve in (("ring", link.ring), ("tree", link.tree)):
@@ -363,52 +629,128 @@ def _values(link_class: str, link: Link) -> list[dict[str, str]]:
             for size, alpha_s in zip(curve.size_bytes, curve.alpha_s, strict=True)
         ]
     return [
-        {
-            "link": link_class,
-            "what": what,
-            "value": str(quantity),
-            "kind": quantity.kind,
-            "range": _range(quantity.low, quantity.high),
-            "source": quantity.source,
-        }
+        LinkValue(
+            link=link_class,
+            what=what,
+            value=str(quantity),
+            kind=quantity.kind,
+            range=_range(quantity.low, quantity.high),
+            source=quantity.source,
+        )
         for what, quantity in quantities
     ]
 
 
-def _curve(curve: CollectiveCurve) -> dict[str, Any]:
-    return {
-        "collective": curve.collective,
-        "ranks": curve.ranks,
-        "nodes": curve.nodes,
-        "held": " ".join(word for word in (curve.algorithm, curve.protocol) if word) or "auto",
-        "points": len(curve.size_bytes),
-        "range": _range(curve.size_bytes[0], curve.size_bytes[-1]),
-        "time": f"{format_seconds(curve.seconds[0])} to {format_seconds(curve.seconds[-1])}",
-        "kind": curve.kind,
-        "spread": "" if curve.spread is None else f"{curve.spread:.1%}",
-        "source": curve.source,
-    }
+def _curve(curve: CollectiveCurve) -> CurveSummary:
+    return CurveSummary(
+        collective=curve.collective,
+        ranks=curve.ranks,
+        nodes=curve.nodes,
+        held=" ".join(word for word in (curve.algorithm, curve.protocol) if word) or "auto",
+        points=len(curve.size_bytes),
+        range=_range(curve.size_bytes[0], curve.size_bytes[-1]),
+        time=f"{format_seconds(curve.seconds[0])} to {format_seconds(curve.seconds[-1])}",
+        kind=curve.kind,
+        spread="" if curve.spread is None else f"{curve.spread:.1%}",
+        source=curve.source,
+    )
 
 
-def _tuner(tuner: TunedChoice) -> dict[str, Any]:
-    return {
-        "version": tuner.of.version,
-        "GPUs": tuner.of.architecture,
-        "inside": tuner.of.intra,
-        "bus bandwidth between nodes": f"{tuner.bus_bandwidth:.4g} GB/s",
-        "on two nodes": f"{tuner.two_nodes:g} times that",
-        "plain tree": "yes" if tuner.plain_tree else "no",
-        "LL128 between nodes": "yes" if tuner.near_nic else "no",
-    }
+def _tuner(tuner: TunedChoice) -> TunerSummary:
+    return TunerSummary(
+        version=tuner.of.version,
+        gpus=tuner.of.architecture,
+        inside=tuner.of.intra,
+        bus_bandwidth=f"{tuner.bus_bandwidth:.4g} GB/s",
+        two_nodes=f"{tuner.two_nodes:g} times that",
+        plain_tree="yes" if tuner.plain_tree else "no",
+        ll128="yes" if tuner.near_nic else "no",
+    )
 
 
-def _method(name: str, catalog: Catalog) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class MethodOption(InventoryItem):
+    """One option of a method; ``only_with`` says which other options it needs."""
+
+    option: str
+    default: Any
+    allowed: str
+    what: str
+    only_with: str
+
+
+@dataclass(frozen=True, slots=True)
+class MethodDescription(InventoryItem):
+    """One method, as its own file describes it (see `perfsim.methods.describe`).
+
+    Parameters
+    ----------
+    wire : bytes that a rank sends, as a formula in the symbols of ``wire_symbols``
+    wire_by_default : the same with the default options
+    accuracy_record : how wrong its predictions have been
+    """
+
+    method: str
+    summary: str
+    what_is_sent: str
+    kernels: str
+    bytes_a_rank: str
+    memory: str
+    left_out: str
+    remarks: str
+    wire: str
+    wire_by_default: str
+    wire_symbols: str
+    options: list[MethodOption]
+    default_fusion: str
+    family: str
+    learns_as_ssgd: bool
+    needs: str
+    source: str
+    accuracy_record: str
+
+
+def _method(name: str, catalog: Catalog) -> MethodDescription:
     from perfsim.methods.describe import describe_method
 
-    return describe_method(name, catalog)
+    described = describe_method(name, catalog)
+    options = [MethodOption(**option) for option in described["options"]]
+    return MethodDescription(**{**described, "options": options})
 
 
-def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class VariedField(InventoryItem):
+    """A field that a sweep of a scenario varies, and its values as the file states them."""
+
+    field: str
+    values: Any
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredAnswer(InventoryItem):
+    """A row of a scenario's answer, and the id of its measurement."""
+
+    row: str
+    measurement: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioDescription(InventoryItem):
+    """One scenario file; what the file does not state is None."""
+
+    name: str
+    question: str | None = None
+    command: str | None = None
+    title: Any = None
+    source: Any = None
+    notes: Any = None
+    scenario: dict[str, Any]
+    varied: list[VariedField] | None = None
+    measured: list[MeasuredAnswer] | None = None
+    claims: list[Claim] | None = None
+
+
+def _scenario(name: str, catalog: Catalog) -> ScenarioDescription:
     from perfsim.methods import AUTO_METHOD, load_method
     from perfsim.scenario import make_scenario
     from perfsim.scenario_file import read_scenario
@@ -421,21 +763,23 @@ def _scenario(name: str, catalog: Catalog) -> dict[str, Any]:
             load_method(scenario.method, scenario.options)
         except RequestError as error:
             raise error.within(name) from None
-    claims = [claim.to_dict() for claim in claims_of(name, catalog)]
-    texts = ("question", "command", "title", "source", "notes")
-    varied = [{"field": name, "values": values} for name, values in data.get("sweep", {}).items()]
-    measured = [{"row": row, "measurement": id_} for row, id_ in data.get("measured", {}).items()]
-    return {
-        "name": name,
-        **{key: data[key] for key in texts if key in data},
-        "scenario": scenario.model_dump(exclude_none=True, mode="json"),
-        **({"varied": varied} if varied else {}),
-        **({"measured": measured} if measured else {}),
-        **({"claims": claims} if claims else {}),
-    }
+    varied = [VariedField(field, values) for field, values in data.get("sweep", {}).items()]
+    measured = [MeasuredAnswer(row, id_) for row, id_ in data.get("measured", {}).items()]
+    return ScenarioDescription(
+        name=name,
+        question=data.get("question"),
+        command=data.get("command"),
+        title=data.get("title"),
+        source=data.get("source"),
+        notes=data.get("notes"),
+        scenario=scenario.model_dump(exclude_none=True, mode="json"),
+        varied=varied or None,
+        measured=measured or None,
+        claims=claims_of(name, catalog) or None,
+    )
 
 
-DESCRIBED_KINDS: dict[str, Callable[[str, Catalog], dict[str, Any]]] = {
+DESCRIBED_KINDS: dict[str, Callable[[str, Catalog], InventoryItem]] = {
     "model": _model,
     "gpu": _gpu,
     "net": _network,

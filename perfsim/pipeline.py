@@ -42,7 +42,7 @@ Two sites, two GPUs each; between the sites 100 Mbit/s and 20 ms, inside them 10
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -69,7 +69,9 @@ __all__ = [
     "PIPELINE_ANSWER_SCHEMA",
     "PIPELINE_SCHEMA",
     "VALUE_BYTES",
+    "LinkFigures",
     "Pipeline",
+    "PipelineAnswer",
     "PipelineLink",
     "PipelineStage",
     "adaptive_ratios",
@@ -77,8 +79,7 @@ __all__ = [
     "masked_bytes",
     "masked_iteration_s",
     "pass_s",
-    "pipeline_figures",
-    "pipeline_text",
+    "predict_pipeline",
     "read_pipeline",
     "top_k_bytes",
 ]
@@ -434,8 +435,52 @@ PIPELINE_ANSWER_SCHEMA = "perfsim/pipeline-answer/1"
 _LEFT_OUT = "selecting values on the GPU, stragglers, the update, convergence"
 
 
-def pipeline_figures(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the links and the iterations as JSON has them."""
+@dataclass(frozen=True, slots=True)
+class LinkFigures:
+    """One link: the time of a dense message [s], its ratio, and the message's time at it [s]."""
+
+    dense_s: float
+    ratio: float
+    message_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineAnswer:
+    """What `pipeline` answers: the links, and the iteration by how messages are sent [s]."""
+
+    stages: int
+    micro_batches: int
+    links: tuple[LinkFigures, ...]
+    iteration_s: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "schema": PIPELINE_ANSWER_SCHEMA,
+            "stages": self.stages,
+            "micro_batches": self.micro_batches,
+            "links": [asdict(link) for link in self.links],
+            "iteration_s": self.iteration_s,
+            "left_out": _LEFT_OUT,
+        }
+
+    def text(self) -> str:
+        """Return the links and the iterations as lines of text."""
+        lines = [f"{self.stages} stages, {self.micro_batches} micro-batches (GPipe)"]
+        lines += [
+            f"link {number}: dense {format_seconds(link.dense_s)}, 1 of {link.ratio:.4g} values"
+            f" kept, then {format_seconds(link.message_s)} a message"
+            for number, link in enumerate(self.links, 1)
+        ]
+        lines += [
+            f"iteration, {name}: {format_seconds(seconds)}"
+            for name, seconds in self.iteration_s.items()
+        ]
+        return "\n".join([*lines, f"left out: {_LEFT_OUT}"])
+
+
+def predict_pipeline(pipeline: Pipeline) -> PipelineAnswer:
+    """Predict an iteration with dense messages, with equal ratios and with adaptive ones."""
     stages, links, count = pipeline.stages, pipeline.links, pipeline.micro_batches
     ratios = adaptive_ratios([link.dense_s for link in links], pipeline.reduction)
     equal = [max(ratios, default=1.0)] * len(links)
@@ -447,29 +492,8 @@ def pipeline_figures(pipeline: Pipeline) -> dict[str, Any]:
     if pipeline.kept is not None:
         masked_s = masked_iteration_s(stages, links, count, pipeline.kept)
         iterations[f"{pipeline.kept:g} kept (DCT-MP)"] = masked_s
-    return {
-        "schema": PIPELINE_ANSWER_SCHEMA,
-        "stages": len(stages),
-        "micro_batches": count,
-        "links": [
-            {"dense_s": link.dense_s, "ratio": ratio, "message_s": link.message_s(ratio)}
-            for link, ratio in zip(links, ratios, strict=True)
-        ],
-        "iteration_s": iterations,
-        "left_out": _LEFT_OUT,
-    }
-
-
-def pipeline_text(pipeline: Pipeline) -> str:
-    """Return the links and the iterations as lines of text."""
-    answer = pipeline_figures(pipeline)
-    lines = [f"{answer['stages']} stages, {answer['micro_batches']} micro-batches (GPipe)"]
-    for number, link in enumerate(answer["links"], 1):
-        lines.append(
-            f"link {number}: dense {format_seconds(link['dense_s'])},"
-            f" 1 of {link['ratio']:.4g} values kept,"
-            f" then {format_seconds(link['message_s'])} a message"
-        )
-    for name, seconds in answer["iteration_s"].items():
-        lines.append(f"iteration, {name}: {format_seconds(seconds)}")
-    return "\n".join([*lines, f"left out: {_LEFT_OUT}"])
+    figures = (
+        LinkFigures(link.dense_s, ratio, link.message_s(ratio))
+        for link, ratio in zip(links, ratios, strict=True)
+    )
+    return PipelineAnswer(len(stages), count, tuple(figures), iterations)

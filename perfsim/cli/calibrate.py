@@ -253,12 +253,12 @@ def _print_step(made: ImportedTrace) -> None:
 def _print_calls(made: ImportedTrace) -> None:
     from perfsim.units import format_bytes, format_seconds
 
-    for row in made.by_size:
-        size = "size not stated" if row["size_bytes"] is None else format_bytes(row["size_bytes"])
-        ranks = "ranks not stated" if row["ranks"] is None else f"{row['ranks']} ranks"
+    for same in made.by_size:
+        size = "size not stated" if same.size_bytes is None else format_bytes(same.size_bytes)
+        ranks = "ranks not stated" if same.ranks is None else f"{same.ranks} ranks"
         typer.echo(
-            f"{row['collective']}, {ranks}, {size}: {row['calls']} calls, median"
-            f" {format_seconds(row['median_s'])}, shortest {format_seconds(row['least_s'])}"
+            f"{same.collective}, {ranks}, {size}: {same.calls} calls, median"
+            f" {format_seconds(same.median_s)}, shortest {format_seconds(same.least_s)}"
         )
     if made.by_size and made.collectives is None:
         typer.echo(

@@ -31,7 +31,7 @@ def pipeline_command(
     each stage (forward, backward) and a [[link]] table from each stage to the next (rate, latency,
     activation), all with units.
     """
-    from perfsim.pipeline import pipeline_figures, pipeline_text, read_pipeline
+    from perfsim.pipeline import predict_pipeline, read_pipeline
 
-    pipeline = read_pipeline(file)
-    print_answer(pipeline_figures(pipeline), out, json, lambda: typer.echo(pipeline_text(pipeline)))
+    answer = predict_pipeline(read_pipeline(file))
+    print_answer(answer.to_dict(), out, json, lambda: typer.echo(answer.text()))

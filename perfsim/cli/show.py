@@ -13,10 +13,12 @@ from perfsim.errors import RequestError
 from perfsim.inventory import (
     DESCRIBED_KINDS,
     LISTED_KINDS,
+    MethodDescription,
+    ScenarioDescription,
+    ScenarioRow,
     describe_thing,
     list_rows,
     network_picture,
-    short_rows,
 )
 
 __all__ = ["list_command", "show_command"]
@@ -41,15 +43,16 @@ def list_command(
     if json:
         from perfsim.report.terminal import json_text
 
-        typer.echo(json_text({"schema": "perfsim/list/1", "kind": kind, "rows": rows}))
+        listed = [row.to_dict() for row in rows]
+        typer.echo(json_text({"schema": "perfsim/list/1", "kind": kind, "rows": listed}))
     elif kind == "scenarios":
         from perfsim.report.terminal import print_scenarios
 
-        print_scenarios(rows)
+        print_scenarios([row for row in rows if isinstance(row, ScenarioRow)])
     else:
         from perfsim.report.terminal import print_table
 
-        print_table(short_rows(kind, rows))
+        print_table([row.shown() for row in rows])
 
 
 def show_command(
@@ -92,12 +95,12 @@ def show_command(
     if json:
         from perfsim.report.terminal import json_text
 
-        typer.echo(json_text({"schema": "perfsim/show/1", "kind": kind, **description}))
-    elif kind == "method":
+        typer.echo(json_text({"schema": "perfsim/show/1", "kind": kind, **description.to_dict()}))
+    elif isinstance(description, MethodDescription):
         from perfsim.report.terminal import print_method
 
         print_method(description)
-    elif kind == "scenario":
+    elif isinstance(description, ScenarioDescription):
         from perfsim.report.terminal import print_scenario
 
         print_scenario(description)
@@ -108,4 +111,4 @@ def show_command(
             from perfsim.report.network_drawing import draw_text
 
             typer.echo(draw_text(network_picture(name, catalog)) + "\n")
-        print_description(description)
+        print_description(description.to_dict())

@@ -121,9 +121,9 @@ def validate_collectives(
     report = validate_nccl(curves)
 
     def show() -> None:
-        from perfsim.report.validation import print_validation
+        from perfsim.report.validation import print_nccl
 
-        print_validation(report)
+        print_nccl(report)
 
     print_answer(report.to_dict(), out, json, show)
     if report.misses():

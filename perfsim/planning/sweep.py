@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import __version__
 from perfsim.data.catalog import FILE_SUFFIXES, Catalog
@@ -36,6 +37,7 @@ __all__ = [
     "Chunk",
     "Engine",
     "Sweep",
+    "SweepResult",
     "SweepRows",
     "SweepTable",
     "finished",
@@ -196,6 +198,23 @@ def serial(sweep: Sweep, chunks: Iterable[Chunk]) -> Iterator[list[Any]]:
         yield rows.chunk(start, stop)
 
 
+class SweepResult(NamedTuple):
+    """One row of a sweep as a report reads it: the values that vary, and what they lead to.
+
+    The figures are NaN where a ``reason`` says why there is no prediction. The interval is that of
+    whole predictions, NaN in others.
+    """
+
+    values: Mapping[str, Any]
+    iteration_s: float = nan
+    iteration_s_low: float = nan
+    iteration_s_high: float = nan
+    samples_per_s: float = nan
+    scaling_efficiency: float = nan
+    sent_bytes_per_gpu: float = nan
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class SweepTable:
     """A sweep's rows in the order of its grid: the predicted columns of each, or its object."""
@@ -218,6 +237,21 @@ class SweepTable:
         for index, row in enumerate(self.rows):
             *columns, reason = flat_row(row, names) if self.sweep.objects else row
             yield [*self.sweep.grid.values(index), *columns, spelled(reason)]
+
+    def results(self) -> Iterator[SweepResult]:
+        """Yield each row as an object."""
+        count = len(self.sweep.grid.axes)
+        figures = {
+            name: place
+            for place, name in enumerate(self.columns)
+            if place >= count and name in SweepResult._fields
+        }
+        for line in self.lines():
+            values = dict(zip(self.columns[:count], line, strict=False))
+            if line[-1]:
+                yield SweepResult(values, reason=line[-1])
+            else:
+                yield SweepResult(values, **{name: line[place] for name, place in figures.items()})
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each row by column."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import groupby
 from math import log
 from textwrap import wrap
-from typing import Any
 
 from perfsim.conditions.words import condition_words
 from perfsim.methods import method_class
@@ -15,7 +14,7 @@ from perfsim.planning.break_even import BreakEven, BreakEvenPoint
 from perfsim.planning.capacity import HOUR_S, ClusterPlan, ParetoChoice
 from perfsim.planning.compare import Comparison, Standing
 from perfsim.planning.explain import CriticalPath, Explanation, Exposed, Improvement, PathStep
-from perfsim.planning.sweep import SweepTable
+from perfsim.planning.sweep import SweepResult, SweepTable
 from perfsim.planning.tune import FLAT_SHARE, TunableValue, TunedValue, Tuning
 from perfsim.prediction import Prediction
 from perfsim.ranking import CAVEAT, Ranking
@@ -43,6 +42,7 @@ __all__ = [
     "print_ranking",
     "print_sweep",
     "print_tuning",
+    "sweep_values",
     "tuned_verdict",
     "value_words",
 ]
@@ -432,13 +432,13 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
 
     At least one row has a prediction (see ``SweepTable.refusal``).
     """
-    records = list(table.records())
-    fields = [axis.field for axis in table.sweep.grid.axes]
+    results = list(table.results())
     if rows:
-        print_table([_shown(fields, record) for record in records[:_MAX_ROWS]], wide=True)
-        if len(records) > _MAX_ROWS:
-            print_lines([f"... {len(records) - _MAX_ROWS:,} rows more; `out` FILE has all."])
-    reasons = Counter(record["reason"] for record in records if record["reason"])
+        shown = [_shown(result, full=table.sweep.full) for result in results[:_MAX_ROWS]]
+        print_table(shown, wide=True)
+        if len(results) > _MAX_ROWS:
+            print_lines([f"... {len(results) - _MAX_ROWS:,} rows more; `out` FILE has all."])
+    reasons = Counter(result.reason for result in results if result.reason)
     if reasons:
         print_lines(["", "Without a prediction"])
         print_lines(
@@ -446,40 +446,36 @@ def print_sweep(table: SweepTable, *, rows: bool = True) -> None:
         )
     if len(reasons) > _MAX_REASONS:
         print_lines([f"and {len(reasons) - _MAX_REASONS:,} reasons more"])
-    done = [record for record in records if not record["reason"]]
-    fastest = min(done, key=lambda record: record["iteration_s"])
-    most = max(done, key=lambda record: record["samples_per_s"])
+    done = [result for result in results if not result.reason]
+    fastest = min(done, key=lambda result: result.iteration_s)
+    most = max(done, key=lambda result: result.samples_per_s)
     print_lines(
         [
             "",
-            f"{_rows(len(records))}, {len(records) - len(done):,} of them without a prediction.",
-            f"Shortest iteration: {format_seconds(fastest['iteration_s'])} with"
-            f" {_where(fields, fastest)}.",
-            f"Most samples a second: {most['samples_per_s']:,.0f} with {_where(fields, most)}.",
+            f"{_rows(len(results))}, {len(results) - len(done):,} of them without a prediction.",
+            f"Shortest iteration: {format_seconds(fastest.iteration_s)} with"
+            f" {sweep_values(fastest)}.",
+            f"Most samples a second: {most.samples_per_s:,.0f} with {sweep_values(most)}.",
         ]
     )
 
 
-def _where(fields: list[str], record: Mapping[str, Any]) -> str:
-    return ", ".join(f"{field} {record[field]}" for field in fields)
+def sweep_values(result: SweepResult) -> str:
+    """Return the values that vary, as a row of a sweep has them, in words."""
+    return ", ".join(f"{field} {value}" for field, value in result.values.items())
 
 
-def _shown(fields: list[str], record: Mapping[str, Any]) -> dict[str, Any]:
-    known = not record["reason"]
+def _shown(result: SweepResult, *, full: bool) -> dict[str, str]:
+    known = not result.reason
+    interval = interval_words(result.iteration_s_low, result.iteration_s_high) if known else "-"
     return {
-        **{field.removeprefix("options."): record[field] for field in fields},
-        "iteration": format_seconds(record["iteration_s"]) if known else "-",
-        **({"90 % interval": _interval(record)} if "iteration_s_low" in record else {}),
-        "samples/s": f"{record['samples_per_s']:,.0f}" if known else "-",
-        "efficiency": f"{record['scaling_efficiency']:.1%}" if known else "-",
-        "sent a GPU": format_bytes(record["sent_bytes_per_gpu"]) if known else "-",
+        **{name.removeprefix("options."): str(value) for name, value in result.values.items()},
+        "iteration": format_seconds(result.iteration_s) if known else "-",
+        **({"90 % interval": interval} if full else {}),
+        "samples/s": f"{result.samples_per_s:,.0f}" if known else "-",
+        "efficiency": f"{result.scaling_efficiency:.1%}" if known else "-",
+        "sent a GPU": format_bytes(result.sent_bytes_per_gpu) if known else "-",
     }
-
-
-def _interval(record: Mapping[str, Any]) -> str:
-    if record["reason"]:
-        return "-"
-    return interval_words(record["iteration_s_low"], record["iteration_s_high"])
 
 
 def _rows(count: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from shutil import get_terminal_size
@@ -18,6 +19,7 @@ from perfsim.scenario import gpu_words
 from perfsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
+    from perfsim.inventory import MethodDescription, ScenarioDescription, ScenarioRow
     from perfsim.prediction import Prediction
     from perfsim.quantity import Term
     from perfsim.resolve import ResolvedScenario
@@ -68,16 +70,6 @@ PART_NAMES = {
     "other": "other (host, input, waiting)",
 }
 """The parts of an iteration, as a reader knows them."""
-
-_METHOD_TITLES = {
-    "what_is_sent": "what is sent",
-    "kernels": "when, by which calls and kernels",
-    "bytes_a_rank": "bytes a rank",
-    "memory": "memory",
-    "left_out": "left out",
-    "remarks": "options and implementations",
-}
-"""The sections of a method's description, and their headings."""
 
 _MAX_NAME = 40
 """Columns that a scenario's name may take."""
@@ -256,69 +248,66 @@ def print_description(description: Mapping[str, Any]) -> None:
             print_lines([f"{title}: {value}"], most=PAGE_COLUMNS)
 
 
-def print_method(method: Mapping[str, Any]) -> None:
-    """Print a description by ``perfsim.methods.describe``, section by section."""
-    print_lines([f"{method['method']}: {method['summary']}"], most=PAGE_COLUMNS)
+def print_method(method: MethodDescription) -> None:
+    """Print the description of a method, section by section."""
+    print_lines([f"{method.method}: {method.summary}"], most=PAGE_COLUMNS)
     facts = {
-        "family": method["family"],
-        "learns as ssgd": "yes" if method["learns_as_ssgd"] else "no",
-        "fusion": f"{method['default_fusion']}, unless `fusion` asks for another",
-        "needs": method["needs"],
+        "family": method.family,
+        "learns as ssgd": "yes" if method.learns_as_ssgd else "no",
+        "fusion": f"{method.default_fusion}, unless `fusion` asks for another",
+        "needs": method.needs,
     }
     print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, PAGE_COLUMNS)
-    for name, title in _METHOD_TITLES.items():
-        if method[name]:
-            _section(title, [method[name]])
-        if name == "bytes_a_rank":
-            print_lines([f"by default {method['wire_by_default']}"], "  ", "    ", PAGE_COLUMNS)
-            print_lines([f"with {method['wire_symbols']}"], "  ", "    ", PAGE_COLUMNS)
-    print(spelled("\noptions (`options` NAME=VALUE)") + ("" if method["options"] else ": none"))
-    for option in method["options"]:
-        value = "none" if option["default"] in ("", None) else option["default"]
-        first = f"{option['option']} = {value}   ({option['allowed']})"
-        only = f"only with {option['only_with']}" if option["only_with"] else ""
+    _section("what is sent", method.what_is_sent)
+    _section("when, by which calls and kernels", method.kernels)
+    _section("bytes a rank", method.bytes_a_rank)
+    print_lines([f"by default {method.wire_by_default}"], "  ", "    ", PAGE_COLUMNS)
+    print_lines([f"with {method.wire_symbols}"], "  ", "    ", PAGE_COLUMNS)
+    _section("memory", method.memory)
+    _section("left out", method.left_out)
+    _section("options and implementations", method.remarks)
+    print(spelled("\noptions (`options` NAME=VALUE)") + ("" if method.options else ": none"))
+    for option in method.options:
+        value = "none" if option.default in ("", None) else option.default
+        only = f"only with {option.only_with}" if option.only_with else ""
+        first = f"{option.option} = {value}   ({option.allowed})"
         print_lines([first], "  ", "      ", PAGE_COLUMNS)
         print_lines(
-            [text for text in (option["what"], only) if text], "      ", "      ", PAGE_COLUMNS
+            [text for text in (option.what, only) if text], "      ", "      ", PAGE_COLUMNS
         )
-    _section("paper and code", method["source"].split("; "))
-    _section("accuracy record", [method["accuracy_record"]])
+    _section("paper and code", *method.source.split("; "))
+    _section("accuracy record", method.accuracy_record)
 
 
-def _section(title: str, lines: list[str]) -> None:
-    print(f"\n{title}")
-    print_lines(lines, "  ", "    " if len(lines) > 1 else "  ", PAGE_COLUMNS)
+def _section(title: str, *texts: str) -> None:
+    """Print texts below a title; nothing where there is none."""
+    lines = [text for text in texts if text]
+    if lines:
+        print(f"\n{title}")
+        print_lines(lines, "  ", "    " if len(lines) > 1 else "  ", PAGE_COLUMNS)
 
 
-def print_scenarios(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_scenarios(rows: Sequence[ScenarioRow]) -> None:
     """Print the questions with their scenarios, then the other settings by their titles."""
-    asked = [row for row in rows if row["question"]]
-    others = [row for row in rows if not row["question"]]
     print("Questions (`perfsim show scenario NAME` prints the command that answers one)\n")
-    _print_names(asked, "question")
+    _print_names({row.scenario: row.question for row in rows if row.question})
     print("\nSettings of papers, and others (perfsim predict --scenario NAME)\n")
-    _print_names(others, "title")
+    _print_names({row.scenario: row.title for row in rows if not row.question})
 
 
-def _print_names(rows: Sequence[Mapping[str, Any]], text: str) -> None:
-    names = [row["scenario"] for row in rows]
-    width = min(max(map(len, names), default=0), _MAX_NAME) + 2
-    for row in rows:
-        print_lines([row[text]], f"{row['scenario']:{width}}", " " * width, PAGE_COLUMNS)
+def _print_names(texts: Mapping[str, str]) -> None:
+    width = min(max(map(len, texts), default=0), _MAX_NAME) + 2
+    for name, text in texts.items():
+        print_lines([text], f"{name:{width}}", " " * width, PAGE_COLUMNS)
 
 
-def print_scenario(description: Mapping[str, Any]) -> None:
+def print_scenario(scenario: ScenarioDescription) -> None:
     """Print a scenario; its question and the command that answers it come first."""
-    rest = dict(description)
-    question, command = rest.pop("question", ""), rest.pop("command", "")
-    if question:
-        print_lines([question], most=PAGE_COLUMNS)
-        print(
-            "\n"
-            + "\n".join(f"    {line}" for line in command_lines(command, PAGE_COLUMNS - 4))
-            + "\n"
-        )
-    print_description(rest)
+    if scenario.question and scenario.command:
+        print_lines([scenario.question], most=PAGE_COLUMNS)
+        lines = command_lines(scenario.command, PAGE_COLUMNS - 4)
+        print("\n" + "\n".join(f"    {line}" for line in lines) + "\n")
+    print_description(replace(scenario, question=None, command=None).to_dict())
 
 
 def command_lines(command: str, width: int = PAGE_COLUMNS) -> list[str]:

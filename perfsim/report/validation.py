@@ -13,8 +13,14 @@ from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
 from perfsim.validate.accuracy import Score
 from perfsim.validate.claims import ClaimResult
-from perfsim.validate.measurements import ComparedCase, MeasurementsReport, error_figures
-from perfsim.validate.nccl.report import ERRORS_OVER, NcclReport, question_names, questions
+from perfsim.validate.measurements import GroupErrors, MeasurementsReport, PredictedCase
+from perfsim.validate.nccl.report import (
+    ERRORS_OVER,
+    ClusterErrors,
+    NcclReport,
+    question_names,
+    questions,
+)
 from perfsim.validate.nccl.row import BANDS
 
 __all__ = [
@@ -22,7 +28,7 @@ __all__ = [
     "measurements_page",
     "print_claims",
     "print_measurements",
-    "print_validation",
+    "print_nccl",
 ]
 
 
@@ -35,8 +41,8 @@ _MAX_REASON = 90
 _MAX_FALLS = 12
 """Falls of measured curves that are printed."""
 
-_SCORE_COLUMNS = ("median", "p90", "worst", "bias", "coverage", "half_width")
-"""Figures of a group of cases, each a share."""
+_HEAD = ["group", "rows", "median", "p90", "worst", "bias", "coverage", "half width"]
+"""Columns of a group of cases: its name, how many there are, then shares."""
 
 _PLOT_SIDE, _PLOT_MARGIN = 520, 60
 """Of the plot of measured against predicted values [px]."""
@@ -86,12 +92,12 @@ def print_measurements(report: MeasurementsReport) -> None:
         f"{len(report.rows)} measured values predicted; errors are those of the time:"
         " predicted / measured - 1, or for a rate measured / predicted - 1"
     )
-    print_table([_line("all whole iterations", report.whole)], wide=True)
-    for by, named in report.groups().items():
-        if not named:
+    print_table([_line("all whole iterations", report.overall)], wide=True)
+    for by, table in report.group_tables().items():
+        if not table:
             continue
         print(f"\nby {by}" + (" (parts of an iteration, counted apart)" if by == "phase" else ""))
-        print_table([_line(name, rows) for name, rows in sorted(named.items())], wide=True)
+        print_table([_line(errors.name, errors) for errors in table], wide=True)
     pairs, right = report.ranking()
     if pairs:
         print(
@@ -116,9 +122,8 @@ def print_measurements(report: MeasurementsReport) -> None:
         print(notice)
 
 
-def _line(name: str, rows: list[ComparedCase]) -> dict[str, str]:
-    columns = ["rows", *(share.replace("_", " ") for share in _SCORE_COLUMNS)]
-    return {"group": name, **dict(zip(columns, _score_cells(rows), strict=True))}
+def _line(name: str, errors: GroupErrors) -> dict[str, str]:
+    return dict(zip(_HEAD, _group_cells(name, errors), strict=True))
 
 
 class _GridLine(NamedTuple):
@@ -160,8 +165,12 @@ class _ScoreTable(NamedTuple):
 def measurements_page(report: MeasurementsReport) -> str:
     """Return ``validate measurements`` as one HTML page, as text."""
     pairs, right = report.ranking()
-    tables = [_score_table("All whole iterations", {"all": report.whole})]
-    tables += [_score_table(f"By {by}", named) for by, named in report.groups().items() if named]
+    tables = [_ScoreTable("All whole iterations", [_group_cells("all", report.overall)])]
+    tables += [
+        _ScoreTable(f"By {by}", [_group_cells(errors.name, errors) for errors in table])
+        for by, table in report.group_tables().items()
+        if table
+    ]
     return render(
         "measurements.html.j2",
         title="Predicted beside measured",
@@ -173,26 +182,20 @@ def measurements_page(report: MeasurementsReport) -> str:
             for one in report.missed
         ],
         plot=_plot(report.whole),
-        head=["group", "rows", *(share.replace("_", " ") for share in _SCORE_COLUMNS)],
+        head=_HEAD,
         tables=tables,
         notices=report.notices,
     )
 
 
-def _score_table(title: str, named: dict[str, list[ComparedCase]]) -> _ScoreTable:
-    return _ScoreTable(title, [[name, *_score_cells(rows)] for name, rows in sorted(named.items())])
+def _group_cells(name: str, errors: GroupErrors) -> list[str]:
+    """Return a group's name, how many cases it has, then its figures in per cent."""
+    size = errors.score
+    shares = (size.median, size.p90, size.worst, errors.bias, errors.coverage, errors.half_width)
+    return [name, str(size.count), *map(_percent, shares)]
 
 
-def _score_cells(rows: list[ComparedCase]) -> list[str]:
-    """Return how many cases a group has, then its figures in per cent."""
-    scores = error_figures(rows)
-    return [
-        str(scores["count"]),
-        *("-" if (share := scores[name]) is None else f"{share:.1%}" for name in _SCORE_COLUMNS),
-    ]
-
-
-def _plot(rows: Sequence[ComparedCase]) -> _Plot | None:
+def _plot(rows: Sequence[PredictedCase]) -> _Plot | None:
     """Return measured against predicted; None where there is no positive value.
 
     Rates are drawn as rates; the line of equality is the same for every metric.
@@ -226,7 +229,7 @@ def _plot(rows: Sequence[ComparedCase]) -> _Plot | None:
     )
 
 
-def print_validation(report: NcclReport) -> None:
+def print_nccl(report: NcclReport) -> None:
     """Print the errors by question and by cluster, curves that fall, and missed targets."""
     clusters = len({cluster for cluster, _ in report.curves})
     print(
@@ -239,7 +242,7 @@ def print_validation(report: NcclReport) -> None:
     print()
     print_table(_questions(report), wide=True)
     _choice(report)
-    rows = [_cluster(row) for row in report.clusters()]
+    rows = [_cluster(errors) for errors in report.clusters()]
     if rows:
         print("\nby cluster (median / p90; for comparison, a plain alpha-beta fit of a ring)")
         print_table(rows, wide=True)
@@ -316,19 +319,19 @@ def _two(score: Score) -> str:
 
 
 def _choice(report: NcclReport) -> None:
-    choice = report.to_dict()["questions"]["choice"]
-    count = choice["count"]
-    if not count:
+    choice = report.choice()
+    count = choice.count
+    if choice.regret_median is None:
         print("\nchoice: not tested, as no curves have ring and tree each fixed")
         return
     smallest = min(row.size_bytes for row in report.of("choice"))
     print(
-        f"\nchoice: the faster of ring and tree named in {choice['right']} of {count} sizes"
-        f" ({choice['right'] / count:.0%}; target 90%), regret median"
-        f" {choice['regret_median']:.1%}; always ring: {choice['always_ring_right']} of {count};"
-        f" NCCL's own tuner: {choice['tuner_right']} of {count}"
+        f"\nchoice: the faster of ring and tree named in {choice.right} of {count} sizes"
+        f" ({choice.right / count:.0%}; target 90%), regret median {choice.regret_median:.1%};"
+        f" always ring: {choice.always_ring_right} of {count};"
+        f" NCCL's own tuner: {choice.tuner_right} of {count}"
     )
-    if choice["always_ring_right"] >= 0.9 * count:
+    if choice.always_ring_right >= 0.9 * count:
         print(
             f"  these curves start at {format_bytes(smallest)}, where ring nearly always wins, so"
             " they do not test the choice. The tuner itself is tested against worked values of"
@@ -336,23 +339,19 @@ def _choice(report: NcclReport) -> None:
         )
 
 
-def _cluster(row: dict[str, object]) -> dict[str, str]:
-    bands = row["bands"]
-    assert isinstance(bands, dict)
+def _cluster(errors: ClusterErrors) -> dict[str, str]:
     return {
-        "cluster": str(row["cluster"]),
-        "question": str(row["question"]),
-        "rows": str(row["count"]),
-        "median": _percent(row["median"]),  # type: ignore[arg-type]
-        "p90": _percent(row["p90"]),  # type: ignore[arg-type]
-        "worst": _percent(row["worst"]),  # type: ignore[arg-type]
-        **{name: _percent(bands[name]["median"]) for name, _ in BANDS},
-        "plain ring": _percent(row["plain_median"]),  # type: ignore[arg-type]
+        "cluster": errors.cluster,
+        "question": errors.question,
+        "rows": str(errors.score.count),
+        **_numbers(errors.score),
+        **{name: _percent(errors.bands[name].median) for name, _ in BANDS},
+        "plain ring": _percent(errors.plain_median),
     }
 
 
 def _falls(report: NcclReport) -> None:
-    falls = sorted(report.falls(), key=lambda fall: -fall["drop"])
+    falls = sorted(report.falls(), key=lambda fall: -fall.drop)
     if not falls:
         return
     print(
@@ -362,8 +361,8 @@ def _falls(report: NcclReport) -> None:
     )
     for fall in falls[:_MAX_FALLS]:
         print(
-            f"  - {fall['cluster']}: {fall['curve']}: -{fall['drop']:.0%} from"
-            f" {format_bytes(fall['from_bytes'])} to {format_bytes(fall['to_bytes'])}"
+            f"  - {fall.cluster}: {fall.curve}: -{fall.drop:.0%} from"
+            f" {format_bytes(fall.from_bytes)} to {format_bytes(fall.to_bytes)}"
         )
     if len(falls) > _MAX_FALLS:
         print(spelled(f"  - and {len(falls) - _MAX_FALLS} more (`json` lists all)"))

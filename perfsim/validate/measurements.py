@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
@@ -25,18 +25,21 @@ from perfsim.interval import NO_METHOD, Moves, Uncertainty, of_ratio, uncertaint
 from perfsim.prediction import predict
 from perfsim.scenario import Scenario
 from perfsim.session import Session
-from perfsim.validate.accuracy import score
+from perfsim.validate.accuracy import Score, score
 from perfsim.validate.cases import Case, cases_of
 from perfsim.validate.mapping import RULES_FILE, MappedCase, map_case, read_rules, single_gpu_cases
 from perfsim.validate.metrics import PHASE_METRICS, RATIO_METRICS, predicted_metric
 
 __all__ = [
     "LIMITS_FILE",
-    "_VALIDATION_SCHEMA",
-    "ComparedCase",
+    "GroupErrors",
     "GroupLimit",
     "MeasurementsReport",
     "Miss",
+    "PredictedCase",
+    "RankedPairs",
+    "Way",
+    "group_errors",
     "joined_reports",
     "limits_of",
     "misses",
@@ -56,22 +59,41 @@ LIMITS_FILE = "limits.csv"
 _LIMITS_COLUMNS = ("group", "ids", "metrics", "median", "p90")
 _LIMITED_METRICS = ("whole", "phases", "any")
 
+Way = Literal["blind", "rated"]
+"""How a case is asked: by names alone, or with the source's own time on one GPU besides."""
+
 
 @dataclass(frozen=True, slots=True)
-class ComparedCase:
-    """One case with its prediction; ``error`` is that of the time, signed.
+class PredictedCase:
+    """One case with its prediction.
 
-    ``cluster`` names its networks: the one between nodes and the one inside a node. ``moves`` is
-    how far the prediction moves with the error of each of its parts.
+    Parameters
+    ----------
+    case : what was measured
+    scenario : what was predicted for it
+    predicted, interval : the case's metric as predicted, and its 90 % interval, in its unit
+    error : of the time, signed: predicted over measured less one
+    breakdown_s : where the time of the predicted iteration goes, by part [s]
+    moves : how far the prediction moves with the error of each of its parts
     """
 
     case: Case
-    method: str
-    cluster: tuple[str, str]
+    scenario: Scenario
     predicted: float
     interval: tuple[float, float]
     error: float
+    breakdown_s: Mapping[str, float] = field(default_factory=dict)
     moves: Moves = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """The method that was predicted."""
+        return self.scenario.method
+
+    @property
+    def way(self) -> Way:
+        """How it was asked."""
+        return "blind" if self.scenario.single_gpu is None else "rated"
 
     @property
     def inside(self) -> bool:
@@ -84,17 +106,69 @@ class ComparedCase:
         low, high = self.interval
         return (high - low) / 2 / self.predicted if self.predicted else 0.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "id": self.case.id,
+            "role": "test",
+            "measured": self.case.value,
+            "predicted": self.predicted,
+            "interval": list(self.interval),
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupErrors:
+    """The errors of a group of cases, as fractions.
+
+    Parameters
+    ----------
+    by, name : what the cases are grouped by, and the group's name
+    score : count, median, p90 and worst of the absolute errors
+    bias : mean of the signed errors
+    coverage, half_width : share of measured values inside the interval, and the interval's median
+        half-width, of cases that have an interval
+    """
+
+    by: str
+    name: str
+    score: Score
+    bias: float | None
+    coverage: float | None
+    half_width: float | None
+
+    def figures(self) -> dict[str, float | int | None]:
+        """Return the count and the errors by name, as JSON and records have them."""
+        return {
+            **self.score.to_dict(),
+            "bias": self.bias,
+            "coverage": self.coverage,
+            "half_width": self.half_width,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"by": self.by, "name": self.name, **self.figures()}
+
+
+class RankedPairs(NamedTuple):
+    """Pairs of systems that are measured apart, and how many of them the predictions rank right."""
+
+    pairs: int
+    right: int
+
 
 @dataclass(frozen=True)
 class MeasurementsReport:
     """The cases predicted, those that are not with the reason, and limits exceeded."""
 
-    rows: list[ComparedCase]
+    rows: list[PredictedCase]
     left: list[MappedCase]
     missed: list[Miss] = field(default_factory=list)
 
     @property
-    def whole(self) -> list[ComparedCase]:
+    def whole(self) -> list[PredictedCase]:
         """The rows that are whole iterations, whatever the metric."""
         return [row for row in self.rows if row.case.metric not in PHASE_METRICS]
 
@@ -105,9 +179,21 @@ class MeasurementsReport:
         notices = sorted({(case.group, case.notice) for case in cases if case.notice})
         return [f"{group}: {notice}" for group, notice in notices]
 
-    def groups(self) -> dict[str, dict[str, list[ComparedCase]]]:
+    @property
+    def overall(self) -> GroupErrors:
+        """The errors of all whole iterations."""
+        return group_errors("all", "whole iterations", self.whole)
+
+    def group_tables(self) -> dict[str, list[GroupErrors]]:
+        """Return the errors of every group by what it is grouped by, sorted by name."""
+        return {
+            by: [group_errors(by, name, rows) for name, rows in sorted(named.items())]
+            for by, named in self.groups().items()
+        }
+
+    def groups(self) -> dict[str, dict[str, list[PredictedCase]]]:
         """Return the rows grouped by source, method, network, scale and, for phases, metric."""
-        keys: dict[str, Callable[[ComparedCase], str]] = {
+        keys: dict[str, Callable[[PredictedCase], str]] = {
             "source": lambda row: row.case.group,
             "method": lambda row: row.method,
             "network": lambda row: row.case.network or "none stated",
@@ -120,8 +206,8 @@ class MeasurementsReport:
             "phase": _grouped(parts, lambda row: f"{row.case.group} {row.case.metric}")
         }
 
-    def ranking(self) -> tuple[int, int]:
-        """Return how many pairs of methods are measured over 10 % apart, and how many ranked right.
+    def ranking(self) -> RankedPairs:
+        """Count the pairs of systems that are measured over 10 % apart, and those ranked right.
 
         A pair differs in system alone: same source, model, GPUs, network, batch and metric.
         """
@@ -135,33 +221,20 @@ class MeasurementsReport:
                     continue
                 pairs += 1
                 right += (ratio > 1) == (row.predicted > other.predicted)
-        return pairs, right
+        return RankedPairs(pairs, right)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
-        pairs, right = self.ranking()
         return {
             "schema": _VALIDATION_SCHEMA,
-            "all": error_figures(self.whole),
+            "all": self.overall.figures(),
             "groups": [
-                {"by": by, "name": name, **error_figures(rows)}
-                for by, named in self.groups().items()
-                for name, rows in sorted(named.items())
+                errors.to_dict() for table in self.group_tables().values() for errors in table
             ],
-            "ranking": {"pairs": pairs, "right": right},
+            "ranking": self.ranking()._asdict(),
             "notices": self.notices,
             "outside_limits": [miss.to_dict() for miss in self.missed],
-            "rows": [
-                {
-                    "id": row.case.id,
-                    "role": "test",
-                    "measured": row.case.value,
-                    "predicted": row.predicted,
-                    "interval": list(row.interval),
-                    "error": row.error,
-                }
-                for row in self.rows
-            ],
+            "rows": [row.to_dict() for row in self.rows],
             "left_out": [
                 {"id": left.case.id, "role": left.role, "reason": left.reason} for left in self.left
             ],
@@ -172,18 +245,22 @@ class MeasurementsReport:
         return Counter(left.reason for left in self.left).most_common()
 
 
-def error_figures(rows: Sequence[ComparedCase]) -> dict[str, float | int | None]:
-    """Return count, median, p90 and worst absolute error, signed bias, coverage and half-width.
+def group_errors(by: str, name: str, rows: Sequence[PredictedCase]) -> GroupErrors:
+    """Return the errors of a group of cases; coverage and half-width are of those with an interval.
 
-    Coverage and the median half-width of the interval are those of rows that have one.
+    Parameters
+    ----------
+    by, name : what the cases are grouped by, and the group's name
     """
     known = [row for row in rows if row.half_width > 0]
-    return {
-        **score(abs(row.error) for row in rows).to_dict(),
-        "bias": mean(row.error for row in rows) if rows else None,
-        "coverage": mean(row.inside for row in known) if known else None,
-        "half_width": median(row.half_width for row in known) if known else None,
-    }
+    return GroupErrors(
+        by,
+        name,
+        score(abs(row.error) for row in rows),
+        bias=mean(row.error for row in rows) if rows else None,
+        coverage=mean(row.inside for row in known) if known else None,
+        half_width=median(row.half_width for row in known) if known else None,
+    )
 
 
 def validate_measurements(
@@ -229,7 +306,7 @@ def validate_measurements(
             left.append(item)
             continue
         try:
-            rows.append(_row(item.case, item.cluster, item.scenario, catalog, known))
+            rows.append(_predict_case(item.case, item.scenario, catalog, known))
         except RequestError as error:
             left.append(MappedCase(item.case, "excluded", reason=str(error)))
     kept = {item.case.id for item in selected}
@@ -244,14 +321,13 @@ def validate_measurements(
     return MeasurementsReport(rows, left, misses(limits, errors))
 
 
-def _row(
+def _predict_case(
     case: Case,
-    cluster: tuple[str, str],
     scenario: Scenario,
     catalog: Catalog,
     known: Mapping[str, Uncertainty],
-) -> ComparedCase:
-    """Return a case with its prediction; its interval was fitted without its own source."""
+) -> PredictedCase:
+    """Predict a case; its interval was fitted without its own source."""
     prediction = predict(scenario, catalog)
     moves = of_ratio(prediction.moves) if case.metric in RATIO_METRICS else prediction.moves
     own = known.get(case.origin, known.get(NO_METHOD))
@@ -259,7 +335,7 @@ def _row(
         interval = own.interval(moves, prediction.iteration_s)
         prediction = replace(prediction, iteration_s_interval=interval)
     (value, low, high), error = predicted_metric(case.metric, case.value, prediction)
-    return ComparedCase(case, scenario.method, cluster, value, (low, high), error, moves)
+    return PredictedCase(case, scenario, value, (low, high), error, prediction.breakdown_s, moves)
 
 
 def joined_reports(paths: Sequence[Path | None]) -> MeasurementsReport:
@@ -317,9 +393,9 @@ def _setting(case: Case) -> Iterable[str]:
 
 
 def _grouped(
-    rows: Sequence[ComparedCase], key: Callable[[ComparedCase], str]
-) -> dict[str, list[ComparedCase]]:
-    groups: dict[str, list[ComparedCase]] = {}
+    rows: Sequence[PredictedCase], key: Callable[[PredictedCase], str]
+) -> dict[str, list[PredictedCase]]:
+    groups: dict[str, list[PredictedCase]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups

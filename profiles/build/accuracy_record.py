@@ -22,14 +22,19 @@ from pathlib import Path
 from perfsim.data.files import write_text
 from perfsim.data.tables import cell_number, read_table
 from perfsim.validate.accuracy import ACCURACY_COLUMNS, ACCURACY_SCHEMA
-from perfsim.validate.measurements import MeasurementsReport, error_figures, joined_reports
+from perfsim.validate.measurements import (
+    GroupErrors,
+    MeasurementsReport,
+    group_errors,
+    joined_reports,
+)
 
 __all__ = [
     "RECORD_FILE",
     "RECORD_SCHEMA",
     "RecordedGroup",
     "accuracy_text",
-    "group_figures",
+    "errors_of_groups",
     "main",
     "read_validation_record",
     "validation_record_text",
@@ -54,11 +59,9 @@ def accuracy_text(report: MeasurementsReport, date: str) -> str:
         ",".join(ACCURACY_COLUMNS),
     ]
     for method, rows in sorted(report.groups()["method"].items()):
-        errors = error_figures(rows)
+        errors = group_errors("method", method, rows).score
         sources = " ".join(sorted({row.case.group for row in rows}))
-        lines.append(
-            f"{method},{errors['count']},{errors['median']:.4f},{errors['p90']:.4f},{sources}"
-        )
+        lines.append(f"{method},{errors.count},{errors.median:.4f},{errors.p90:.4f},{sources}")
     return "\n".join(lines) + "\n"
 
 
@@ -73,19 +76,9 @@ class RecordedGroup:
     p90: float
 
 
-def group_figures(
-    report: MeasurementsReport,
-) -> list[tuple[str, str, dict[str, float | int | None]]]:
-    """Return every group of a report: what it is grouped by, its name and its errors."""
-    groups = report.groups().items()
-    return [
-        ("all", "whole iterations", error_figures(report.whole)),
-        *(
-            (by, name, error_figures(rows))
-            for by, named in groups
-            for name, rows in sorted(named.items())
-        ),
-    ]
+def errors_of_groups(report: MeasurementsReport) -> list[GroupErrors]:
+    """Return the errors of all whole iterations, then of every group of a report."""
+    return [report.overall, *(one for table in report.group_tables().values() for one in table)]
 
 
 def validation_record_text(report: MeasurementsReport, date: str) -> str:
@@ -103,10 +96,11 @@ def validation_record_text(report: MeasurementsReport, date: str) -> str:
         out.write(f"# notice: {notice}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_RECORD_COLUMNS)
-    for by, name, errors in group_figures(report):
-        shares = (errors[column] for column in _RECORD_COLUMNS[3:])
+    for errors in errors_of_groups(report):
+        figures = errors.figures()
+        shares = (figures[column] for column in _RECORD_COLUMNS[3:])
         cells = ["" if share is None else f"{share:.4f}" for share in shares]
-        writer.writerow([by, name, errors["count"], *cells])
+        writer.writerow([errors.by, errors.name, errors.score.count, *cells])
     return out.getvalue()
 
 
@@ -129,16 +123,18 @@ def read_validation_record(path: Path) -> list[RecordedGroup]:
 
 def worse(report: MeasurementsReport, recorded: list[RecordedGroup]) -> list[str]:
     """Say which groups have a median or p90 more than a point above what was recorded."""
-    now = {(by, name): errors for by, name, errors in group_figures(report)}
+    now = {(errors.by, errors.name): errors.score for errors in errors_of_groups(report)}
     messages = []
     for group in recorded:
         errors = now.get((group.by, group.name))
-        if errors is None or errors["count"] != group.rows:
-            count = errors["count"] if errors else 0
+        if errors is None or errors.count != group.rows:
+            count = errors.count if errors else 0
             messages.append(f"{group.by} {group.name}: {count} rows, {group.rows} were stored")
             continue
-        for figure, before in (("median", group.median), ("p90", group.p90)):
-            value = errors[figure]
+        for figure, value, before in (
+            ("median", errors.median, group.median),
+            ("p90", errors.p90, group.p90),
+        ):
             if value is not None and value > before + _TOLERANCE:
                 messages.append(
                     f"{group.by} {group.name}: {figure} {value:.1%}, {before:.1%} was stored"

@@ -59,7 +59,7 @@ from perfsim.interval import (
     Uncertainty,
 )
 from perfsim.validate.cases import Case
-from perfsim.validate.measurements import ComparedCase, validate_measurements
+from perfsim.validate.measurements import PredictedCase, validate_measurements
 
 __all__ = [
     "Residual",
@@ -96,7 +96,7 @@ class Residual(NamedTuple):
     moves: Moves
 
 
-def residuals_of(rows: Iterable[ComparedCase]) -> list[Residual]:
+def residuals_of(rows: Iterable[PredictedCase]) -> list[Residual]:
     """Return the residuals of rows that are whole iterations."""
     rows = list(rows)
     names = _sources([row.case for row in rows])

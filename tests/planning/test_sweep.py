@@ -143,13 +143,20 @@ def test_a_row_without_a_prediction_has_its_reason() -> None:
     assert not reasons[0]
     assert "precision: no 'fp7'" in reasons[1]
     assert "method: no 'nope'" in reasons[2]
+    results = list(table.results())
+    assert [result.reason for result in results] == reasons
+    assert results[1].values == {"method": "ssgd", "precision": "fp7"}
+    assert np.isnan(results[1].iteration_s) and results[0].iteration_s > 0
     with pytest.raises(RequestError, match=r"^model: no"):
         sweep({"model": "resnet5"}, {"gpus": "8,16"})
 
 
 def test_full_rows_are_whole_predictions() -> None:
-    (row,) = sweep(BASE, {"method": "dgc"}, full=True).records()
+    table = sweep(BASE, {"method": "dgc"}, full=True)
+    (row,), (result,) = table.records(), table.results()
     want = predict(make_scenario({**BASE, "method": "dgc"}))
+    assert (result.iteration_s_low, result.iteration_s_high) == want.iteration_s_interval
+    assert result.sent_bytes_per_gpu == want.communication["bytes_per_gpu"]
     assert (row["iteration_s_low"], row["iteration_s_high"]) == want.iteration_s_interval
     assert (row["speedup"], row["bottleneck"]) == (want.speedup, want.bottleneck)
     assert sum(row[f"{part}_s"] for part in want.breakdown_s) == pytest.approx(want.iteration_s)

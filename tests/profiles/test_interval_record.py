@@ -29,8 +29,12 @@ from perfsim.interval import (
     Uncertainty,
     uncertainties,
 )
+from perfsim.scenario import Scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case
-from perfsim.validate.measurements import ComparedCase, error_figures, validate_measurements
+from perfsim.validate.measurements import PredictedCase, group_errors, validate_measurements
+
+SCENARIO = Scenario(model="resnet50", gpus=8)
+"""What the made-up cases are predicted by; only their numbers count."""
 
 # The fit
 
@@ -148,7 +152,7 @@ def case(name: str, source: str, provenance: str = "") -> Case:
 def test_origins_of_one_citation_or_owner_are_one_source() -> None:
     cases = [case("a-x-1", "A"), case("a-y-1", "B"), case("b-1", "B"), case("c-1", "C")]
     cases += [case("d-1", "D", "Owner/one@12ab:x"), case("e-1", "E", "owner/other branch y@3:z")]
-    rows = [ComparedCase(one, "ssgd", ("", ""), 0.5, (0.4, 0.7), -0.5) for one in cases]
+    rows = [PredictedCase(one, SCENARIO, 0.5, (0.4, 0.7), -0.5) for one in cases]
     found = residuals_of(rows)
     assert [one.source for one in found] == ["a b", "a b", "a b", "c", "d e", "d e"]
     # Predicted half of what was measured.
@@ -196,11 +200,12 @@ def test_a_source_is_held_against_what_it_had_no_part_in(tmp_path: Path) -> None
 
 def test_coverage_and_half_width_are_those_of_rows_with_an_interval() -> None:
     rows = [
-        ComparedCase(case("a-1", "A"), "ssgd", ("", ""), 2.0, (0.9, 2.9), 1.0),
-        ComparedCase(case("a-2", "A"), "ssgd", ("", ""), 2.0, (1.5, 2.1), 1.0),
-        ComparedCase(case("a-3", "A"), "ssgd", ("", ""), 2.0, (2.0, 2.0), 1.0),
+        PredictedCase(case("a-1", "A"), SCENARIO, 2.0, (0.9, 2.9), 1.0),
+        PredictedCase(case("a-2", "A"), SCENARIO, 2.0, (1.5, 2.1), 1.0),
+        PredictedCase(case("a-3", "A"), SCENARIO, 2.0, (2.0, 2.0), 1.0),
     ]
-    found = error_figures(rows)
-    assert found["coverage"] == 0.5
-    assert found["half_width"] == pytest.approx((0.5 + 0.15) / 2)
-    assert error_figures(rows[2:])["coverage"] is None and error_figures([])["half_width"] is None
+    found = group_errors("all", "", rows)
+    assert found.coverage == 0.5
+    assert found.half_width == pytest.approx((0.5 + 0.15) / 2)
+    assert group_errors("all", "", rows[2:]).coverage is None
+    assert group_errors("all", "", []).half_width is None

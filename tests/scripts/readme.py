@@ -210,15 +210,15 @@ def carried() -> str:
 def methods() -> str:
     """Return every method: what it is, what it needs, how right it has been."""
     columns = ("method", "family", "what", "paper", "needs", "record")
-    return table_of(list_rows("methods", SESSION), columns)
+    return table_of([row.to_dict() for row in list_rows("methods", SESSION)], columns)
 
 
 def presets() -> str:
     """Return the networks that are no single measured cluster: what a user names by its speed."""
     measured = read_clusters(shipped() / "networks" / "clusters.csv")
     columns = ("network", "link", "rate", "kind", "ranks", "title")
-    found = [row for row in list_rows("networks", SESSION) if row["network"] not in measured]
-    return table_of(found, columns)
+    found = [row.to_dict() for row in list_rows("networks", SESSION)]
+    return table_of([row for row in found if row["network"] not in measured], columns)
 
 
 def growth_rows() -> dict[str, dict[str, str]]:

@@ -72,6 +72,8 @@ def test_the_sources_own_rate_fixes_computation(table: Path) -> None:
     }
     expected = predict(make_scenario(fields)).samples_per_s
     row = validate_measurements(table).rows[0]
+    assert (row.way, row.method) == ("rated", "ssgd")
+    assert sum(row.breakdown_s.values()) == pytest.approx(64 * 8 / expected)
     assert row.predicted == pytest.approx(expected, rel=1e-9)
     # A rate's error is that of the time behind it.
     assert row.error == pytest.approx(1500 / expected - 1)

@@ -13,7 +13,7 @@ import pytest
 from growth_errors import growth_table
 from perfsim.cli.main import code
 from perfsim.data.catalog import Catalog, shipped
-from perfsim.report.validation import print_validation
+from perfsim.report.validation import print_nccl
 from perfsim.validate.nccl import NcclReport, NcclRow, in_range, scale, validate_nccl
 from perfsim.validate.nccl.report import QUESTION_ORDER, curves_in_folder, questions, shipped_curves
 from support.paths import ROOT
@@ -165,7 +165,7 @@ def test_a_folder_without_curves_is_refused(capsys, tmp_path) -> None:
 
 def test_the_table_names_every_question_cluster_and_baseline(capsys) -> None:
     curves = of("ours", curve(2), curve(4), curve(4, collective="all_gather"))
-    print_validation(validate_nccl(curves))
+    print_nccl(validate_nccl(curves))
     out = capsys.readouterr().out
     assert out.startswith("3 measured curves of 1 clusters; errors are |predicted / measured - 1|")
     names = ("log interpolation", "links", "unchanged", "from fitted knots", "all_reduce alone")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -13,7 +14,7 @@ from perfsim.calibrate.traces.training_trace import TracedCollective, TrainingTr
 from perfsim.collectives import COLLECTIVES
 from perfsim.errors import RequestError
 
-__all__ = ["collectives_csv", "collectives_of_job", "summary_by_size"]
+__all__ = ["CallsOfSize", "collectives_csv", "collectives_of_job", "summary_by_size"]
 
 
 def collectives_of_job(
@@ -71,20 +72,29 @@ def collectives_csv(
     return text.getvalue()
 
 
-def summary_by_size(calls: Iterable[TracedCollective]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class CallsOfSize:
+    """The calls of one collective among as many ranks with as many bytes; None: not stated."""
+
+    collective: str
+    ranks: int | None
+    size_bytes: int | None
+    calls: int
+    least_s: float
+    median_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+def summary_by_size(calls: Iterable[TracedCollective]) -> list[CallsOfSize]:
     """Return the calls by collective, ranks and size: how many, least and median seconds."""
     seconds: dict[tuple[str, int | None, int | None], list[float]] = {}
     for call in calls:
         key = call.collective, call.ranks, call.size_bytes
         seconds.setdefault(key, []).append(call.seconds)
     return [
-        {
-            "collective": key[0],
-            "ranks": key[1],
-            "size_bytes": key[2],
-            "calls": len(seconds[key]),
-            "least_s": min(seconds[key]),
-            "median_s": median(seconds[key]),
-        }
+        CallsOfSize(*key, len(seconds[key]), min(seconds[key]), median(seconds[key]))
         for key in sorted(seconds, key=lambda key: (key[0], key[1] or 0, key[2] or 0))
     ]

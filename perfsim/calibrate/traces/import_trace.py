@@ -10,6 +10,7 @@ from typing import Any
 from perfsim.calibrate.measure.device import device_name
 from perfsim.calibrate.traces import read_trace
 from perfsim.calibrate.traces.collectives import (
+    CallsOfSize,
     collectives_csv,
     collectives_of_job,
     summary_by_size,
@@ -40,7 +41,7 @@ class ImportedTrace:
     profile: Path | None
     collectives: Path | None
     trace: TrainingTrace
-    by_size: tuple[dict[str, Any], ...]
+    by_size: tuple[CallsOfSize, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that the command prints as JSON."""
@@ -63,7 +64,7 @@ class ImportedTrace:
             "device": self.trace.device,
             "library": self.trace.library,
             "step": passes,
-            "collectives": list(self.by_size),
+            "collectives": [calls.to_dict() for calls in self.by_size],
             "ready_s": dict(self.trace.ready_s),
         }
 

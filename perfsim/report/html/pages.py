@@ -31,6 +31,7 @@ from perfsim.report.planning import (
     TUNABLE_NAMES,
     break_even_words,
     explanation_verdict,
+    sweep_values,
     tuned_verdict,
 )
 from perfsim.report.terminal import cluster_words
@@ -245,20 +246,21 @@ def sweep_figures(table: sweep.SweepTable) -> list[Figure]:
 def sweep_page(table: sweep.SweepTable) -> str:
     """Return the page as text, with the sweep as JSON (the element "sweep")."""
     grid = table.sweep.grid
-    rows = list(table.records())
-    done = [row for row in rows if not row["reason"]]
-    reasons = Counter(row["reason"] for row in rows if row["reason"])
+    results = list(table.results())
+    done = [result for result in results if not result.reason]
+    reasons = Counter(result.reason for result in results if result.reason)
     stays = ", ".join(f"{name} {_words(value)}" for name, value in grid.base.items())
     varies = "; ".join(f"{one.field}: {_listed(one.values)}" for one in grid.axes)
-    answer = {"rows": f"{len(rows):,}, {len(rows) - len(done):,} of them without a prediction"}
+    answer = {
+        "rows": f"{len(results):,}, {len(results) - len(done):,} of them without a prediction"
+    }
     if done:
-        fastest = min(done, key=lambda row: float(row["iteration_s"]))
-        most = max(done, key=lambda row: float(row["samples_per_s"]))
-        names = [one.field for one in grid.axes]
+        fastest = min(done, key=lambda result: result.iteration_s)
+        most = max(done, key=lambda result: result.samples_per_s)
         answer |= {
-            "shortest iteration": f"{format_seconds(fastest['iteration_s'])} with"
-            f" {_where(names, fastest)}",
-            "most samples a second": f"{most['samples_per_s']:,.0f} with {_where(names, most)}",
+            "shortest iteration": f"{format_seconds(fastest.iteration_s)} with"
+            f" {sweep_values(fastest)}",
+            "most samples a second": f"{most.samples_per_s:,.0f} with {sweep_values(most)}",
         }
     return page_text(
         Page(
@@ -291,10 +293,6 @@ def _listed(values: tuple[Any, ...]) -> str:
     if len(shown) > _MAX_REASONS:
         return f"{', '.join(shown[:3])} ... {shown[-1]} ({len(shown)} values)"
     return ", ".join(shown)
-
-
-def _where(names: list[str], row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {row[name]}" for name in names)
 
 
 def _cell(value: Any) -> CellText:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import pkgutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,12 @@ from perfsim.validate.nccl.row import BANDS, NcclRow
 __all__ = [
     "ERRORS_OVER",
     "QUESTION_ORDER",
+    "ChoiceErrors",
+    "ClusterErrors",
+    "CollectiveErrors",
+    "CurveFall",
     "NcclReport",
+    "QuestionErrors",
     "curves_in_folder",
     "question_names",
     "questions",
@@ -61,6 +66,121 @@ def question_names() -> tuple[str, ...]:
     'in_range'
     """
     return tuple(dict.fromkeys((*QUESTION_ORDER, *_limits())))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterErrors:
+    """The errors of one question on the curves of one cluster.
+
+    Parameters
+    ----------
+    score : all sizes
+    bands : by band of sizes (see ``BANDS``)
+    plain_median : median error of a plain alpha-beta ring fit on the same rows
+    """
+
+    cluster: str
+    question: str
+    score: Score
+    bands: dict[str, Score]
+    plain_median: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "cluster": self.cluster,
+            "question": self.question,
+            **self.score.to_dict(),
+            "bands": _dicts(self.bands),
+            "plain_median": self.plain_median,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CurveFall:
+    """Two sizes of a measured curve [B] between which the time falls, and its share that goes."""
+
+    cluster: str
+    curve: str
+    from_bytes: float
+    to_bytes: float
+    drop: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveErrors:
+    """The errors on one collective: of the prediction, and of each further one by name."""
+
+    score: Score
+    others: dict[str, Score]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {**self.score.to_dict(), "others": _dicts(self.others)}
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionErrors:
+    """The errors of one question, and what they may be.
+
+    Parameters
+    ----------
+    score : of the prediction, on all rows
+    bands : of the prediction, by band of sizes (see ``BANDS``)
+    plain_ring : of a plain alpha-beta ring fit on the same rows
+    others : of each further prediction by its name
+    collectives : by collective, where the question has several
+    limits : the greatest errors by what they are of
+    """
+
+    score: Score
+    bands: dict[str, Score]
+    plain_ring: Score
+    others: dict[str, Score]
+    collectives: dict[str, CollectiveErrors]
+    limits: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            **self.score.to_dict(),
+            "bands": _dicts(self.bands),
+            "plain_ring": self.plain_ring.to_dict(),
+            "others": _dicts(self.others),
+            "collectives": {name: one.to_dict() for name, one in self.collectives.items()},
+            "limits": self.limits,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceErrors:
+    """In how many sizes the faster of ring and tree is named.
+
+    Parameters
+    ----------
+    right : by perfsim
+    always_ring_right, tuner_right : by always naming the ring, and by NCCL's own tuner
+    regret_median : median of the time lost by what was named, as a share; None without sizes
+    """
+
+    count: int
+    right: int
+    always_ring_right: int
+    tuner_right: int
+    regret_median: float | None
+    limits: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+def _dicts(scores: Mapping[str, Score]) -> dict[str, dict[str, float | int | None]]:
+    return {name: one.to_dict() for name, one in scores.items()}
 
 
 @dataclass(frozen=True)
@@ -119,84 +239,77 @@ class NcclReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON has it; errors are fractions."""
+        questions: dict[str, QuestionErrors | ChoiceErrors] = {
+            name: self.choice() if name == "choice" else self.question(name)
+            for name in question_names()
+        }
         return {
             "schema": _NCCL_SCHEMA,
-            "questions": {question: self._question(question) for question in question_names()},
-            "clusters": self.clusters(),
-            "falls": self.falls(),
+            "questions": {name: errors.to_dict() for name, errors in questions.items()},
+            "clusters": [errors.to_dict() for errors in self.clusters()],
+            "falls": [fall.to_dict() for fall in self.falls()],
             "misses": self.misses(),
         }
 
-    def clusters(self) -> list[dict[str, Any]]:
+    def clusters(self) -> list[ClusterErrors]:
         """Return the errors of every cluster by question, with their size bands."""
-        tables = []
+        errors = []
         for cluster in dict.fromkeys(name for name, _ in self.curves):
             rows = [row for row in self.rows if row.cluster == cluster]
             for question in question_names():
                 mine = [row for row in rows if row.question == question]
-                if mine and question != "choice":
-                    plain = [abs((row.plain_s or 0.0) / row.measured_s - 1.0) for row in mine]
-                    tables.append(
-                        {
-                            "cluster": cluster,
-                            "question": question,
-                            **score(row.error for row in mine).to_dict(),
-                            "bands": {
-                                band: score(r.error for r in mine if r.band == band).to_dict()
-                                for band, _ in BANDS
-                            },
-                            "plain_median": median(plain),
-                        }
-                    )
-        return tables
+                if not mine or question == "choice":
+                    continue
+                bands = {
+                    band: score(row.error for row in mine if row.band == band) for band, _ in BANDS
+                }
+                plain = median(abs((row.plain_s or 0.0) / row.measured_s - 1.0) for row in mine)
+                whole = score(row.error for row in mine)
+                errors.append(ClusterErrors(cluster, question, whole, bands, plain))
+        return errors
 
-    def falls(self) -> list[dict[str, Any]]:
+    def falls(self) -> list[CurveFall]:
         """Return where a measured time falls by more than 10 % as the size grows."""
         return [
-            {"cluster": cluster, "curve": curve.name, "from_bytes": a, "to_bytes": b, "drop": drop}
+            CurveFall(cluster, curve.name, *fall)
             for cluster, curve in self.curves
-            for a, b, drop in curve.falls()
+            for fall in curve.falls()
         ]
 
-    def _question(self, question: str) -> dict[str, Any]:
-        if question == "choice":
-            return self._choice()
-        return {
-            **self.score(question).to_dict(),
-            "bands": {band: self.score(question, band).to_dict() for band, _ in BANDS},
-            "plain_ring": self.plain(question).to_dict(),
-            "others": {name: one.to_dict() for name, one in self.others(question).items()},
-            "collectives": self._collectives(question),
-            "limits": _limits().get(question, {}),
-        }
+    def question(self, name: str) -> QuestionErrors:
+        """Return the errors of one question other than ``choice``."""
+        rows = self.of(name)
+        return QuestionErrors(
+            self.score(name),
+            {band: self.score(name, band) for band, _ in BANDS},
+            self.plain(name),
+            self.others(name),
+            {
+                collective: CollectiveErrors(
+                    score(row.error for row in rows if row.collective == collective),
+                    self.others(name, collective),
+                )
+                for collective in dict.fromkeys(row.collective for row in rows if row.collective)
+            },
+            _limits().get(name, {}),
+        )
 
-    def _collectives(self, question: str) -> dict[str, Any]:
-        """Return the errors by collective: of the prediction, and of each further one."""
-        rows = self.of(question)
-        tables: dict[str, Any] = {}
-        for name in dict.fromkeys(row.collective for row in rows if row.collective):
-            others = self.others(question, name)
-            tables[name] = {
-                **score(row.error for row in rows if row.collective == name).to_dict(),
-                "others": {other: one.to_dict() for other, one in others.items()},
-            }
-        return tables
-
-    def _choice(self) -> dict[str, Any]:
+    def choice(self) -> ChoiceErrors:
+        """Return how often the faster of ring and tree is named."""
         rows = self.of("choice")
-        return {
-            "count": len(rows),
-            "right": sum(row.error == 0.0 for row in rows),
-            "always_ring_right": sum(row.plain_s == row.measured_s for row in rows),
-            "tuner_right": sum(row.others["NCCL's tuner"] == row.measured_s for row in rows),
-            "regret_median": median(row.error for row in rows) if rows else None,
-            "limits": _limits()["choice"],
-        }
+        return ChoiceErrors(
+            len(rows),
+            sum(row.error == 0.0 for row in rows),
+            sum(row.plain_s == row.measured_s for row in rows),
+            sum(row.others["NCCL's tuner"] == row.measured_s for row in rows),
+            median(row.error for row in rows) if rows else None,
+            _limits()["choice"],
+        )
 
     def _reached(self, question: str, what: str) -> float | None:
         if what == "right":
-            choice = self._choice()
-            return float(choice["right"] / choice["count"])
+            choice = self.choice()
+            return choice.right / choice.count
         if ERRORS_OVER in what:
             names, _, part = what.partition(", ")
             others = self.others(question)

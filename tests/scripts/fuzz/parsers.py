@@ -27,7 +27,7 @@ from perfsim.network.cluster import make_cluster
 from perfsim.network.fabrics import graph_file
 from perfsim.network.measured import CURVES_HEADER, merge, read_curves, write_curves
 from perfsim.network.network_file import load_network, read_network
-from perfsim.pipeline import pipeline_figures, read_pipeline
+from perfsim.pipeline import predict_pipeline, read_pipeline
 from perfsim.planning.capacity import read_prices
 from perfsim.planning.grid import axes_of, parse_vary
 from perfsim.prediction import predict
@@ -262,7 +262,7 @@ PARSERS: Mapping[str, Callable[[Path], None]] = {
     "anchors": _plain(read_anchors),
     "positions": _plain(_positions),
     "rules": _plain(read_rules),
-    "pipeline": _plain(lambda path: pipeline_figures(read_pipeline(path))),
+    "pipeline": _plain(lambda path: predict_pipeline(read_pipeline(path)).to_dict()),
     "graph": _graph,
 }
 """Parsers by name; each has its seeds in a folder of that name."""
