@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
@@ -25,22 +25,22 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spread
 from perfsim.data.toml import (
     BytesPerSecond,
+    Check,
     KindOfNumber,
     RelativeSpread,
     Text,
     Texts,
     WrongValue,
+    check_of,
     in_unit,
-    parse_toml,
     plain_number,
+    read_checked,
+    table_check,
     toml_refusal,
 )
 from perfsim.errors import (
-    MAX_QUOTED,
     DataError,
     RequestError,
-    nearest,
-    newer,
     shown,
     unknown,
 )
@@ -282,59 +282,14 @@ _MAX_ACHIEVED = 1.2
 _KERNEL_PRECISION = "fp32"
 """Methods' kernels compute at this precision, so every GPU states its rate."""
 
-_Check = Callable[[Any], Any]
-"""Returns a value of a file as perfsim uses it, or raises `WrongValue`."""
+_text, _texts = check_of(Text), check_of(Texts)
+_kind, _spread = check_of(KindOfNumber), check_of(RelativeSpread)
 
 
-def _table(keys: Mapping[str, _Check], optional: Collection[str] = ()) -> _Check:
-    """Return the check of a table: which keys it may have, and the check of each.
-
-    This does for GPU files what `TomlModel` does for all others, with the same checks of values and
-    the same sentences. They have no pydantic models because ``predict`` reads them at every start:
-    defining and building five models takes 4 ms of CPU, these checks 0.1 ms.
-    """
-
-    def check(values: object) -> dict[str, Any]:
-        if not isinstance(values, dict):
-            raise WrongValue(f"found {shown(values)}, allowed is a table {{key = value, ...}}")
-        for key in values:
-            if key not in keys:
-                match = nearest(key[:MAX_QUOTED], keys)
-                hint = f"; did you mean {match!r}?" if match else "."
-                raise WrongValue(f"unknown key{hint} Allowed: {', '.join(keys)}", key)
-        for key in keys:
-            if key not in values and key not in optional:
-                raise WrongValue("is missing", key)
-        checked = {}
-        for key, value in values.items():
-            try:
-                checked[key] = keys[key](value)
-            except WrongValue as wrong:
-                raise WrongValue(wrong.why, key, *wrong.below) from None
-        return checked
-
-    return check
-
-
-def _check_of(kind: Any) -> _Check:
-    """Return the checks of a type that models use, such as `Text`, as a function."""
-
-    def check(value: object) -> Any:
-        for validator in kind.__metadata__:
-            value = validator.func(value)
-        return value
-
-    return check
-
-
-_text, _texts = _check_of(Text), _check_of(Texts)
-_kind, _spread = _check_of(KindOfNumber), _check_of(RelativeSpread)
-
-
-def _quantity(check_value: _Check, unit: str) -> _Check:
+def _quantity(check_value: Check, unit: str) -> Check:
     """Return the check of a table that states a value, its kind, its source and its spread."""
     keys = {"value": check_value, "spread": _spread, "kind": _kind, "source": _text}
-    check_table = _table(keys, optional=("spread",))
+    check_table = table_check(keys, optional=("spread",))
 
     def check(values: object) -> Quantity:
         table = check_table(values)
@@ -361,7 +316,7 @@ def _achieved(value: object) -> float:
     raise WrongValue(f"found {shown(value)}, allowed is {allowed}")
 
 
-_check_rate = _table(
+_check_rate = table_check(
     {
         "peak": _peak,
         "achieved": _achieved,
@@ -392,17 +347,17 @@ def _matrix_rate(values: object) -> Quantity:
     return Quantity(rate, "FLOP/s", table.get("kind", kind), source, table.get("spread"))
 
 
-_check_device = _table(
+_check_device = table_check(
     {
         "name": _text,
         "title": _text,
         "aliases": _texts,
-        "memory": _check_of(Annotated[float, in_unit(parse_bytes, MEMORY_LIMIT)]),
-        "power_w": _check_of(Annotated[float, plain_number(POWER_LIMIT)]),
+        "memory": check_of(Annotated[float, in_unit(parse_bytes, MEMORY_LIMIT)]),
+        "power_w": check_of(Annotated[float, plain_number(POWER_LIMIT)]),
         "references": _texts,
-        "memory_bandwidth": _quantity(_check_of(BytesPerSecond), "B/s"),
-        "launch": _quantity(_check_of(Annotated[float, in_unit(parse_seconds, LAUNCH_LIMIT)]), "s"),
-        "rates": _table(
+        "memory_bandwidth": _quantity(check_of(BytesPerSecond), "B/s"),
+        "launch": _quantity(check_of(Annotated[float, in_unit(parse_seconds, LAUNCH_LIMIT)]), "s"),
+        "rates": table_check(
             dict.fromkeys(PRECISIONS, _matrix_rate),
             optional=[precision for precision in PRECISIONS if precision != _KERNEL_PRECISION],
         ),
@@ -434,22 +389,10 @@ def read_device_file(path: Path) -> DeviceFile:
         If it cannot be read or breaks the format: file, line, key, what was found, what is
         allowed.
     """
-    values, text = parse_toml(path)
-    try:
-        schema = values.pop("schema", None)
-        if schema != DEVICE_SCHEMA:
-            stated = "is missing" if schema is None else f"found {shown(schema)}"
-            later = newer(schema, DEVICE_SCHEMA)
-            raise WrongValue(f"{stated}, this perfsim reads {DEVICE_SCHEMA!r}{later}", "schema")
-        table = _check_device(values)
-        name, stem = table["name"], path.name.removesuffix(".toml")
-        references = table.get("references", ())
-        if name != stem:
-            raise WrongValue(f"found {shown(name)}, the file's name says {stem!r}", "name")
-        if name in references:
-            raise WrongValue(f"{name!r} is this GPU itself", "references")
-    except WrongValue as wrong:
-        raise toml_refusal(wrong.why, wrong.below, path, text) from None
+    table, text = read_checked(path, DEVICE_SCHEMA, _check_device)
+    name, references = table["name"], table.get("references", ())
+    if name in references:
+        raise toml_refusal(f"{name!r} is this GPU itself", ("references",), path, text)
     return DeviceFile(
         name=name,
         title=table["title"],

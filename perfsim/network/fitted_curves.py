@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, PlainValidator, model_validator
 
@@ -136,23 +137,18 @@ class _FittedTables(TomlModel):
 
 
 def read_fitted_curves(
-    curve: object, tuner: object, network: str, path: Path, text: str
+    table: Mapping[str, Any], path: Path, text: str
 ) -> tuple[list[CollectiveCurve], TunedChoice | None]:
-    """Return the fitted curves and the tuner of a network file.
+    """Return the fitted curves and the tuner of a network file, and None without a tuner.
 
-    Parameters
-    ----------
-    curve, tuner : the values of these two keys; None where the file has none
-    network : the name of the network
-    path, text : the file, for messages
+    ``table`` has the values of the file by key, ``text`` is the file's, for messages.
 
     Raises
     ------
     DataError
         If a table breaks the format.
     """
-    given = {"curve": curve, "tuner": tuner}
-    values = {key: value for key, value in given.items() if value is not None}
+    values = {key: table[key] for key in ("curve", "tuner") if key in table}
     tables = check_toml(_FittedTables, values, path, text=text)
-    curves = [table.curve(network) for table in tables.curve or []]
+    curves = [curve.curve(table["name"]) for curve in tables.curve or []]
     return curves, None if tables.tuner is None else tables.tuner.choice()

@@ -1,7 +1,7 @@
 """Network files: links between and inside nodes, measured curves, NCCL's tuner and the fabric.
 
-A network file is TOML. The models below list the keys of each of its tables; `read_network`
-checks a file against them and returns a `Network`. Measured curves lie in a CSV beside the file.
+A network file is TOML. The checks below list the keys of each of its tables; `read_network`
+checks a file by them and returns a `Network`. Measured curves lie in a CSV beside the file.
 """
 
 from __future__ import annotations
@@ -9,29 +9,28 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
-
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import (
-    FileName,
+    Check,
     HopSeconds,
     KindOfNumber,
     MessageBytes,
     RelativeSpread,
-    Tables,
     Text,
     Texts,
-    TomlModel,
-    WholeNumber,
     WrongValue,
-    check_toml,
+    check_of,
     in_unit,
     one_of,
-    parse_toml,
+    read_checked,
+    table_check,
+    tables_check,
+    whole_number,
 )
 from perfsim.errors import RequestError, shown
 from perfsim.libraries import DEFAULT_LIBRARY
@@ -107,216 +106,188 @@ def _rank_range(value: object) -> tuple[int, int]:
     return fewest, most
 
 
-class _Sourced(TomlModel):
-    """Where a number comes from; its error is stated in its unit or as a residual."""
-
-    range: Annotated[tuple[float, float], PlainValidator(_size_range)] | None = None
-    residual: RelativeSpread | None = None
-    kind: KindOfNumber
-    source: Text
-
-    def origin(
-        self, number: float, error: float | None
-    ) -> tuple[Kind, str, float | None, float | None, float | None]:
-        """Return kind, source, spread, lowest and highest message, in the order of `Quantity`.
-
-        Parameters
-        ----------
-        number : the value, or the first of several
-        error : of the number, in its unit, where the file states one
-        """
-        spread = self.residual
-        if error is not None and number:
-            share = error / number
-            if not SPREAD_LIMIT.holds(share):
-                why = f"found an error of {share:.0%} of the value, allowed is {SPREAD_LIMIT.words}"
-                raise WrongValue(why, "error")
-            spread = share if spread is None else spread
-        low, high = self.range or (None, None)
-        return self.kind, self.source, spread, low, high
+_ORIGIN: dict[str, Check] = {
+    "range": _size_range,
+    "residual": check_of(RelativeSpread),
+    "kind": check_of(KindOfNumber),
+    "source": check_of(Text),
+}
+"""Where a number comes from; its error is stated in its unit (``error``) or as a residual."""
+_OPTIONAL = ("error", "range", "residual")
 
 
-class NumberTable(_Sourced):
-    """A table such as ``rate = { value = "1GB/s", kind = "measured", source = "..." }``.
+def _origin(
+    table: Mapping[str, Any], number: float
+) -> tuple[Kind, str, float | None, float | None, float | None]:
+    """Return kind, source, spread, lowest and highest message, in the order of `Quantity`.
 
-    One model serves all units, since each model costs every start of perfsim half a millisecond.
+    ``number`` is the value, or the first of several.
     """
+    spread = table.get("residual")
+    if "error" in table and number:
+        share = table["error"] / number
+        if not SPREAD_LIMIT.holds(share):
+            why = f"found an error of {share:.0%} of the value, allowed is {SPREAD_LIMIT.words}"
+            raise WrongValue(why, "error")
+        spread = share if spread is None else spread
+    low, high = table.get("range", (None, None))
+    return table["kind"], table["source"], spread, low, high
 
-    value: Any
-    error: Any = None
 
+def _number(unit: str, parse: Callable[[object, str], float], limit: NumberLimit) -> Check:
+    """Return the check of a table such as ``rate = { value = "1GB/s", kind = "measured", ... }``.
 
-def _number_in(
-    unit: str, parse: Callable[[object, str], float], limit: NumberLimit
-) -> PlainValidator:
-    """Return the check of a table of a number with its origin; its value is a `Quantity`."""
-    parts = {"value": in_unit(parse, limit).func, "error": in_unit(parse, _ERROR).func}
+    Its value is a `Quantity`.
+    """
+    value, error = in_unit(parse, limit).func, in_unit(parse, _ERROR).func
+    check_table = table_check({"value": value, "error": error, **_ORIGIN}, _OPTIONAL)  # type: ignore[dict-item]
 
     def check(values: object) -> Quantity:
-        table = NumberTable.model_validate(values)
-        given = {"value": table.value, "error": table.error}
-        numbers: dict[str, float | None] = {"error": None}
-        for key, value in given.items():
-            if key == "value" or value is not None:
-                try:
-                    numbers[key] = parts[key](value)  # type: ignore[call-arg]
-                except WrongValue as wrong:
-                    raise WrongValue(wrong.why, key) from None
-        number = numbers["value"]
-        assert number is not None
-        return Quantity(number, unit, *table.origin(number, numbers["error"]))
+        table = check_table(values)
+        return Quantity(table["value"], unit, *_origin(table, table["value"]))
 
-    return PlainValidator(check)
+    return check
 
 
-Rate = Annotated[Quantity, _number_in("B/s", parse_rate, RATE_LIMIT)]
-HopLatency = Annotated[Quantity, _number_in("s/hop", parse_seconds, LATENCY_LIMIT)]
-ReductionTime = Annotated[Quantity, _number_in("s/B", parse_seconds_per_byte, REDUCTION_LIMIT)]
+_check_rate = _number("B/s", parse_rate, RATE_LIMIT)
+_check_alpha = _number("s/hop", parse_seconds, LATENCY_LIMIT)
+_check_gamma = _number("s/B", parse_seconds_per_byte, REDUCTION_LIMIT)
 
 
-# [[link]]
+# [[link]]: the link between nodes (inter) or between the GPUs of a node (intra)
 
 
-class LatencyKnot(TomlModel):
-    """The latency of a hop for one size of message."""
-
-    size: MessageBytes
-    alpha: HopSeconds
-
-
-class SegmentTable(_Sourced):
-    """The latency of a ring's hop, a tree's, or of both, by message size."""
-
-    algorithm: Annotated[Text, one_of((*_LATENCY_CURVES, _BOTH))]
-    knots: Tables[LatencyKnot]
-    error: Annotated[float, in_unit(parse_seconds, _ERROR)] | None = None
-
-    @model_validator(mode="after")
-    def _is_a_latency(self) -> Self:
-        for index, (before, after) in enumerate(pairwise(self.knots), 1):
-            if after.size <= before.size:
-                raise WrongValue("sizes rise from knot to knot", "knots", index, "size")
-        self.origin(self.knots[0].alpha, self.error)
-        return self
-
-    @property
-    def latency(self) -> Latency:
-        """The curve of these knots."""
-        alphas = tuple(knot.alpha for knot in self.knots)
-        sizes = tuple(knot.size for knot in self.knots)
-        return Latency(sizes, alphas, *self.origin(alphas[0], self.error))
+_check_knot = table_check({"size": check_of(MessageBytes), "alpha": check_of(HopSeconds)})
+_check_segment_keys = table_check(
+    {
+        "algorithm": check_of(Annotated[Text, one_of((*_LATENCY_CURVES, _BOTH))]),
+        "knots": tables_check(_check_knot, "knots"),
+        "error": in_unit(parse_seconds, _ERROR).func,  # type: ignore[dict-item]
+        **_ORIGIN,
+    },
+    _OPTIONAL,
+)
 
 
-class ProtocolTable(TomlModel):
-    """What was measured with NCCL held to one protocol."""
+def _check_segment(values: object) -> tuple[str, Latency]:
+    """Return the algorithm of a segment (ring, tree or any) and its latency by message size."""
+    table = _check_segment_keys(values)
+    sizes = tuple(knot["size"] for knot in table["knots"])
+    alphas = tuple(knot["alpha"] for knot in table["knots"])
+    for index, (before, after) in enumerate(pairwise(sizes), 1):
+        if after <= before:
+            raise WrongValue("sizes rise from knot to knot", "knots", index, "size")
+    return table["algorithm"], Latency(sizes, alphas, *_origin(table, alphas[0]))
 
-    protocol: Annotated[Text, one_of(PROTOCOLS)]
-    rate: Rate
-    alpha: HopLatency
+
+_check_protocol = table_check(
+    {
+        "protocol": check_of(Annotated[Text, one_of(PROTOCOLS)]),
+        "rate": _check_rate,
+        "alpha": _check_alpha,
+    }
+)
+"""What was measured with NCCL held to one protocol."""
+
+_check_link_keys = table_check(
+    {
+        "class": check_of(Annotated[Text, one_of(_LINK_CLASSES)]),
+        "ranks": _rank_range,
+        "rate": _check_rate,
+        "tree_rate": _check_rate,
+        "gamma": _check_gamma,
+        "alpha": _check_alpha,
+        "segments": tables_check(_check_segment, "segments"),
+        "protocol": tables_check(_check_protocol, "protocol"),
+    },
+    optional=("ranks", "tree_rate", "alpha", "segments", "protocol"),
+)
 
 
-class LinkTable(TomlModel):
-    """The link between nodes (inter) or between the GPUs of a node (intra)."""
-
-    link_class: Annotated[Text, one_of(_LINK_CLASSES)] = Field(alias="class")
-    ranks: Annotated[tuple[int, int], PlainValidator(_rank_range)] | None = None
-    rate: Rate
-    tree_rate: Rate | None = None
-    gamma: ReductionTime
-    alpha: HopLatency | None = None
-    segments: Tables[SegmentTable] | None = None
-    protocol: Tables[ProtocolTable] | None = None
-
-    @model_validator(mode="after")
-    def _one_latency_for_each(self) -> Self:
-        if (self.alpha is None) == (self.segments is None):
-            raise WrongValue("a link has either alpha (one value) or segments (by size)", "alpha")
-        served: set[str] = set()
-        for index, segment in enumerate(self.segments or []):
-            named = set(_LATENCY_CURVES if segment.algorithm == _BOTH else [segment.algorithm])
-            if served & named:
-                why = f"{segment.algorithm!r} has segments already"
-                raise WrongValue(why, "segments", index, "algorithm")
-            served |= named
-        for name in _LATENCY_CURVES:
-            if self.segments is not None and name not in served:
-                raise WrongValue(f"none has algorithm = {name!r}", "segments")
-        return self
-
-    @model_validator(mode="after")
-    def _each_protocol_once(self) -> Self:
-        named: set[str] = set()
-        for index, table in enumerate(self.protocol or []):
-            if table.protocol in named:
-                why = f"{table.protocol!r} stands in an earlier [[link.protocol]]"
-                raise WrongValue(why, "protocol", index, "protocol")
-            named.add(table.protocol)
-        return self
-
-    def link(self, network: str) -> Link:
-        """Return the link of a network of this name."""
-        curves: dict[str, Latency] = {}
-        if self.alpha is not None:
-            curves = dict.fromkeys(_LATENCY_CURVES, Latency.constant(self.alpha))
-        for segment in self.segments or []:
-            both = segment.algorithm == _BOTH
-            curves |= dict.fromkeys(
-                _LATENCY_CURVES if both else [segment.algorithm], segment.latency
-            )
-        rate, ring = self.rate, curves["ring"]
-        return Link(
-            name=network,
-            rate=rate,
-            tree_rate=rate if self.tree_rate is None else self.tree_rate,
-            gamma=self.gamma,
-            ring=ring,
-            tree=curves["tree"],
-            ranks=self.ranks,
-            protocols={
-                table.protocol: ProtocolFigures(
-                    table.rate,
-                    table.alpha,
-                    share=table.rate.value / rate.value,
-                    more_s=table.alpha.value - ring.alpha_s[0],
-                )
-                for table in self.protocol or []
-            },
+def _check_link(values: object) -> tuple[str, Link]:
+    """Return the class of a link, and the link; its name is given later."""
+    table = _check_link_keys(values)
+    curves = _latencies(table)
+    rate, ring = table["rate"], curves["ring"]
+    protocols: dict[str, ProtocolFigures] = {}
+    for index, held in enumerate(table.get("protocol", ())):
+        name = held["protocol"]
+        if name in protocols:
+            why = f"{name!r} stands in an earlier [[link.protocol]]"
+            raise WrongValue(why, "protocol", index, "protocol")
+        protocols[name] = ProtocolFigures(
+            held["rate"],
+            held["alpha"],
+            share=held["rate"].value / rate.value,
+            more_s=held["alpha"].value - ring.alpha_s[0],
         )
+    return table["class"], Link(
+        name="",
+        rate=rate,
+        tree_rate=table.get("tree_rate", rate),
+        gamma=table["gamma"],
+        ring=ring,
+        tree=curves["tree"],
+        ranks=table.get("ranks"),
+        protocols=protocols,
+    )
+
+
+def _latencies(table: Mapping[str, Any]) -> dict[str, Latency]:
+    """Return the latency of a link for rings and for trees: one value, or segments by size."""
+    if ("alpha" in table) == ("segments" in table):
+        raise WrongValue("a link has either alpha (one value) or segments (by size)", "alpha")
+    if "alpha" in table:
+        return dict.fromkeys(_LATENCY_CURVES, Latency.constant(table["alpha"]))
+    curves: dict[str, Latency] = {}
+    for index, (algorithm, latency) in enumerate(table["segments"]):
+        named = _LATENCY_CURVES if algorithm == _BOTH else (algorithm,)
+        if not curves.keys().isdisjoint(named):
+            why = f"{algorithm!r} has segments already"
+            raise WrongValue(why, "segments", index, "algorithm")
+        curves |= dict.fromkeys(named, latency)
+    for name in _LATENCY_CURVES:
+        if name not in curves:
+            raise WrongValue(f"none has algorithm = {name!r}", "segments")
+    return curves
+
+
+_check_link_list = tables_check(_check_link, "link")
+
+
+def _check_links(values: object) -> dict[str, Link]:
+    """Return the links by class; each class stands once."""
+    links: dict[str, Link] = {}
+    for index, (link_class, link) in enumerate(_check_link_list(values)):
+        if link_class in links:
+            why = f"{link_class!r} stands in an earlier [[link]]; one of each class"
+            raise WrongValue(why, index, "class")
+        links[link_class] = link
+    return links
 
 
 # The whole file
 
 
-def _each_class_once(links: list[LinkTable]) -> list[LinkTable]:
-    classes = [link.link_class for link in links]
-    for index, name in enumerate(classes):
-        if name in classes[:index]:
-            why = f"{name!r} stands in an earlier [[link]]; one of each class"
-            raise WrongValue(why, index, "class")
-    return links
-
-
-class NetworkFile(TomlModel):
-    """The keys of a network file.
-
-    Tables that few files have are checked elsewhere: ``curve`` and ``tuner`` by
-    `network.fitted_curves`, ``fabric`` and ``node`` by `fabrics.tables`.
-    """
-
-    SCHEMA = NETWORK_SCHEMA
-    name: FileName
-    title: Text
-    transport: Text
-    gpus_per_node: WholeNumber | None = None
-    nics_per_node: WholeNumber = 1
-    inside: Text = ""
-    library: Annotated[Text, one_of(CURVE_LIBRARIES)] = DEFAULT_LIBRARY
-    notes: Texts = ()
-    link: Annotated[Tables[LinkTable], AfterValidator(_each_class_once)]
-    curve: Any = None
-    tuner: Any = None
-    fabric: Any = None
-    node: Any = None
+_check_network = table_check(
+    {
+        "name": check_of(Text),
+        "title": check_of(Text),
+        "transport": check_of(Text),
+        "gpus_per_node": whole_number,
+        "nics_per_node": whole_number,
+        "inside": check_of(Text),
+        "library": check_of(Annotated[Text, one_of(CURVE_LIBRARIES)]),
+        "notes": check_of(Texts),
+        "link": _check_links,
+        # Few files have the following tables: `fitted_curves` and `fabrics.tables` check them.
+        **dict.fromkeys(("curve", "tuner", "fabric", "node"), lambda value: value),
+    },
+    optional=(
+        *("gpus_per_node", "nics_per_node", "inside", "library", "notes"),
+        *("curve", "tuner", "fabric", "node"),
+    ),
+)
 
 
 class Network(NamedTuple):
@@ -376,44 +347,43 @@ def read_network(path: Path) -> Network:
         If it cannot be read or breaks the format: file, line, key, what was found, what is
         allowed.
     """
-    values, text = parse_toml(path)
-    file = check_toml(NetworkFile, values, path, text=text)
-    fabric = node = None
-    if file.fabric is not None:
+    table, text = read_checked(path, NETWORK_SCHEMA, _check_network)
+    name, fabric, node = table["name"], None, None
+    if "fabric" in table:
         from perfsim.network.fabrics.tables import read_fabric
 
-        fabric = read_fabric(file.fabric, path, text)
-    if file.node is not None:
+        fabric = read_fabric(table["fabric"], path, text)
+    if "node" in table:
         from perfsim.network.fabrics.tables import read_node
 
-        node = read_node(file.node, path, text, file.gpus_per_node)
+        node = read_node(table["node"], path, text, table.get("gpus_per_node"))
     return Network(
-        name=file.name,
-        title=file.title,
-        transport=file.transport,
-        gpus_per_node=file.gpus_per_node,
-        nics_per_node=file.nics_per_node,
-        links={table.link_class: table.link(file.name) for table in file.link},
-        notes=file.notes,
+        name=name,
+        title=table["title"],
+        transport=table["transport"],
+        gpus_per_node=table.get("gpus_per_node"),
+        nics_per_node=table.get("nics_per_node", 1),
+        links={key: replace(link, name=name) for key, link in table["link"].items()},
+        notes=table.get("notes", ()),
         path=str(path),
-        inside=file.inside,
-        known=_measured(file, path, text),
-        library=file.library,
+        inside=table.get("inside", ""),
+        known=_measured(table, path, text),
+        library=table.get("library", DEFAULT_LIBRARY),
         fabric=fabric,
         node=node,
     )
 
 
-def _measured(file: NetworkFile, path: Path, text: str) -> MeasuredCollectives | None:
+def _measured(table: Mapping[str, Any], path: Path, text: str) -> MeasuredCollectives | None:
     """Return the curves of a network: measured ones in the file beside, fitted ones inside."""
-    beside = path.with_name(f"{file.name}{_CURVES_SUFFIX}")
+    beside = path.with_name(f"{table['name']}{_CURVES_SUFFIX}")
     curves: list[CollectiveCurve] = []
     choice: TunedChoice | None = None
-    if file.curve is not None or file.tuner is not None:
+    if "curve" in table or "tuner" in table:
         from perfsim.network.fitted_curves import read_fitted_curves
 
-        curves, choice = read_fitted_curves(file.curve, file.tuner, file.name, path, text)
-    if file.curve is None and not beside.is_file():
+        curves, choice = read_fitted_curves(table, path, text)
+    if not curves and not beside.is_file():
         return None
     from perfsim.network.known import MeasuredCollectives
     from perfsim.network.measured import read_curves
