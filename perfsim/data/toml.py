@@ -386,9 +386,14 @@ def table_check(keys: Mapping[str, Check], optional: Collection[str] = ()) -> Ch
         for key in keys:
             if key not in values and key not in optional:
                 raise WrongValue("is missing", key)
-        return {
-            key: _inside(check, values[key], key) for key, check in keys.items() if key in values
-        }
+        checked = {}
+        for key, check_value in keys.items():
+            if key in values:
+                try:
+                    checked[key] = check_value(values[key])
+                except WrongValue as wrong:
+                    raise WrongValue(wrong.why, key, *wrong.below) from None
+        return checked
 
     return check
 
@@ -399,7 +404,13 @@ def tables_check(check: Check, key: str) -> Check:
     def check_all(values: object) -> list[Any]:
         if not isinstance(values, list) or not values:
             raise WrongValue(f"found {shown(values)}, allowed are one or more tables [[{key}]]")
-        return [_inside(check, value, index) for index, value in enumerate(values)]
+        checked = []
+        for index, value in enumerate(values):
+            try:
+                checked.append(check(value))
+            except WrongValue as wrong:
+                raise WrongValue(wrong.why, index, *wrong.below) from None
+        return checked
 
     return check_all
 
@@ -407,6 +418,9 @@ def tables_check(check: Check, key: str) -> Check:
 def check_of(kind: Any) -> Check:
     """Return the checks of a type that models use, such as `Text`, as one function."""
     checks = [validator.func for validator in kind.__metadata__]
+    if len(checks) == 1:
+        (only,) = checks
+        return only  # type: ignore[no-any-return]
 
     def check(value: object) -> Any:
         for one in checks:
@@ -435,14 +449,6 @@ def read_checked(path: Path, schema: str, check: Check) -> tuple[dict[str, Any],
     except WrongValue as wrong:
         raise toml_refusal(wrong.why, wrong.below, path, text) from None
     return table, text
-
-
-def _inside(check: Check, value: object, place: TomlKey) -> Any:
-    """Return what a check makes of the value at a place of a table or a list."""
-    try:
-        return check(value)
-    except WrongValue as wrong:
-        raise WrongValue(wrong.why, place, *wrong.below) from None
 
 
 def _no_table(value: object) -> WrongValue:

@@ -114,7 +114,7 @@ def test_another_batch_has_its_own_measured_points_or_none(
     prediction: Prediction, near: ReportContext
 ) -> None:
     def ids(batch: int) -> set[str]:
-        return {one.id for one in measured_like(replace(prediction.scenario, batch=batch), SHIPPED)}
+        return {one.id for one in measured_like(prediction.scenario._replace(batch=batch), SHIPPED)}
 
     assert ids(32) and not ids(32) & {one.id for one in near.measured}
     assert not ids(48)
@@ -141,7 +141,7 @@ def test_bars_of_what_would_help_are_the_worth(
 
 def test_strings_are_text_wherever_they_stand(prediction: Prediction, near: ReportContext) -> None:
     pytest.importorskip("plotly")
-    named = replace(prediction.scenario, model=HOSTILE, net=HOSTILE)
+    named = prediction.scenario._replace(model=HOSTILE, net=HOSTILE)
     told = replace(prediction, scenario=named, notes=[HOSTILE])
     hostile = replace(near, methods={HOSTILE: told}, refused={HOSTILE: HOSTILE}, notes=[HOSTILE])
     page = prediction_page(told, hostile)

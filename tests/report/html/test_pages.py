@@ -183,7 +183,7 @@ def test_pages_hold_the_json_every_row_and_strings_as_text(
 ) -> None:
     pytest.importorskip("plotly")
     told = replace(
-        explanation.prediction, scenario=replace(explanation.prediction.scenario, net=HOSTILE)
+        explanation.prediction, scenario=explanation.prediction.scenario._replace(net=HOSTILE)
     )
     hostile = {
         "comparison": (
@@ -197,7 +197,7 @@ def test_pages_hold_the_json_every_row_and_strings_as_text(
             explanation_figures,
         ),
         "tuning": (
-            replace(tuning, notes=[HOSTILE], scenario=replace(tuning.scenario, model=HOSTILE)),
+            replace(tuning, notes=[HOSTILE], scenario=tuning.scenario._replace(model=HOSTILE)),
             tuning_page,
             tuning_figures,
         ),
