@@ -58,7 +58,10 @@ _UNVERIFIED = "not verified by"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One published value: the cells of its row as texts, and its value in the metric's unit."""
+    """One published value: the cells of its row as texts, and its value in the metric's unit.
+
+    ``missing`` is what perfsim lacks to predict it, such as "tensor parallelism".
+    """
 
     id: str
     system: str
@@ -79,11 +82,13 @@ class Case:
     role: str = ""
     reason: str = ""
     scenario: str = ""
+    publisher: str = ""
+    missing: str = ""
 
     @property
     def group(self) -> str:
-        """The source in short: the id up to its last hyphen."""
-        return self.id.rpartition("-")[0] or self.id
+        """The source in short: the publisher that the row names, else the id up to its last hyphen."""
+        return self.publisher or self.id.rpartition("-")[0] or self.id
 
     @property
     def notice(self) -> str:
@@ -97,8 +102,8 @@ class Case:
 
     @property
     def origin(self) -> str:
-        """The source with all its parts: the id up to its first hyphen."""
-        return self.id.partition("-")[0]
+        """The source with all its parts: the publisher, or the id, up to its first hyphen."""
+        return (self.publisher or self.id).partition("-")[0]
 
 
 _TEXT_FIELDS = tuple(field.name for field in fields(Case) if field.name != "value")
