@@ -6,6 +6,7 @@ scenario that predicts a row in one cell: ``net=10gbe; method=topk; options.dens
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -50,7 +51,11 @@ CASE_COLUMNS = (
 )
 """Columns that a table of cases must hold. It may also hold source and provenance (where the row is
 published), seen_or_memory (whether it was seen or only recalled), role and reason (what it is for,
-and why) and scenario (that predicts it). Other columns are ignored."""
+and why), scenario (that predicts it), rated and calibrated (fields that these ways of asking add).
+Other columns are ignored."""
+
+_OWNER = re.compile(r"([\w.-]+)/[\w.-]+ ?(?:@| branch )")
+"""A repository at a commit or branch: ``owner/name@commit``."""
 
 _UNVERIFIED = "not verified by"
 """Part of a notice: a source that has it is quoted wherever its figures are shown."""
@@ -60,6 +65,7 @@ _UNVERIFIED = "not verified by"
 class Case:
     """One published value: the cells of its row as texts, and its value in the metric's unit.
 
+    ``rated`` and ``calibrated`` are what these ways of asking know besides ``scenario``;
     ``missing`` is what perfsim lacks to predict it, such as "tensor parallelism".
     """
 
@@ -82,12 +88,14 @@ class Case:
     role: str = ""
     reason: str = ""
     scenario: str = ""
+    rated: str = ""
+    calibrated: str = ""
     publisher: str = ""
     missing: str = ""
 
     @property
     def group(self) -> str:
-        """The source in short: the publisher that the row names, else the id up to its last hyphen."""
+        """The source in short: the row's publisher, else its id up to the last hyphen."""
         return self.publisher or self.id.rpartition("-")[0] or self.id
 
     @property
@@ -99,6 +107,12 @@ class Case:
         """Return a cell as a whole number above zero, else None."""
         text = getattr(self, column)
         return int(text) if text.isdecimal() and int(text) > 0 else None
+
+    @property
+    def owner(self) -> str:
+        """The owner of the repository with which its provenance begins, in small letters, or ""."""
+        match = _OWNER.match(self.provenance)
+        return match[1].lower() if match else ""
 
     @property
     def origin(self) -> str:
