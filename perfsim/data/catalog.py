@@ -58,7 +58,7 @@ class Catalog:
     def __init__(
         self, profiles: str | Path | None = None, without: Collection[str] = frozenset()
     ) -> None:
-        self.without = frozenset(without)
+        self.given, self.without = profiles, frozenset(without)
         if isinstance(profiles, str) and not profiles.strip():
             raise RequestError("profiles", f"is empty; give a folder that holds {_DATA_FOLDERS}.")
         named = [("profiles", profiles)] if profiles is not None else []

@@ -53,6 +53,7 @@ __all__ = [
     "map_case",
     "read_rules",
     "role_of",
+    "rules_of",
     "scenario_of",
     "single_gpu_cases",
 ]
@@ -105,8 +106,8 @@ class MappingRule:
     rated: Mapping[str, Any]
     calibrated: Mapping[str, Any]
     numbers: Mapping[str, tuple[str, re.Pattern[str]]]
-    exclude: str
-    calibrates: str
+    exclude: str | None
+    calibrates: str | None
 
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""
@@ -141,6 +142,31 @@ def read_rules(path: Path) -> list[MappingRule]:
         )
         for rule in read_toml(path, RulesFile).rule
     ]
+
+
+def rules_of(catalog: Catalog, more: Path | None = None) -> list[MappingRule]:
+    """Return the rules of every folder of measurements, those that ship first, then ``more``.
+
+    Later rules come over earlier ones, so that a user's map adds to the shipped one: an exclusion
+    is lifted by a rule that fits the case and has ``exclude = ""``.
+
+    Raises
+    ------
+    DataError
+        If a file is damaged.
+    RequestError
+        If there is none.
+    """
+    paths = [
+        path
+        for folder in reversed(catalog.folders)
+        for path in sorted((folder / "measurements").glob(f"*{RULES_FILE}"))
+    ]
+    if not paths:
+        raise RequestError(
+            "measurements", f"no measurements/{RULES_FILE} in any folder of profiles."
+        )
+    return [rule for path in (*paths, *filter(None, [more])) for rule in read_rules(path)]
 
 
 def _columns(when: object) -> dict[str, str]:
@@ -206,8 +232,8 @@ class RuleTable(TomlModel):
     number: Annotated[dict[str, tuple[str, re.Pattern[str]]], PlainValidator(_patterns)] = Field(
         default_factory=dict
     )
-    exclude: Annotated[str, PlainValidator(str)] = ""
-    calibrates: Annotated[str, PlainValidator(str)] = ""
+    exclude: Annotated[str | None, PlainValidator(str)] = None
+    calibrates: Annotated[str | None, PlainValidator(str)] = None
 
 
 class RulesFile(TomlModel):
@@ -431,9 +457,9 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
         texts = (case.scenario, case.rated, case.calibrated)
         fields, rated, calibrated = (parse_fields(text, case.id) for text in texts)
         return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
-    if case.role in ("calibration", "excluded"):
-        return CaseRole(case.role, case.reason or "its row says so", {})
     found = _ruled(case, rules)
+    if case.role in ("calibration", "excluded"):
+        return found._replace(role=case.role, reason=case.reason or "its row says so")
     if is_single_gpu(case):
         return found._replace(role="calibration", reason=_COMPUTATION)
     if case.seen_or_memory == "MEMORY":
@@ -452,8 +478,8 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
             rule.apply(case, fields)
             rated.update(rule.rated)
             calibrated.update(rule.calibrated)
-            exclude = rule.exclude or exclude
-            calibrates = rule.calibrates or calibrates
+            exclude = exclude if rule.exclude is None else rule.exclude
+            calibrates = calibrates if rule.calibrates is None else rule.calibrates
     if exclude:
         return CaseRole("excluded", exclude, fields, rated, calibrated)
     if calibrates:
