@@ -169,10 +169,6 @@ def _case(
     if cells.get("role"):
         check_word(cells["role"], _CASE_ROLES, "role", path, row)
     value = cell_number(cells["value"], "value", path, row)
-    if value < 0:
-        raise DataError(
-            f"found {value:g}, allowed is zero or above", path=path, row=row, column="value"
-        )
     texts = {text: cells.get(text, "") for text in _TEXT_FIELDS}
     texts["source"] = texts["source"] or source
     return Case(**texts, value=value)

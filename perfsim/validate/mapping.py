@@ -21,7 +21,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
@@ -51,6 +51,7 @@ __all__ = [
     "Way",
     "is_single_gpu",
     "map_case",
+    "rated_scenario",
     "read_rules",
     "role_of",
     "rules_of",
@@ -103,11 +104,11 @@ class MappingRule:
 
     when: Mapping[str, str]
     fields: Mapping[str, Any]
-    rated: Mapping[str, Any]
-    calibrated: Mapping[str, Any]
     numbers: Mapping[str, tuple[str, re.Pattern[str]]]
-    exclude: str | None
-    calibrates: str | None
+    exclude: str | None = None
+    calibrates: str | None = None
+    rated: Mapping[str, Any] = field(default_factory=dict)
+    calibrated: Mapping[str, Any] = field(default_factory=dict)
 
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""
@@ -116,10 +117,10 @@ class MappingRule:
     def apply(self, case: Case, fields: dict[str, Any]) -> None:
         """Put into ``fields`` what the rule says of a case."""
         fields.update(self.fields)
-        for field, (column, pattern) in self.numbers.items():
+        for name, (column, pattern) in self.numbers.items():
             match = pattern.search(getattr(case, column))
             if match:
-                fields[field] = match[1]
+                fields[name] = match[1]
 
 
 def read_rules(path: Path) -> list[MappingRule]:
@@ -134,11 +135,11 @@ def read_rules(path: Path) -> list[MappingRule]:
         MappingRule(
             rule.when,
             rule.set,
-            rule.rated,
-            rule.calibrated,
             rule.number,
             rule.exclude,
             rule.calibrates,
+            rule.rated,
+            rule.calibrated,
         )
         for rule in read_toml(path, RulesFile).rule
     ]
@@ -197,7 +198,7 @@ def _rule_fields(value: object) -> dict[str, Any]:
 def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
     r"""Check fields whose value a pattern finds in a column, such as "setting: (\d+) GPUs"."""
     numbers = {}
-    for field, pair in _rule_fields(value).items():
+    for name, pair in _rule_fields(value).items():
         column, _, text = str(pair).partition(":")
         try:
             with warnings.catch_warnings():
@@ -207,7 +208,7 @@ def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
             raise WrongValue(f"{shown(text)} is no pattern: {error}") from None
         if column not in CASE_COLUMNS or pattern.groups != 1:
             raise WrongValue(f"{shown(pair)} is not 'column: pattern with one group'")
-        numbers[field] = (column, pattern)
+        numbers[name] = (column, pattern)
     return numbers
 
 
@@ -560,6 +561,26 @@ def scenario_of(
     scenario = _with_compute(case, fields, rules, singles, catalog)
     known = scenario.single_gpu is not None or scenario.single_gpu_kernels is not None
     return scenario if known or way == "calibrated" else None
+
+
+def rated_scenario(
+    case: Case,
+    role: CaseRole,
+    rules: Sequence[MappingRule],
+    singles: SingleGpuCases,
+    catalog: Catalog,
+) -> Scenario:
+    """Return the scenario of a case with all that its source says of computation.
+
+    Raises
+    ------
+    RequestError
+        If the case cannot be asked; the message says why.
+    """
+    rated = scenario_of(case, role, rules, singles, catalog, "rated")
+    blind = scenario_of(case, role, rules, singles, catalog, "blind")
+    assert blind is not None
+    return blind if rated is None else rated
 
 
 def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
