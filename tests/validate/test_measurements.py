@@ -254,7 +254,7 @@ def test_a_bad_row_is_listed_and_the_rest_predicted(table: Path) -> None:
     lines += ["t-9,cut,short", lines[2]]
     table.write_text("\n".join(lines) + "\n")
     with pytest.raises(
-        DataError, match="line 4, column 'value': '-0.5' is not a number not below zero"
+        DataError, match=r"line 4, column 'value': '-0\.5' is not a number not below zero"
     ):
         read_cases(table)
     report = validate_measurements(table)
