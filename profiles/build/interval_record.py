@@ -158,10 +158,11 @@ _MIN_DEVIATION = 1e-4
 """Smallest deviation: a hundredth of a per cent, below that of any measurement."""
 _UNSEEN = 0.1
 """Weight, in sources, of the prior that a part is as far off as all rows together."""
-_LEAST = {"compute_given": 0.025}
-"""Least size of parts: a given time is worth what repeating it gives. 2.5 % is the median spread of
-MLPerf submitters at the same GPU, round and batch (public MLPerf Training logs, not verified by
-MLCommons)."""
+_LEAST = dict.fromkeys((f"compute_{grade}" for grade in GRADES["compute"]), 0.025)
+"""Least size of parts: a measured time is worth what repeating it gives.
+
+2.5 % is the median spread of MLPerf submitters at the same GPU, round and batch (public MLPerf
+Training logs, not verified by MLCommons)."""
 _MIN_SOURCES = 3
 """One source left out, one to check the scale against, one to fit it on."""
 _STRONGEST = [

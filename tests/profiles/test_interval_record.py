@@ -48,7 +48,7 @@ def made(sources: int, rows: int, seed: int = 0) -> list[Residual]:
             share = rng.uniform(0, 1)
             off = share * rng.normal(0, 0.3) + (1 - share) * rng.normal(0, 0.05)
             part = {"network_modelled": (share, share), "compute_given": (1 - share, 1 - share)}
-            found.append(Residual(f"s{source}-{row}", f"s{source}", off, part))
+            found.append(Residual(f"s{source}-{row}", f"s{source}", "blind", off, part))
     return found
 
 
@@ -62,7 +62,7 @@ def test_the_fit_finds_what_made_the_residuals() -> None:
 
 
 def test_ninety_per_cent_of_new_sources_rows_are_inside() -> None:
-    known = fit_left_out(made(20, 20))[NO_METHOD]
+    known = fit_left_out(made(40, 20))[NO_METHOD]
     fresh = made(200, 5, seed=1)
     held = [
         low <= exp(one.log) <= high
@@ -90,9 +90,27 @@ def test_every_source_weighs_the_same_however_many_rows() -> None:
     assert np.allclose(fit_variances(once), fit_variances(often))
 
 
+def test_a_source_weighs_the_same_in_each_way_of_asking() -> None:
+    rows = made(3, 4)
+    once = fit_variances(ResidualTable.from_residuals(rows))
+    rated = [one._replace(way="rated") for one in rows]
+    assert np.allclose(once, fit_variances(ResidualTable.from_residuals(rows + rated)))
+    assert np.allclose(once, fit_variances(ResidualTable.from_residuals(rows + rated * 5)))
+
+
+def test_a_given_time_is_worth_a_repeat_at_least() -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        Residual(f"s{n}-1", f"s{n}", "rated", 1e-4 * rng.normal(), {"compute_given": (1.0, 1.0)})
+        for n in range(8)
+    ]
+    sizes = fit_left_out(rows)[NO_METHOD].sizes
+    assert sizes["compute_given"] == sizes["compute_measured"] == 0.025
+
+
 def test_what_no_source_shows_is_as_far_off_as_all_rows() -> None:
     rows = [
-        Residual(f"s{n}-1", f"s{n}", sign * 0.2, {"other": (1.0, 1.0)})
+        Residual(f"s{n}-1", f"s{n}", "blind", sign * 0.2, {"other": (1.0, 1.0)})
         for n, sign in enumerate((1, -1) * 4)
     ]
     sizes = np.sqrt(fit_variances(ResidualTable.from_residuals(rows)))
@@ -124,7 +142,7 @@ def test_weaker_evidence_is_never_taken_for_the_surer() -> None:
     # Carried computation happens to fit better here than that which was given.
     rng = np.random.default_rng(0)
     rows = [
-        Residual(f"s{n}-1", f"s{n}", size * rng.normal(), {part: (1.0, 1.0)})
+        Residual(f"s{n}-1", f"s{n}", "blind", size * rng.normal(), {part: (1.0, 1.0)})
         for n in range(12)
         for part, size in (("compute_given", 0.2), ("compute_carried", 0.05))
     ]
@@ -175,7 +193,10 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
     found = uncertainties(Catalog(tmp_path))
     assert set(found) == {NO_METHOD, "s0", "s1", "s2", "s3"}
     assert found["s2"].sizes == pytest.approx(record["s2"].sizes, abs=1e-4)
-    assert [line["source"] for line in held_out(rows, record)][2:] == ["s0", "s1", "s2", "s3"]
+    assert [one.way for one in again] == [one.way for one in rows]
+    lines = held_out(rows, record)
+    assert [line["rows"] for line in lines] == ["all rows", "blind", "s0", "s1", "s2", "s3"]
+    assert lines[0]["count"] == "12" and -1.0 <= float(lines[0]["rank"]) <= 1.0
 
 
 # Beside what was measured

@@ -199,8 +199,8 @@ def stored() -> Recorded:
 def ways() -> str:
     """Return the errors of published iterations by way of asking, rows and sources alike."""
     lines = [
-        "| asked | rows | sources | median | p90 | bias | in the 90 % interval | half width | alike:"
-        " median | p90 | bias | in the interval | ranked right |",
+        "| asked | rows | sources | median | p90 | bias | in the 90 % interval | half width |"
+        " alike: median | p90 | bias | in the interval | ranked right |",
         "|" + "---|" * 13,
     ]
     for (by, name, _), cells in stored().items():
