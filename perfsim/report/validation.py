@@ -97,7 +97,7 @@ def print_claims(results: Sequence[ClaimResult | ClaimNotAsked]) -> None:
 
     Of a claim that is asked of many settings, only the figures that miss the paper's are printed.
     """
-    print("Nothing is fitted to claims: parameters come from kernels, profiles and networks")
+    print("No kernel, profile, network or interval is fitted to a claim")
     rows = claim_rows(results)
     columns = ("claim", "paper", "perfsim", "lands", "settings")
     print_table([{column: row[column] for column in columns} for row in rows], wide=True)

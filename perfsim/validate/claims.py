@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from statistics import mean
 from typing import Annotated, Any
 
@@ -64,6 +65,8 @@ __all__ = [
 
 _MAX_FIGURE = 1e12
 """No paper claims a factor above this: a larger number is a slip."""
+_MAX_SETTINGS = 1000
+"""Settings that one claim of a file may vary: no paper measures more, and each is predicted."""
 _FORM_WORDS = {
     "mean": "a mean of ",
     "range": "",
@@ -184,6 +187,8 @@ class ClaimNotAsked:
             "era": "",
             "ours": {},
             "mean": None,
+            "settings": 0,
+            "reaching": None,
             "landed": None,
             "lands": "not asked",
             "why": self.missing,
@@ -213,6 +218,9 @@ def _varied(value: object) -> Mapping[str, tuple[Any, ...]]:
         isinstance(values, list) and values for values in value.values()
     ):
         raise WrongValue(f"found {shown(value)}, allowed is a table of fields and their values")
+    spanned = prod(map(len, value.values()))
+    if spanned > _MAX_SETTINGS:
+        raise WrongValue(f"spans {spanned:,} settings, allowed are at most {_MAX_SETTINGS:,}")
     return {name: tuple(values) for name, values in value.items()}
 
 
@@ -381,6 +389,8 @@ class ClaimResult:
             "era": self.claim.era,
             "ours": self.ours,
             "mean": self.mean,
+            "settings": len(self.ours),
+            "reaching": self.reaching,
             "landed": self.landed,
             "lands": self.lands(),
             "why": self.claim.why,

@@ -242,6 +242,11 @@ def test_of_many_settings_those_below_the_paper_are_printed(
             "vary: found {'gpu': []}, allowed is a table of fields and their values",
         ),
         (
+            ("2", f"2\nvary = {{gpus = {list(range(1, 1002))}}}"),
+            14,
+            "vary: spans 1,001 settings, allowed are at most 1,000",
+        ),
+        (
             ("2", "2\nvary = {gpsu = [8, 16]}"),
             14,
             "vary: a scenario has no 'gpsu'; did you mean 'gpu'?",
