@@ -12,9 +12,17 @@ from perfsim.report.html.render import render
 from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
 from perfsim.validate.accuracy import Score
+<<<<<<< HEAD
 from perfsim.validate.claims import ClaimResult
 from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs
 from perfsim.validate.measurements import MeasurementsReport
+||||||| d481e37
+from perfsim.validate.claims import ClaimResult
+from perfsim.validate.measurements import GroupErrors, MeasurementsReport, PredictedCase
+=======
+from perfsim.validate.claims import ClaimNotAsked, ClaimResult
+from perfsim.validate.measurements import GroupErrors, MeasurementsReport, PredictedCase
+>>>>>>> claims
 from perfsim.validate.nccl.report import (
     ERRORS_OVER,
     ClusterErrors,
@@ -42,8 +50,19 @@ _MAX_REASON = 90
 _MAX_FALLS = 12
 """Falls of measured curves that are printed."""
 
+<<<<<<< HEAD
 _HEAD = ["group", "way", "rows", "median", "p90", "worst", "bias", "in 90 %", "half width"]
 """Columns of a group of cases: its name, how they were asked, how many, then shares."""
+||||||| d481e37
+_HEAD = ["group", "rows", "median", "p90", "worst", "bias", "coverage", "half width"]
+"""Columns of a group of cases: its name, how many there are, then shares."""
+=======
+_MAX_FIGURES = 8
+"""Settings of a claim whose figures are all printed."""
+
+_HEAD = ["group", "rows", "median", "p90", "worst", "bias", "coverage", "half width"]
+"""Columns of a group of cases: its name, how many there are, then shares."""
+>>>>>>> claims
 
 _PLOT_SIDE, _PLOT_MARGIN = 520, 60
 """Of the plot of measured against predicted values [px]."""
@@ -51,40 +70,76 @@ _PLOT_SIDE, _PLOT_MARGIN = 520, 60
 _SOURCE_COLOURS = tuple(PALETTE.values())
 
 
-def claim_rows(results: Sequence[ClaimResult]) -> list[dict[str, str]]:
-    """Return a row for each claim: the paper's figure, ours, and how they compare."""
+def claim_rows(results: Sequence[ClaimResult | ClaimNotAsked]) -> list[dict[str, str]]:
+    """Return a row for each claim: the paper's figure, ours, how they compare, and the setting."""
     return [
-        {
-            "claim": result.claim.name,
-            "paper": f"{result.claim.form} {_figures(result.claim.paper)}".removeprefix("range "),
-            "perfsim": _own(result),
-            "lands": result.lands(),
-            "settings": str(len(result.ours)),
-            "note": result.claim.note,
-            "why": result.claim.why,
-        }
+        _not_asked_row(result) if isinstance(result, ClaimNotAsked) else _claim_row(result)
         for result in results
     ]
 
 
-def print_claims(results: Sequence[ClaimResult]) -> None:
-    """Print a row for each claim, then our figure for every setting."""
-    print("Nothing is fitted to claims: parameters come from kernels, profiles and networks")
-    print_table(claim_rows(results), wide=True)
-    for result in results:
-        if len(result.ours) > 1:
-            each = ", ".join(f"{name} {value:.2f}" for name, value in result.ours.items())
-            print(f"\n{result.claim.name}: {each}")
+def _claim_row(result: ClaimResult) -> dict[str, str]:
+    claim = result.claim
+    return {
+        "claim": claim.name,
+        "paper": claim.figures(),
+        "perfsim": _own(result),
+        "lands": result.lands(),
+        "settings": str(len(result.ours)),
+        "setting": result.setting,
+        "not in the paper": claim.unstated,
+        "software": claim.era,
+        "note": claim.note,
+        "why": claim.why,
+    }
 
 
-def _figures(values: Sequence[float]) -> str:
-    return " to ".join(f"{value:g}" for value in values)
+def _not_asked_row(claim: ClaimNotAsked) -> dict[str, str]:
+    return {
+        "claim": claim.name,
+        "paper": claim.paper,
+        "perfsim": "-",
+        "lands": "not asked",
+        "settings": "0",
+        "setting": claim.setting,
+        "not in the paper": "",
+        "software": "",
+        "note": claim.note,
+        "why": f"missing: {claim.missing}",
+    }
+
+
+def print_claims(results: Sequence[ClaimResult | ClaimNotAsked]) -> None:
+    """Print a row for each claim, then its setting, its software and our figure for every setting.
+
+    Of a claim that is asked of many settings, only the figures that miss the paper's are printed.
+    """
+    print("No kernel, profile, network or interval is fitted to a claim")
+    rows = claim_rows(results)
+    columns = ("claim", "paper", "perfsim", "lands", "settings")
+    print_table([{column: row[column] for column in columns} for row in rows], wide=True)
+    for row, result in zip(rows, results, strict=True):
+        print(f"\n{row['claim']}: {row['lands']}")
+        for column in ("setting", "not in the paper", "software", "note", "why"):
+            if row[column]:
+                print(f"  {column}: {row[column]}")
+        if isinstance(result, ClaimResult) and len(result.ours) > 1:
+            print(f"  {_each(result)}")
+
+
+def _each(result: ClaimResult) -> str:
+    """Return our figure for every setting, or, of many, for those below the paper's."""
+    ours, said = result.ours, "figures"
+    if len(ours) > _MAX_FIGURES:
+        ours = {name: value for name, value in ours.items() if value < result.claim.paper[-1]}
+        said = "figures below the paper's"
+    return f"{said}: " + (", ".join(f"{name} {ours[name]:.2f}" for name in ours) or "none")
 
 
 def _own(result: ClaimResult) -> str:
-    if len(result.ours) == 1:
-        return f"{result.mean:.2f}"
-    return f"{result.low:.2f} to {result.high:.2f}, mean {result.mean:.2f}"
+    unit = ".0%" if result.claim.part == "hidden" else ".2f"
+    low, high, mean = (f"{value:{unit}}" for value in (result.low, result.high, result.mean))
+    return mean if len(result.ours) == 1 else f"{low} to {high}, mean {mean}"
 
 
 def print_measurements(report: MeasurementsReport, worse: Sequence[str] = ()) -> None:

@@ -1,56 +1,103 @@
 """Papers' claims beside what perfsim predicts in the papers' own settings.
 
-A scenario file may hold ``[[claim]]`` tables: ``name`` (claims of one name are one claim over
-several scenarios), ``against`` (the fields in which the rival differs; its options are its own; of
-several rivals the best counts), ``part`` (what is compared: iteration, throughput, second_order,
-communication or bytes; or single_gpu: how many times the work of one GPU is done), ``paper`` (one
-or two figures), ``form`` (mean, range, up to, about), ``note`` (whether it was verified) and
-``why`` (the likely reason for a difference). A claim is shown, never fitted to; ``perfsim predict``
-shows the prediction beside each claim of the scenario file it is given.
+A scenario file may hold ``[[claim]]`` tables:
+
+- ``name``: claims of one name are one claim over several scenarios;
+- ``against``: the fields in which the rival differs. Its options are its own; of several rivals
+  the best counts;
+- ``vary``: scenario fields and their values. The claim is then asked in every combination, with
+  the same fields on all sides;
+- ``part``: what is compared: iteration, throughput, second_order, communication, exposed or bytes;
+  or a figure of the scenario alone: single_gpu (how many times the work of one GPU is done) or
+  hidden (the share of communication that computation hides);
+- ``paper``: one or two figures;
+- ``form``: mean, range, up to, about, at least (in every setting), or somewhere (at least the
+  figure in one setting or more);
+- ``note``: where the paper says so, and whether that was read;
+- ``unstated``: what the paper does not state about its setting, and what is taken instead;
+- ``era``: the software that the kernels of all sides are priced for;
+- ``why``: the likely reason for a difference.
+
+Claims that perfsim cannot ask stand in ``profiles/measurements/claims_not_asked.toml``, each with
+what is missing. A claim is shown, never fitted to; ``perfsim predict`` shows the prediction beside
+each claim of the scenario file it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
 from statistics import mean
 from typing import Annotated, Any
 
-from pydantic import PlainValidator
+from pydantic import Field, PlainValidator
 
 from perfsim.data.catalog import Catalog
 from perfsim.data.files import read_text
-from perfsim.data.toml import Text, TomlModel, WrongValue, check_toml, one_of, toml_refusal
+from perfsim.data.toml import (
+    Text,
+    TomlModel,
+    WrongValue,
+    check_toml,
+    one_of,
+    read_toml,
+    toml_refusal,
+)
 from perfsim.errors import RequestError, shown
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
+from perfsim.resolve import ResolvedScenario
 from perfsim.scenario import make_scenario
 from perfsim.scenario_file import read_scenario
 from perfsim.session import Session
 
 __all__ = [
     "Claim",
+    "ClaimNotAsked",
     "ClaimResult",
     "claim_notes",
+    "claims_not_asked",
     "claims_of",
     "validate_claims",
 ]
 
 _MAX_FIGURE = 1e12
 """No paper claims a factor above this: a larger number is a slip."""
-_FORMS = ("mean", "range", "up to", "about")
+_MAX_SETTINGS = 1000
+"""Settings that one claim of a file may vary: no paper measures more, and each is predicted."""
+_FORM_WORDS = {
+    "mean": "a mean of ",
+    "range": "",
+    "up to": "up to ",
+    "about": "about ",
+    "at least": "at least ",
+    "somewhere": "somewhere at least ",
+}
 _PART_WORDS = {
     "iteration": "as fast as {}",
     "throughput": "the throughput of {}",
     "second_order": "less second-order time than {}",
     "communication": "less communication than {}",
+    "exposed": "less exposed communication than {}",
     "bytes": "fewer bytes than {}",
     "single_gpu": "the work of one GPU",
+    "hidden": "of its communication hidden",
 }
-_FORM_WORDS = {"mean": "a mean of ", "range": "", "up to": "up to ", "about": "about "}
+
+NOT_ASKED_FILE = "claims_not_asked.toml"
+"""The claims that perfsim cannot ask, beside the measurements."""
+_NOT_ASKED_SCHEMA = "perfsim/claims-not-asked/1"
 
 _REACHED_WITHIN = 0.10
 """Share of the paper's figure within which a mean, a maximum or an "about" is reached."""
+
+_ROUNDING = 1e-9
+"""Share by which rounding may leave a figure below one that it equals."""
+
+_OF_EACH = ("range", "at least", "somewhere")
+"""Forms that are judged in each setting by itself."""
 
 _Predict = Callable[[Mapping[str, Any]], Prediction]
 
@@ -59,6 +106,7 @@ _COMPARED: dict[str, Callable[[Prediction], float]] = {
     "throughput": lambda prediction: 1.0 / prediction.samples_per_s,
     "second_order": lambda prediction: prediction.breakdown_s["second_order"],
     "communication": lambda prediction: prediction.communication["busy_s"],
+    "exposed": lambda prediction: prediction.breakdown_s["communication_exposed"],
     "bytes": lambda prediction: prediction.communication["bytes_per_gpu"],
 }
 """Part of a claim -> its figure; the claim is the rival's figure over the scenario's own."""
@@ -73,24 +121,78 @@ class Claim:
     part: str
     paper: tuple[float, ...]
     form: str
-    note: str
-    why: str
+    note: str = ""
+    why: str = ""
+    unstated: str = ""
+    era: str = ""
+    vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def settings(self, fields: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield words for each setting and the fields of its scenario: all that ``vary`` spans."""
+        for values in product(*self.vary.values()):
+            varied = dict(zip(self.vary, values, strict=True))
+            yield ", ".join(map(str, values)), {**fields, **varied}
 
     def rivals(self, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the fields of the rivals' scenarios; ``fields`` are the claim's own scenario."""
         bare = {**fields, "options": {}, "fusion_options": {}}
         return [{**bare, **rival} for rival in self.against]
 
+    def figures(self) -> str:
+        """Return the paper's figures in words."""
+        unit = ".0%" if self.part == "hidden" else "g"
+        return _FORM_WORDS[self.form] + " to ".join(format(figure, unit) for figure in self.paper)
+
     def words(self) -> str:
         """Return the paper's claim in words."""
-        figures = " to ".join(f"{figure:g}" for figure in self.paper)
-        how_much = f"{_FORM_WORDS[self.form]}{figures} times"
+        times = "" if self.part == "hidden" else " times"
         rivals = " or ".join(_rival_words(rival) for rival in self.against)
-        return f"{how_much} {_PART_WORDS[self.part].format(rivals)}"
+        return f"{self.figures()}{times} {_PART_WORDS[self.part].format(rivals)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the claim as ``show scenario`` prints it."""
-        return {"claim": self.name, "paper": self.words(), "note": self.note, "why": self.why}
+        return {
+            "claim": self.name,
+            "paper": self.words(),
+            "note": self.note,
+            "unstated": self.unstated,
+            "era": self.era,
+            "vary": "; ".join(
+                f"{name}: {', '.join(map(str, values))}" for name, values in self.vary.items()
+            ),
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNotAsked:
+    """A paper's claim that perfsim cannot ask: what it says, and what is missing to ask it."""
+
+    name: str
+    paper: str
+    setting: str
+    note: str
+    missing: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the claim as plain data, with the keys of a claim that is asked."""
+        return {
+            "claim": self.name,
+            "form": None,
+            "paper": [],
+            "says": self.paper,
+            "note": self.note,
+            "setting": self.setting,
+            "unstated": "",
+            "era": "",
+            "ours": {},
+            "mean": None,
+            "settings": 0,
+            "reaching": None,
+            "landed": None,
+            "lands": "not asked",
+            "why": self.missing,
+        }
 
 
 def _rivals(value: object) -> tuple[Mapping[str, Any], ...]:
@@ -111,6 +213,17 @@ def _figures(value: object) -> tuple[float, ...]:
     return tuple(map(float, numbers))
 
 
+def _varied(value: object) -> Mapping[str, tuple[Any, ...]]:
+    if not isinstance(value, dict) or not all(
+        isinstance(values, list) and values for values in value.values()
+    ):
+        raise WrongValue(f"found {shown(value)}, allowed is a table of fields and their values")
+    spanned = prod(map(len, value.values()))
+    if spanned > _MAX_SETTINGS:
+        raise WrongValue(f"spans {spanned:,} settings, allowed are at most {_MAX_SETTINGS:,}")
+    return {name: tuple(values) for name, values in value.items()}
+
+
 class _ClaimTable(TomlModel):
     """The keys of a ``[[claim]]``; without ``against``, the rival has its own default options."""
 
@@ -118,15 +231,37 @@ class _ClaimTable(TomlModel):
     against: Annotated[tuple[Mapping[str, Any], ...], PlainValidator(_rivals)] = ({},)
     part: Annotated[Text, one_of(tuple(_PART_WORDS))]
     paper: Annotated[tuple[float, ...], PlainValidator(_figures)]
-    form: Annotated[Text, one_of(_FORMS)]
+    form: Annotated[Text, one_of(tuple(_FORM_WORDS))]
     note: Text = ""
     why: Text = ""
+    unstated: Text = ""
+    era: Text = ""
+    vary: Annotated[Mapping[str, tuple[Any, ...]], PlainValidator(_varied)] = Field(
+        default_factory=dict
+    )
 
 
 class _ClaimTables(TomlModel):
     """The claims of a scenario file."""
 
     claim: list[_ClaimTable]
+
+
+class _NotAskedTable(TomlModel):
+    """The keys of a ``[[claim]]`` that perfsim cannot ask."""
+
+    name: Text
+    paper: Text
+    setting: Text
+    note: Text
+    missing: Text
+
+
+class _NotAskedFile(TomlModel):
+    """The file of claims that perfsim cannot ask."""
+
+    SCHEMA = _NOT_ASKED_SCHEMA
+    claim: list[_NotAskedTable]
 
 
 def claims_of(name: str, catalog: Catalog) -> list[Claim]:
@@ -145,16 +280,19 @@ def claims_of(name: str, catalog: Catalog) -> list[Claim]:
     claims = []
     tables = check_toml(_ClaimTables, {"claim": data["claim"]}, path, text=text).claim
     for index, table in enumerate(tables):
-        claim = Claim(
-            table.name, table.against, table.part, table.paper, table.form, table.note, table.why
-        )
+        claim = Claim(**table.model_dump())
+        key = "vary"
         try:
-            for fields in claim.rivals(data["scenario"]):
-                rival = make_scenario(fields)
-                load_method(rival.method, rival.options)
+            for _, setting in claim.settings(data["scenario"]):
+                key = "vary"
+                make_scenario(setting)
+                key = "against"
+                for rival_fields in claim.rivals(setting):
+                    rival = make_scenario(rival_fields)
+                    load_method(rival.method, rival.options)
         except RequestError as error:
             where = f"{error.field}: " if error.field else ""
-            why, at = f"{where}{error.why}", ("claim", index, "against")
+            why, at = f"{where}{error.why}", ("claim", index, key)
             raise toml_refusal(why, at, path, text) from None
         claims.append(claim)
     return claims
@@ -178,10 +316,11 @@ def _rival_words(fields: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """One claim with perfsim's figure for each of its scenarios."""
+    """One claim with perfsim's figure for each of its settings, and these settings in words."""
 
     claim: Claim
     ours: dict[str, float]
+    setting: str = ""
 
     @property
     def low(self) -> float:
@@ -198,21 +337,44 @@ class ClaimResult:
         """The mean of our figures."""
         return mean(self.ours.values())
 
-    def lands(self) -> str:
-        """Say whether our figures reach the paper's."""
+    @property
+    def reaching(self) -> int:
+        """In how many settings our figure lies in the paper's range, or is no less than it says."""
         paper = self.claim.paper
         if self.claim.form == "range":
-            inside = [min(paper) <= value <= max(paper) for value in self.ours.values()]
-            if all(inside):
-                return "inside"
-            return f"{sum(inside)} of {len(inside)} inside"
-        own = {"mean": self.mean, "about": self.mean, "up to": self.high}[self.claim.form]
-        off = own / paper[-1] - 1.0
-        return (
-            f"within {_REACHED_WITHIN:.0%}"
-            if abs(off) <= _REACHED_WITHIN
-            else f"outside: {off:+.0%}"
-        )
+            return sum(min(paper) <= value <= max(paper) for value in self.ours.values())
+        return sum(value >= paper[-1] * (1.0 - _ROUNDING) for value in self.ours.values())
+
+    @property
+    def off(self) -> float:
+        """Our figure over the paper's, less one: the mean, the largest or the smallest of ours."""
+        figures = {
+            "mean": self.mean,
+            "about": self.mean,
+            "up to": self.high,
+            "at least": self.low,
+            "somewhere": self.high,
+        }
+        return figures[self.claim.form] / self.claim.paper[-1] - 1.0
+
+    @property
+    def landed(self) -> bool:
+        """Whether our figures reach the paper's."""
+        if self.claim.form == "somewhere":
+            return self.reaching > 0
+        if self.claim.form in _OF_EACH:
+            return self.reaching == len(self.ours)
+        return abs(self.off) <= _REACHED_WITHIN
+
+    def lands(self) -> str:
+        """Say whether our figures reach the paper's."""
+        if self.claim.form == "range":
+            return "inside" if self.landed else f"{self.reaching} of {len(self.ours)} inside"
+        if self.claim.form in _OF_EACH and len(self.ours) > 1:
+            return f"{'holds' if self.landed else 'fails'}: in {self.reaching} of {len(self.ours)}"
+        if self.claim.form in _OF_EACH and self.landed:
+            return "reached"
+        return f"within {_REACHED_WITHIN:.0%}" if self.landed else f"outside: {self.off:+.0%}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data."""
@@ -220,9 +382,16 @@ class ClaimResult:
             "claim": self.claim.name,
             "form": self.claim.form,
             "paper": list(self.claim.paper),
+            "says": self.claim.words(),
             "note": self.claim.note,
+            "setting": self.setting,
+            "unstated": self.claim.unstated,
+            "era": self.claim.era,
             "ours": self.ours,
             "mean": self.mean,
+            "settings": len(self.ours),
+            "reaching": self.reaching,
+            "landed": self.landed,
             "lands": self.lands(),
             "why": self.claim.why,
         }
@@ -249,19 +418,60 @@ def claim_notes(name: str, catalog: Catalog, asked: Mapping[str, Any] | None) ->
     return notes
 
 
-def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult]:
-    """Return every claim of the scenarios with our figures, in the order of the scenarios."""
+def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult | ClaimNotAsked]:
+    """Return every claim of the scenarios with our figures, then the claims not asked.
+
+    They stand in the order of the scenarios. A claim that varies one scenario has a figure for
+    each combination.
+    """
     catalog = catalog or Session()
     claims: dict[str, Claim] = {}
     ours: dict[str, dict[str, float]] = {}
+    settings: dict[str, list[ResolvedScenario]] = {}
     predicted = _predict_once(catalog)
     for name, path in catalog.scenarios().items():
         fields = read_scenario(path)["scenario"]
         for claim in claims_of(name, catalog):
             claims.setdefault(claim.name, claim)
-            value = _own_figure(claim, fields, predicted)
-            ours.setdefault(claim.name, {})[name] = value
-    return [ClaimResult(claims[name], ours[name]) for name in claims]
+            for words, setting in claim.settings(fields):
+                key = f"{name} ({words})" if words else name
+                value = _own_figure(claim, setting, predicted)
+                ours.setdefault(claim.name, {})[key] = value
+                settings.setdefault(claim.name, []).append(predicted(setting).scenario)
+    results: list[ClaimResult | ClaimNotAsked] = [
+        ClaimResult(claims[name], ours[name], _setting_words(settings[name])) for name in claims
+    ]
+    return [*results, *claims_not_asked(catalog)]
+
+
+def claims_not_asked(catalog: Catalog) -> list[ClaimNotAsked]:
+    """Return the claims that perfsim cannot ask, each with what is missing.
+
+    Raises
+    ------
+    DataError
+        If their file is damaged.
+    """
+    path = catalog.beside("measurements", "", NOT_ASKED_FILE)
+    if path is None:
+        return []
+    return [
+        ClaimNotAsked(table.name, table.paper, table.setting, table.note, table.missing)
+        for table in read_toml(path, _NotAskedFile).claim
+    ]
+
+
+def _setting_words(scenarios: Sequence[ResolvedScenario]) -> str:
+    """Return the settings of a claim in words: models with batches, GPUs, networks."""
+    models = _distinct(f"{scenario.model} (batch {scenario.batch})" for scenario in scenarios)
+    gpus = _distinct(str(count) for count in sorted(scenario.gpus for scenario in scenarios))
+    nodes = _distinct(f"{scenario.gpu}, {scenario.gpus_per_node} a node" for scenario in scenarios)
+    nets = _distinct(str(scenario.net) for scenario in scenarios)
+    return f"{models}; {gpus} {nodes}; {nets}"
+
+
+def _distinct(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
 
 
 def _predict_once(catalog: Catalog) -> _Predict:
@@ -282,11 +492,15 @@ def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: _Predict) ->
     own = predicted(fields)
     if claim.part == "single_gpu":
         return own.scaling_efficiency * own.scenario.gpus
-    read = _COMPARED[claim.part]
+    part = "communication" if claim.part == "hidden" else claim.part
+    read = _COMPARED[part]
     if read(own) <= 0:
+        what = "exposed communication" if part == "exposed" else part
         raise RequestError(
             "",
-            f"{own.scenario.method} has no {claim.part}, so nothing can be compared with it.",
+            f"{own.scenario.method} has no {what}, so nothing can be compared with it.",
             source=f"claim {claim.name!r}",
         )
+    if claim.part == "hidden":
+        return own.communication["hidden_s"] / read(own)
     return min(read(predicted(rival)) for rival in claim.rivals(fields)) / read(own)

@@ -259,8 +259,8 @@ def _shares(cells: dict[str, str], columns: tuple[str, ...]) -> list[str]:
 
 def claims() -> str:
     """Return the papers' headline claims beside ours."""
-    columns = ("claim", "paper", "perfsim", "lands", "note", "why")
-    return table_of(claim_rows(validate_claims(SESSION)), columns)
+    columns = ("claim", "paper", "perfsim", "lands", "setting", "not in the paper", "software")
+    return table_of(claim_rows(validate_claims(SESSION)), (*columns, "note", "why"))
 
 
 def carried() -> str:

@@ -12,10 +12,19 @@ from perfsim.cli.main import app, code
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError, RequestError
 from perfsim.prediction import predict
+from perfsim.report.validation import claim_rows, print_claims
 from perfsim.scenario import make_scenario
 from perfsim.scenario_file import read_scenario
 from perfsim.validate import claims
-from perfsim.validate.claims import Claim, ClaimResult, claim_notes, claims_of, validate_claims
+from perfsim.validate.claims import (
+    Claim,
+    ClaimNotAsked,
+    ClaimResult,
+    claim_notes,
+    claims_not_asked,
+    claims_of,
+    validate_claims,
+)
 from support.what_ships import SHIPPED
 
 HEAD = """schema = "perfsim/scenario/1"
@@ -49,10 +58,28 @@ def result(form: str, paper: tuple[float, ...], *ours: float) -> ClaimResult:
         (result("mean", (4.0,), 6.0, 6.0), "outside: +50%"),
         (result("up to", (2.0,), 0.5, 1.9), "within 10%"),
         (result("up to", (2.0,), 0.5, 1.0), "outside: -50%"),
+        (result("at least", (2.0,), 3.0), "reached"),
+        (result("at least", (2.0,), 1.0), "outside: -50%"),
+        (result("at least", (2.0,), 2.0, 3.0), "holds: in 2 of 2"),
+        (result("at least", (2.0,), 1.99, 3.0), "fails: in 1 of 2"),
+        (result("somewhere", (1.0,), 0.5, 1.0), "holds: in 1 of 2"),
+        (result("somewhere", (1.0,), 0.5, 0.9), "fails: in 0 of 2"),
+        (result("somewhere", (1.0,), 0.5), "outside: -50%"),
     ],
 )
 def test_where_our_figures_land(found: ClaimResult, words: str) -> None:
     assert found.lands() == words
+    assert found.landed == words.startswith(("inside", "within", "reached", "holds"))
+
+
+def only(path: Path) -> list[ClaimResult]:
+    """Return the results of one file's claims."""
+
+    class One(Catalog):
+        def scenarios(self) -> dict[str, Path]:
+            return {"one": path}
+
+    return [found for found in validate_claims(One()) if isinstance(found, ClaimResult)]
 
 
 def test_a_claim_compares_with_its_rival(tmp_path: Path) -> None:
@@ -64,11 +91,7 @@ def test_a_claim_compares_with_its_rival(tmp_path: Path) -> None:
     rival = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s
     assert claim.against == ({"method": "ssgd"},)
 
-    class One(Catalog):
-        def scenarios(self) -> dict[str, Path]:
-            return {"one": path}
-
-    [found] = validate_claims(One())
+    [found] = only(path)
     assert found.ours == {"one": pytest.approx(rival / own)}
 
 
@@ -76,18 +99,109 @@ def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(HEAD + 'against = [{ method = "ssgd" }, { method = "acpsgd" }]\n')
 
-    class One(Catalog):
-        def scenarios(self) -> dict[str, Path]:
-            return {"one": path}
-
     fields = read_scenario(path)["scenario"]
     times = [
         predict(make_scenario({**fields, "method": method, "options": {}})).iteration_s
         for method in ("ssgd", "acpsgd")
     ]
     own = predict(make_scenario(fields)).iteration_s
-    [found] = validate_claims(One())
+    [found] = only(path)
     assert found.ours == {"one": pytest.approx(min(times) / own)}
+
+
+def test_a_claim_is_asked_in_every_setting_that_it_varies(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    against = 'against = { method = "ssgd" }\n'
+    path.write_text(HEAD + against + 'vary = { gpus = [8, 16], net = ["1gbe", "10gbe"] }\n')
+    [found] = only(path)
+    assert list(found.ours) == [
+        "one (8, 1gbe)",
+        "one (8, 10gbe)",
+        "one (16, 1gbe)",
+        "one (16, 10gbe)",
+    ]
+    fields = read_scenario(path)["scenario"] | {"gpus": 16, "net": "10gbe"}
+    own = predict(make_scenario(fields)).iteration_s
+    rival = predict(make_scenario({**fields, "method": "ssgd", "options": {}})).iteration_s
+    assert found.ours["one (16, 10gbe)"] == pytest.approx(rival / own)
+    assert found.setting == "resnet50 (batch 32); 8, 16 v100, 4 a node; 1gbe, 10gbe"
+    [claim] = claims_of(str(path), SHIPPED)
+    assert claim.to_dict()["vary"] == "gpus: 8, 16; net: 1gbe, 10gbe"
+
+
+def test_what_is_hidden_and_what_is_exposed(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    hidden, exposed = (HEAD.replace('"iteration"', f'"{part}"') for part in ("hidden", "exposed"))
+    fields = {"model": "resnet50", "gpus": 8, "net": "1gbe"}
+    own = predict(make_scenario({**fields, "method": "topk", "options": {"density": 0.01}}))
+    rival = predict(make_scenario({**fields, "method": "ssgd"}))
+    path.write_text(hidden.replace("paper = 2", "paper = 1"))
+    [found] = only(path)
+    assert found.ours["one"] == own.communication["hidden_s"] / own.communication["busy_s"]
+    assert found.claim.words() == "about 100% of its communication hidden"
+    path.write_text(exposed + 'against = { method = "ssgd" }\n')
+    [found] = only(path)
+    ratio = rival.breakdown_s["communication_exposed"] / own.breakdown_s["communication_exposed"]
+    assert found.ours["one"] == pytest.approx(ratio)
+
+
+def test_every_shipped_claim_states_its_software_and_what_its_paper_leaves_open() -> None:
+    for name in SHIPPED.scenarios():
+        for claim in claims_of(name, SHIPPED):
+            assert claim.era and claim.unstated and claim.note, (name, claim.name)
+
+
+def test_claims_of_one_name_say_the_same_in_every_file() -> None:
+    said: dict[str, Claim] = {}
+    for name in SHIPPED.scenarios():
+        for claim in claims_of(name, SHIPPED):
+            first = said.setdefault(claim.name, claim)
+            for key in ("part", "paper", "form", "note", "unstated", "era", "why", "vary"):
+                assert getattr(claim, key) == getattr(first, key), (name, claim.name, key)
+
+
+def test_no_claim_of_the_old_top_k_has_a_side_with_the_new_one() -> None:
+    old = "PyTorch before 1.11"
+    asked = [
+        (claim, fields)
+        for name, path in SHIPPED.scenarios().items()
+        for fields in [read_scenario(path)["scenario"]]
+        for claim in claims_of(name, SHIPPED)
+        if old in claim.era
+    ]
+    assert asked
+    for claim, fields in asked:
+        for side in (fields, *claim.rivals(fields)):
+            method = make_scenario(side)
+            if method.method == "topk":
+                assert method.options.get("kernel") == "old", claim.name
+
+
+def test_claims_that_cannot_be_asked_say_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [claim.name for claim in claims_not_asked(SHIPPED)]
+    assert "FusionLLM over its baselines" in names
+    claim = ClaimNotAsked("x", "9 times", "48 GPUs", "abstract", "pipelines")
+    [row] = claim_rows([claim])
+    assert (row["lands"], row["why"]) == ("not asked", "missing: pipelines")
+    assert claim.to_dict().keys() == result("mean", (1.0,), 1.0).to_dict().keys()
+    print_claims([claim])
+    assert "why: missing: pipelines" in capsys.readouterr().out
+    (tmp_path / "measurements").mkdir()
+    path = tmp_path / "measurements" / "claims_not_asked.toml"
+    path.write_text('schema = "perfsim/claims-not-asked/1"\n[[claim]]\nname = "x"\n')
+    with pytest.raises(DataError, match=r"claim\[1\]\.paper: is missing"):
+        claims_not_asked(Catalog(tmp_path))
+
+
+def test_of_many_settings_those_below_the_paper_are_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_claims([result("at least", (1.0,), *[1.5] * 9, 0.5)])
+    assert "figures below the paper's: 9 0.50\n" in capsys.readouterr().out
+    print_claims([result("at least", (1.0,), *[1.5] * 10)])
+    assert "figures below the paper's: none\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -115,6 +229,28 @@ def test_of_several_rivals_the_best_counts(tmp_path: Path) -> None:
         (("2", "2\nwhy = 3"), 14, "why: found 3, allowed is a text"),
         (("2", "2\nagainst = 3"), 14, "against: found 3, allowed is a table or a list of tables"),
         (("2", "2\nagainst = []"), 14, "against: found [], allowed is a table or a list of tables"),
+        (("2", "2\nera = 3"), 14, "era: found 3, allowed is a text"),
+        (("2", "2\nvary = 3"), 14, "vary: found 3, allowed is a table of fields and their values"),
+        (
+            ("2", "2\nvary = {gpus = 8}"),
+            14,
+            "vary: found {'gpus': 8}, allowed is a table of fields and their values",
+        ),
+        (
+            ("2", "2\nvary = {gpu = []}"),
+            14,
+            "vary: found {'gpu': []}, allowed is a table of fields and their values",
+        ),
+        (
+            ("2", f"2\nvary = {{gpus = {list(range(1, 1002))}}}"),
+            14,
+            "vary: spans 1,001 settings, allowed are at most 1,000",
+        ),
+        (
+            ("2", "2\nvary = {gpsu = [8, 16]}"),
+            14,
+            "vary: a scenario has no 'gpsu'; did you mean 'gpu'?",
+        ),
         (
             ("2", '2\nagainst = {method = "sgd"}'),
             14,
@@ -156,6 +292,7 @@ def test_claims_are_a_list_of_tables(tmp_path: Path) -> None:
         ('against = [{ method = "ssgd" }, { method = "bsp" }]', "as fast as ssgd or bsp"),
         ('against = { method = "powersgd", options = { rank = 4 } }', "as powersgd, rank 4"),
         ("", "as fast as its own default options"),
+        ('against = { method = "ssgd", net = "10gbe" }', "as fast as ssgd, net 10gbe"),
     ],
 )
 def test_a_claim_in_words(tmp_path: Path, text: str, words: str) -> None:
@@ -210,6 +347,7 @@ def test_the_command_prints_every_shipped_claim(monkeypatch: pytest.MonkeyPatch)
     assert found["schema"] == "perfsim/claims/1"
     catalog = SHIPPED
     shipped = {claim.name for name in catalog.scenarios() for claim in claims_of(name, catalog)}
+    shipped |= {claim.name for claim in claims_not_asked(catalog)}
     assert {row["claim"] for row in found["claims"]} == shipped
     monkeypatch.setattr(claims, "validate_claims", lambda catalog: [result("mean", (4.0,), 6.0)])
     table = CliRunner().invoke(app, ["validate", "claims"])
