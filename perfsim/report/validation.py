@@ -12,17 +12,9 @@ from perfsim.report.html.render import render
 from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
 from perfsim.validate.accuracy import Score
-<<<<<<< HEAD
-from perfsim.validate.claims import ClaimResult
+from perfsim.validate.claims import ClaimNotAsked, ClaimResult
 from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs
 from perfsim.validate.measurements import MeasurementsReport
-||||||| d481e37
-from perfsim.validate.claims import ClaimResult
-from perfsim.validate.measurements import GroupErrors, MeasurementsReport, PredictedCase
-=======
-from perfsim.validate.claims import ClaimNotAsked, ClaimResult
-from perfsim.validate.measurements import GroupErrors, MeasurementsReport, PredictedCase
->>>>>>> claims
 from perfsim.validate.nccl.report import (
     ERRORS_OVER,
     ClusterErrors,
@@ -50,19 +42,11 @@ _MAX_REASON = 90
 _MAX_FALLS = 12
 """Falls of measured curves that are printed."""
 
-<<<<<<< HEAD
-_HEAD = ["group", "way", "rows", "median", "p90", "worst", "bias", "in 90 %", "half width"]
-"""Columns of a group of cases: its name, how they were asked, how many, then shares."""
-||||||| d481e37
-_HEAD = ["group", "rows", "median", "p90", "worst", "bias", "coverage", "half width"]
-"""Columns of a group of cases: its name, how many there are, then shares."""
-=======
 _MAX_FIGURES = 8
 """Settings of a claim whose figures are all printed."""
 
-_HEAD = ["group", "rows", "median", "p90", "worst", "bias", "coverage", "half width"]
-"""Columns of a group of cases: its name, how many there are, then shares."""
->>>>>>> claims
+_HEAD = ["group", "way", "rows", "median", "p90", "worst", "bias", "in 90 %", "half width"]
+"""Columns of a group of cases: its name, how they were asked, how many, then shares."""
 
 _PLOT_SIDE, _PLOT_MARGIN = 520, 60
 """Of the plot of measured against predicted values [px]."""
