@@ -108,9 +108,14 @@ def print_measurements(report: MeasurementsReport) -> None:
         print("\noutside their limits")
         for miss in report.missed:
             print(f"  {miss.group}: {miss.figure} {miss.found:.1%}, limit {miss.limit:.0%}")
+    missing = report.missing()
+    if missing:
+        print(f"\n{sum(rows for _, rows in missing)} values wait for what perfsim lacks")
+        for what, rows in missing:
+            print(f"  {rows:4} {what}")
     reasons = report.reasons()
     if reasons:
-        print(f"\n{len(report.left)} values not predicted")
+        print(f"\n{sum(count for _, count in reasons)} values not predicted")
         for reason, count in reasons[:_MAX_REASONS]:
             short = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 3] + "..."
             print(f"  {count:4} {short}")
@@ -184,6 +189,7 @@ def measurements_page(report: MeasurementsReport) -> str:
         plot=_plot(report.whole),
         head=_HEAD,
         tables=tables,
+        missing=report.missing(),
         notices=report.notices,
     )
 

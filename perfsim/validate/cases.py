@@ -112,14 +112,20 @@ _TEXT_FIELDS = tuple(field.name for field in fields(Case) if field.name != "valu
 def read_cases(path: Path) -> list[Case]:
     """Return the cases of a table; ``#`` lines before its head are its header.
 
+    A table of training runs is told by its columns (`perfsim.validate.training`).
+
     Raises
     ------
     DataError
         If the file cannot be read, is of a newer schema, lacks a column, or has an id twice, an
         unknown role or a value that is no number.
     """
+    from perfsim.validate.training import is_training_table, read_training_cases
+
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
+    if lines and is_training_table(lines[start].replace('"', "").split(",")):
+        return read_training_cases(path)
     source = read_header(path, lines[:start]).get("source", "")
     cases: list[Case] = []
     seen: dict[str, int] = {}

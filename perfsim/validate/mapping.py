@@ -37,6 +37,7 @@ from perfsim.resolve import resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.metrics import METRICS, predicted_metric
+from perfsim.validate.training import still_missing
 
 __all__ = [
     "ADDED_METRIC",
@@ -47,6 +48,7 @@ __all__ = [
     "MappedCase",
     "MappingRule",
     "SingleGpuCases",
+    "all_rules",
     "is_single_gpu",
     "map_case",
     "read_rules",
@@ -57,6 +59,8 @@ __all__ = [
 
 RULES_FILE = "map.toml"
 """The rules that ship, ``profiles/measurements/map.toml``."""
+TRAINING_RULES_FILE = "training_map.toml"
+"""The rules of tables of training runs, beside it."""
 _RULES_SCHEMA = "perfsim/measurement-map/1"
 
 ADDED_METRIC = "compress_plus_comm_s"
@@ -118,6 +122,24 @@ def read_rules(path: Path) -> list[MappingRule]:
         MappingRule(rule.when, rule.set, rule.number, rule.exclude, rule.calibrates)
         for rule in read_toml(path, RulesFile).rule
     ]
+
+
+def all_rules(catalog: Catalog) -> list[MappingRule]:
+    """Return the rules of every kind of table that the catalog finds.
+
+    Raises
+    ------
+    DataError
+        If a file of rules is damaged.
+    RequestError
+        If no rules ship.
+    """
+    paths = [catalog.beside("measurements", "", name) for name in (RULES_FILE, TRAINING_RULES_FILE)]
+    if paths[0] is None:
+        raise RequestError(
+            "measurements", f"no measurements/{RULES_FILE} in any folder of profiles."
+        )
+    return [rule for path in paths if path is not None for rule in read_rules(path)]
 
 
 def _columns(when: object) -> dict[str, str]:
@@ -357,7 +379,7 @@ def _shared_letters(text: str, other: str) -> int:
 
 
 class CaseRole(NamedTuple):
-    """The role of a case (calibration, test, excluded), why, and the fields of its scenario."""
+    """The role of a case (calibration, test, excluded, missing), why, and its scenario's fields."""
 
     role: str
     reason: str
@@ -384,13 +406,18 @@ class MappedCase(NamedTuple):
 
 def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     """Return a case's role and fields: as its row states, else by the rules."""
+    if case.missing:
+        return CaseRole("missing", case.missing, {})
     if case.scenario:
         return CaseRole(case.role or "test", case.reason, parse_fields(case.scenario, case.id))
     if case.role in ("calibration", "excluded"):
         return CaseRole(case.role, case.reason or "its row says so", {})
+    fields, exclude, calibrates = _ruled(case, rules)
+    missing = still_missing(case, fields, rules)
+    if missing:
+        return CaseRole("missing", missing, {})
     if is_single_gpu(case):
         return CaseRole("calibration", _COMPUTATION, {})
-    fields, exclude, calibrates = _ruled(case, rules)
     if case.seen_or_memory == "MEMORY":
         exclude = "recalled, never verified"
     if exclude:

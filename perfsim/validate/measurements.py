@@ -27,7 +27,7 @@ from perfsim.scenario import Scenario
 from perfsim.session import Session
 from perfsim.validate.accuracy import Score, score
 from perfsim.validate.cases import Case, cases_of
-from perfsim.validate.mapping import RULES_FILE, MappedCase, map_case, read_rules, single_gpu_cases
+from perfsim.validate.mapping import MappedCase, all_rules, map_case, single_gpu_cases
 from perfsim.validate.metrics import PHASE_METRICS, RATIO_METRICS, predicted_metric
 
 __all__ = [
@@ -176,8 +176,8 @@ class MeasurementsReport:
     def notices(self) -> list[str]:
         """Notices to show with the rows, each with its source."""
         cases = [*(row.case for row in self.rows), *(left.case for left in self.left)]
-        notices = sorted({(case.group, case.notice) for case in cases if case.notice})
-        return [f"{group}: {notice}" for group, notice in notices]
+        notices = sorted({(case.origin, case.notice) for case in cases if case.notice})
+        return [f"{origin}: {notice}" for origin, notice in notices]
 
     @property
     def overall(self) -> GroupErrors:
@@ -233,6 +233,7 @@ class MeasurementsReport:
             ],
             "ranking": self.ranking()._asdict(),
             "notices": self.notices,
+            "missing": [{"what": what, "rows": rows} for what, rows in self.missing()],
             "outside_limits": [miss.to_dict() for miss in self.missed],
             "rows": [row.to_dict() for row in self.rows],
             "left_out": [
@@ -241,8 +242,12 @@ class MeasurementsReport:
         }
 
     def reasons(self) -> list[tuple[str, int]]:
-        """Return why cases are not predicted, most frequent first."""
-        return Counter(left.reason for left in self.left).most_common()
+        """Return why cases are not predicted although nothing is missing, most frequent first."""
+        return Counter(left.reason for left in self.left if left.role != "missing").most_common()
+
+    def missing(self) -> list[tuple[str, int]]:
+        """Return what perfsim lacks, with the cases that each keeps from a prediction, most first."""
+        return Counter(left.reason for left in self.left if left.role == "missing").most_common()
 
 
 def group_errors(by: str, name: str, rows: Sequence[PredictedCase]) -> GroupErrors:
@@ -291,12 +296,7 @@ def validate_measurements(
     """
     catalog = catalog or Session()
     cases = cases_of(path, catalog)
-    rules_path = catalog.beside("measurements", "", RULES_FILE)
-    if rules_path is None:
-        raise RequestError(
-            "measurements", f"no measurements/{RULES_FILE} in any folder of profiles."
-        )
-    rules = read_rules(rules_path)
+    rules = all_rules(catalog)
     singles = single_gpu_cases(cases, rules)
     mapped = [map_case(case, rules, singles, catalog) for case in cases]
     selected = _select(mapped, cluster, method)
