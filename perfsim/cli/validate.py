@@ -18,9 +18,9 @@ _OUTSIDE_LIMIT = 4
 
 validate_commands = typer.Typer(
     help=(
-        "Hold predictions against what was measured; what perfsim lacks to predict a row is"
-        " counted.\n\n"
-        "Exit code 4 says that a group's error is outside its limit."
+        "Hold predictions against what was measured.\n\n"
+        "Rows that cannot be predicted yet are counted by what perfsim lacks. Exit code 4 says that"
+        " a group's error is outside its limit."
     ),
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -31,9 +31,9 @@ MeasurementsFlag: TypeAlias = Annotated[
     typer.Option(
         "--measurements",
         metavar="FILE",
-        help="Table of measured runs (id, system, model, gpu, gpus, network, metric, value, ...), or"
-        " of training runs (id, source, model, gpu, n_gpus, tp, pp, micro_batch, step_time_s, ...),"
-        " told by its columns; default: what ships.",
+        help="Table of measured runs (id, system, model, gpu, gpus, network, metric, value, ...),"
+        " or of training runs (id, source, model, gpu, n_gpus, tp, pp, micro_batch, step_time_s,"
+        " ...), told by its columns; default: what ships.",
     ),
 ]
 ClusterFlag: TypeAlias = Annotated[

@@ -87,7 +87,7 @@ class Case:
 
     @property
     def group(self) -> str:
-        """The source in short: the publisher that the row names, else the id up to its last hyphen."""
+        """The source in short: the row's publisher, else its id up to the last hyphen."""
         return self.publisher or self.id.rpartition("-")[0] or self.id
 
     @property

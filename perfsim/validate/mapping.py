@@ -420,11 +420,8 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
         return CaseRole("calibration", _COMPUTATION, {})
     if case.seen_or_memory == "MEMORY":
         exclude = "recalled, never verified"
-    if exclude:
-        return CaseRole("excluded", exclude, fields)
-    if calibrates:
-        return CaseRole("calibration", f"calibrates {calibrates}", fields)
-    return CaseRole("test", "", fields)
+    role = "excluded" if exclude else "calibration" if calibrates else "test"
+    return CaseRole(role, exclude or (calibrates and f"calibrates {calibrates}"), fields)
 
 
 def _ruled(case: Case, rules: Sequence[MappingRule]) -> tuple[dict[str, Any], str, str]:

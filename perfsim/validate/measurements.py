@@ -246,7 +246,7 @@ class MeasurementsReport:
         return Counter(left.reason for left in self.left if left.role != "missing").most_common()
 
     def missing(self) -> list[tuple[str, int]]:
-        """Return what perfsim lacks, with the cases that each keeps from a prediction, most first."""
+        """Return what perfsim lacks, with how many cases wait for it, most first."""
         return Counter(left.reason for left in self.left if left.role == "missing").most_common()
 
 

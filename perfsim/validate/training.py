@@ -285,7 +285,7 @@ def _joined(match: re.Match[str]) -> str:
 
 
 def _above_one(column: str, words: str) -> Callable[[TrainingRun], bool]:
-    """Return a test of a degree of parallelism; where its cell is empty, of the strategy's words."""
+    """Return a test of a degree of parallelism, by the strategy's words where its cell is empty."""
     pattern = re.compile(words)
 
     def split(run: TrainingRun) -> bool:
@@ -347,20 +347,18 @@ def still_missing(case: Case, fields: Mapping[str, Any], rules: Sequence[Mapping
     gpu, _, precision = case.gpu.rpartition(", ")
     if not case.publisher or precision not in (*_PRECISIONS, _NOT_STATED):
         return ""
-    if "net" not in fields and not case.network.startswith(_ONE_NODE):
-        return _network_missing(case.network)
-    if "gpu" not in fields:
-        return f"GPU {_first_word(gpu).removeprefix('NVIDIA ')}"
-    if "model" not in fields:
-        return _model_missing(case.model, rules)
-    if case.metric.startswith(_RATE_IN):
-        lacks = "of unstated length" if case.metric.endswith(" tokens/s") else "not samples"
-        return f"{case.metric}, {lacks}"
-    if not case.batch_per_gpu:
-        return "batch not stated"
-    if "precision" not in fields:
-        return f"precision {precision}"
-    return "" if "method" in fields else "how gradients are exchanged is not stated"
+    several = not case.network.startswith(_ONE_NODE)
+    of_length = "of unstated length" if case.metric.endswith(" tokens/s") else "not samples"
+    lacks = (
+        ("net" not in fields and several, _network_missing(case.network)),
+        ("gpu" not in fields, f"GPU {_first_word(gpu).removeprefix('NVIDIA ')}"),
+        ("model" not in fields, _model_missing(case.model, rules)),
+        (case.metric.startswith(_RATE_IN), f"{case.metric}, {of_length}"),
+        (not case.batch_per_gpu, "batch not stated"),
+        ("precision" not in fields, f"precision {precision}"),
+        ("method" not in fields, "how gradients are exchanged is not stated"),
+    )
+    return next((what for lack, what in lacks if lack), "")
 
 
 _ONE_NODE = "one node"
@@ -457,7 +455,7 @@ def _with_facts(cells: Mapping[str, str], facts: Sequence[_Fact]) -> tuple[Train
     Of several facts that fit the last counts; a cell that the row states stays.
     """
     filled: dict[str, str] = {}
-    words = dict.fromkeys(("family", "publisher", "notice", "exclude"), "")
+    words: dict[str, Any] = dict.fromkeys(("family", "publisher", "notice", "exclude"), "")
     for fact in facts:
         if all(fnmatchcase(cells.get(column, ""), text) for column, text in fact.when.items()):
             filled |= {name: text for name, text in fact.cells.items() if not cells.get(name)}
