@@ -15,6 +15,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, csv_rows, read_lines
 from perfsim.errors import DataError, RequestError, newer, shown
 from perfsim.scenario_file import read_scenario
+from perfsim.validate.training import is_training_table, read_training_rows
 
 __all__ = [
     "CASES_SCHEMA",
@@ -120,12 +121,10 @@ def read_cases(path: Path) -> list[Case]:
         If the file cannot be read, is of a newer schema, lacks a column, or has an id twice, an
         unknown role or a value that is no number.
     """
-    from perfsim.validate.training import is_training_table, read_training_cases
-
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     if lines and is_training_table(lines[start].replace('"', "").split(",")):
-        return read_training_cases(path)
+        return [Case(**fields) for fields in read_training_rows(path)]
     source = read_header(path, lines[:start]).get("source", "")
     cases: list[Case] = []
     seen: dict[str, int] = {}

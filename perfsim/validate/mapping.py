@@ -413,7 +413,8 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     if case.role in ("calibration", "excluded"):
         return CaseRole(case.role, case.reason or "its row says so", {})
     fields, exclude, calibrates = _ruled(case, rules)
-    missing = still_missing(case, fields, rules)
+    models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
+    missing = still_missing(case, fields, models)
     if missing:
         return CaseRole("missing", missing, {})
     if is_single_gpu(case):

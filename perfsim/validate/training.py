@@ -1,7 +1,7 @@
 """Cases from a table of whole training runs: a row is a run, its columns say how it was run.
 
 Such a table has columns for model, GPU, network, precision, kinds of parallelism, batch and result
-(`TRAINING_COLUMNS`), and is recognised by them. `read_training_cases` makes a `Case` of each row:
+(`TRAINING_COLUMNS`), and is recognised by them. `read_training_rows` writes each row as a case:
 
 1. What the sources say outside of their rows fills empty cells (``training_facts.toml``).
 2. Numbers are read: the step time or the samples a second, and the samples a GPU.
@@ -14,12 +14,12 @@ Such a table has columns for model, GPU, network, precision, kinds of parallelis
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pydantic import Field
 
@@ -27,17 +27,14 @@ from perfsim.data.catalog import shipped
 from perfsim.data.tables import csv_rows, read_lines
 from perfsim.data.toml import Tables, TomlModel, read_toml
 from perfsim.errors import DataError
-from perfsim.validate.cases import Case
-
-if TYPE_CHECKING:
-    from perfsim.validate.mapping import MappingRule
 
 __all__ = [
     "CRITERIA",
     "TRAINING_COLUMNS",
+    "CaseWords",
     "TrainingRun",
     "is_training_table",
-    "read_training_cases",
+    "read_training_rows",
     "still_missing",
 ]
 
@@ -58,8 +55,8 @@ def is_training_table(columns: Iterable[str]) -> bool:
     return set(TRAINING_COLUMNS) <= set(columns)
 
 
-def read_training_cases(path: Path) -> list[Case]:
-    """Return the cases of a table of training runs; ``#`` lines before its head are left out.
+def read_training_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the fields of a `Case` for each row; ``#`` lines before the head are left out.
 
     Raises
     ------
@@ -69,13 +66,13 @@ def read_training_cases(path: Path) -> list[Case]:
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     facts = _facts()
-    cases: dict[str, Case] = {}
+    cases: dict[str, dict[str, Any]] = {}
     for row, cells in csv_rows(lines, start, TRAINING_COLUMNS, path):
         case = _case(cells, facts)
-        if not cells["id"] or case.id in cases:
+        if not cells["id"] or case["id"] in cases:
             wrong = f"{cells['id']!r} stands there twice" if cells["id"] else "is empty"
             raise DataError(wrong, path=path, row=row, column="id")
-        cases[case.id] = case
+        cases[case["id"]] = case
     if not cases:
         raise DataError("holds no case", path=path)
     return list(cases.values())
@@ -335,14 +332,43 @@ CRITERIA: tuple[Callable[[TrainingRun], str], ...] = (
 """What perfsim lacks for a row, by its columns alone: the first that is not "" is named."""
 
 
-def still_missing(case: Case, fields: Mapping[str, Any], rules: Sequence[MappingRule]) -> str:
+class CaseWords(Protocol):
+    """The words of a `Case` that tell what is missing."""
+
+    @property
+    def publisher(self) -> str:
+        """The source in short."""
+
+    @property
+    def model(self) -> str:
+        """Family, the source's words, sequence length."""
+
+    @property
+    def gpu(self) -> str:
+        """Maker, chip and board, ..., precision."""
+
+    @property
+    def network(self) -> str:
+        """``one node: ...``, or what lies between nodes."""
+
+    @property
+    def batch_per_gpu(self) -> str:
+        """Samples a GPU; "" where they are not stated."""
+
+    @property
+    def metric(self) -> str:
+        """What was measured."""
+
+
+def still_missing(case: CaseWords, fields: Collection[str], models: Iterable[str]) -> str:
     """Return what perfsim lacks to predict a case of a training run, by what no rule fits; or "".
 
     Parameters
     ----------
-    case : a case that `read_training_cases` made; "" for any other
-    fields : what the rules say of it
-    rules : all rules; a model of which they know another length is told from an unknown one
+    case : a case that `read_training_rows` wrote; the answer is "" for any other
+    fields : names of the fields that the rules give it
+    models : patterns of the model's words that rules know: where one has this family, but another
+        length, the length is missing and not the model
     """
     gpu, _, precision = case.gpu.rpartition(", ")
     if not case.publisher or precision not in (*_PRECISIONS, _NOT_STATED):
@@ -352,7 +378,7 @@ def still_missing(case: Case, fields: Mapping[str, Any], rules: Sequence[Mapping
     lacks = (
         ("net" not in fields and several, _network_missing(case.network)),
         ("gpu" not in fields, f"GPU {_first_word(gpu).removeprefix('NVIDIA ')}"),
-        ("model" not in fields, _model_missing(case.model, rules)),
+        ("model" not in fields, _model_missing(case.model, models)),
         (case.metric.startswith(_RATE_IN), f"{case.metric}, {of_length}"),
         (not case.batch_per_gpu, "batch not stated"),
         ("precision" not in fields, f"precision {precision}"),
@@ -378,13 +404,9 @@ def _network_missing(text: str) -> str:
     return f"network {wires[0]}" if wires else "several nodes without a stated network"
 
 
-def _model_missing(model: str, rules: Sequence[MappingRule]) -> str:
+def _model_missing(model: str, known: Iterable[str]) -> str:
     family = _first_word(model)
-    known = any(
-        rule.when.get("model", "").startswith(f"{family},") and "model" in rule.fields
-        for rule in rules
-    )
-    if not known:
+    if not any(pattern.startswith(f"{family},") for pattern in known):
         return f"model {family}"
     tokens = re.search(r"(\d+) tokens", model)
     if tokens is None:
@@ -416,8 +438,8 @@ _FRAMEWORK = re.compile("|".join(_FRAMEWORKS))
 _SIZE = re.compile(r"[-_ .]*\d+(?:\.\d+)?\s*[bBmM](?![A-Za-z0-9]).*")
 
 
-def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> Case:
-    """Return the case of a row."""
+def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
+    """Return the fields of a row's `Case`."""
     run, said = _with_facts(cells, facts)
     publisher = said.publisher or re.sub(r"[^a-z0-9]+", "_", run.text("source").lower()).strip("_")
     metric, value = run.result
@@ -426,7 +448,7 @@ def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> Case:
     if division and not division[1].lower().startswith("clos"):
         exclude = exclude or "not of MLPerf's closed division: its model and data may be others"
     cite = run.text("cite")
-    return Case(
+    return dict(
         id=f"{publisher}-{run.text('id')}",
         system=_system_words(run, submitted=division is not None),
         model=_model_words(run),
