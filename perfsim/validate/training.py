@@ -209,10 +209,17 @@ class TrainingRun:
 
     @property
     def batch_per_gpu(self) -> int | None:
-        """Samples a GPU and iteration."""
+        """Samples a GPU and iteration.
+
+        Where no column states them, the row as the source prints it may: nodes, GPUs of a node,
+        samples a GPU, result.
+        """
         micro = self.choice("micro_batch", larger=True)
         if micro:
             return round(micro * max(1.0, self.accumulation))
+        printed = _PRINTED.search(self.text("notes"))
+        if printed and self.gpus == int(printed[1]) * int(printed[2]):
+            return _whole(printed[3])
         whole = self.number("global_batch")
         if whole and self.gpus and self.is_data_parallel and whole % self.gpus == 0:
             return round(whole / self.gpus)
@@ -262,6 +269,7 @@ _PRECISIONS = {
     "bf16": re.compile(r"(?i)bf16|bfloat16"),
     "amp": re.compile(r"(?i)\bamp\b|fp16|float16|mixed"),
 }
+_PRINTED = re.compile(r"\braw (\d{1,6}) \| (\d{1,3}) \| (\d{1,6}) \| \d+\.\d+")
 _RATE_IN = "throughput in"
 _SAMPLES = re.compile(r"(?i)(samp(le)?s?|seq(uence)?s?|sentences?|im(a)?ge?s?|items?)/s(ec)?")
 _HALF = ("amp", "bf16", "fp8", "fp4")
@@ -427,6 +435,7 @@ _MAKERS = {"MI": "AMD", "AS": "Huawei", "GA": "Intel", "V4": "Google TPU", "V5":
 _MEMORY = re.compile(r"(?<![\d.x/])(\d{2,3}) ?GB?(?![A-Za-z/])", re.IGNORECASE)
 _POWER = re.compile(r"(\d{3,4}) ?W\b")
 _NODE_TYPE = re.compile(r"\b(DGX[- ]?\w*(?: [A-Z]\d+)?)\b")
+_BETWEEN_AND_INSIDE = re.compile(r"net:(.*?); intra:(.*)")
 _FRAMEWORKS = {
     word.lower(): word
     for word in (
@@ -441,7 +450,9 @@ _SIZE = re.compile(r"[-_ .]*\d+(?:\.\d+)?\s*[bBmM](?![A-Za-z0-9]).*")
 def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
     """Return the fields of a row's `Case`."""
     run, said = _with_facts(cells, facts)
-    publisher = said.publisher or re.sub(r"[^a-z0-9]+", "_", run.text("source").lower()).strip("_")
+    source = run.text("source")
+    publisher = said.publisher.replace("*", source.rpartition("-")[2])
+    publisher = publisher or re.sub(r"[^a-z0-9]+", "_", source.lower()).strip("_") or "unnamed"
     metric, value = run.result
     division = re.search(r"\bdivision ?(\w*)", run.text("notes"))
     exclude = said.exclude
@@ -530,12 +541,21 @@ def _board(text: str) -> str:
 
 
 def _network_words(run: TrainingRun) -> str:
-    """Return the network's words and the node type's; of one node ``one node`` first."""
-    words = " ".join(run.text("network").split())
+    """Return what lies between nodes, and the node type; of one node the links inside it.
+
+    Of ``net: ... ; intra: ...`` the first is between nodes: its cards for computing, where those
+    for storage and management are named apart.
+    """
+    text = " ".join(run.text("network").split())
+    parts = _BETWEEN_AND_INSIDE.fullmatch(text)
+    if parts:
+        between, inside = (re.sub(r"\s*(N/A\s*)+$", "", part).strip() for part in parts.groups())
+        cards = re.search(r"Compute: (.*?)(?:[,+]? Management:| Ethernet Fabric|$)", between)
+        text = inside if run.one_node else (cards[1].strip() if cards else between)
     node = _NODE_TYPE.search(run.text("gpu"))
-    if node and node[1] not in words:
-        words = ", ".join(filter(None, (words, node[1])))
-    return f"{_ONE_NODE}: {words}" if run.one_node else words
+    if node and node[1] not in text:
+        text = ", ".join(filter(None, (text, node[1])))
+    return f"{_ONE_NODE}: {text}".strip(" :") if run.one_node else text
 
 
 def _system_words(run: TrainingRun, *, submitted: bool) -> str:

@@ -102,7 +102,7 @@ def test_a_run_is_one_case_with_its_words(tmp_path: Path) -> None:
         gpu="NVIDIA V100 SXM, 32GB, amp",
         gpus="8",
         gpus_per_node="8",
-        network="one node: ",
+        network="one node",
         batch_per_gpu="64",
         fusion="",
         rank_or_density="",
@@ -159,6 +159,8 @@ def test_results_become_a_step_or_samples_a_second(
         ({"micro_batch": "8 to 16"}, ""),
         ({"micro_batch": "9" * 5000}, ""),
         ({"micro_batch": "2", "grad_accum": "4 and 2"}, "4"),
+        ({"micro_batch": "", "notes": "section FP16; raw 1 | 8 | 96 | 4449.85"}, "96"),
+        ({"micro_batch": "", "notes": "section FP16; raw 10 | 320 | 5120 | 35.88"}, ""),
     ],
 )
 def test_the_batch_is_the_row_s_own_of_several(
@@ -186,6 +188,22 @@ def test_the_batch_is_the_row_s_own_of_several(
 )
 def test_gpus_are_written_alike(tmp_path: Path, text: str, words: str) -> None:
     assert read(tmp_path, gpu=text).gpu == words
+
+
+@pytest.mark.parametrize(
+    ("gpus", "text", "words"),
+    [
+        ("8", "net: 1x EDR 100 ; intra: NVLink", "one node: NVLink"),
+        ("8", "net: N/A N/A; intra: ", "one node"),
+        ("16", "net: 1x EDR 100 N/A; intra: NVLink", "1x EDR 100"),
+        ("16", "net: ; intra: NVLink", ""),
+        ("16", "net: Storage: 2x A, Compute: 8x B, Management: 1x C ; intra: D", "8x B"),
+        ("16", "net: Compute: 4 x B + Management: 1 x C ; intra: D", "4 x B"),
+        ("16", "100 Gb/s of a test bed", "100 Gb/s of a test bed"),
+    ],
+)
+def test_networks_are_written_alike(tmp_path: Path, gpus: str, text: str, words: str) -> None:
+    assert read(tmp_path, n_gpus=gpus, network=text).network == words
 
 
 @pytest.mark.parametrize(
