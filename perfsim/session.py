@@ -16,7 +16,7 @@ such as the name of a method or the numbers of a curve.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -322,13 +322,15 @@ class Session(Catalog):
     True
     """
 
-    def __init__(self, profiles: str | Path | None = None) -> None:
-        self._asked_profiles = profiles
+    def __init__(
+        self, profiles: str | Path | None = None, without: Collection[str] = frozenset()
+    ) -> None:
+        self._asked_profiles, self._without = profiles, without
         self._start()
 
     def _start(self) -> None:
         """Look at the folders, with nothing kept."""
-        super().__init__(self._asked_profiles)
+        super().__init__(self._asked_profiles, self._without)
         self._kept: dict[tuple[Hashable, ...], Any] = {}
         self._files: dict[str, dict[str, Path]] = {}
         self.jobs = JobCache()

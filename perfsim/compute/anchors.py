@@ -103,7 +103,7 @@ class Anchors(Mapping[str, Sequence[Anchor]]):
 
 
 def load_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
-    """Return the anchors of a GPU by its file name; none where no folder has any.
+    """Return the anchors of a GPU by its file name, but those that the catalog leaves out.
 
     Examples
     --------
@@ -112,7 +112,13 @@ def load_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
     '64 images in 252.86 ms'
     """
     path = catalog.beside("devices", gpu, ".anchors.csv")
-    return read_anchors(path) if path else ()
+    anchors = read_anchors(path) if path else ()
+    return tuple(one for one in anchors if _owner(one.source) not in catalog.without)
+
+
+def _owner(source: str) -> str:
+    """Return the owner of the repository that a source names first, in small letters."""
+    return source.partition("/")[0].lower()
 
 
 def read_anchors(path: Path) -> tuple[Anchor, ...]:

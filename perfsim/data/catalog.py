@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,13 +43,22 @@ class Catalog:
     The folders are ``profiles``, those of the environment variable PERFSIM_PATH, ./profiles, and
     the shipped one.
 
+    Parameters
+    ----------
+    profiles : the first folder to look in
+    without : owners of repositories, in small letters, whose whole training iterations (anchors)
+        are left out: so predictions of what they published are judged
+
     Raises
     ------
     RequestError
         If ``profiles`` or an entry of PERFSIM_PATH is not a folder, or one without data.
     """
 
-    def __init__(self, profiles: str | Path | None = None) -> None:
+    def __init__(
+        self, profiles: str | Path | None = None, without: Collection[str] = frozenset()
+    ) -> None:
+        self.given, self.without = profiles, frozenset(without)
         if isinstance(profiles, str) and not profiles.strip():
             raise RequestError("profiles", f"is empty; give a folder that holds {_DATA_FOLDERS}.")
         named = [("profiles", profiles)] if profiles is not None else []

@@ -95,9 +95,15 @@ def read_lines(path: Path) -> list[str]:
 
 
 def csv_rows(
-    lines: list[str], start: int, columns: tuple[str, ...], path: Path
+    lines: list[str],
+    start: int,
+    columns: tuple[str, ...],
+    path: Path,
+    bad: list[DataError] | None = None,
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Go through the rows below the head at line index ``start``: line number, cells by column.
+
+    ``bad`` takes the errors of rows that are cut short, which are then left out.
 
     Raises
     ------
@@ -123,7 +129,12 @@ def csv_rows(
             if not cells:
                 continue
             if len(cells) != len(head):
-                raise DataError(f"{len(cells)} cells, the head has {len(head)}", path=path, row=row)
+                why = f"{len(cells)} cells, the head has {len(head)}"
+                error = DataError(why, path=path, row=row)
+                if bad is None:
+                    raise error
+                bad.append(error)
+                continue
             yield row, dict(zip(head, (cell.strip() for cell in cells), strict=True))
     except csv.Error as error:
         row = start + reader.line_num

@@ -13,7 +13,8 @@ from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
 from perfsim.validate.accuracy import Score
 from perfsim.validate.claims import ClaimResult
-from perfsim.validate.measurements import GroupErrors, MeasurementsReport, PredictedCase
+from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs
+from perfsim.validate.measurements import MeasurementsReport
 from perfsim.validate.nccl.report import (
     ERRORS_OVER,
     ClusterErrors,
@@ -41,8 +42,8 @@ _MAX_REASON = 90
 _MAX_FALLS = 12
 """Falls of measured curves that are printed."""
 
-_HEAD = ["group", "rows", "median", "p90", "worst", "bias", "coverage", "half width"]
-"""Columns of a group of cases: its name, how many there are, then shares."""
+_HEAD = ["group", "way", "rows", "median", "p90", "worst", "bias", "in 90 %", "half width"]
+"""Columns of a group of cases: its name, how they were asked, how many, then shares."""
 
 _PLOT_SIDE, _PLOT_MARGIN = 520, 60
 """Of the plot of measured against predicted values [px]."""
@@ -86,28 +87,50 @@ def _own(result: ClaimResult) -> str:
     return f"{result.low:.2f} to {result.high:.2f}, mean {result.mean:.2f}"
 
 
-def print_measurements(report: MeasurementsReport) -> None:
-    """Print a table for each grouping, the ranking, and why cases are not predicted."""
+def print_measurements(report: MeasurementsReport, worse: Sequence[str] = ()) -> None:
+    """Print the errors by way of asking and by group, and why cases are not predicted.
+
+    ``worse`` says which groups are worse than the stored record.
+    """
+    cases = len({row.case.id for row in report.rows})
     print(
-        f"{len(report.rows)} measured values predicted; errors are those of the time:"
+        f"{cases} measured values predicted; errors are those of the time:"
         " predicted / measured - 1, or for a rate measured / predicted - 1"
     )
-    print_table([_line("all whole iterations", report.overall)], wide=True)
+    print("  blind       model, GPU, network and method by name")
+    print("  rated       besides with the source's own time on one GPU or one node")
+    print("  calibrated  besides with the cluster's own microbenchmarks or calibrating rows")
+    print("alike: every source weighs the same; ranked: pairs over 10 % apart in the right order")
+    print_table([_way_line(*found) for found in report.ways().values()], wide=True)
     for by, table in report.group_tables().items():
         if not table:
             continue
         print(f"\nby {by}" + (" (parts of an iteration, counted apart)" if by == "phase" else ""))
-        print_table([_line(errors.name, errors) for errors in table], wide=True)
-    pairs, right = report.ranking()
-    if pairs:
-        print(
-            f"\nranking: of {pairs} pairs of systems that measure more than 10 % apart,"
-            f" {right} ({right / pairs:.0%}) are ranked right"
+        names = [errors.name for errors in table]
+        print_table(
+            [
+                _line("" if index and names[index - 1] == errors.name else errors.name, errors)
+                for index, errors in enumerate(table)
+            ],
+            wide=True,
         )
     if report.missed:
-        print("\noutside their limits")
+        print("\ntargets missed (no error: what was aimed at, limits.csv)")
         for miss in report.missed:
-            print(f"  {miss.group}: {miss.figure} {miss.found:.1%}, limit {miss.limit:.0%}")
+            print(f"  {miss.group}: {miss.figure} {miss.found:.1%}, target {miss.limit:.0%}")
+    if worse:
+        print("\nworse than the stored record")
+        for sentence in worse:
+            print(f"  {sentence}")
+    _print_left(report)
+    if report.notices:
+        print()
+    for notice in report.notices:
+        print(notice)
+
+
+def _print_left(report: MeasurementsReport) -> None:
+    """Print what is missing to predict cases, why others are left out, and bad rows."""
     missing = report.missing()
     if missing:
         print(f"\n{sum(rows for _, rows in missing)} values wait for what perfsim lacks")
@@ -115,20 +138,42 @@ def print_measurements(report: MeasurementsReport) -> None:
             print(f"  {rows:4} {what}")
     reasons = report.reasons()
     if reasons:
-        print(f"\n{sum(count for _, count in reasons)} values not predicted")
-        for reason, count in reasons[:_MAX_REASONS]:
+        print(f"\n{sum(rows for _, rows in reasons)} values not predicted")
+        for reason, rows in reasons[:_MAX_REASONS]:
             short = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 3] + "..."
-            print(f"  {count:4} {short}")
+            print(f"  {rows:4} {short}")
         if len(reasons) > _MAX_REASONS:
             print(spelled(f"  and {len(reasons) - _MAX_REASONS} more reasons (`json` lists all)"))
-    if report.notices:
-        print()
-    for notice in report.notices:
-        print(notice)
+    if report.bad:
+        print(f"\n{len(report.bad)} bad rows are left out")
+        for error in report.bad[:_MAX_REASONS]:
+            print(f"  {error}")
+        if len(report.bad) > _MAX_REASONS:
+            print(spelled(f"  and {len(report.bad) - _MAX_REASONS} more (`json` lists all)"))
 
 
 def _line(name: str, errors: GroupErrors) -> dict[str, str]:
     return dict(zip(_HEAD, _group_cells(name, errors), strict=True))
+
+
+def _way_line(errors: GroupErrors, pairs: RankedPairs) -> dict[str, str]:
+    """Return the line of a way: rows weighing alike, sources weighing alike, ranking."""
+    alike = errors.alike
+    return {
+        "way": str(errors.way),
+        "rows": str(errors.score.count),
+        "sources": str(errors.sources),
+        "median": _percent(errors.score.median),
+        "p90": _percent(errors.score.p90),
+        "bias": _percent(errors.bias),
+        "in 90 %": _percent(errors.coverage),
+        "half width": _percent(errors.half_width),
+        "alike: median": _percent(alike.median),
+        "p90 ": _percent(alike.p90),
+        "bias ": _percent(alike.bias),
+        "in 90 % ": _percent(alike.coverage),
+        "ranked": f"{pairs.right} of {pairs.pairs}",
+    }
 
 
 class _GridLine(NamedTuple):
@@ -170,7 +215,8 @@ class _ScoreTable(NamedTuple):
 def measurements_page(report: MeasurementsReport) -> str:
     """Return ``validate measurements`` as one HTML page, as text."""
     pairs, right = report.ranking()
-    tables = [_ScoreTable("All whole iterations", [_group_cells("all", report.overall)])]
+    ways = [_group_cells("whole iterations", errors) for errors, _ in report.ways().values()]
+    tables = [_ScoreTable("By way of asking", ways)]
     tables += [
         _ScoreTable(f"By {by}", [_group_cells(errors.name, errors) for errors in table])
         for by, table in report.group_tables().items()
@@ -179,11 +225,11 @@ def measurements_page(report: MeasurementsReport) -> str:
     return render(
         "measurements.html.j2",
         title="Predicted beside measured",
-        count=len(report.rows),
+        count=len({row.case.id for row in report.rows}),
         pairs=pairs,
         right=right,
         missed=[
-            f"{one.group}: {one.figure} {one.found:.1%}, its limit is {one.limit:.0%}"
+            f"{one.group}: {one.figure} {one.found:.1%}, its target is {one.limit:.0%}"
             for one in report.missed
         ],
         plot=_plot(report.whole),
@@ -195,10 +241,10 @@ def measurements_page(report: MeasurementsReport) -> str:
 
 
 def _group_cells(name: str, errors: GroupErrors) -> list[str]:
-    """Return a group's name, how many cases it has, then its figures in per cent."""
+    """Return a group's name, way, how many cases it has, then its figures in per cent."""
     size = errors.score
     shares = (size.median, size.p90, size.worst, errors.bias, errors.coverage, errors.half_width)
-    return [name, str(size.count), *map(_percent, shares)]
+    return [name, errors.way or "", str(size.count), *map(_percent, shares)]
 
 
 def _plot(rows: Sequence[PredictedCase]) -> _Plot | None:

@@ -6,7 +6,8 @@ scenario that predicts a row in one cell: ``net=10gbe; method=topk; options.dens
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
     "parse_fields",
     "read_cases",
     "read_header",
+    "same_source",
     "shipped_cases",
 ]
 
@@ -51,7 +53,11 @@ CASE_COLUMNS = (
 )
 """Columns that a table of cases must hold. It may also hold source and provenance (where the row is
 published), seen_or_memory (whether it was seen or only recalled), role and reason (what it is for,
-and why) and scenario (that predicts it). Other columns are ignored."""
+and why), scenario (that predicts it), rated and calibrated (fields that these ways of asking add).
+Other columns are ignored."""
+
+_OWNER = re.compile(r"([\w.-]+)/[\w.-]+ ?(?:@| branch )")
+"""A repository at a commit or branch: ``owner/name@commit``."""
 
 _UNVERIFIED = "not verified by"
 """Part of a notice: a source that has it is quoted wherever its figures are shown."""
@@ -61,6 +67,7 @@ _UNVERIFIED = "not verified by"
 class Case:
     """One published value: the cells of its row as texts, and its value in the metric's unit.
 
+    ``rated`` and ``calibrated`` are what these ways of asking know besides ``scenario``;
     ``missing`` is what perfsim lacks to predict it, such as "tensor parallelism".
     """
 
@@ -83,6 +90,8 @@ class Case:
     role: str = ""
     reason: str = ""
     scenario: str = ""
+    rated: str = ""
+    calibrated: str = ""
     publisher: str = ""
     missing: str = ""
 
@@ -102,6 +111,12 @@ class Case:
         return int(text) if text.isdecimal() and int(text) > 0 else None
 
     @property
+    def owner(self) -> str:
+        """The owner of the repository with which its provenance begins, in small letters, or ""."""
+        match = _OWNER.match(self.provenance)
+        return match[1].lower() if match else ""
+
+    @property
     def origin(self) -> str:
         """The source with all its parts: the publisher, or the id, up to its first hyphen."""
         return (self.publisher or self.id).partition("-")[0]
@@ -110,39 +125,76 @@ class Case:
 _TEXT_FIELDS = tuple(field.name for field in fields(Case) if field.name != "value")
 
 
-def read_cases(path: Path) -> list[Case]:
+def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     """Return the cases of a table; ``#`` lines before its head are its header.
 
     A table of training runs is told by its columns (`perfsim.validate.training`).
 
+    Parameters
+    ----------
+    path : the table
+    bad : takes rows that cannot be read, which are then left out; None refuses the whole table
+
     Raises
     ------
     DataError
-        If the file cannot be read, is of a newer schema, lacks a column, or has an id twice, an
-        unknown role or a value that is no number.
+        If the file cannot be read, is of a newer schema, lacks a column or holds no case; without
+        ``bad`` also if an id stands twice, a role is unknown or a value is no number.
     """
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     if lines and is_training_table(lines[start].replace('"', "").split(",")):
-        return [Case(**fields) for fields in read_training_rows(path)]
+        return [Case(**fields) for fields in read_training_rows(path, bad)]
     source = read_header(path, lines[:start]).get("source", "")
     cases: list[Case] = []
     seen: dict[str, int] = {}
-    for row, cells in csv_rows(lines, start, CASE_COLUMNS, path):
-        name = cells["id"]
-        if not name or name in seen:
-            wrong = f"{name!r} stands on line {seen[name]} already" if name else "is empty"
-            raise DataError(wrong, path=path, row=row, column="id")
-        seen[name] = row
-        if cells.get("role"):
-            check_word(cells["role"], _CASE_ROLES, "role", path, row)
-        value = cell_number(cells["value"], "value", path, row)
-        texts = {text: cells.get(text, "") for text in _TEXT_FIELDS}
-        texts["source"] = texts["source"] or source
-        cases.append(Case(**texts, value=value))
+    for row, cells in csv_rows(lines, start, CASE_COLUMNS, path, bad):
+        try:
+            case = _case(cells, source, seen, path, row)
+        except DataError as error:
+            if bad is None:
+                raise
+            bad.append(error)
+            continue
+        seen[case.id] = row
+        cases.append(case)
     if not cases:
         raise DataError("holds no case", path=path)
     return cases
+
+
+def _case(
+    cells: Mapping[str, str], source: str, seen: Mapping[str, int], path: Path, row: int
+) -> Case:
+    """Return the case of a row; ``seen`` are the ids before it, with their lines."""
+    name = cells["id"]
+    if not name or name in seen:
+        wrong = f"{name!r} stands on line {seen[name]} already" if name else "is empty"
+        raise DataError(wrong, path=path, row=row, column="id")
+    if cells.get("role"):
+        check_word(cells["role"], _CASE_ROLES, "role", path, row)
+    value = cell_number(cells["value"], "value", path, row)
+    texts = {text: cells.get(text, "") for text in _TEXT_FIELDS}
+    texts["source"] = texts["source"] or source
+    return Case(**texts, value=value)
+
+
+def same_source(cases: Sequence[Case]) -> dict[str, str]:
+    """Return each origin's source: all origins that share a citation or an owner of repositories.
+
+    The same people measure on the same clusters with the same code, so that the errors of their
+    papers are not independent.
+    """
+    shared: dict[str, set[str]] = {}
+    for case in cases:
+        for key in (case.source or case.origin, case.owner and f"{case.owner}/"):
+            if key:
+                shared.setdefault(key, set()).add(case.origin)
+    groups: list[set[str]] = []
+    for origins in shared.values():
+        apart = [group for group in groups if not group & origins]
+        groups = [*apart, origins.union(*(group for group in groups if group & origins))]
+    return {origin: " ".join(sorted(group)) for group in groups for origin in group}
 
 
 def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
@@ -173,22 +225,24 @@ def read_header(path: Path, lines: list[str] | None = None) -> dict[str, str]:
     return header
 
 
-def cases_of(path: Path | None, catalog: Catalog) -> list[Case]:
+def cases_of(path: Path | None, catalog: Catalog, bad: list[DataError] | None = None) -> list[Case]:
     """Return the cases of a table, or for None those of every table that the catalog finds.
+
+    ``bad`` takes rows that cannot be read.
 
     Raises
     ------
     DataError
         If a table is damaged, or two tables have a row of the same id.
     """
-    return shipped_cases(catalog) if path is None else read_cases(path)
+    return shipped_cases(catalog, bad) if path is None else read_cases(path, bad)
 
 
-def shipped_cases(catalog: Catalog) -> list[Case]:
+def shipped_cases(catalog: Catalog, bad: list[DataError] | None = None) -> list[Case]:
     """Return the cases of every table in the catalog's folders of measurements."""
     cases: dict[str, Case] = {}
     for path in catalog.files("measurements").values():
-        for case in read_cases(path):
+        for case in read_cases(path, bad):
             if case.id in cases:
                 raise DataError(f"{case.id!r} stands in another table too", path=path, column="id")
             cases[case.id] = case

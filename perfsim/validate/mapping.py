@@ -10,8 +10,8 @@ Three steps, in the order of this file:
    ``calibrates`` what it was used to fit.
 2. What the source itself measured on one GPU sets the computation of its other cases
    (``SingleGpuCases``), so that they test the communication.
-3. ``map_case`` makes the scenario: words by the rules, numbers by the columns, computation by the
-   source.
+3. ``map_case`` makes the scenarios: words by the rules, numbers by the columns, computation by the
+   source. A case is asked in three ways (`WAYS`), each of which knows more than the one before.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, PlainValidator
 
@@ -44,23 +44,32 @@ __all__ = [
     "COMPUTE_METRICS",
     "EXPOSED_METRIC",
     "RULES_FILE",
+    "WAYS",
     "CaseRole",
     "MappedCase",
     "MappingRule",
     "SingleGpuCases",
-    "all_rules",
+    "Way",
     "is_single_gpu",
     "map_case",
+    "rated_scenario",
     "read_rules",
     "role_of",
+    "rules_of",
     "scenario_of",
     "single_gpu_cases",
 ]
 
+Way = Literal["blind", "rated", "calibrated"]
+WAYS: tuple[Way, ...] = get_args(Way)
+"""How a case is asked.
+
+- blind: model, GPU, network and method by name, as a newcomer asks.
+- rated: besides with the source's own time on one GPU or one node.
+- calibrated: besides with the cluster's own microbenchmarks or calibrating rows."""
+
 RULES_FILE = "map.toml"
 """The rules that ship, ``profiles/measurements/map.toml``."""
-TRAINING_RULES_FILE = "training_map.toml"
-"""The rules of tables of training runs, beside it."""
 _RULES_SCHEMA = "perfsim/measurement-map/1"
 
 ADDED_METRIC = "compress_plus_comm_s"
@@ -89,13 +98,18 @@ _COLUMN_OF_FIELD = {"model": "model", "gpu": "gpu", "method": "system"}
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:
-    """The fields, numbers and role of the cases that fit ``when``."""
+    """The fields, numbers and role of the cases that fit ``when``.
+
+    ``rated`` and ``calibrated`` are fields that only these ways of asking know.
+    """
 
     when: Mapping[str, str]
     fields: Mapping[str, Any]
     numbers: Mapping[str, tuple[str, re.Pattern[str]]]
-    exclude: str
-    calibrates: str
+    exclude: str | None = None
+    calibrates: str | None = None
+    rated: Mapping[str, Any] = field(default_factory=dict)
+    calibrated: Mapping[str, Any] = field(default_factory=dict)
 
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""
@@ -104,10 +118,10 @@ class MappingRule:
     def apply(self, case: Case, fields: dict[str, Any]) -> None:
         """Put into ``fields`` what the rule says of a case."""
         fields.update(self.fields)
-        for field, (column, pattern) in self.numbers.items():
+        for name, (column, pattern) in self.numbers.items():
             match = pattern.search(getattr(case, column))
             if match:
-                fields[field] = match[1]
+                fields[name] = match[1]
 
 
 def read_rules(path: Path) -> list[MappingRule]:
@@ -119,27 +133,42 @@ def read_rules(path: Path) -> list[MappingRule]:
         If the file cannot be read, a key or column is unknown, or a pattern is none.
     """
     return [
-        MappingRule(rule.when, rule.set, rule.number, rule.exclude, rule.calibrates)
+        MappingRule(
+            rule.when,
+            rule.set,
+            rule.number,
+            rule.exclude,
+            rule.calibrates,
+            rule.rated,
+            rule.calibrated,
+        )
         for rule in read_toml(path, RulesFile).rule
     ]
 
 
-def all_rules(catalog: Catalog) -> list[MappingRule]:
-    """Return the rules of every kind of table that the catalog finds.
+def rules_of(catalog: Catalog, more: Path | None = None) -> list[MappingRule]:
+    """Return the rules of every folder of measurements, those that ship first, then ``more``.
+
+    Later rules come over earlier ones, so that a user's map adds to the shipped one: an exclusion
+    is lifted by a rule that fits the case and has ``exclude = ""``.
 
     Raises
     ------
     DataError
-        If a file of rules is damaged.
+        If a file is damaged.
     RequestError
-        If no rules ship.
+        If there is none.
     """
-    paths = [catalog.beside("measurements", "", name) for name in (RULES_FILE, TRAINING_RULES_FILE)]
-    if paths[0] is None:
+    paths = [
+        path
+        for folder in reversed(catalog.folders)
+        for path in sorted((folder / "measurements").glob(f"*{RULES_FILE}"))
+    ]
+    if not paths:
         raise RequestError(
             "measurements", f"no measurements/{RULES_FILE} in any folder of profiles."
         )
-    return [rule for path in paths if path is not None for rule in read_rules(path)]
+    return [rule for path in (*paths, *filter(None, [more])) for rule in read_rules(path)]
 
 
 def _columns(when: object) -> dict[str, str]:
@@ -170,7 +199,7 @@ def _rule_fields(value: object) -> dict[str, Any]:
 def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
     r"""Check fields whose value a pattern finds in a column, such as "setting: (\d+) GPUs"."""
     numbers = {}
-    for field, pair in _rule_fields(value).items():
+    for name, pair in _rule_fields(value).items():
         column, _, text = str(pair).partition(":")
         try:
             with warnings.catch_warnings():
@@ -180,7 +209,7 @@ def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
             raise WrongValue(f"{shown(text)} is no pattern: {error}") from None
         if column not in CASE_COLUMNS or pattern.groups != 1:
             raise WrongValue(f"{shown(pair)} is not 'column: pattern with one group'")
-        numbers[field] = (column, pattern)
+        numbers[name] = (column, pattern)
     return numbers
 
 
@@ -198,11 +227,15 @@ class RuleTable(TomlModel):
 
     when: Annotated[dict[str, str], PlainValidator(_columns)] = Field(default_factory=dict)
     set: Annotated[dict[str, Any], PlainValidator(_rule_fields)] = Field(default_factory=dict)
+    rated: Annotated[dict[str, Any], PlainValidator(_rule_fields)] = Field(default_factory=dict)
+    calibrated: Annotated[dict[str, Any], PlainValidator(_rule_fields)] = Field(
+        default_factory=dict
+    )
     number: Annotated[dict[str, tuple[str, re.Pattern[str]]], PlainValidator(_patterns)] = Field(
         default_factory=dict
     )
-    exclude: Annotated[str, PlainValidator(str)] = ""
-    calibrates: Annotated[str, PlainValidator(str)] = ""
+    exclude: Annotated[str | None, PlainValidator(str)] = None
+    calibrates: Annotated[str | None, PlainValidator(str)] = None
 
 
 class RulesFile(TomlModel):
@@ -379,29 +412,43 @@ def _shared_letters(text: str, other: str) -> int:
 
 
 class CaseRole(NamedTuple):
-    """The role of a case (calibration, test, excluded, missing), why, and its scenario's fields."""
+    """The role of a case (calibration, test, excluded, missing), why, and its fields.
+
+    ``fields`` are known in every way; ``rated`` and ``calibrated`` are added in these.
+    """
 
     role: str
     reason: str
     fields: dict[str, Any]
+    rated: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    calibrated: dict[str, Any] = {}  # noqa: RUF012
 
 
 class MappedCase(NamedTuple):
-    """A case with its scenario, or why there is none."""
+    """A case with its scenario in each way that it can be asked, or why there is none.
+
+    A case that calibrates is asked in the ways that do not use it: one that sets computation blind,
+    one that sets the network blind and rated.
+    """
 
     case: Case
     role: str
-    scenario: Scenario | None = None
+    scenarios: Mapping[Way, Scenario] = {}
     reason: str = ""
 
     @property
-    def cluster(self) -> tuple[str, str]:
+    def scenario(self) -> Scenario | None:
+        """The scenario of the way that knows most; None where there is none."""
+        return next((self.scenarios[way] for way in reversed(WAYS) if way in self.scenarios), None)
+
+    @property
+    def clusters(self) -> set[str]:
         """Its networks: between nodes, where there are several, and inside a node."""
-        scenario = self.scenario
-        if scenario is None:
-            return "", ""
-        several = scenario.gpus > (scenario.gpus_per_node or scenario.gpus)
-        return (scenario.net or "") if several else "", scenario.intra_net or ""
+        names: set[str] = set()
+        for scenario in self.scenarios.values():
+            several = scenario.gpus > (scenario.gpus_per_node or scenario.gpus)
+            names |= {scenario.net if several else "", scenario.intra_net or ""}
+        return names - {""}
 
 
 def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
@@ -409,32 +456,43 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     if case.missing:
         return CaseRole("missing", case.missing, {})
     if case.scenario:
-        return CaseRole(case.role or "test", case.reason, parse_fields(case.scenario, case.id))
+        texts = (case.scenario, case.rated, case.calibrated)
+        fields, rated, calibrated = (parse_fields(text, case.id) for text in texts)
+        return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
+    found = _ruled(case, rules)
+    if found.role == "missing":
+        return found
     if case.role in ("calibration", "excluded"):
-        return CaseRole(case.role, case.reason or "its row says so", {})
-    fields, exclude, calibrates = _ruled(case, rules)
-    models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
-    missing = still_missing(case, fields, models)
-    if missing:
-        return CaseRole("missing", missing, {})
+        return found._replace(role=case.role, reason=case.reason or "its row says so")
     if is_single_gpu(case):
-        return CaseRole("calibration", _COMPUTATION, {})
+        return found._replace(role="calibration", reason=_COMPUTATION)
     if case.seen_or_memory == "MEMORY":
-        exclude = "recalled, never verified"
-    role = "excluded" if exclude else "calibration" if calibrates else "test"
-    return CaseRole(role, exclude or (calibrates and f"calibrates {calibrates}"), fields)
+        return found._replace(role="excluded", reason="recalled, never verified")
+    return found
 
 
-def _ruled(case: Case, rules: Sequence[MappingRule]) -> tuple[dict[str, Any], str, str]:
-    """Return a case's fields by the rules, why it is excluded, and what it calibrates."""
+def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
+    """Return a case's role, reason and fields by the rules."""
     fields: dict[str, Any] = {}
+    rated: dict[str, Any] = {}
+    calibrated: dict[str, Any] = {}
     exclude = calibrates = ""
     for rule in rules:
         if rule.fits(case):
             rule.apply(case, fields)
-            exclude = rule.exclude or exclude
-            calibrates = rule.calibrates or calibrates
-    return fields, exclude, calibrates
+            rated.update(rule.rated)
+            calibrated.update(rule.calibrated)
+            exclude = exclude if rule.exclude is None else rule.exclude
+            calibrates = calibrates if rule.calibrates is None else rule.calibrates
+    models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
+    missing = "" if case.role or exclude else still_missing(case, fields, models)
+    if missing:
+        return CaseRole("missing", missing, {})
+    if exclude:
+        return CaseRole("excluded", exclude, fields, rated, calibrated)
+    if calibrates:
+        return CaseRole("calibration", f"calibrates {calibrates}", fields, rated, calibrated)
+    return CaseRole("test", "", fields, rated, calibrated)
 
 
 def single_gpu_cases(cases: Sequence[Case], rules: Sequence[MappingRule]) -> SingleGpuCases:
@@ -451,14 +509,29 @@ def _calibrates(case: Case, rules: Sequence[MappingRule]) -> bool:
 def map_case(
     case: Case, rules: Sequence[MappingRule], singles: SingleGpuCases, catalog: Catalog
 ) -> MappedCase:
-    """Return the scenario that predicts a case."""
+    """Return the scenarios that predict a case, one a way."""
     try:
         role = role_of(case, rules)
-        if role.role != "test":
+        ways = _ways_of(case, role)
+        if not ways:
             return MappedCase(case, role.role, reason=role.reason)
-        return MappedCase(case, "test", scenario_of(case, role, rules, singles, catalog))
+        scenarios = {}
+        for way in ways:
+            scenario = scenario_of(case, role, rules, singles, catalog, way)
+            if scenario is not None:
+                scenarios[way] = scenario
+        return MappedCase(case, role.role, scenarios, role.reason)
     except RequestError as error:
         return MappedCase(case, "excluded", reason=str(error))
+
+
+def _ways_of(case: Case, role: CaseRole) -> Sequence[Way]:
+    """Return the ways in which a case is a test: those that do not use it themselves."""
+    if role.role == "test":
+        return WAYS
+    if role.role != "calibration" or is_single_gpu(case) or not role.fields:
+        return ()
+    return ("blind",) if role.reason.startswith(_COMPUTATION) else ("blind", "rated")
 
 
 def scenario_of(
@@ -467,19 +540,54 @@ def scenario_of(
     rules: Sequence[MappingRule],
     singles: SingleGpuCases,
     catalog: Catalog,
-) -> Scenario:
-    """Return the scenario of a case, whatever its role.
+    way: Way = "calibrated",
+) -> Scenario | None:
+    """Return the scenario of a case asked in one way, whatever its role.
+
+    None where this way knows no more than the one before: nothing of the source's own computation
+    (rated), or no network of its own cluster (calibrated).
 
     Raises
     ------
     RequestError
         If the case cannot be asked; the message says why.
     """
-    fields = nested_fields(role.fields, catalog)
+    asked = dict(role.fields)
+    if way != "blind":
+        asked |= role.rated
+    if way == "calibrated":
+        if not role.calibrated:
+            return None
+        asked |= role.calibrated
+    fields = nested_fields(asked, catalog)
     why_not = _fill_numbers(case, fields)
     if why_not:
         raise RequestError("", why_not)
-    return _with_compute(case, fields, rules, singles, catalog)
+    if way == "blind":
+        return make_scenario(fields, case.id)
+    scenario = _with_compute(case, fields, rules, singles, catalog)
+    known = scenario.single_gpu is not None or scenario.single_gpu_kernels is not None
+    return scenario if known or way == "calibrated" else None
+
+
+def rated_scenario(
+    case: Case,
+    role: CaseRole,
+    rules: Sequence[MappingRule],
+    singles: SingleGpuCases,
+    catalog: Catalog,
+) -> Scenario:
+    """Return the scenario of a case with all that its source says of computation.
+
+    Raises
+    ------
+    RequestError
+        If the case cannot be asked; the message says why.
+    """
+    rated = scenario_of(case, role, rules, singles, catalog, "rated")
+    blind = scenario_of(case, role, rules, singles, catalog, "blind")
+    assert blind is not None
+    return blind if rated is None else rated
 
 
 def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
@@ -536,12 +644,11 @@ def _computation_ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalo
     A rate of one GPU and a compute phase are compared with the estimate of one GPU; a run of
     several GPUs with its own prediction.
     """
-    role, reason, own = role_of(case, rules)
-    if role != "calibration" or not reason.startswith(_COMPUTATION):
+    role = role_of(case, rules)
+    if role.role != "calibration" or not role.reason.startswith(_COMPUTATION):
         return None
-    fields = own if case.scenario else _ruled(case, rules)[0]
     try:
-        return _measured_over_predicted(case, nested_fields(fields, catalog), catalog)
+        return _measured_over_predicted(case, nested_fields(role.fields, catalog), catalog)
     except RequestError:
         return None
 

@@ -55,23 +55,33 @@ def is_training_table(columns: Iterable[str]) -> bool:
     return set(TRAINING_COLUMNS) <= set(columns)
 
 
-def read_training_rows(path: Path) -> list[dict[str, Any]]:
+def read_training_rows(path: Path, bad: list[DataError] | None = None) -> list[dict[str, Any]]:
     """Return the fields of a `Case` for each row; ``#`` lines before the head are left out.
+
+    Parameters
+    ----------
+    path : the table
+    bad : takes rows that cannot be read, which are then left out; None refuses the whole table
 
     Raises
     ------
     DataError
-        If the file cannot be read, lacks a column, or has an id twice or none.
+        If the file cannot be read, lacks a column or holds no case; without ``bad`` also if an id
+        stands twice or is empty.
     """
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     facts = _facts()
     cases: dict[str, dict[str, Any]] = {}
-    for row, cells in csv_rows(lines, start, TRAINING_COLUMNS, path):
+    for row, cells in csv_rows(lines, start, TRAINING_COLUMNS, path, bad):
         case = _case(cells, facts)
         if not cells["id"] or case["id"] in cases:
             wrong = f"{cells['id']!r} stands there twice" if cells["id"] else "is empty"
-            raise DataError(wrong, path=path, row=row, column="id")
+            error = DataError(wrong, path=path, row=row, column="id")
+            if bad is None:
+                raise error
+            bad.append(error)
+            continue
         cases[case["id"]] = case
     if not cases:
         raise DataError("holds no case", path=path)

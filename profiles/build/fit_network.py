@@ -36,9 +36,9 @@ from perfsim.validate.mapping import (
     EXPOSED_METRIC,
     RULES_FILE,
     MappingRule,
+    rated_scenario,
     read_rules,
     role_of,
-    scenario_of,
     single_gpu_cases,
 )
 
@@ -106,7 +106,7 @@ def fitted_rows(
     singles = single_gpu_cases(cases, rules)
     rows = [
         FittedRow(
-            case.id, scenario_of(case, role_of(case, rules), rules, singles, catalog), case.value
+            case.id, rated_scenario(case, role_of(case, rules), rules, singles, catalog), case.value
         )
         for case in network_cases(cases, rules, group)
     ]

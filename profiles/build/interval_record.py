@@ -32,7 +32,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,8 +57,9 @@ from perfsim.interval import (
     Moves,
     Uncertainty,
 )
-from perfsim.validate.cases import Case
-from perfsim.validate.measurements import PredictedCase, validate_measurements
+from perfsim.validate.cases import same_source
+from perfsim.validate.groups import PredictedCase
+from perfsim.validate.measurements import validate_measurements
 
 __all__ = [
     "Residual",
@@ -83,9 +83,6 @@ _RESIDUALS_COLUMNS = (
     *(f"{part}_{side}" for part in UNCERTAINTY_PARTS for side in _SIDES),
 )
 
-_OWNER = re.compile(r"([\w.-]+)/[\w.-]+(?:@| branch )")
-"""The owner of the repository with which a row's provenance begins."""
-
 
 class Residual(NamedTuple):
     """One row: its source, log of measured over predicted time, and its moves by part."""
@@ -99,30 +96,11 @@ class Residual(NamedTuple):
 def residuals_of(rows: Iterable[PredictedCase]) -> list[Residual]:
     """Return the residuals of rows that are whole iterations."""
     rows = list(rows)
-    names = _sources([row.case for row in rows])
+    names = same_source([row.case for row in rows])
     # The error of a time is predicted over measured less 1, that of a rate the same of its time.
     return [
         Residual(row.case.id, names[row.case.origin], -log1p(row.error), row.moves) for row in rows
     ]
-
-
-def _sources(cases: Sequence[Case]) -> dict[str, str]:
-    """Return each origin's source: all origins that share a citation or an owner of repositories.
-
-    The same people measure on the same clusters with the same code, so that the errors of their
-    papers are not independent.
-    """
-    shared: dict[str, set[str]] = {}
-    for case in cases:
-        owner = _OWNER.match(case.provenance)
-        for key in (case.source or case.origin, owner[1].lower() + "/" if owner else ""):
-            if key:
-                shared.setdefault(key, set()).add(case.origin)
-    groups: list[set[str]] = []
-    for origins in shared.values():
-        apart = [group for group in groups if not group & origins]
-        groups = [*apart, origins.union(*(group for group in groups if group & origins))]
-    return {origin: " ".join(sorted(group)) for group in groups for origin in group}
 
 
 def residuals_text(residuals: Sequence[Residual], date: str) -> str:

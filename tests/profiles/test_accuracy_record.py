@@ -25,6 +25,7 @@ from perfsim.interval import (
 from perfsim.validate.accuracy import read_accuracy
 from perfsim.validate.cases import CASE_COLUMNS, read_cases
 from perfsim.validate.measurements import validate_measurements
+from perfsim.validate.record import read_validation_record, worse
 
 ROW = "{},{},ResNet-50,V100-PCIE-32GB,{},4,PCIe3 in node,64,,{},{},{},"
 
@@ -152,9 +153,9 @@ def test_stored_errors_of_a_table_are_no_worse_than_themselves(
         "--date",
         "2026-11-21",
     )
-    found = accuracy_record.read_validation_record(out)
+    found = read_validation_record(out)
     assert {one.name for one in found if one.by == "method"} == {"ssgd", "topk"}
-    assert accuracy_record.worse(validate_measurements(table), found) == []
+    assert worse(validate_measurements(table), found) == []
 
 
 def test_every_source_with_rows_has_a_table_and_no_other(

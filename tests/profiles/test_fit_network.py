@@ -98,8 +98,8 @@ def test_only_marked_exposed_communication_calibrates() -> None:
     fields = {"model": "resnet50", "gpu": "v100", "method": "ssgd", "net": "10gbe"}
     what = NETWORK_MARK.removeprefix("calibrates ")
     rules = [
-        MappingRule({}, fields, {}, "", ""),
-        MappingRule({"batch_per_gpu": "16"}, {}, {}, "", f"{what} (two nodes)"),
+        MappingRule({}, fields, {}),
+        MappingRule({"batch_per_gpu": "16"}, {}, {}, None, f"{what} (two nodes)"),
     ]
     cases = [
         case("g-1", "exposed_comm_s", "16"),

@@ -94,7 +94,7 @@ def test_a_run_inside_one_node_calibrates_computation(tmp_path: Path, factor: fl
     rows = [ROW.format(1, "X", 4, 64, factor * node.iteration_s, told)]
     rows.append(ROW.format(2, "X", 8, 32, 0.5, f'test,,"{NODE}",'))
     first, found = asked(tmp_path, *rows)
-    assert (first.role, first.scenario) == ("calibration", None)
+    assert (first.role, [*first.scenarios]) == ("calibration", ["blind"])
     assert single_s(found) == pytest.approx(factor * estimate_s(32), rel=1e-6)
 
 
@@ -184,8 +184,11 @@ def test_rows_of_one_node_calibrate_and_rows_above_test() -> None:
 
 
 def test_every_row_above_one_node_is_predicted_from_one_node() -> None:
-    rows = report().rows
-    assert len(rows) == 7
+    rows = report().whole
+    assert len(rows) == 7 and {row.way for row in rows} == {"rated"}
+    blind = [row for row in report().rows if row.way == "blind"]
+    assert len(blind) == 17, "one node calibrates what others are rated by: it is asked blind"
+    assert sum(row.calibrates for row in blind) == 10
     singles, cases = (
         SingleGpuCases(read_cases(TABLE)),
         {case.id: case for case in read_cases(TABLE)},
