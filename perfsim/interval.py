@@ -8,7 +8,7 @@ a row ``none`` that leaves out nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, expm1, fsum, sqrt
+from math import exp, expm1, fsum, log1p, log2, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +25,12 @@ __all__ = [
     "UNCERTAINTY_SCHEMA",
     "Moves",
     "Uncertainty",
+    "extra_moves",
     "of_ratio",
     "uncertainties",
 ]
 
-UNCERTAINTY_SCHEMA = "perfsim/uncertainty/1"
+UNCERTAINTY_SCHEMA = "perfsim/uncertainty/2"
 UNCERTAINTY_FILE = "uncertainty.csv"
 NO_METHOD = "none"
 
@@ -48,10 +49,27 @@ GRADES = {
 UNCERTAINTY_PARTS = (
     *(f"{cause}_{grade}" for cause, grades in GRADES.items() for grade in grades),
     "hidden",
+    "host",
+    "messages",
+    "node",
     "other",
 )
-"""Columns of the file: causes by evidence; ``hidden``, communication that computation hides and
-that may show; ``other``, what moves every iteration and no cause explains."""
+"""Columns of the file: causes by evidence, then what may come on top on several GPUs.
+
+- hidden: communication that computation hides and that may show.
+- host: what the host does for each tensor (hooks, launches), which may show after backward.
+- messages: what each message costs on many ranks besides its hops.
+- node: GPUs of a node that slow each other (input, host, power).
+- other: what moves every iteration of several GPUs and no cause explains."""
+
+TENSOR_S, MESSAGE_S = 0.3e-3, 0.1e-3
+"""Host time of a tensor, and time of a message and doubling of ranks, by which an iteration moves
+with parts ``host`` and ``messages`` of size 1 [s].
+
+Source: exposed gradient exchange of S-SGD and K-FAC on 64 GPUs (shyhuai/kfac_pytorch@1dacea76
+scripts/time_breakdown.py), 0.25 to 0.4 ms a tensor; unfused all-reduces of 161 tensors
+(HKBU-HPML/ddl-benchmarks@30de09bc), 0.06 to 0.33 ms a message from 8 to 32 ranks. How much of
+this counts is fitted."""
 
 _COUNT_COLUMNS = ("rows", "sources")
 UNCERTAINTY_COLUMNS = ("left_out", *_COUNT_COLUMNS, *UNCERTAINTY_PARTS)
@@ -124,6 +142,43 @@ class Uncertainty(NamedTuple):
             f" {self.sources} sources, by the evidence for each part"
             f" (measurements/{UNCERTAINTY_FILE})."
         )
+
+
+def extra_moves(
+    iteration_s: float,
+    hidden_s: float,
+    compute: float,
+    gpus: int,
+    gpus_per_node: int,
+    tensors: int,
+    messages: float,
+) -> dict[str, tuple[float, float]]:
+    """Return how far an iteration moves with what may come on top on several GPUs.
+
+    Parameters
+    ----------
+    iteration_s, hidden_s : the iteration, and communication that computation hides in it [s]
+    compute : how far it moves with computation, on the slower side
+    gpus, gpus_per_node : of the job, and of its fullest node
+    tensors, messages : gradients of the model, and collectives in an iteration
+
+    Examples
+    --------
+    >>> extra_moves(0.1, 0.0, 1.0, 1, 1, 161, 0)
+    {}
+    >>> round(extra_moves(0.1, 0.0, 1.0, 8, 4, 100, 0)["host"][1], 3)
+    0.3
+    """
+    if gpus == 1:
+        return {}
+    host_s, message_s = TENSOR_S * tensors, MESSAGE_S * messages * log2(gpus)
+    return {
+        "hidden": (0.0, log1p(hidden_s / iteration_s)),
+        "host": (0.0, min(1.0, host_s / iteration_s)),
+        "messages": (0.0, min(1.0, message_s / iteration_s)),
+        "node": (0.0, compute * log2(gpus_per_node)),
+        "other": (1.0, 1.0),
+    }
 
 
 def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:

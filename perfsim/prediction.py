@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
-from perfsim.interval import NO_METHOD, Moves, Uncertainty, uncertainties
+from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, resolve
@@ -143,7 +143,16 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     baseline_s = iteration_s if is_baseline(setup) else steady_s(baseline_rounds(setup, cache))
     draws = [shown_draws(timeline) for timeline in timelines]
     communication = communication_of(rounds, timelines, draws)
-    moved = moves(pinned, pinned_s, worth, setup.grade, communication["hidden_s"])
+    moved = moves(pinned, pinned_s, worth, setup.grade)
+    moved |= extra_moves(
+        pinned_s,
+        communication["hidden_s"],
+        moved.get(f"compute_{setup.grade}", (0.0, 0.0))[1],
+        setup.cluster.gpus,
+        setup.cluster.gpus_per_node,
+        len(setup.profile.gradients),
+        communication["calls"],
+    )
     record = uncertainties(catalog).get(NO_METHOD)
 
     memory_bytes, terms = memory_of(setup, rounds), terms_of(rounds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import hypot, log1p, log2, sqrt
+from math import hypot, log2, sqrt
 
 from perfsim.quantity import Grade
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
@@ -139,9 +139,8 @@ def moves(
     iteration_s: float,
     worth: Mapping[str, float],
     compute: Grade,
-    hidden_s: float,
 ) -> dict[str, tuple[float, float]]:
-    """Return how far an iteration moves with each part of its uncertainty (see ``Moves``).
+    """Return how far an iteration moves with the errors of its causes (see ``Moves``).
 
     All tasks of a cause are made half and twice as long. What the iteration loses or gains, in
     powers of two, is divided among the grades of evidence in proportion to time, as variances are.
@@ -150,9 +149,8 @@ def moves(
     ----------
     worth : share of the iteration that each cause twice as fast saves, as ``bottleneck`` says
     compute : the grade of evidence for computation
-    hidden_s : communication that computation hides; the iteration is longer by it where it does not
     """
-    found = {"other": (1.0, 1.0), "hidden": (0.0, log1p(hidden_s / iteration_s))}
+    found: dict[str, tuple[float, float]] = {}
     for cause, name in _PART_OF_CAUSE.items():
         parts = _seconds(rounds, cause, compute)
         total_s = sum(parts.values())
