@@ -460,11 +460,9 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
         fields, rated, calibrated = (parse_fields(text, case.id) for text in texts)
         return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
     found = _ruled(case, rules)
-    if found.role == "missing":
-        return found
     if case.role in ("calibration", "excluded"):
         return found._replace(role=case.role, reason=case.reason or "its row says so")
-    if is_single_gpu(case):
+    if is_single_gpu(case) and found.role != "missing":
         return found._replace(role="calibration", reason=_COMPUTATION)
     if case.seen_or_memory == "MEMORY":
         return found._replace(role="excluded", reason="recalled, never verified")
