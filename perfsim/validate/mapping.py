@@ -48,11 +48,11 @@ __all__ = [
     "MappedCase",
     "MappingRule",
     "SingleGpuCases",
-    "all_rules",
     "is_single_gpu",
     "map_case",
     "read_rules",
     "role_of",
+    "rules_of",
     "scenario_of",
     "single_gpu_cases",
 ]
@@ -124,7 +124,7 @@ def read_rules(path: Path) -> list[MappingRule]:
     ]
 
 
-def all_rules(catalog: Catalog) -> list[MappingRule]:
+def rules_of(catalog: Catalog) -> list[MappingRule]:
     """Return the rules of every kind of table that the catalog finds.
 
     Raises

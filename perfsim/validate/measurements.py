@@ -27,7 +27,7 @@ from perfsim.scenario import Scenario
 from perfsim.session import Session
 from perfsim.validate.accuracy import Score, score
 from perfsim.validate.cases import Case, cases_of
-from perfsim.validate.mapping import MappedCase, all_rules, map_case, single_gpu_cases
+from perfsim.validate.mapping import MappedCase, map_case, rules_of, single_gpu_cases
 from perfsim.validate.metrics import PHASE_METRICS, RATIO_METRICS, predicted_metric
 
 __all__ = [
@@ -296,7 +296,7 @@ def validate_measurements(
     """
     catalog = catalog or Session()
     cases = cases_of(path, catalog)
-    rules = all_rules(catalog)
+    rules = rules_of(catalog)
     singles = single_gpu_cases(cases, rules)
     mapped = [map_case(case, rules, singles, catalog) for case in cases]
     selected = _select(mapped, cluster, method)
