@@ -327,8 +327,7 @@ def test_one_node_of_a_submitter_sets_the_computation_of_its_nodes(tmp_path: Pat
 def test_mlperf_s_notice_stands_beside_its_rows(tmp_path: Path) -> None:
     report = validate_measurements(table(tmp_path, ROUND, ROUND | {"n_gpus": "16"}))
     assert report.notices == ["mlperf: derived from public MLPerf logs, not verified by MLCommons"]
-    (row,) = report.rows
-    assert (row.case.group, row.case.origin) == ("mlperf-v2.0", "mlperf")
+    assert {(row.case.group, row.case.origin) for row in report.rows} == {("mlperf-v2.0", "mlperf")}
 
 
 def test_what_is_no_measurement_is_excluded_by_what_it_is(tmp_path: Path) -> None:
