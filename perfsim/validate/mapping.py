@@ -483,7 +483,7 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
             exclude = exclude if rule.exclude is None else rule.exclude
             calibrates = calibrates if rule.calibrates is None else rule.calibrates
     models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
-    missing = "" if case.role or exclude else still_missing(case, fields, models)
+    missing = "" if case.role else still_missing(case, fields, models)
     if missing:
         return CaseRole("missing", missing, {})
     if exclude:
