@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from statistics import median, quantiles
@@ -19,7 +20,6 @@ from unittest.mock import patch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "profiles" / "build"))
 
-from accuracy_record import RECORD_SCHEMA as STORED
 from build_networks import read_clusters
 from perfsim.cli.main import code
 from perfsim.data.catalog import shipped
@@ -31,6 +31,8 @@ from perfsim.report.validation import claim_rows
 from perfsim.scenario import SCENARIO_FIELDS, make_scenario
 from perfsim.session import Session
 from perfsim.validate.claims import validate_claims
+from perfsim.validate.mapping import WAYS
+from perfsim.validate.record import RECORD_COLUMNS, RECORD_SCHEMA
 from scripts import leave_one_out, published
 from support.bars import bar, parts_of
 from support.paths import ROOT
@@ -40,11 +42,6 @@ SESSION = Session()
 SHOWN = ("ssgd", "signsgd", "topk", "dgc", "acpsgd")
 NETWORKS = ("1gbe", "10gbe")
 BAR = 40
-FORMS = ("{:.1%}", "{:.1%}", "{:+.1%}", "{:.0%}")
-"""Of median, p90, bias and coverage."""
-
-ALL = "whole iterations"
-
 ANSWERS = {
     "predict": ("--model resnet50 --gpus 64 --net 1gbe --method dgc", {1: 5, 2: 9}),
     "compare": (
@@ -88,9 +85,23 @@ def printed(command: str) -> list[str]:
 def accuracy() -> str:
     """Return how wrong perfsim is, a line a kind of prediction."""
     held = [abs(published.error(scenario, row)[1]) for scenario, row in published.held_out()]
-    whole = stored()["all", ALL]
+    matters = next(name for by, name, _ in stored() if by == "communication" and "matters" in name)
+    asked = {
+        "a published training iteration, by names alone (blind)": ("way", "blind", "blind"),
+        "the same, given the source's time on one GPU (rated)": ("way", "rated", "rated"),
+        "the same, given the cluster's own measurements (calibrated)": (
+            "way",
+            "calibrated",
+            "calibrated",
+        ),
+        "of these where communication matters, rated": ("communication", matters, "rated"),
+    }
     found = [
-        ("whole training iterations that others published", *_numbers(whole), "measurements"),
+        (said, *_numbers(stored()[key]), "measurements")
+        for said, key in asked.items()
+        if key in stored()
+    ]
+    found += [
         (
             "ResNet-50 on 8 to 32 GPUs (its network was fitted again after these rows were seen)",
             *(len(held), median(held), quantiles(held, n=10)[-1]),
@@ -173,27 +184,77 @@ def table_of(found: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def stored() -> dict[tuple[str, str], dict[str, str]]:
-    """Return the stored errors of all collected rows by (group, name)."""
+Recorded = dict[tuple[str, str, str], dict[str, str]]
+"""Stored errors by what cases are grouped by, the group's name and the way of asking."""
+
+
+@cache
+def stored() -> Recorded:
+    """Return the stored errors of all collected rows."""
     path = shipped() / "measurements" / "summary.csv"
-    read = read_table(path, STORED, ("by", "name", "rows", "median", "p90"))
-    return {(cells["by"], cells["name"]): cells for _, cells in read}
+    read = read_table(path, RECORD_SCHEMA, RECORD_COLUMNS)
+    return {(cells["by"], cells["name"], cells["way"]): cells for _, cells in read}
+
+
+def ways() -> str:
+    """Return the errors of published iterations by way of asking, rows and sources alike."""
+    lines = [
+        "| asked | rows | sources | median | p90 | bias | in the 90 % interval | half width | alike:"
+        " median | p90 | bias | in the interval | ranked right |",
+        "|" + "---|" * 13,
+    ]
+    for (by, name, _), cells in stored().items():
+        if by != "way":
+            continue
+        own = _shares(cells, ("median", "p90", "bias", "coverage", "half_width"))
+        alike = _shares(cells, ("alike_median", "alike_p90", "alike_bias", "alike_coverage"))
+        ranked = f"{cells['ranked_right']} of {cells['pairs']}"
+        figures = [name, cells["rows"], cells["sources"], *own, *alike, ranked]
+        lines.append(f"| {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
+def groups() -> str:
+    """Return the errors by groups of cases: median, p90, bias and coverage in each way."""
+    return "\n\n".join(
+        _group_table(by, title)
+        for by, title in (
+            ("communication", "communication"),
+            ("scale", "scale"),
+            ("generation", "generation of the GPU"),
+            ("evidence", "what a prediction rests on"),
+        )
+    )
 
 
 def validation() -> str:
-    """Return the errors of published iterations by source, from the stored summary of all rows."""
-    lines = [
-        "| source | rows | median | p90 | bias | in the 90 % interval |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (by, name), cells in stored().items():
-        if by not in ("all", "source"):
-            continue
-        shares = [float(cells[one]) for one in ("median", "p90", "bias", "coverage")]
-        told = [form.format(one) for form, one in zip(FORMS, shares, strict=True)]
-        said = f"all {name}" if by == "all" else name
-        lines.append(f"| {said} | {cells['rows']} | {' | '.join(told)} |")
+    """Return the errors of published iterations by source."""
+    return _group_table("source", "source")
+
+
+def _group_table(by: str, title: str) -> str:
+    names = dict.fromkeys(name for group, name, _ in stored() if group == by)
+    head = [f"{way}: rows, median, p90, bias, in 90 %" for way in WAYS]
+    lines = [f"| {title} | {' | '.join(head)} |", "|---|" + "---|" * len(WAYS)]
+    for name in names:
+        told = [_told(stored().get((by, name, way))) for way in WAYS]
+        lines.append(f"| {name} | {' | '.join(told)} |")
     return "\n".join(lines)
+
+
+def _told(cells: dict[str, str] | None) -> str:
+    if cells is None:
+        return "-"
+    return ", ".join([cells["rows"], *_shares(cells, ("median", "p90", "bias", "coverage"))])
+
+
+def _shares(cells: dict[str, str], columns: tuple[str, ...]) -> list[str]:
+    """Return figures of a record as shares, a bias with its sign."""
+    forms = {"bias": "{:+.1%}", "alike_bias": "{:+.1%}"}
+    return [
+        forms.get(column, "{:.1%}").format(float(cells[column])) if cells[column] else "-"
+        for column in columns
+    ]
 
 
 def claims() -> str:
@@ -264,6 +325,8 @@ DOCUMENTS: dict[str, dict[str, Callable[[], str]]] = {
     "perfsim/methods/README.md": {"methods": methods},
     "profiles/measurements/README.md": {
         "published": held_out,
+        "ways": ways,
+        "groups": groups,
         "validation": validation,
         "claims": claims,
     },
