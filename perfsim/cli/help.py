@@ -66,6 +66,7 @@ EXAMPLES = {
     ),
     "validate measurements": (
         "perfsim validate measurements --measurements cases.csv --html errors.html",
+        "perfsim validate measurements --measurements training.csv",
     ),
     "validate nccl": ("perfsim validate nccl --data my_curves/",),
     "validate claims": ("perfsim validate claims",),

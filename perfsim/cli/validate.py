@@ -19,7 +19,8 @@ _WORSE = 4
 validate_commands = typer.Typer(
     help=(
         "Hold predictions against what was measured.\n\n"
-        "Exit code 4 says that a group of what ships is worse than the stored record."
+        "Rows that cannot be predicted yet are counted by what perfsim lacks. Exit code 4 says that"
+        " a group of what ships is worse than the stored record."
     ),
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -30,8 +31,9 @@ MeasurementsFlag: TypeAlias = Annotated[
     typer.Option(
         "--measurements",
         metavar="FILE",
-        help="Table of measured runs (id, system, model, gpu, gpus, network, metric, value, ...);"
-        " default: what ships.",
+        help="Table of measured runs (id, system, model, gpu, gpus, network, metric, value, ...),"
+        " or of training runs (id, source, model, gpu, n_gpus, tp, pp, micro_batch, step_time_s,"
+        " ...), told by its columns; default: what ships.",
     ),
 ]
 ClusterFlag: TypeAlias = Annotated[

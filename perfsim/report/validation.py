@@ -274,6 +274,7 @@ def measurements_page(report: MeasurementsReport) -> str:
         plot=_plot(report.whole),
         head=_HEAD,
         tables=tables,
+        missing=report.missing(),
         notices=report.notices,
     )
 

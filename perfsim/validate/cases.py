@@ -16,6 +16,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, csv_rows, read_lines
 from perfsim.errors import DataError, RequestError, newer, shown
 from perfsim.scenario_file import read_scenario
+from perfsim.validate.training import is_training_table, read_training_rows
 
 __all__ = [
     "CASES_SCHEMA",
@@ -127,6 +128,8 @@ _TEXT_FIELDS = tuple(field.name for field in fields(Case) if field.name != "valu
 def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     """Return the cases of a table; ``#`` lines before its head are its header.
 
+    A table of training runs is told by its columns (`perfsim.validate.training`).
+
     Parameters
     ----------
     path : the table
@@ -140,6 +143,8 @@ def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     """
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
+    if lines and is_training_table(lines[start].replace('"', "").split(",")):
+        return [Case(**fields) for fields in read_training_rows(path, bad)]
     source = read_header(path, lines[:start]).get("source", "")
     cases: list[Case] = []
     seen: dict[str, int] = {}

@@ -37,6 +37,7 @@ from perfsim.resolve import resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.metrics import METRICS, predicted_metric
+from perfsim.validate.training import still_missing
 
 __all__ = [
     "ADDED_METRIC",
@@ -461,7 +462,7 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     found = _ruled(case, rules)
     if case.role in ("calibration", "excluded"):
         return found._replace(role=case.role, reason=case.reason or "its row says so")
-    if is_single_gpu(case):
+    if is_single_gpu(case) and found.role != "missing":
         return found._replace(role="calibration", reason=_COMPUTATION)
     if case.seen_or_memory == "MEMORY":
         return found._replace(role="excluded", reason="recalled, never verified")
@@ -481,6 +482,10 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
             calibrated.update(rule.calibrated)
             exclude = exclude if rule.exclude is None else rule.exclude
             calibrates = calibrates if rule.calibrates is None else rule.calibrates
+    models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
+    missing = "" if case.role else still_missing(case, fields, models)
+    if missing:
+        return CaseRole("missing", missing, {})
     if exclude:
         return CaseRole("excluded", exclude, fields, rated, calibrated)
     if calibrates:

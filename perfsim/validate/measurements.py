@@ -98,8 +98,8 @@ class MeasurementsReport:
     def notices(self) -> list[str]:
         """Notices to show with the rows, each with its source."""
         cases = [*(row.case for row in self.rows), *(left.case for left in self.left)]
-        notices = sorted({(case.group, case.notice) for case in cases if case.notice})
-        return [f"{group}: {notice}" for group, notice in notices]
+        notices = sorted({(case.origin, case.notice) for case in cases if case.notice})
+        return [f"{origin}: {notice}" for origin, notice in notices]
 
     @property
     def overall(self) -> GroupErrors:

@@ -26,6 +26,13 @@ t-1,single GPU,ResNet-50,V100-PCIE-32GB,1,1,none,64,,,throughput,250,
 t-2,S-SGD DDP,ResNet-50,V100-PCIE-32GB,8,4,PCIe3 in node,64,,,throughput,1500,
 """
 
+TRAINING = """\
+id,source,model,gpu,n_gpus,gpus_per_node,precision,strategy,tp,pp,micro_batch,global_batch,throughput_total,throughput_unit,step_time_s
+a-1,our lab,PyTorch/resnet50,V100-SXM2-32GB,1,8,AMP,DDP,1,1,128,128,800,img/s,
+a-2,our lab,PyTorch/resnet50,V100-SXM2-32GB,8,8,AMP,DDP,1,1,128,1024,6100,img/s,
+a-3,our lab,PyTorch/resnet50,V100-SXM2-32GB,8,8,AMP,,2,1,128,512,3000,img/s,
+"""
+
 TWO_SITES = """\
 schema = "perfsim/pipeline/1"
 micro_batches = 4
@@ -63,6 +70,7 @@ def furnish(folder: Path) -> Path:
     (folder / "my_curves").mkdir()
     shutil.copy(folder / "all_reduce.log", folder / "my_curves")
     (folder / "cases.csv").write_text(CASES)
+    (folder / "training.csv").write_text(TRAINING)
     (folder / "two-sites.toml").write_text(TWO_SITES)
     trace = FILES / "ddp_gloo_2_ranks.pt.trace.json.gz"
     shutil.copy(trace, folder / "trace.json.gz")

@@ -1,0 +1,583 @@
+"""Cases from a table of whole training runs: a row is a run, its columns say how it was run.
+
+Such a table has columns for model, GPU, network, precision, kinds of parallelism, batch and result
+(`TRAINING_COLUMNS`), and is recognised by them. `read_training_rows` writes each row as a case:
+
+1. What the sources say outside of their rows fills empty cells (``training_facts.toml``).
+2. Numbers are read: the step time or the samples a second, and the samples a GPU.
+3. Words become the words of a case, in one order for all sources, for the rules of
+   ``training_map.toml``: model ``ResNet-50, ...``, GPU ``NVIDIA A100 SXM, 80GB, amp``.
+4. What perfsim lacks is named, one thing a row: by columns here (`CRITERIA`), by what no rule
+   fits in `still_missing`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import Field
+
+from perfsim.data.catalog import shipped
+from perfsim.data.tables import csv_rows, read_lines
+from perfsim.data.toml import Tables, TomlModel, read_toml
+from perfsim.errors import DataError
+
+__all__ = [
+    "CRITERIA",
+    "TRAINING_COLUMNS",
+    "CaseWords",
+    "TrainingRun",
+    "is_training_table",
+    "read_training_rows",
+    "still_missing",
+]
+
+TRAINING_COLUMNS = (
+    *("id", "source", "model", "gpu", "n_gpus", "precision", "strategy", "tp", "pp"),
+    *("micro_batch", "global_batch", "throughput_total", "throughput_unit", "step_time_s"),
+)
+"""Columns by which a table of training runs is recognised. It may also have cite, seq,
+gpus_per_node, network, dp, fsdp, zero_stage, cp, ep, grad_accum, activation_checkpointing,
+throughput_per_gpu, software and notes. Others are ignored; an empty cell is unknown."""
+
+FACTS_FILE = "training_facts.toml"
+"""What sources say of their runs outside of the rows, ``profiles/measurements``."""
+
+
+def is_training_table(columns: Iterable[str]) -> bool:
+    """Tell whether columns are those of a table of training runs."""
+    return set(TRAINING_COLUMNS) <= set(columns)
+
+
+def read_training_rows(path: Path, bad: list[DataError] | None = None) -> list[dict[str, Any]]:
+    """Return the fields of a `Case` for each row; ``#`` lines before the head are left out.
+
+    Parameters
+    ----------
+    path : the table
+    bad : takes rows that cannot be read, which are then left out; None refuses the whole table
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, lacks a column or holds no case; without ``bad`` also if an id
+        stands twice or is empty.
+    """
+    lines = read_lines(path)
+    start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
+    facts = _facts()
+    cases: dict[str, dict[str, Any]] = {}
+    for row, cells in csv_rows(lines, start, TRAINING_COLUMNS, path, bad):
+        case = _case(cells, facts)
+        if not cells["id"] or case["id"] in cases:
+            wrong = f"{cells['id']!r} stands there twice" if cells["id"] else "is empty"
+            error = DataError(wrong, path=path, row=row, column="id")
+            if bad is None:
+                raise error
+            bad.append(error)
+            continue
+        cases[case["id"]] = case
+    if not cases:
+        raise DataError("holds no case", path=path)
+    return list(cases.values())
+
+
+# What sources say outside of their rows.
+
+
+class _Fact(TomlModel):
+    """One ``[[fact]]``: columns and the text that each must have, and what holds then."""
+
+    when: dict[str, str] = Field(default_factory=dict)
+    cells: dict[str, str] = Field(default_factory=dict)
+    family: str = ""
+    publisher: str = ""
+    notice: str = ""
+    exclude: str = ""
+    where: str = ""
+
+
+class _FactsFile(TomlModel):
+    SCHEMA = "perfsim/training-facts/1"
+    title: Any = ""
+    fact: Tables[_Fact]
+
+
+@cache
+def _facts() -> tuple[_Fact, ...]:
+    return tuple(read_toml(shipped() / "measurements" / FACTS_FILE, _FactsFile).fact)
+
+
+# Reading a row.
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"(\d{1,3})((?:,\d{3})+)(?!\d)")
+_LABELLED = re.compile(r"([\d.,]+)\s*\((\w+)\)")
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """The cells of a row, empty ones filled with what the source says elsewhere, and their numbers.
+
+    ``family`` is the model's, such as "ResNet-50"; "" where the row's own words name it.
+    """
+
+    cells: Mapping[str, str]
+    family: str = ""
+
+    def text(self, column: str) -> str:
+        """Return a cell; "" where the table has no such column."""
+        return self.cells.get(column, "")
+
+    def number(self, column: str) -> float | None:
+        """Return a cell's number above zero, else None."""
+        text = self.text(column).replace(",", "")
+        match = _NUMBER.fullmatch(text)
+        value = float(text) if match else 0.0
+        return value if 0.0 < value < 1e18 else None
+
+    def whole(self, column: str) -> int | None:
+        """Return a cell's whole number above zero, else None; words after it do not count."""
+        match = re.match(r"(\d{1,12})(?:\.0+)?(?![\d.,-])", self.text(column))
+        return int(match[1]) or None if match else None
+
+    def choice(self, column: str, larger: bool) -> int | None:
+        """Return a cell's whole number; of two for two precisions, the one of this row's.
+
+        Where the cell does not say which is whose, half precision has the larger batch, and so the
+        fewer steps to accumulate.
+
+        Parameters
+        ----------
+        larger : whether half precision has the larger of two numbers
+        """
+        text = self.text(column)
+        half = self.precision in _HALF
+        labelled = {word.upper(): number for number, word in _LABELLED.findall(text)}
+        if labelled:
+            own = {word in _HALF_WORDS: number for word, number in labelled.items()}
+            return _whole(own.get(half, ""))
+        text = _THOUSANDS.sub(_joined, text)
+        numbers = [_whole(part) for part in re.split(r"\s*(?:,|/|and)\s*", text)]
+        known = [number for number in numbers if number]
+        if len(known) != len(numbers) or len(known) > 2:
+            return None
+        return max(known) if half == larger else min(known)
+
+    @property
+    def heading(self) -> str:
+        """The heading of the table in which the source shows the row, where notes state it."""
+        match = re.search(r"\bsection:? ([^;]+)", self.text("notes"))
+        return " ".join(match[1].split()) if match else ""
+
+    @property
+    def precision(self) -> str:
+        """The precision in short: fp32, tf32, amp, bf16, fp8, fp4; "" where it is not stated.
+
+        A heading that names exactly one precision is the source's own word, and comes first where
+        the notes begin with it.
+        """
+        if self.text("notes").startswith("section "):
+            named = {word for word, pattern in _PRECISIONS.items() if pattern.search(self.heading)}
+            if len(named) == 1:
+                return named.pop()
+        text = self.text("precision")
+        return next((word for word, pattern in _PRECISIONS.items() if pattern.search(text)), "")
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs in all."""
+        return self.whole("n_gpus") if self.text("n_gpus").isdecimal() else None
+
+    @property
+    def one_node(self) -> bool:
+        """Whether the run is inside one node, as far as is known."""
+        gpus, each = self.gpus, self.whole("gpus_per_node")
+        return gpus is not None and (gpus == 1 or (each is not None and gpus <= each))
+
+    @property
+    def accumulation(self) -> float:
+        """Micro-batches of an iteration: as stated, else as batches and replicas imply."""
+        stated = self.choice("grad_accum", larger=False) or self.number("grad_accum")
+        if stated:
+            return float(stated)
+        micro, whole = self.choice("micro_batch", larger=True), self.number("global_batch")
+        replicas = self.number("dp") or (self.gpus if self.is_data_parallel else None)
+        return whole / micro / replicas if micro and whole and replicas else 1.0
+
+    @property
+    def is_data_parallel(self) -> bool:
+        """Whether no model is split: every GPU has samples of its own."""
+        return not any(split(self) for split in _SPLITS)
+
+    @property
+    def batch_per_gpu(self) -> int | None:
+        """Samples a GPU and iteration.
+
+        Where no column states them, the row as the source prints it may: nodes, GPUs of a node,
+        samples a GPU, result.
+        """
+        micro = self.choice("micro_batch", larger=True)
+        if micro:
+            return round(micro * max(1.0, self.accumulation))
+        printed = _PRINTED.search(self.text("notes"))
+        if printed and self.gpus == int(printed[1]) * int(printed[2]):
+            return _whole(printed[3])
+        whole = self.number("global_batch")
+        if whole and self.gpus and self.is_data_parallel and whole % self.gpus == 0:
+            return round(whole / self.gpus)
+        return None
+
+    @property
+    def unit(self) -> str:
+        """The unit of the throughput, without a number before it and what only marks it up.
+
+        A heading without a unit means samples, unless the source says that it counts tokens.
+        """
+        text = self.text("throughput_unit").strip("*() ")
+        if "throughput" in text.lower():
+            tokens = "tokens per second" in self.text("software").lower()
+            return "tokens/s" if tokens else "samples/s"
+        return re.sub(r"^\d+(?:\.\d+)?(?= )", "", text).strip()
+
+    @property
+    def result(self) -> tuple[str, float]:
+        """The metric and its value: the step time where it is stated, else samples a second.
+
+        A throughput whose unit cannot be turned into samples keeps it: ``throughput in tokens/s``.
+        """
+        seconds = self.number("step_time_s")
+        if seconds:
+            return "iteration_s", seconds
+        rate, unit = self.rate or 0.0, self.unit
+        if "tok" in unit.lower():
+            seq = self.number("seq")
+            return ("throughput", rate / seq) if seq else (f"{_RATE_IN} tokens/s", rate)
+        if _SAMPLES.fullmatch(unit):
+            return "throughput", rate
+        return f"{_RATE_IN} {unit or 'no stated unit'}", rate
+
+    @property
+    def rate(self) -> float | None:
+        """Throughput in all, in the unit of the table."""
+        total, each = self.number("throughput_total"), self.number("throughput_per_gpu")
+        return total or (each * self.gpus if each and self.gpus else None)
+
+
+_PRECISIONS = {
+    "fp4": re.compile(r"(?i)fp4"),
+    "fp8": re.compile(r"(?i)fp8|float8"),
+    "tf32": re.compile(r"(?i)tf32"),
+    "fp32": re.compile(r"(?i)fp32|float32"),
+    "bf16": re.compile(r"(?i)bf16|bfloat16"),
+    "amp": re.compile(r"(?i)\bamp\b|fp16|float16|mixed"),
+}
+_PRINTED = re.compile(r"\braw (\d{1,6}) \| (\d{1,3}) \| (\d{1,6}) \| \d+\.\d+")
+_RATE_IN = "throughput in"
+_SAMPLES = re.compile(r"(?i)(samp(le)?s?|seq(uence)?s?|sentences?|im(a)?ge?s?|items?)/s(ec)?")
+_HALF = ("amp", "bf16", "fp8", "fp4")
+_HALF_WORDS = ("AMP", "FP16", "BF16", "MIXED")
+
+
+def _whole(text: str) -> int | None:
+    match = re.fullmatch(r"(\d{1,12})(?:\.0+)?", text.strip())
+    return int(match[1]) or None if match else None
+
+
+def _joined(match: re.Match[str]) -> str:
+    """Join groups of thousands; two equal numbers are two batches."""
+    return match[0] if match[0] == f"{match[1]},{match[1]}" else match[0].replace(",", "")
+
+
+# What perfsim lacks, by the columns of a row.
+
+
+def _above_one(column: str, words: str) -> Callable[[TrainingRun], bool]:
+    """Return a test of a degree of parallelism, by the strategy's words where its cell is empty."""
+    pattern = re.compile(words)
+
+    def split(run: TrainingRun) -> bool:
+        degree = run.whole(column)
+        return degree > 1 if degree else bool(pattern.search(run.text("strategy")))
+
+    return split
+
+
+_tensor = _above_one("tp", r"\bTP(?:[2-9]|1\d|\b)|\btp[2-9]|(?i:tensor.parallel)")
+_pipeline = _above_one("pp", r"\bPP(?:[2-9]|1\d|\b)|\bpp[2-9]|(?i:pipeline)")
+_context = _above_one("cp", r"\bCP(?:[2-9]|1\d|\b)|\b[CS]P=(?:[2-9]|1\d)|(?i:context.parallel)")
+_expert = _above_one("ep", r"\bEP(?:[2-9]|1\d|\b)|(?i:expert.parallel)")
+_SPLITS = (_tensor, _pipeline, _context, _expert)
+
+
+def _unresolved(run: TrainingRun) -> bool:
+    said = re.search(r"\b3D\b", run.text("strategy"))
+    return bool(said) and not any(run.text(column) for column in ("tp", "pp"))
+
+
+def _no_result(run: TrainingRun) -> bool:
+    return not run.number("step_time_s") and not run.rate
+
+
+def _checkpoints(run: TrainingRun) -> bool:
+    text = run.text("activation_checkpointing").lower()
+    return text not in ("", "0", "no", "none", "no ac", "false", "off", "n/a", "-")
+
+
+def _if(test: Callable[[TrainingRun], bool], what: str) -> Callable[[TrainingRun], str]:
+    return lambda run: what if test(run) else ""
+
+
+CRITERIA: tuple[Callable[[TrainingRun], str], ...] = (
+    _if(_no_result, "neither step time nor throughput stated"),
+    _if(lambda run: run.gpus is None, "number of GPUs not stated"),
+    _if(_tensor, "tensor parallelism"),
+    _if(_pipeline, "pipeline parallelism"),
+    _if(_context, "context parallelism"),
+    _if(_expert, "expert parallelism"),
+    _if(_unresolved, "how the model is split is not stated"),
+    _if(lambda run: run.accumulation > 1.01, "gradient accumulation"),
+    _if(_checkpoints, "activation checkpointing"),
+    _if(lambda run: "offload" in run.text("strategy").lower(), "offloading to the CPU"),
+)
+"""What perfsim lacks for a row, by its columns alone: the first that is not "" is named."""
+
+
+class CaseWords(Protocol):
+    """The words of a `Case` that tell what is missing."""
+
+    @property
+    def publisher(self) -> str:
+        """The source in short."""
+
+    @property
+    def model(self) -> str:
+        """Family, the source's words, sequence length."""
+
+    @property
+    def gpu(self) -> str:
+        """Maker, chip and board, ..., precision."""
+
+    @property
+    def network(self) -> str:
+        """``one node: ...``, or what lies between nodes."""
+
+    @property
+    def batch_per_gpu(self) -> str:
+        """Samples a GPU; "" where they are not stated."""
+
+    @property
+    def metric(self) -> str:
+        """What was measured."""
+
+
+def still_missing(case: CaseWords, fields: Collection[str], models: Iterable[str]) -> str:
+    """Return what perfsim lacks to predict a case of a training run, by what no rule fits; or "".
+
+    Parameters
+    ----------
+    case : a case that `read_training_rows` wrote; the answer is "" for any other
+    fields : names of the fields that the rules give it
+    models : patterns of the model's words that rules know: where one has this family, but another
+        length, the length is missing and not the model
+    """
+    gpu, _, precision = case.gpu.rpartition(", ")
+    if not case.publisher or precision not in (*_PRECISIONS, _NOT_STATED):
+        return ""
+    several = not case.network.startswith(_ONE_NODE)
+    of_length = "of unstated length" if case.metric.endswith(" tokens/s") else "not samples"
+    lacks = (
+        ("net" not in fields and several, _network_missing(case.network)),
+        ("gpu" not in fields, f"GPU {_first_word(gpu).removeprefix('NVIDIA ')}"),
+        ("model" not in fields, _model_missing(case.model, models)),
+        (case.metric.startswith(_RATE_IN), f"{case.metric}, {of_length}"),
+        (not case.batch_per_gpu, "batch not stated"),
+        ("precision" not in fields, f"precision {precision}"),
+        ("method" not in fields, "how gradients are exchanged is not stated"),
+    )
+    return next((what for lack, what in lacks if lack), "")
+
+
+_ONE_NODE = "one node"
+_NOT_STATED = "not stated"
+_WIRES = re.compile(
+    r"Omni-Path|Slingshot|EFA|RoCE|(?:IB )?(?:EDR|[HNX]DR)\d*|Infini[Bb]and|BF3|TCPX?|Ethernet|"
+    r"\d+ ?Gbps"
+)
+
+
+def _first_word(text: str) -> str:
+    return text.partition(",")[0]
+
+
+def _network_missing(text: str) -> str:
+    wires = _WIRES.search(text)
+    return f"network {wires[0]}" if wires else "several nodes without a stated network"
+
+
+def _model_missing(model: str, known: Iterable[str]) -> str:
+    family = _first_word(model)
+    if not any(pattern.startswith(f"{family},") for pattern in known):
+        return f"model {family}"
+    tokens = re.search(r"(\d+) tokens", model)
+    if tokens is None:
+        return f"sequence length of {family} not stated"
+    return f"sequence length {tokens[1]} of {family}"
+
+
+# The words of a case.
+
+
+_CHIPS = re.compile(
+    r"(?<![A-Z0-9])(GB300|GB200|GH200|B300|B200|H800|H200|H100|H20|A800|A100|A40|A30|A10G|A10|A5000|"
+    r"A6000|L40S|L40|L4|V100|P100|T4|RTX ?\d{4}|MI\d{3}[AX]?|ASCEND ?910|GAUDI ?\d?|V\dE?P?(?=-\d))"
+    r"(?![A-Z0-9])"
+)
+_MAKERS = {"MI": "AMD", "AS": "Huawei", "GA": "Intel", "V4": "Google TPU", "V5": "Google TPU"}
+"""Beginning of a chip's name -> its maker, where that is not NVIDIA."""
+_MEMORY = re.compile(r"(?<![\d.x/])(\d{2,3}) ?GB?(?![A-Za-z/])", re.IGNORECASE)
+_POWER = re.compile(r"(\d{3,4}) ?W\b")
+_NODE_TYPE = re.compile(r"\b(DGX[- ]?\w*(?: [A-Z]\d+)?)\b")
+_BETWEEN_AND_INSIDE = re.compile(r"net:(.*?); intra:(.*)")
+_FRAMEWORKS = {
+    word.lower(): word
+    for word in (
+        *("MXNet", "PaddlePaddle", "MindSpore", "OneFlow", "TensorFlow2", "TensorFlow", "PyTorch"),
+        *("Composer", "nanotron", "torchtitan", "Megatron", "DeepSpeed", "NeMo", "JAX", "torch"),
+    )
+}
+_FRAMEWORK = re.compile("|".join(_FRAMEWORKS))
+_SIZE = re.compile(r"[-_ .]*\d+(?:\.\d+)?\s*[bBmM](?![A-Za-z0-9]).*")
+
+
+def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
+    """Return the fields of a row's `Case`."""
+    run, said = _with_facts(cells, facts)
+    source = run.text("source")
+    publisher = said.publisher.replace("*", source.rpartition("-")[2])
+    publisher = publisher or re.sub(r"[^a-z0-9]+", "_", source.lower()).strip("_") or "unnamed"
+    metric, value = run.result
+    division = re.search(r"\bdivision ?(\w*)", run.text("notes"))
+    exclude = said.exclude
+    if division and not division[1].lower().startswith("clos"):
+        exclude = exclude or "not of MLPerf's closed division: its model and data may be others"
+    cite = run.text("cite")
+    return dict(
+        id=f"{publisher}-{run.text('id')}",
+        system=_system_words(run, submitted=division is not None),
+        model=_model_words(run),
+        gpu=_gpu_words(run),
+        gpus=str(run.gpus or ""),
+        gpus_per_node=str(run.whole("gpus_per_node") or ""),
+        network=_network_words(run),
+        batch_per_gpu=str(run.batch_per_gpu or ""),
+        fusion="",
+        rank_or_density="",
+        metric=metric,
+        value=value,
+        notes=run.text("notes"),
+        source=f"{said.notice}: {cite}" if said.notice else cite,
+        provenance=cite,
+        role="excluded" if exclude else "",
+        reason=exclude,
+        publisher=publisher,
+        missing="" if exclude else next(filter(None, (test(run) for test in CRITERIA)), ""),
+    )
+
+
+def _with_facts(cells: Mapping[str, str], facts: Sequence[_Fact]) -> tuple[TrainingRun, _Fact]:
+    """Return the row with empty cells filled, and what else the source says of it.
+
+    Of several facts that fit the last counts; a cell that the row states stays.
+    """
+    filled: dict[str, str] = {}
+    words: dict[str, Any] = dict.fromkeys(("family", "publisher", "notice", "exclude"), "")
+    for fact in facts:
+        if all(fnmatchcase(cells.get(column, ""), text) for column, text in fact.when.items()):
+            filled |= {name: text for name, text in fact.cells.items() if not cells.get(name)}
+            words |= {name: getattr(fact, name) for name in words if getattr(fact, name)}
+    return TrainingRun({**cells, **filled}, words["family"]), _Fact(**words)
+
+
+def _model_words(run: TrainingRun) -> str:
+    """Return family, the source's words, task and length: ``BERT-Large, ..., 512 tokens``."""
+    words = " ".join(run.text("model").split())
+    last = words if " " in words else words.rpartition("/")[2]
+    family = run.family or _SIZE.sub("", last).strip(" -_") or words
+    parts = [family.replace(",", ";"), words]
+    if "squad" in run.text("notes").lower():
+        parts.append("SQuAD")
+    seq = run.whole("seq")
+    if seq:
+        parts.append(f"{seq} tokens")
+    return ", ".join(parts)
+
+
+def _gpu_words(run: TrainingRun) -> str:
+    """Return maker, chip and board, then memory, power and node type, then the precision."""
+    text = run.text("gpu")
+    upper = text.upper().replace("_", " ")
+    chips = _CHIPS.findall(upper)
+    if chips:
+        chip = chips[-1] if chips[-1].startswith(chips[0]) else chips[0]
+        board = "" if chip.startswith("GB") else _board(upper)
+        name = f"{_MAKERS.get(chip[:2], 'NVIDIA')} {chip}{board}"
+    else:
+        name = " ".join(text.split()).replace(",", ";") or _NOT_STATED
+    parts = [name]
+    for pattern, unit in ((_MEMORY, "GB"), (_POWER, "W")):
+        match = pattern.search(upper)
+        if chips and match:
+            parts.append(f"{match[1]}{unit}")
+    node = _NODE_TYPE.search(text)
+    if node:
+        parts.append(node[1])
+    return ", ".join([*parts, run.precision or _NOT_STATED])
+
+
+def _board(text: str) -> str:
+    if "PCI" in text:
+        return " PCIe"
+    if re.search(r"\bNVL\b", text):
+        return " NVL"
+    return " SXM" if re.search(r"SXM|DGX|HGX", text) else ""
+
+
+def _network_words(run: TrainingRun) -> str:
+    """Return what lies between nodes, and the node type; of one node the links inside it.
+
+    Of ``net: ... ; intra: ...`` the first is between nodes: its cards for computing, where those
+    for storage and management are named apart.
+    """
+    text = " ".join(run.text("network").split())
+    parts = _BETWEEN_AND_INSIDE.fullmatch(text)
+    if parts:
+        between, inside = (re.sub(r"\s*(N/A\s*)+$", "", part).strip() for part in parts.groups())
+        cards = re.search(r"Compute: (.*?)(?:[,+]? Management:| Ethernet Fabric|$)", between)
+        text = inside if run.one_node else (cards[1].strip() if cards else between)
+    node = _NODE_TYPE.search(run.text("gpu"))
+    if node and node[1] not in text:
+        text = ", ".join(filter(None, (text, node[1])))
+    return f"{_ONE_NODE}: {text}".strip(" :") if run.one_node else text
+
+
+def _system_words(run: TrainingRun, *, submitted: bool) -> str:
+    """Return the framework, who ran it or the table's heading, and the strategy."""
+    software = run.text("software")
+    named = _FRAMEWORK.findall(run.text("model").lower()) or _FRAMEWORK.findall(software.lower())
+    parts = ["/".join(dict.fromkeys(_FRAMEWORKS[word] for word in named)) or _NOT_STATED]
+    if submitted:
+        parts.append(run.text("notes").partition("/")[0])
+    elif run.heading:
+        parts.append(run.heading.rpartition(" / ")[2])
+    variant = re.search(r"\+ ?\w+", run.text("throughput_unit"))
+    if variant:
+        parts.append(variant[0])
+    return ", ".join([*parts, run.text("strategy")])
