@@ -140,8 +140,12 @@ _BYTES = {"bytes": 1.0, "kB": 1e3, "MB": 1e6}
 _ANY_MODEL = "resnet50"
 """Model of the scenario of an all-reduce alone, which has none: its network alone is read."""
 
-_GRID = 9
-"""Factors at which rows are predicted, evenly in the logarithm, 1 among them."""
+_GRID = 7
+"""Factors at which rows are predicted, evenly in the logarithm, 1 among them; and as many again
+between the neighbours of the best."""
+_MAX_ROWS = 12
+"""Rows of one class of link that the fit predicts, spread evenly over their numbers of GPUs: enough
+for a median, and half a second."""
 _TOLERANCE = 2e-3
 """Width of ln f at which the search ends."""
 
@@ -543,8 +547,8 @@ def calibrate_network(
         shown = [row for row in own if row.link_class == link_class]
         if shown:
             width = prior_width(_network(name, catalog), link_class, catalog)
-            loss = _loss(shown, cluster, factors, link_class, width, catalog)
-            widths[link_class], factors[link_class] = width, best_factor(loss, width)
+            widths[link_class] = width
+            factors[link_class] = _fitted(shown, cluster, factors, link_class, width, catalog)
     return CalibratedNetwork(
         cluster,
         factors["inter"],
@@ -556,53 +560,77 @@ def calibrate_network(
     )
 
 
-def _loss(
+def _fitted(
     rows: Sequence[CalibratingRow],
     cluster: ClusterKey,
     factors: Mapping[str, float],
     link_class: str,
     width: float,
     catalog: Session,
+) -> float:
+    """Return the factor of one class of link that fits the rows that show it.
+
+    Rows are predicted at a grid of factors, then at a finer one around its best.
+    """
+    spread = sorted(rows, key=lambda row: row.scenario.gpus)
+    step = max(1.0, len(spread) / _MAX_ROWS)
+    used = [spread[int(index * step)] for index in range(min(len(spread), _MAX_ROWS))]
+
+    def predicted(log_factor: float) -> list[float]:
+        scaled = {**factors, link_class: math.exp(log_factor)}
+        session = CalibratedSession(catalog, cluster, scaled)
+        return [row.predicted_s(session) for row in used]
+
+    limit = max_log_factor(width)
+    known = {log_factor: predicted(log_factor) for log_factor in _grid(-limit, limit)}
+    best = math.log(best_factor(_loss(used, known), width, sorted(known)))
+    low = max(one for one in known if one < best)
+    high = min(one for one in known if one > best)
+    known |= {log_factor: predicted(log_factor) for log_factor in _grid(low, high)[1:-1]}
+    return best_factor(_loss(used, known), width, sorted(known))
+
+
+def _grid(low: float, high: float) -> list[float]:
+    """Return numbers from ``low`` to ``high``, evenly, both ends among them."""
+    return [low + index * (high - low) / (_GRID - 1) for index in range(_GRID)]
+
+
+def _loss(
+    rows: Sequence[CalibratingRow], known: Mapping[float, Sequence[float]]
 ) -> Callable[[float], float]:
     """Return the deviations of rows, in scatters of a run, by the factor of one class of link.
 
-    Rows are predicted at ``_GRID`` factors. Between them a prediction is a straight line in 1 / f:
-    messages take time in proportion to 1 / f, and an iteration is the longest of sums of tasks.
+    ``known`` has what is predicted of each row by ln f. Between those a prediction is a straight
+    line in 1 / f: messages take time in proportion to 1 / f, and an iteration is the longest of
+    sums of tasks.
     """
     from numpy import interp
 
-    inverse = [math.exp(-log_factor) for log_factor in _grid(width)]
-    sessions = [
-        CalibratedSession(catalog, cluster, {**factors, link_class: 1 / x}) for x in inverse
-    ]
-    predicted = [[row.predicted_s(session) for session in sessions] for row in rows]
+    falling = sorted(known, reverse=True)
+    inverse = [math.exp(-log_factor) for log_factor in falling]
+    columns = list(zip(*(known[log_factor] for log_factor in falling), strict=True))
 
     def loss(factor: float) -> float:
         return sum(
-            abs(float(interp(1 / factor, inverse, known)) - row.measured_s)
+            abs(float(interp(1 / factor, inverse, column)) - row.measured_s)
             / (RUN_SPREAD * row.iteration_s)
-            for row, known in zip(rows, predicted, strict=True)
+            for row, column in zip(rows, columns, strict=True)
         )
 
     return loss
 
 
-def _grid(width: float) -> list[float]:
-    """Return the ln f that are tried first under a prior of some width, from highest to lowest."""
-    limit = max_log_factor(width)
-    return [limit - index * 2 * limit / (_GRID - 1) for index in range(_GRID)]
-
-
-def best_factor(loss: Callable[[float], float], width: float) -> float:
+def best_factor(loss: Callable[[float], float], width: float, edges: Sequence[float]) -> float:
     """Return the factor that minimises a loss and the prior of some width.
 
-    Scipy's bounded search runs between each two neighbours of a grid, and the best of them counts.
+    Scipy's bounded search runs between each two neighbours of ``edges``, rising ln f, and the best
+    result counts.
 
     Examples
     --------
-    >>> round(best_factor(lambda factor: 100 * abs(factor - 0.5), 1.0), 2)
+    >>> round(best_factor(lambda factor: 100 * abs(factor - 0.5), 1.0, [-2, -1, 0, 1, 2]), 2)
     0.5
-    >>> round(best_factor(lambda factor: 100 * abs(factor - 0.01), 0.1), 2)
+    >>> round(best_factor(lambda factor: 100 * abs(factor - 0.01), 0.1, [-0.2, 0.0, 0.2]), 2)
     0.82
     """
     from scipy.optimize import minimize_scalar
@@ -611,12 +639,11 @@ def best_factor(loss: Callable[[float], float], width: float) -> float:
         return loss(math.exp(log_factor)) + (log_factor / width) ** 2 / 2
 
     results = [
-        minimize_scalar(
-            objective, bounds=(low, high), method="bounded", options={"xatol": _TOLERANCE}
-        )
-        for high, low in pairwise(_grid(width))
+        minimize_scalar(objective, bounds=pair, method="bounded", options={"xatol": _TOLERANCE})
+        for pair in pairwise(edges)
     ]
-    return math.exp(float(min(results, key=lambda result: float(result.fun)).x))
+    best = min(results, key=lambda result: float(result.fun))
+    return 1.0 if objective(0.0) <= best.fun else math.exp(float(best.x))
 
 
 class CalibratedSession(Session):
