@@ -125,7 +125,7 @@ A100 of one node: the step without exposed communication, and exposed communicat
 
 
 def test_nvlink_at_two_gigabytes_a_second_is_impossible() -> None:
-    """The runs that sia-dgx-a100 (2.131 GB/s) was fitted on, and runs that really take that long."""
+    """The runs that sia-dgx-a100 (2.131 GB/s) was fitted on, and runs that do take that long."""
     published = [
         made_row(
             f"adl-dgx-ext-{gpus}",
