@@ -70,10 +70,12 @@ __all__ = [
     "CalibratingRow",
     "ClusterKey",
     "HardwareRow",
+    "best_factor",
     "calibrate_network",
     "calibrating_rows",
     "cluster_of",
     "max_log_factor",
+    "network_of",
     "on_preset",
     "prior_width",
     "read_clusters",
@@ -753,3 +755,32 @@ def read_clusters(path: Path) -> dict[tuple[ClusterKey, str], CalibratedNetwork]
         rows, models = tuple(cells["rows"].split()), tuple(cells["models"].split())
         networks[key] = CalibratedNetwork(cluster, inter, intra, rows, models, *widths)
     return networks
+
+
+def network_of(
+    case: Case,
+    scenario: Scenario,
+    rows: Sequence[CalibratingRow],
+    session: Session,
+    stored: Mapping[tuple[ClusterKey, str], CalibratedNetwork],
+) -> CalibratedNetwork | None:
+    """Return the network that a case is predicted on in the calibrated way; None: it has none.
+
+    It is fitted without the case's model, and shows the link that the case depends on. Predict
+    ``on_preset(scenario, session)`` with its `CalibratedNetwork.session`.
+
+    Parameters
+    ----------
+    case, scenario : what is judged
+    rows : what `calibrating_rows` finds in the table of the case
+    session : where the presets are
+    stored : what `read_clusters` has; a cluster that is not there is fitted now
+    """
+    cluster = cluster_of(case, scenario, session)
+    whole = stored.get((cluster, NO_MODEL))
+    network = stored.get((cluster, scenario.model))
+    if whole is None:
+        network = calibrate_network(without(rows, scenario.model), cluster, session)
+    elif network is None and scenario.model not in whole.models:
+        network = whole
+    return network if network is not None and network.shows(scenario) else None

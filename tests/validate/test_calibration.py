@@ -30,6 +30,7 @@ from perfsim.validate.calibration import (
     calibrating_rows,
     cluster_of,
     max_log_factor,
+    network_of,
     on_preset,
     prior_width,
     read_clusters,
@@ -365,6 +366,27 @@ def test_stored_factors_are_read(tmp_path: Path) -> None:
     scaled = network.session(SESSION)
     row = measured(made_row("g-1", "all_reduce", 1.0), {"inter": 0.6, "intra": 0.45})
     assert row.predicted_s(scaled) == row.measured_s
+
+
+def test_a_case_is_predicted_without_its_own_model(tmp_path: Path) -> None:
+    rows = rows_of_all_kinds({"inter": 0.6, "intra": 0.5})[:4]
+    stored_now = read_clusters(stored(tmp_path, LINE, LINE.replace("none", "vgg16")))
+
+    def of(model: str, cluster: ClusterKey = CLUSTER, **fields: Any) -> Any:
+        scenario = asked(model=model, net=cluster.net, gpu=cluster.gpu, **fields)
+        return network_of(case(f"{cluster.group}-9"), scenario, rows, SESSION, stored_now)
+
+    assert of("vgg16") == stored_now[CLUSTER, "vgg16"]
+    assert of("resnet50") is None  # stored, but with nothing without that model
+    assert of("bert-base") == stored_now[CLUSTER, NO_MODEL]
+    # A cluster that is not stored is fitted, on rows of other models and of the link in question.
+    del stored_now[CLUSTER, NO_MODEL], stored_now[CLUSTER, "vgg16"]
+    assert of("resnet50").rows == ("g-2", "g-4")
+    assert of("vgg16").rows == ("g-1", "g-3")
+    rows = rows[:2]
+    assert of("resnet50") is None
+    assert of("resnet50", gpus=4).rows == ("g-2",)
+    assert of("resnet50", CLUSTER._replace(group="h")) is None
 
 
 @pytest.mark.parametrize(
