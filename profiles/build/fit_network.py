@@ -9,8 +9,8 @@ between nodes on the others. Each minimises the absolute deviations of the time 
 disturbed run does not pull it), with `predict` as the model. Latencies stay those of the start; the
 tree's rate keeps its ratio to the ring's.
 
-Nothing here keeps a rate near what microbenchmarks of the same hardware show: of what ships, tests do
-(`hardware.csv`), and ``calibrate_clusters.py`` fits with a prior.
+Nothing here keeps a rate near what microbenchmarks of the same hardware show. Tests do so for what
+ships (`hardware.csv`), and ``calibrate_clusters.py`` fits with a prior.
 """
 
 from __future__ import annotations
