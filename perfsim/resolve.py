@@ -284,7 +284,10 @@ def _intra_network(
                 "intra_net", f"no measured NVLink of {device.name!r}; measured: {measured}."
             )
         notes.append(f"`intra_net` nvlink is nvlink-{family}, after the GPU.")
-        return load_network(f"nvlink-{family}", catalog, "intra_net")
+        return catalog.once(
+            ("network", "intra_net", f"nvlink-{family}"),
+            lambda: load_network(f"nvlink-{family}", catalog, "intra_net"),
+        )
     named = scenario.intra_net
     return catalog.once(
         ("network", "intra_net", named), lambda: load_network(named, catalog, "intra_net")

@@ -20,7 +20,10 @@ _BESIDE_SUFFIXES = {
     "models": (".positions.csv",),
     "devices": (".kernels.csv", ".anchors.csv"),
     "networks": (".curves.csv",),
-    "measurements": ("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),
+    "measurements": (
+        *("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),
+        "clusters.csv",
+    ),
 }
 """Endings of files that belong to another file of their folder and are no data set themselves."""
 

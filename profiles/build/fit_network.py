@@ -8,6 +8,9 @@ the smallest batch. The rate inside a node is fitted first, on the rows of one n
 between nodes on the others. Each minimises the absolute deviations of the time (robust: one
 disturbed run does not pull it), with `predict` as the model. Latencies stay those of the start; the
 tree's rate keeps its ratio to the ring's.
+
+Nothing here keeps a rate near what microbenchmarks of the same hardware show. Tests do so for what
+ships (`hardware.csv`), and ``calibrate_clusters.py`` fits with a prior.
 """
 
 from __future__ import annotations
