@@ -200,6 +200,13 @@ def test_one_rank_takes_no_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SENT)
+def test_nothing_to_send_takes_no_time_on_the_wires(name: str) -> None:
+    """Nor where an algorithm would be refused: no formula divides by the bytes."""
+    for hops in (PAIRS, NODE, APART):
+        assert formula(name, hops, 0.0)[1] == 0.0
+
+
+@pytest.mark.parametrize("name", SENT)
 def test_links_that_nobody_uses_have_no_say(name: str) -> None:
     """Inside nodes of one GPU, and between nodes where there is one."""
     for ranks in (2, 3, 5, 8):

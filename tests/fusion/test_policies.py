@@ -132,6 +132,7 @@ def test_a_merge_cost_needs_both_halves() -> None:
             f"fusion_options.{name}: merge_alpha and merge_beta go together; give both, or neither"
             " to merge by the network's own cost."
         )
+        assert error.value.value == "1s"
 
 
 def test_optimal_prefers_fewer_messages_where_the_end_is_the_same() -> None:
@@ -218,26 +219,33 @@ def test_groups_wait_for_the_next_cycle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "value", "message"),
     [
-        ({"count": "0"}, "fusion_options.count: '0' is not a whole number above zero."),
-        ({"count": "x"}, "fusion_options.count: 'x' is not a whole number above zero."),
-        ({"sizes": "2/1.5"}, "fusion_options.sizes: '1.5' is not a whole number above zero."),
+        ({"count": "0"}, "0", "fusion_options.count: '0' is not a whole number above zero."),
+        ({"count": "x"}, "x", "fusion_options.count: 'x' is not a whole number above zero."),
+        (
+            {"sizes": "2/1.5"},
+            "1.5",
+            "fusion_options.sizes: '1.5' is not a whole number above zero.",
+        ),
         (
             {"sizes": "2", "count": "1"},
+            "2",
             "fusion_options.sizes: leave out fusion_options.count, which it replaces.",
         ),
         (
             {"cycle_time": "7"},
+            "7",
             "fusion_options.cycle_time: '7' is not a time (a bare number has no unit); give a"
             " number and a unit such as '50us'. Units: s, ms, us, ns, min, h.",
         ),
     ],
 )
-def test_wrong_groups_are_refused(options: dict[str, str], message: str) -> None:
+def test_wrong_groups_are_refused(options: dict[str, str], value: str, message: str) -> None:
     with pytest.raises(RequestError) as error:
         made("groups", tensors(0.0, 1.0), **options)
     assert str(error.value) == message
+    assert error.value.value == value
 
 
 def test_zero_holds_half_a_billion_values() -> None:

@@ -33,10 +33,12 @@ KILLERS = (
     "tests/collectives/test_collectives.py",
     "tests/collectives/test_collectives_by_hand.py",
     "tests/collectives/test_collectives_laws.py",
+    "tests/collectives/test_collectives_registry.py",
     "tests/fusion/test_buckets.py",
     "tests/fusion/test_policies.py",
     "tests/fusion/test_cost_based.py",
     "tests/fusion/test_policies_threshold.py",
+    "tests/fusion/test_fusion_registry.py",
     "tests/calibrate/measure/test_repeats.py",
     *MUTATED,
 )
