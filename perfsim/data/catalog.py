@@ -58,6 +58,9 @@ class Catalog:
         If ``profiles`` or an entry of PERFSIM_PATH is not a folder, or one without data.
     """
 
+    given: str | Path | None = None
+    without: frozenset[str] = frozenset()
+
     def __init__(
         self, profiles: str | Path | None = None, without: Collection[str] = frozenset()
     ) -> None:

@@ -52,8 +52,8 @@ from perfsim.validate.mapping import (
     EXPOSED_METRIC,
     MappingRule,
     SingleGpuCases,
+    rated_scenario,
     role_of,
-    scenario_of,
 )
 
 __all__ = [
@@ -380,7 +380,9 @@ def calibrating_rows(
             else:
                 fields = role.fields if role.fields else role_of(_unmarked(case), rules).fields
                 fields = _on_presets(fields, catalog)
-                scenario = scenario_of(case, role._replace(fields=fields), rules, singles, catalog)
+                scenario = rated_scenario(
+                    case, role._replace(fields=fields), rules, singles, catalog
+                )
             row = _row(case, on_preset(scenario, catalog), kind, catalog)
         except RequestError:  # what cannot be asked shows nothing
             continue
@@ -662,6 +664,7 @@ class CalibratedSession(Session):
         note: str = "calibrated",
     ) -> None:
         self._session, self.folders = session, session.folders
+        self.given, self.without = session.given, session.without
         self._cluster, self._factors, self._note = cluster, factors, note
         self.jobs = session.jobs
         self._own: dict[tuple[Hashable, ...], Any] = {}

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,19 @@ from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import predict
+from perfsim.scenario import Scenario
 from perfsim.session import Session
 from perfsim.validate.accuracy import score
+from perfsim.validate.calibration import (
+    CLUSTERS_FILE,
+    CalibratedNetwork,
+    CalibratingRow,
+    ClusterKey,
+    calibrating_rows,
+    network_of,
+    on_preset,
+    read_clusters,
+)
 from perfsim.validate.cases import Case, cases_of, same_source
 from perfsim.validate.groups import (
     GroupErrors,
@@ -38,6 +50,7 @@ from perfsim.validate.groups import (
 from perfsim.validate.mapping import (
     WAYS,
     MappedCase,
+    MappingRule,
     Way,
     map_case,
     rules_of,
@@ -193,11 +206,11 @@ def validate_measurements(
         chosen = [case for case in cases if cluster in (case.group, case.origin)]
     else:
         chosen = cases
-    mapped: list[tuple[MappedCase, Catalog]] = []
+    mapped: list[tuple[MappedCase, _Judge]] = []
     rows, left, known = [], [], uncertainties(catalog)
-    for own, judge in _by_source(chosen, cases, catalog):
-        singles = single_gpu_cases(own, rules)
-        mapped += [(map_case(case, rules, singles, judge), judge) for case in own]
+    for own, session in _by_source(chosen, cases, catalog):
+        judge = _Judge(own, rules, session, known)
+        mapped += [(judge.map(case), judge) for case in own]
     selected = _select([item for item, _ in mapped], cluster, method)
     kept = {item.case.id for item in selected}
     for done, (item, judge) in enumerate(mapped):
@@ -209,7 +222,7 @@ def validate_measurements(
             left.append(item)
             continue
         try:
-            rows += _predict_case(item, judge, known)
+            rows += judge.predict(item)
         except RequestError as error:
             left.append(MappedCase(item.case, "excluded", reason=str(error)))
     aside = {case.id for case in cases} - kept
@@ -226,8 +239,8 @@ def validate_measurements(
 
 def _by_source(
     chosen: Sequence[Case], cases: Sequence[Case], catalog: Catalog
-) -> Iterable[tuple[list[Case], Catalog]]:
-    """Go through the sources of cases, each with a catalog without what that source published."""
+) -> Iterable[tuple[list[Case], Session]]:
+    """Go through the sources of cases, each with a session without what that source published."""
     sources = same_source(cases)
     owners: dict[str, set[str]] = {}
     grouped: dict[str, list[Case]] = {}
@@ -236,37 +249,91 @@ def _by_source(
     for case in chosen:
         grouped.setdefault(sources[case.origin], []).append(case)
     for source, own in grouped.items():
-        without = owners[source] - {""}
-        yield own, Session(catalog.given, without) if without else catalog
+        yield own, Session(catalog.given, owners[source] - {""})
 
 
-def _predict_case(
-    item: MappedCase, catalog: Catalog, known: Mapping[str, Uncertainty]
-) -> list[PredictedCase]:
-    """Predict a case in each way; its interval was fitted without its own source."""
-    case, rows = item.case, []
-    own = known.get(case.origin, known.get(NO_METHOD))
-    for way, scenario in item.scenarios.items():
-        prediction = predict(scenario, catalog)
+class _Judge:
+    """Predicts the cases of one source with nothing that was fitted on what is judged.
+
+    Parameters
+    ----------
+    cases : all cases of the source, those that calibrate among them
+    session : where files are, without what the source published
+    known : how wrong predictions have been, by source left out
+    """
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        rules: Sequence[MappingRule],
+        session: Session,
+        known: Mapping[str, Uncertainty],
+    ) -> None:
+        self._cases, self._rules, self._session, self._known = cases, rules, session, known
+        self._singles = single_gpu_cases(cases, rules)
+        self._networks: dict[CalibratedNetwork, Session] = {}
+
+    def map(self, case: Case) -> MappedCase:
+        """Return the scenarios of a case."""
+        return map_case(case, self._rules, self._singles, self._session)
+
+    @cached_property
+    def _calibrating(self) -> list[CalibratingRow]:
+        """The rows that show the network of a cluster."""
+        return calibrating_rows(self._cases, self._rules, self._singles, self._session)
+
+    @cached_property
+    def _stored(self) -> Mapping[tuple[ClusterKey, str], CalibratedNetwork]:
+        path = self._session.beside("measurements", "", CLUSTERS_FILE)
+        return {} if path is None else read_clusters(path)
+
+    def predict(self, item: MappedCase) -> list[PredictedCase]:
+        """Predict a case in each way.
+
+        Raises
+        ------
+        RequestError
+            If a scenario cannot be predicted.
+        """
+        rows = [
+            self._predicted(item, way, scenario, self._session)
+            for way, scenario in item.scenarios.items()
+        ]
+        if item.role == "test" and item.scenario and "calibrated" not in item.scenarios:
+            network = network_of(
+                item.case, item.scenario, self._calibrating, self._session, self._stored
+            )
+            if network is not None:
+                scenario = on_preset(item.scenario, self._session)
+                session = self._networks.get(network)
+                if session is None:
+                    session = self._networks[network] = network.session(self._session)
+                rows.append(self._predicted(item, "calibrated", scenario, session))
+        return rows
+
+    def _predicted(
+        self, item: MappedCase, way: Way, scenario: Scenario, session: Session
+    ) -> PredictedCase:
+        """Predict a case in one way; its interval was fitted without its own source."""
+        case = item.case
+        own = self._known.get(case.origin, self._known.get(NO_METHOD))
+        prediction = predict(scenario, session)
         moves = of_ratio(prediction.moves) if case.metric in RATIO_METRICS else prediction.moves
         if own is not None:
             interval = own.interval(moves, prediction.iteration_s)
             prediction = replace(prediction, iteration_s_interval=interval)
         (value, low, high), error = predicted_metric(case.metric, case.value, prediction)
-        rows.append(
-            PredictedCase(
-                case,
-                scenario,
-                value,
-                (low, high),
-                error,
-                way,
-                prediction.breakdown_s,
-                moves,
-                calibrates=item.role == "calibration",
-            )
+        return PredictedCase(
+            case,
+            scenario,
+            value,
+            (low, high),
+            error,
+            way,
+            prediction.breakdown_s,
+            moves,
+            calibrates=item.role == "calibration",
         )
-    return rows
 
 
 def joined_reports(paths: Sequence[Path | None]) -> MeasurementsReport:
