@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 CASES_SCHEMA = "perfsim/measurements/2"
-_CASE_ROLES = ("calibration", "test", "excluded")
+_CASE_ROLES = ("calibration", "test", "excluded", "missing")
 
 CASE_COLUMNS = (
     "id",
