@@ -47,7 +47,7 @@ CRITERIA: Mapping[str, str] = {
     RECALLED: "The value was recalled, and nobody found it in the source.",
     _DRAWN: "The source draws or computes the value, such as a line of linear scaling.",
     _TOKENS: "The batch is in tokens, and how many a sample has is not stated.",
-    _NO_TIME: "The metric is no time of training: a collective or a kernel alone, a count of steps.",
+    _NO_TIME: "The metric is no time of training, but of a collective or a kernel, or a count.",
     _LONGER: (
         "The metric is the time of an epoch or a whole training; how many iterations that is and "
         "what else it holds (validation, input) is not stated."
@@ -77,13 +77,22 @@ CONTRADICTION = 1.5
 
 No source: chosen; runs of one configuration on different days differ by up to 1.43 (`vin`)."""
 
-_NO_TIME_METRIC = re.compile(
-    r"allreduce_s|encode_plus_decode_s|iterations_ratio_.+|setups_faster_.+"
+_SAID = (
+    ("seen_or_memory", r"^MEMORY$", RECALLED),
+    (
+        "metric",
+        r"^(allreduce_s|encode_plus_decode_s|(iterations_ratio|setups_faster)_.+)$",
+        _NO_TIME,
+    ),
+    ("metric", r"^(epoch_s|train_time_.+)$", _LONGER),
+    ("metric", r"^speedup_vs_(?!1gpu$).+", _RATIO),
+    ("notes", r"relative to (?!1 GPU)[0-9]+ GPUs", _RATIO),
+    ("notes", r"per exchange, not amortised", _MEANING),
+    ("gpu", r"^not stated.*", _GPU),
+    ("batch_per_gpu", r"^.* tokens$", _TOKENS),
 )
-_LONGER_METRIC = re.compile(r"epoch_s|train_time_.+")
-_RATIO_METRIC = re.compile(r"speedup_vs_(?!1gpu$).+")
-_RELATIVE_NOTE = re.compile(r"relative to (?!1 GPU)\d+ GPUs")
-_EXCHANGE_NOTE = "per exchange, not amortised"
+"""Columns, the words in them by which a criterion is met, and the criterion; the first counts."""
+
 _EXPOSED, _ITERATION = "exposed_comm_s", "iteration_s"
 
 _Configuration = tuple[str, ...]
@@ -104,25 +113,11 @@ def criterion_of(reason: str) -> str | None:
 
 
 def said_criterion(case: Case) -> str:
-    """Return the criterion that a case's own words meet, with details; "" for none."""
-    if case.seen_or_memory == "MEMORY":
-        return RECALLED
-    for pattern, criterion in (
-        (_NO_TIME_METRIC, _NO_TIME),
-        (_LONGER_METRIC, _LONGER),
-        (_RATIO_METRIC, _RATIO),
-    ):
-        if pattern.fullmatch(case.metric):
-            return f"{criterion}: {case.metric}"
-    relative = _RELATIVE_NOTE.search(case.notes)
-    if relative:
-        return f"{_RATIO}: {relative[0]}"
-    if _EXCHANGE_NOTE in case.notes:
-        return f"{_MEANING}: a time of an exchange, not of an iteration"
-    if case.gpu.startswith("not stated"):
-        return _GPU
-    if case.batch_per_gpu.endswith("tokens"):
-        return _TOKENS
+    """Return the criterion that a case's own words meet, with these; "" for none."""
+    for column, pattern, criterion in _SAID:
+        words = re.search(pattern, getattr(case, column))
+        if words:
+            return criterion if criterion == RECALLED else f"{criterion}: {words[0]}"
     return _ZERO if case.value == 0 else ""
 
 

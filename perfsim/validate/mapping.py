@@ -6,10 +6,11 @@ Three steps, in the order of this file:
    from top to bottom. ``when`` names columns and the text (with the wildcards ``*`` and ``?``) that
    each must have; every rule that fits applies, later ones over earlier ones. ``set`` gives fields
    of the scenario as a newcomer knows them ("options.x" the method's, "fusion_options.x" the
-   policy's), ``rated`` and ``calibrated`` those that only these ways of asking add. ``number``
-   takes one from a column by a pattern with one group. ``exclude`` begins with the criterion by
-   which such a case is not judged (`perfsim.validate.criteria`), ``missing`` says what perfsim lacks
-   to predict it, and ``calibrates`` what it was used to fit; an empty text lifts an earlier one.
+   policy's). ``rated`` and ``calibrated`` give fields that only these ways of asking add; the
+   value "" takes a field away. ``number`` takes one from a column by a pattern with one group.
+   ``exclude`` begins with the criterion by which a case is not judged
+   (`perfsim.validate.criteria`), ``missing`` says what perfsim lacks to predict it, ``calibrates``
+   what it was used to fit; an empty text lifts an earlier one.
 2. What the source itself measured on one GPU sets the computation of its other cases
    (``SingleGpuCases``), so that they test the communication.
 3. ``map_case`` makes the scenarios: words by the rules, numbers by the columns, computation by the
@@ -130,8 +131,10 @@ class MappingRule:
         return all(fnmatchcase(getattr(case, column), text) for column, text in self.when.items())
 
     def apply(self, case: Case, fields: dict[str, Any]) -> None:
-        """Put into ``fields`` what the rule says of a case."""
+        """Put into ``fields`` what the rule says of a case; the value "" takes a field away."""
         fields.update(self.fields)
+        for name in [name for name, value in self.fields.items() if value == ""]:
+            del fields[name]
         for field, (column, pattern) in self.numbers.items():
             match = pattern.search(getattr(case, column))
             if match:
@@ -274,7 +277,8 @@ class SingleGpuCases:
     Where the source calibrates computation at other batches only, perfsim's own estimate is
     scaled: by as much as the source took longer there than predicted (``ratio``).
 
-    ``unfit`` are the cases that a criterion over measured values meets, with the reason.
+    ``steps`` are the cases from which such a step without communication comes. ``unfit`` are the
+    cases that a criterion over measured values meets, with the reason.
 
     Parameters
     ----------
@@ -284,14 +288,16 @@ class SingleGpuCases:
 
     def __init__(self, cases: Sequence[Case], marked: Collection[str] = ()) -> None:
         self.unfit = measured_criteria(cases)
-        self._without = _without_communication([case for case in cases if case.id in marked])
+        pairs = _steps([case for case in cases if case.id in marked])
+        self.steps = {case.id for pair in pairs for case in pair}
+        self._without = _without_communication(pairs)
         self._whole: _Known = defaultdict(list)
         self._phase: _Known = defaultdict(list)
         self._alike: dict[_Key, list[Case]] = defaultdict(list)
         self._ratios: dict[str, float | None] = {}
         self._added: _Known = defaultdict(list)
         added = {_run(case): case.value for case in cases if case.metric == ADDED_METRIC}
-        for forward, backward in _passes(cases):
+        for forward, backward in _pairs(cases, *_PASS_METRICS):
             for key in _keys(forward):
                 seconds = forward.value + backward.value
                 self._phase[key].append((forward.provenance, seconds))
@@ -375,30 +381,29 @@ def _what(case: Case) -> _Key:
     return case.group, case.model, case.gpu
 
 
-def _without_communication(cases: Sequence[Case]) -> _Known:
-    """Return steps on several GPUs less their exposed communication, where both are known."""
-    runs: dict[_Key, dict[str, Case]] = defaultdict(dict)
-    for case in cases:
-        if case.metric in (_STEP_METRIC, EXPOSED_METRIC) and case.gpus != "1":
-            runs[_run(case)][case.metric] = case
+def _without_communication(pairs: Sequence[tuple[Case, Case]]) -> _Known:
+    """Return steps on several GPUs less their exposed communication."""
     known: _Known = defaultdict(list)
-    for run in runs.values():
-        if len(run) == 2:
-            step, exposed = run[_STEP_METRIC], run[EXPOSED_METRIC]
-            if step.value > exposed.value:
-                for key in _keys(step):
-                    known[key].append((step.provenance, step.value - exposed.value))
+    for step, exposed in pairs:
+        for key in _keys(step):
+            known[key].append((step.provenance, step.value - exposed.value))
     return known
 
 
-def _passes(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
-    """Return the forward and backward pass of the runs of which both are measured."""
+def _steps(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
+    """Return the steps on several GPUs with their exposed communication, where both are known."""
+    several = [case for case in cases if case.gpus != "1"]
+    pairs = _pairs(several, _STEP_METRIC, EXPOSED_METRIC)
+    return [(step, exposed) for step, exposed in pairs if step.value > exposed.value]
+
+
+def _pairs(cases: Sequence[Case], metric: str, other: str) -> list[tuple[Case, Case]]:
+    """Return the cases of two metrics, for each run that has both."""
     runs: dict[_Key, dict[str, Case]] = defaultdict(dict)
     for case in cases:
-        if case.metric in _PASS_METRICS:
+        if case.metric in (metric, other):
             runs[_run(case)][case.metric] = case
-    forward, backward = _PASS_METRICS
-    return [(run[forward], run[backward]) for run in runs.values() if len(run) == 2]
+    return [(run[metric], run[other]) for run in runs.values() if len(run) == 2]
 
 
 def _run(case: Case) -> _Key:
@@ -431,7 +436,8 @@ def _shared_letters(text: str, other: str) -> int:
 class CaseRole(NamedTuple):
     """The role of a case (calibration, test, excluded, missing), why, and its fields.
 
-    ``fields`` are known in every way; ``rated`` and ``calibrated`` are added in these.
+    ``fields`` are known in every way; ``rated`` and ``calibrated`` are added in these, and take a
+    field away where they give it the value "".
     """
 
     role: str
@@ -476,8 +482,10 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     if case.missing:
         return CaseRole("missing", case.missing, {})
     if case.scenario:
-        texts = (case.scenario, case.rated, case.calibrated)
-        fields, rated, calibrated = (parse_fields(text, case.id) for text in texts)
+        fields = parse_fields(case.scenario, case.id)
+        rated, calibrated = (
+            parse_fields(text, case.id, may_be_empty=True) for text in (case.rated, case.calibrated)
+        )
         return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
     if case.role and case.role != "test":
         return CaseRole(case.role, case.reason or OWN_ROW, {})
@@ -537,7 +545,7 @@ def map_case(
         unfit = "" if case.role else singles.unfit.get(case.id, "")
         if unfit and role.role == "test":
             return MappedCase(case, "excluded", reason=unfit)
-        ways = () if unfit else _ways_of(case, role)
+        ways = () if unfit else _ways_of(case, role, singles)
         scenarios = {}
         for way in ways:
             scenario = scenario_of(case, role, rules, singles, catalog, way)
@@ -550,13 +558,14 @@ def map_case(
         return MappedCase(case, "missing", reason=str(error))
 
 
-def _ways_of(case: Case, role: CaseRole) -> Sequence[Way]:
+def _ways_of(case: Case, role: CaseRole, singles: SingleGpuCases) -> Sequence[Way]:
     """Return the ways in which a case is a test: those that do not use it themselves."""
     if role.role == "test":
         return WAYS
     if role.role != "calibration" or is_single_gpu(case) or not role.fields:
         return ()
-    return ("blind",) if role.reason.startswith(_COMPUTATION) else ("blind", "rated")
+    own = role.reason.startswith(_COMPUTATION) or case.id in singles.steps
+    return ("blind",) if own else ("blind", "rated")
 
 
 def scenario_of(
@@ -585,7 +594,7 @@ def scenario_of(
         if not role.calibrated:
             return None
         asked |= role.calibrated
-    fields = nested_fields(asked, catalog)
+    fields = nested_fields({name: item for name, item in asked.items() if item != ""}, catalog)
     why_not = _fill_numbers(case, fields)
     if why_not:
         raise RequestError("", why_not)
