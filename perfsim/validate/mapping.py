@@ -24,7 +24,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
@@ -63,8 +63,10 @@ __all__ = [
     "Way",
     "is_single_gpu",
     "map_case",
+    "rated_scenario",
     "read_rules",
     "role_of",
+    "rules_of",
     "scenario_of",
     "single_gpu_cases",
 ]
@@ -119,11 +121,11 @@ class MappingRule:
 
     when: Mapping[str, str]
     fields: Mapping[str, Any]
-    rated: Mapping[str, Any]
-    calibrated: Mapping[str, Any]
     numbers: Mapping[str, tuple[str, re.Pattern[str]]]
     exclude: str | None = None
     calibrates: str | None = None
+    rated: Mapping[str, Any] = field(default_factory=dict)
+    calibrated: Mapping[str, Any] = field(default_factory=dict)
     missing: str | None = None
 
     def fits(self, case: Case) -> bool:
@@ -135,10 +137,10 @@ class MappingRule:
         fields.update(self.fields)
         for name in [name for name, value in self.fields.items() if value == ""]:
             del fields[name]
-        for field, (column, pattern) in self.numbers.items():
+        for name, (column, pattern) in self.numbers.items():
             match = pattern.search(getattr(case, column))
             if match:
-                fields[field] = match[1]
+                fields[name] = match[1]
 
 
 def read_rules(path: Path) -> list[MappingRule]:
@@ -153,15 +155,40 @@ def read_rules(path: Path) -> list[MappingRule]:
         MappingRule(
             rule.when,
             rule.set,
-            rule.rated,
-            rule.calibrated,
             rule.number,
             rule.exclude,
             rule.calibrates,
+            rule.rated,
+            rule.calibrated,
             rule.missing,
         )
         for rule in read_toml(path, RulesFile).rule
     ]
+
+
+def rules_of(catalog: Catalog, more: Path | None = None) -> list[MappingRule]:
+    """Return the rules of every folder of measurements, those that ship first, then ``more``.
+
+    Later rules come over earlier ones, so that a user's map adds to the shipped one: an exclusion
+    is lifted by a rule that fits the case and has ``exclude = ""``.
+
+    Raises
+    ------
+    DataError
+        If a file is damaged.
+    RequestError
+        If there is none.
+    """
+    paths = [
+        path
+        for folder in reversed(catalog.folders)
+        for path in sorted((folder / "measurements").glob(f"*{RULES_FILE}"))
+    ]
+    if not paths:
+        raise RequestError(
+            "measurements", f"no measurements/{RULES_FILE} in any folder of profiles."
+        )
+    return [rule for path in (*paths, *filter(None, [more])) for rule in read_rules(path)]
 
 
 def _columns(when: object) -> dict[str, str]:
@@ -192,7 +219,7 @@ def _rule_fields(value: object) -> dict[str, Any]:
 def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
     r"""Check fields whose value a pattern finds in a column, such as "setting: (\d+) GPUs"."""
     numbers = {}
-    for field, pair in _rule_fields(value).items():
+    for name, pair in _rule_fields(value).items():
         column, _, text = str(pair).partition(":")
         try:
             with warnings.catch_warnings():
@@ -202,7 +229,7 @@ def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
             raise WrongValue(f"{shown(text)} is no pattern: {error}") from None
         if column not in CASE_COLUMNS or pattern.groups != 1:
             raise WrongValue(f"{shown(pair)} is not 'column: pattern with one group'")
-        numbers[field] = (column, pattern)
+        numbers[name] = (column, pattern)
     return numbers
 
 
@@ -487,9 +514,10 @@ def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
             parse_fields(text, case.id, may_be_empty=True) for text in (case.rated, case.calibrated)
         )
         return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
+    found = _ruled(case, rules)
     if case.role and case.role != "test":
-        return CaseRole(case.role, case.reason or OWN_ROW, {})
-    return _ruled(case, rules)
+        return found._replace(role=case.role, reason=case.reason or OWN_ROW)
+    return found
 
 
 def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
@@ -542,10 +570,11 @@ def map_case(
     """
     try:
         role = role_of(case, rules)
-        unfit = "" if case.role else singles.unfit.get(case.id, "")
-        if unfit and role.role == "test":
+        unfit = singles.unfit.get(case.id, "")
+        if unfit and role.role == "test" and not case.role:
             return MappedCase(case, "excluded", reason=unfit)
-        ways = () if unfit else _ways_of(case, role, singles)
+        calibrates_only = unfit and role.role == "calibration"
+        ways = () if calibrates_only else _ways_of(case, role, singles)
         scenarios = {}
         for way in ways:
             scenario = scenario_of(case, role, rules, singles, catalog, way)
@@ -605,6 +634,27 @@ def scenario_of(
         return None
     known = scenario.single_gpu is not None or scenario.single_gpu_kernels is not None
     return scenario if known or way == "calibrated" else None
+
+
+def rated_scenario(
+    case: Case,
+    role: CaseRole,
+    rules: Sequence[MappingRule],
+    singles: SingleGpuCases,
+    catalog: Catalog,
+) -> Scenario:
+    """Return the scenario of a case with all that its source says of computation.
+
+    Raises
+    ------
+    RequestError
+        If the case cannot be asked; the message says why.
+    """
+    rated = scenario_of(case, role, rules, singles, catalog, "rated")
+    scenario = rated or scenario_of(case, role, rules, singles, catalog, "blind")
+    if scenario is None:
+        raise RequestError("", f"{NO_BATCH}.")
+    return scenario
 
 
 def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
