@@ -67,7 +67,7 @@ def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRul
         asked = map_case(case, rules, singles, catalog)
         own = {"role": asked.role, "reason": asked.reason, "value": f"{case.value:.9g}"}
         own |= dict.fromkeys(_SCENARIO_COLUMNS, "")
-        if asked.role in ("test", "calibration"):
+        if asked.scenarios:
             role = role_of(case, rules)
             texts = map(fields_text, (role.fields, role.rated, role.calibrated))
             own |= dict(zip(_SCENARIO_COLUMNS, texts, strict=True))
