@@ -75,7 +75,7 @@ _INPUT_WAIT_BATCHES = 3
 CONTRADICTION = 1.5
 """Ratio of two values of one configuration from which they contradict each other.
 
-No source: chosen; runs of one configuration on different days differ by up to 1.43 (`vin`)."""
+No source: chosen; whole iterations of one configuration, of other days, differ by up to 1.43."""
 
 _SAID = (
     ("seen_or_memory", r"^MEMORY$", RECALLED),
