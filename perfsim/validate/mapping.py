@@ -535,7 +535,7 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
             exclude = exclude if rule.exclude is None else rule.exclude
             missing = missing if rule.missing is None else rule.missing
             calibrates = calibrates if rule.calibrates is None else rule.calibrates
-    if exclude is None and case.role != "test":
+    if exclude is None and case.role != "test" and not calibrates:
         exclude = said_criterion(case)
     if is_single_gpu(case) and exclude != RECALLED:
         return CaseRole("calibration", _COMPUTATION, fields, rated, calibrated)
@@ -588,10 +588,15 @@ def map_case(
 
 
 def _ways_of(case: Case, role: CaseRole, singles: SingleGpuCases) -> Sequence[Way]:
-    """Return the ways in which a case is a test: those that do not use it themselves."""
+    """Return the ways in which a case is a test: those that do not use it themselves.
+
+    What calibrates need not be fit to be judged: an all-reduce alone calibrates a network.
+    """
     if role.role == "test":
         return WAYS
     if role.role != "calibration" or is_single_gpu(case) or not role.fields:
+        return ()
+    if said_criterion(case):
         return ()
     own = role.reason.startswith(_COMPUTATION) or case.id in singles.steps
     return ("blind",) if own else ("blind", "rated")

@@ -35,14 +35,12 @@ OWN_NETWORKS = {
 FITTED = {
     "pollux-g4dn-t4": {"adl-aws"},
     "sia-2080ti": {"adl-rtx"},
-    "sia-dgx-a100": {"adl-dgx-ext"},
-    "sia-azure-nd40-v100": {"adl-azure"},
     "hkbu-v100-10gbe": {"ddlb"},
     "hkbu-v100-ib100": {"ddlb"},
     "aws-p2-k80-tcp": {"vin"},
-    "v100-pcie-host-8": {"mgc"},
+    "bcaffe-cpu-10gbe-mpi": {"mgw"},
 }
-"""Networks fitted on training runs -> the sources whose rows they are fitted on."""
+"""Clusters' own networks -> the sources whose rows they are fitted on."""
 
 CASE = Case(
     "t-1", "DDP", "resnet50", "v100", "8", "4", "wire", "64", "", "", "iteration_s", 0.5, ""
@@ -192,6 +190,14 @@ def test_words_without_a_rule_are_missing() -> None:
     assert found.reason == "no rule for model 'resnet50', gpu 'v100', method 'DDP'"
 
 
+def test_a_microbenchmark_calibrates_and_is_not_asked() -> None:
+    alone = replace(CASE, metric="allreduce_s")
+    assert mapped([alone], [KNOWN])[0].reason == "no time of training: allreduce_s"
+    [found] = mapped([alone], [KNOWN, rule(calibrates="the network (microbenchmark)")])
+    assert (found.role, found.scenarios) == ("calibration", {})
+    assert found.reason == "calibrates the network (microbenchmark)"
+
+
 @pytest.mark.parametrize("role", ["excluded", "missing", "calibration"])
 def test_a_row_says_what_it_is_for(role: str) -> None:
     told = role_of(replace(CASE, role=role, reason="why"), [KNOWN])
@@ -255,7 +261,7 @@ def test_the_rows_that_a_network_is_fitted_on_calibrate() -> None:
             for field in ("net", "intra_net"):
                 if role.calibrated.get(field):
                     marked.setdefault(role.calibrated[field], set()).add(case.group)
-    assert marked and marked.items() <= FITTED.items()
+    assert marked and all(groups == FITTED[name] for name, groups in marked.items())
     bert = [case for case in cases if case.system == "S-SGD BSP-A2A" and "BERT" in case.model]
     assert bert and {role_of(case, rules).role for case in bert} == {"calibration"}
     both = replace(bert[0], model="BERT-Base")
