@@ -15,7 +15,7 @@ from perfsim.validate.cases import Case
 
 __all__ = [
     "CONTRADICTION",
-    "CRITERIA",
+    "EXCLUSION_CRITERIA",
     "INPUT_WAIT_SHARE",
     "NO_BATCH",
     "OWN_ROW",
@@ -41,7 +41,7 @@ _INPUT = "waits for input"
 _CONTRADICTS = "values contradict each other"
 OWN_ROW = "its row says so"
 
-CRITERIA: Mapping[str, str] = {
+EXCLUSION_CRITERIA: Mapping[str, str] = {
     _GPU: "The source does not name the GPU.",
     _MODEL: "The source does not say which model was trained, or lets it be another.",
     _SERVERS: "The source does not say on how many servers the parameters lie.",
@@ -111,7 +111,7 @@ def criterion_of(reason: str) -> str | None:
     True
     """
     name = reason.partition(":")[0]
-    return name if name in CRITERIA else None
+    return name if name in EXCLUSION_CRITERIA else None
 
 
 def said_criterion(case: Case) -> str:
@@ -161,10 +161,13 @@ def _input_waits(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def _contradictions(cases: Sequence[Case]) -> dict[str, str]:
-    """Return the values that other values of the same configuration and metric contradict."""
+    """Return the values that other values of the same configuration and metric contradict.
+
+    Where no batch is stated, two values may be of two configurations.
+    """
     alike: dict[_Configuration, list[Case]] = defaultdict(list)
     for case in cases:
-        if case.value > 0:
+        if case.value > 0 and case.whole("batch_per_gpu"):
             alike[case.group, *_words(case), case.batch_per_gpu, case.metric].append(case)
     reasons: dict[str, str] = {}
     for same in alike.values():

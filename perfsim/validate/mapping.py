@@ -40,7 +40,7 @@ from perfsim.resolve import resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
 from perfsim.validate.criteria import (
-    CRITERIA,
+    EXCLUSION_CRITERIA,
     NO_BATCH,
     OWN_ROW,
     RECALLED,
@@ -237,7 +237,7 @@ def _exclusion(value: object) -> str:
     """Check a reason: it begins with a criterion, so that no misfit can be one."""
     text = str(value)
     if text and criterion_of(text) is None:
-        names = "; ".join(CRITERIA)
+        names = "; ".join(EXCLUSION_CRITERIA)
         raise WrongValue(f"{shown(text)} does not begin with a criterion; criteria: {names}")
     return text
 

@@ -19,7 +19,7 @@ from perfsim.validate import criteria, mapping
 from perfsim.validate.cases import Case, read_cases
 from perfsim.validate.criteria import (
     CONTRADICTION,
-    CRITERIA,
+    EXCLUSION_CRITERIA,
     INPUT_WAIT_SHARE,
     criterion_of,
     measured_criteria,
@@ -88,7 +88,7 @@ def test_every_exclusion_of_a_map_is_of_the_closed_list(path: Path) -> None:
     ]
     assert reasons or path.name != "map.toml"
     for reason in reasons:
-        assert criterion_of(reason) in CRITERIA, reason
+        assert criterion_of(reason) in EXCLUSION_CRITERIA, reason
         assert criterion_of(reason) not in MEASURED, "measured values decide, not a rule"
 
 
@@ -104,7 +104,7 @@ def test_a_map_cannot_exclude_by_misfit(tmp_path: Path) -> None:
 
 
 def test_every_criterion_says_what_it_means() -> None:
-    for name, sentence in CRITERIA.items():
+    for name, sentence in EXCLUSION_CRITERIA.items():
         assert ":" not in name and sentence.endswith(".") and len(sentence.split()) > 5
         assert criterion_of(name) == criterion_of(f"{name}: detail") == name
     assert criterion_of("") is None and criterion_of("GPU not stated. Or so") is None
@@ -187,6 +187,8 @@ def test_values_of_one_configuration_contradict_each_other() -> None:
     reason = "values contradict each other: 0.2 to 0.303"
     assert measured_criteria([one, apart]) == {"t-1": reason, "t-2": reason}
     assert measured_criteria([one, replace(other, value=0.2 * CONTRADICTION * 0.99)]) == {}
+    unknown = [replace(case, batch_per_gpu="") for case in (one, apart)]
+    assert measured_criteria(unknown) == {}, "they may be of two batches"
     for change in ({"batch_per_gpu": "32"}, {"gpus": "16"}, {"metric": "x"}, {"id": "u-2"}):
         assert measured_criteria([one, replace(apart, **change)]) == {}, change
 
@@ -208,7 +210,7 @@ def test_no_role_reads_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {criterion_of(reason) for reason in unfit.values()} <= set(MEASURED)
     for role in roles.values():
         if role.role == "excluded":
-            assert criterion_of(role.reason) in CRITERIA, role.reason
+            assert criterion_of(role.reason) in EXCLUSION_CRITERIA, role.reason
         elif role.role == "missing":
             assert role.reason and criterion_of(role.reason) is None
 
@@ -273,4 +275,4 @@ def test_the_readme_of_the_measurements_lists_every_criterion() -> None:
         for line in table.splitlines()[2:]
         for name in line.strip("|").split("|")[0].split(", ")
     }
-    assert all(set(name.split(", ")) <= listed for name in CRITERIA)
+    assert all(set(name.split(", ")) <= listed for name in EXCLUSION_CRITERIA)
