@@ -372,7 +372,9 @@ def calibrating_rows(
     for case in cases:
         kind = _kind(case)
         role = role_of(case, rules) if kind else None
-        if kind is None or role is None or role.role == "excluded":
+        if kind is None or role is None:
+            continue
+        if role.role == "excluded" and kind != "all_reduce":  # which is no time of training
             continue
         try:
             if kind == "all_reduce":

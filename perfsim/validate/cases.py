@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 CASES_SCHEMA = "perfsim/measurements/2"
-_CASE_ROLES = ("calibration", "test", "excluded")
+_CASE_ROLES = ("calibration", "test", "excluded", "missing")
 
 CASE_COLUMNS = (
     "id",
@@ -249,8 +249,10 @@ def shipped_cases(catalog: Catalog, bad: list[DataError] | None = None) -> list[
     return list(cases.values())
 
 
-def parse_fields(text: str, name: str) -> dict[str, Any]:
+def parse_fields(text: str, name: str, *, may_be_empty: bool = False) -> dict[str, Any]:
     """Return the fields that a scenario cell states; ``name`` is the row's id, for messages.
+
+    With ``may_be_empty``, a field without a value is "".
 
     Raises
     ------
@@ -265,7 +267,7 @@ def parse_fields(text: str, name: str) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         field, equals, value = (word.strip() for word in part.partition("="))
-        if not equals or not field or not value:
+        if not equals or not field or not (value or may_be_empty):
             raise RequestError(
                 "scenario", f"{part!r} is not field=value, as method=topk.", source=name
             )

@@ -5,9 +5,12 @@ Three steps, in the order of this file:
 1. Rules say what the words of a table mean to perfsim. ``map.toml`` holds ``[[rule]]`` tables, read
    from top to bottom. ``when`` names columns and the text (with the wildcards ``*`` and ``?``) that
    each must have; every rule that fits applies, later ones over earlier ones. ``set`` gives fields
-   of the scenario ("options.x" the method's, "fusion_options.x" the policy's), ``number`` takes one
-   from a column by a pattern with one group, ``exclude`` says why such a case is not predicted, and
-   ``calibrates`` what it was used to fit.
+   of the scenario as a newcomer knows them ("options.x" the method's, "fusion_options.x" the
+   policy's). ``rated`` and ``calibrated`` give fields that only these ways of asking add; the
+   value "" takes a field away. ``number`` takes one from a column by a pattern with one group.
+   ``exclude`` begins with the criterion by which a case is not judged
+   (`perfsim.validate.criteria`), ``missing`` says what perfsim lacks to predict it, ``calibrates``
+   what it was used to fit; an empty text lifts an earlier one.
 2. What the source itself measured on one GPU sets the computation of its other cases
    (``SingleGpuCases``), so that they test the communication.
 3. ``map_case`` makes the scenarios: words by the rules, numbers by the columns, computation by the
@@ -36,6 +39,15 @@ from perfsim.prediction import predict
 from perfsim.resolve import resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
+from perfsim.validate.criteria import (
+    EXCLUSION_CRITERIA,
+    NO_BATCH,
+    OWN_ROW,
+    RECALLED,
+    criterion_of,
+    measured_criteria,
+    said_criterion,
+)
 from perfsim.validate.metrics import METRICS, predicted_metric
 from perfsim.validate.training import still_missing
 
@@ -81,6 +93,9 @@ off the iteration of the same run, so that the rest is the computation that ever
 COMPUTE_METRICS = ("compute_s", "fwd_bwd_s", "breakdown_fwd_bwd_s")
 """Metrics that are the time of forward and backward, without what communication adds."""
 
+_PASS_METRICS = ("forward_s", "backward_s")
+"""Metrics of one run that together are the time of its computation."""
+
 _STEP_METRIC, EXPOSED_METRIC = "iteration_s", "exposed_comm_s"
 """Metrics of one run whose difference is its step without communication."""
 
@@ -100,7 +115,9 @@ _COLUMN_OF_FIELD = {"model": "model", "gpu": "gpu", "method": "system"}
 class MappingRule:
     """The fields, numbers and role of the cases that fit ``when``.
 
-    ``rated`` and ``calibrated`` are fields that only these ways of asking know.
+    ``rated`` and ``calibrated`` are fields that only these ways of asking know. ``exclude``,
+    ``missing`` and ``calibrates`` are None where the rule says nothing, "" where it lifts what an
+    earlier rule says.
     """
 
     when: Mapping[str, str]
@@ -110,14 +127,17 @@ class MappingRule:
     calibrates: str | None = None
     rated: Mapping[str, Any] = field(default_factory=dict)
     calibrated: Mapping[str, Any] = field(default_factory=dict)
+    missing: str | None = None
 
     def fits(self, case: Case) -> bool:
         """Tell whether the rule applies to a case."""
         return all(fnmatchcase(getattr(case, column), text) for column, text in self.when.items())
 
     def apply(self, case: Case, fields: dict[str, Any]) -> None:
-        """Put into ``fields`` what the rule says of a case."""
+        """Put into ``fields`` what the rule says of a case; the value "" takes a field away."""
         fields.update(self.fields)
+        for name in [name for name, value in self.fields.items() if value == ""]:
+            del fields[name]
         for name, (column, pattern) in self.numbers.items():
             match = pattern.search(getattr(case, column))
             if match:
@@ -141,6 +161,7 @@ def read_rules(path: Path) -> list[MappingRule]:
             rule.calibrates,
             rule.rated,
             rule.calibrated,
+            rule.missing,
         )
         for rule in read_toml(path, RulesFile).rule
     ]
@@ -213,6 +234,15 @@ def _patterns(value: object) -> dict[str, tuple[str, re.Pattern[str]]]:
     return numbers
 
 
+def _exclusion(value: object) -> str:
+    """Check a reason: it begins with a criterion, so that no misfit can be one."""
+    text = str(value)
+    if text and criterion_of(text) is None:
+        names = "; ".join(EXCLUSION_CRITERIA)
+        raise WrongValue(f"{shown(text)} does not begin with a criterion; criteria: {names}")
+    return text
+
+
 def _plain_values(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise WrongValue("is not a table")
@@ -234,8 +264,9 @@ class RuleTable(TomlModel):
     number: Annotated[dict[str, tuple[str, re.Pattern[str]]], PlainValidator(_patterns)] = Field(
         default_factory=dict
     )
-    exclude: Annotated[str | None, PlainValidator(str)] = None
+    exclude: Annotated[str | None, PlainValidator(_exclusion)] = None
     calibrates: Annotated[str | None, PlainValidator(str)] = None
+    missing: Annotated[str | None, PlainValidator(str)] = None
 
 
 class RulesFile(TomlModel):
@@ -255,7 +286,7 @@ _Known = dict[_Key, list[tuple[str, float]]]
 
 def is_single_gpu(case: Case) -> bool:
     """Tell whether a case calibrates the computation of others."""
-    return case.metric in COMPUTE_METRICS or (
+    return case.metric in (*COMPUTE_METRICS, *_PASS_METRICS) or (
         case.gpus == "1" and case.metric in ("throughput", "iteration_s", ADDED_METRIC)
     )
 
@@ -274,6 +305,9 @@ class SingleGpuCases:
     Where the source calibrates computation at other batches only, perfsim's own estimate is
     scaled: by as much as the source took longer there than predicted (``ratio``).
 
+    ``steps`` are the cases from which such a step without communication comes. ``unfit`` are the
+    cases that a criterion over measured values meets, with the reason.
+
     Parameters
     ----------
     cases : all cases of the table
@@ -281,13 +315,20 @@ class SingleGpuCases:
     """
 
     def __init__(self, cases: Sequence[Case], marked: Collection[str] = ()) -> None:
-        self._without = _without_communication([case for case in cases if case.id in marked])
+        self.unfit = measured_criteria(cases)
+        pairs = _steps([case for case in cases if case.id in marked])
+        self.steps = {case.id for pair in pairs for case in pair}
+        self._without = _without_communication(pairs)
         self._whole: _Known = defaultdict(list)
         self._phase: _Known = defaultdict(list)
         self._alike: dict[_Key, list[Case]] = defaultdict(list)
         self._ratios: dict[str, float | None] = {}
         self._added: _Known = defaultdict(list)
         added = {_run(case): case.value for case in cases if case.metric == ADDED_METRIC}
+        for forward, backward in _pairs(cases, *_PASS_METRICS):
+            for key in _keys(forward):
+                seconds = forward.value + backward.value
+                self._phase[key].append((forward.provenance, seconds))
         for case in cases:
             self._alike[_what(case)].append(case)
             batch = case.whole("batch_per_gpu")
@@ -368,20 +409,29 @@ def _what(case: Case) -> _Key:
     return case.group, case.model, case.gpu
 
 
-def _without_communication(cases: Sequence[Case]) -> _Known:
-    """Return steps on several GPUs less their exposed communication, where both are known."""
+def _without_communication(pairs: Sequence[tuple[Case, Case]]) -> _Known:
+    """Return steps on several GPUs less their exposed communication."""
+    known: _Known = defaultdict(list)
+    for step, exposed in pairs:
+        for key in _keys(step):
+            known[key].append((step.provenance, step.value - exposed.value))
+    return known
+
+
+def _steps(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
+    """Return the steps on several GPUs with their exposed communication, where both are known."""
+    several = [case for case in cases if case.gpus != "1"]
+    pairs = _pairs(several, _STEP_METRIC, EXPOSED_METRIC)
+    return [(step, exposed) for step, exposed in pairs if step.value > exposed.value]
+
+
+def _pairs(cases: Sequence[Case], metric: str, other: str) -> list[tuple[Case, Case]]:
+    """Return the cases of two metrics, for each run that has both."""
     runs: dict[_Key, dict[str, Case]] = defaultdict(dict)
     for case in cases:
-        if case.metric in (_STEP_METRIC, EXPOSED_METRIC) and case.gpus != "1":
+        if case.metric in (metric, other):
             runs[_run(case)][case.metric] = case
-    known: _Known = defaultdict(list)
-    for run in runs.values():
-        if len(run) == 2:
-            step, exposed = run[_STEP_METRIC], run[EXPOSED_METRIC]
-            if step.value > exposed.value:
-                for key in _keys(step):
-                    known[key].append((step.provenance, step.value - exposed.value))
-    return known
+    return [(run[metric], run[other]) for run in runs.values() if len(run) == 2]
 
 
 def _run(case: Case) -> _Key:
@@ -414,7 +464,8 @@ def _shared_letters(text: str, other: str) -> int:
 class CaseRole(NamedTuple):
     """The role of a case (calibration, test, excluded, missing), why, and its fields.
 
-    ``fields`` are known in every way; ``rated`` and ``calibrated`` are added in these.
+    ``fields`` are known in every way; ``rated`` and ``calibrated`` are added in these, and take a
+    field away where they give it the value "".
     """
 
     role: str
@@ -452,44 +503,54 @@ class MappedCase(NamedTuple):
 
 
 def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
-    """Return a case's role and fields: as its row states, else by the rules."""
+    """Return a case's role and fields: as its row states, else by the rules and what it says.
+
+    What several cases say together is judged by `map_case`.
+    """
     if case.missing:
         return CaseRole("missing", case.missing, {})
     if case.scenario:
-        texts = (case.scenario, case.rated, case.calibrated)
-        fields, rated, calibrated = (parse_fields(text, case.id) for text in texts)
+        fields = parse_fields(case.scenario, case.id)
+        rated, calibrated = (
+            parse_fields(text, case.id, may_be_empty=True) for text in (case.rated, case.calibrated)
+        )
         return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
     found = _ruled(case, rules)
-    if case.role in ("calibration", "excluded"):
-        return found._replace(role=case.role, reason=case.reason or "its row says so")
-    if is_single_gpu(case) and found.role != "missing":
-        return found._replace(role="calibration", reason=_COMPUTATION)
-    if case.seen_or_memory == "MEMORY":
-        return found._replace(role="excluded", reason="recalled, never verified")
+    if case.role and case.role != "test":
+        return found._replace(role=case.role, reason=case.reason or OWN_ROW)
     return found
 
 
 def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
-    """Return a case's role, reason and fields by the rules."""
+    """Return a case's role, reason and fields by the rules, and by what the case says of itself."""
     fields: dict[str, Any] = {}
     rated: dict[str, Any] = {}
     calibrated: dict[str, Any] = {}
-    exclude = calibrates = ""
+    exclude: str | None = None
+    missing = calibrates = ""
     for rule in rules:
         if rule.fits(case):
             rule.apply(case, fields)
             rated.update(rule.rated)
             calibrated.update(rule.calibrated)
             exclude = exclude if rule.exclude is None else rule.exclude
+            missing = missing if rule.missing is None else rule.missing
             calibrates = calibrates if rule.calibrates is None else rule.calibrates
     models = (rule.when.get("model", "") for rule in rules if "model" in rule.fields)
-    missing = "" if case.role else still_missing(case, fields, models)
-    if missing:
-        return CaseRole("missing", missing, {})
-    if exclude:
-        return CaseRole("excluded", exclude, fields, rated, calibrated)
-    if calibrates:
-        return CaseRole("calibration", f"calibrates {calibrates}", fields, rated, calibrated)
+    lacking = "" if case.role else still_missing(case, fields, models)
+    if lacking:
+        return CaseRole("missing", lacking, {})
+    if exclude is None and case.role != "test" and not calibrates:
+        exclude = said_criterion(case)
+    if is_single_gpu(case) and exclude != RECALLED:
+        return CaseRole("calibration", _COMPUTATION, fields, rated, calibrated)
+    for role, reason in (
+        ("excluded", exclude),
+        ("missing", missing),
+        ("calibration", calibrates and f"calibrates {calibrates}"),
+    ):
+        if reason:
+            return CaseRole(role, reason, fields, rated, calibrated)
     return CaseRole("test", "", fields, rated, calibrated)
 
 
@@ -507,29 +568,43 @@ def _calibrates(case: Case, rules: Sequence[MappingRule]) -> bool:
 def map_case(
     case: Case, rules: Sequence[MappingRule], singles: SingleGpuCases, catalog: Catalog
 ) -> MappedCase:
-    """Return the scenarios that predict a case, one a way."""
+    """Return the scenarios that predict a case, one a way.
+
+    A case that several measured values exclude together is no test; one that calibrates may still
+    calibrate. A row that states its role keeps it. What perfsim refuses to predict is missing.
+    """
     try:
         role = role_of(case, rules)
-        ways = _ways_of(case, role)
-        if not ways:
-            return MappedCase(case, role.role, reason=role.reason)
+        unfit = singles.unfit.get(case.id, "")
+        if unfit and role.role == "test" and not case.role:
+            return MappedCase(case, "excluded", reason=unfit)
+        calibrates_only = unfit and role.role == "calibration"
+        ways = () if calibrates_only else _ways_of(case, role, singles)
         scenarios = {}
         for way in ways:
             scenario = scenario_of(case, role, rules, singles, catalog, way)
             if scenario is not None:
                 scenarios[way] = scenario
+        if role.role == "test" and not scenarios:
+            return MappedCase(case, "excluded", reason=NO_BATCH)
         return MappedCase(case, role.role, scenarios, role.reason)
     except RequestError as error:
-        return MappedCase(case, "excluded", reason=str(error))
+        return MappedCase(case, "missing", reason=str(error))
 
 
-def _ways_of(case: Case, role: CaseRole) -> Sequence[Way]:
-    """Return the ways in which a case is a test: those that do not use it themselves."""
+def _ways_of(case: Case, role: CaseRole, singles: SingleGpuCases) -> Sequence[Way]:
+    """Return the ways in which a case is a test: those that do not use it themselves.
+
+    What calibrates need not be fit to be judged: an all-reduce alone calibrates a network.
+    """
     if role.role == "test":
         return WAYS
     if role.role != "calibration" or is_single_gpu(case) or not role.fields:
         return ()
-    return ("blind",) if role.reason.startswith(_COMPUTATION) else ("blind", "rated")
+    if said_criterion(case):
+        return ()
+    own = role.reason.startswith(_COMPUTATION) or case.id in singles.steps
+    return ("blind",) if own else ("blind", "rated")
 
 
 def scenario_of(
@@ -543,7 +618,8 @@ def scenario_of(
     """Return the scenario of a case asked in one way, whatever its role.
 
     None where this way knows no more than the one before: nothing of the source's own computation
-    (rated), or no network of its own cluster (calibrated).
+    (rated), or no network of its own cluster (calibrated). A case without a batch can be asked only
+    with the time of its computation.
 
     Raises
     ------
@@ -557,13 +633,15 @@ def scenario_of(
         if not role.calibrated:
             return None
         asked |= role.calibrated
-    fields = nested_fields(asked, catalog)
+    fields = nested_fields({name: item for name, item in asked.items() if item != ""}, catalog)
     why_not = _fill_numbers(case, fields)
     if why_not:
         raise RequestError("", why_not)
     if way == "blind":
-        return make_scenario(fields, case.id)
+        return make_scenario(fields, case.id) if "batch" in fields else None
     scenario = _with_compute(case, fields, rules, singles, catalog)
+    if "batch" not in fields and scenario.single_gpu is None:
+        return None
     known = scenario.single_gpu is not None or scenario.single_gpu_kernels is not None
     return scenario if known or way == "calibrated" else None
 
@@ -583,9 +661,10 @@ def rated_scenario(
         If the case cannot be asked; the message says why.
     """
     rated = scenario_of(case, role, rules, singles, catalog, "rated")
-    blind = scenario_of(case, role, rules, singles, catalog, "blind")
-    assert blind is not None
-    return blind if rated is None else rated
+    scenario = rated or scenario_of(case, role, rules, singles, catalog, "blind")
+    if scenario is None:
+        raise RequestError("", f"{NO_BATCH}.")
+    return scenario
 
 
 def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
@@ -652,7 +731,7 @@ def _computation_ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalo
 
 
 def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalog) -> float | None:
-    if case.metric == ADDED_METRIC:
+    if case.metric in (ADDED_METRIC, *_PASS_METRICS):
         return None
     if is_single_gpu(case):
         kept = {name: fields[name] for name in ("model", "gpu", "precision") if name in fields}

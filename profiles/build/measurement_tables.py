@@ -1,9 +1,11 @@
 """Write the tables of measured cases that ship: own figures, one file a source, with its licence.
 
-    python profiles/build/measurement_tables.py --measurements FILE --out profiles/measurements
+    python profiles/build/measurement_tables.py --measurements FILE... --out profiles/measurements
 
-``profiles/measurements/sources.csv`` says which cases of the collected table ship: ``table`` (the
-file), ``ids`` (patterns, spaces between), what the file's header says, and ``licence``.
+``profiles/measurements/sources.csv`` says which cases of the collected tables ship: ``table`` (the
+file), ``ids`` (patterns, spaces between), what the file's header says, and ``licence``. Role and
+scenario of a case come from ``map.toml``, whatever its row said; so a table that ships can be read
+too, such as ``mlperf.csv``, whose cases were collected apart.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import argparse
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -39,7 +42,8 @@ SOURCES_FILE = "sources.csv"
 TABLE_SOURCES_SCHEMA = "perfsim/measurement-sources/1"
 TABLE_SOURCES_COLUMNS = ("table", "ids", "title", "source", "licence", "framework", "date", "notes")
 _HEADER_KEYS = ("title", "source", "licence", "framework", "date", "notes")
-_SHIPPED_COLUMNS = ("id", "role", "reason", "scenario", "provenance", *CASE_COLUMNS[1:])
+_SCENARIO_COLUMNS = ("scenario", "rated", "calibrated")
+_SHIPPED_COLUMNS = ("id", "role", "reason", *_SCENARIO_COLUMNS, "provenance", *CASE_COLUMNS[1:])
 
 
 def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRule]) -> str:
@@ -61,9 +65,12 @@ def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRul
     singles, catalog = single_gpu_cases(cases, rules), Catalog()
     for case in cases:
         asked = map_case(case, rules, singles, catalog)
-        own = {"role": asked.role, "reason": asked.reason}
-        own["scenario"] = fields_text(role_of(case, rules).fields) if asked.role == "test" else ""
-        own["value"] = f"{case.value:.9g}"
+        own = {"role": asked.role, "reason": asked.reason, "value": f"{case.value:.9g}"}
+        own |= dict.fromkeys(_SCENARIO_COLUMNS, "")
+        if asked.scenarios:
+            role = role_of(case, rules)
+            texts = map(fields_text, (role.fields, role.rated, role.calibrated))
+            own |= dict(zip(_SCENARIO_COLUMNS, texts, strict=True))
         writer.writerow([own.get(column, getattr(case, column)) for column in _SHIPPED_COLUMNS])
     return out.getvalue()
 
@@ -71,10 +78,15 @@ def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRul
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write every table of measured cases that ships."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--measurements", type=Path, required=True, help="collected table of cases")
+    parser.add_argument(
+        "--measurements", type=Path, nargs="+", required=True, help="collected tables of cases"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder with sources.csv, map.toml")
     given = parser.parse_args(arguments)
-    cases, rules = read_cases(given.measurements), read_rules(given.out / RULES_FILE)
+    unsaid = dict.fromkeys((*_SCENARIO_COLUMNS, "role", "reason", "missing"), "")
+    tables = [read_cases(path) for path in given.measurements]
+    cases = [replace(case, **unsaid) for table in tables for case in table]
+    rules = read_rules(given.out / RULES_FILE)
     table = read_table(given.out / SOURCES_FILE, TABLE_SOURCES_SCHEMA, TABLE_SOURCES_COLUMNS)
     for _, source in table:
         patterns = source["ids"].split()

@@ -24,7 +24,15 @@ from perfsim.validate.cases import (
     read_header,
     shipped_cases,
 )
-from perfsim.validate.mapping import SingleGpuCases, map_case, read_rules, role_of
+from perfsim.validate.criteria import criterion_of, said_criterion
+from perfsim.validate.mapping import (
+    SingleGpuCases,
+    is_single_gpu,
+    map_case,
+    read_rules,
+    role_of,
+    single_gpu_cases,
+)
 from perfsim.validate.measurements import (
     LIMITS_FILE,
     GroupLimit,
@@ -74,7 +82,14 @@ def test_every_table_states_source_and_licence(path: Path) -> None:
     for case in cases:
         assert case.role, case.id
         assert bool(case.reason) == (case.role != "test"), case.id
-        assert bool(case.scenario) == (case.role == "test"), case.id
+        # What calibrates is asked too, in the ways that do not use it; one GPU alone or an
+        # all-reduce alone is not.
+        alone = is_single_gpu(case) or said_criterion(case)
+        asked = case.role == "test" or (case.role == "calibration" and not alone)
+        assert bool(case.scenario) == asked, case.id
+        assert case.scenario or not (case.rated or case.calibrated), case.id
+        if case.role == "excluded":
+            assert criterion_of(case.reason), case.id
 
 
 def test_every_table_is_in_the_list_of_sources() -> None:
@@ -111,6 +126,58 @@ def test_a_table_made_of_cases_is_asked_as_the_rules_ask(table: Path, tmp_path: 
         assert by_row.scenario == by_rules.scenario
 
 
+CLUSTER = [
+    '[[rule]]\nwhen = { system = "one buffer" }\nset = { method = "bsp" }',
+    'calibrates = "the network (one buffer)"',
+    'calibrated = { net = "hkbu-v100-10gbe", intra_net = "" }',
+    '[[rule]]\nwhen = { system = "S-SGD DDP" }\nrated = { single_gpu = "0.3s" }',
+    'calibrated = { net = "hkbu-v100-10gbe", intra_net = "" }',
+    '[[rule]]\nwhen = { system = "MergeComp" }\nmissing = "its schedule"',
+]
+"""Rules of a cluster's own file, which leave the links inside a node to it."""
+
+
+def test_a_table_that_is_made_says_what_each_way_knows(tmp_path: Path) -> None:
+    mapped, path = tmp_path / "map.toml", tmp_path / "cases.csv"
+    head = 'schema = "perfsim/measurement-map/1"'
+    mapped.write_text("\n".join([head, *CLUSTER]) + "\n")
+    rules = [*read_rules(FOLDER / "map.toml"), *read_rules(mapped)]
+    rows = [
+        ROW.format(1, "one buffer", 8, "", "throughput", 1200),
+        ROW.format(2, "S-SGD DDP", 8, "", "throughput", 1500),
+        ROW.format(3, "MergeComp", 8, "", "throughput", 1500),
+        ROW.format(4, "S-SGD DDP", 8, "", "epoch_s", 900),
+        ROW.format(5, "one buffer", 1, "", "throughput", 250).replace("g,1,4", "g,1,1"),
+    ]
+    path.write_text("\n".join([",".join(CASE_COLUMNS), *rows]) + "\n")
+    cases = read_cases(path)
+    told = dict.fromkeys(TABLE_SOURCES_COLUMNS, "") | {"source": "T", "licence": "MIT"}
+    path.write_text(table_text(told, cases, rules))
+    again = read_cases(path)
+    assert [case.role for case in again] == [
+        *("calibration", "test", "missing", "excluded", "calibration")
+    ]
+    assert [case.reason for case in again[1:4]] == [
+        *("", "its schedule", "epoch or whole training: epoch_s")
+    ]
+    assert again[1].rated == "single_gpu=0.3s"
+    assert again[1].calibrated == "net=hkbu-v100-10gbe; intra_net="
+    assert [bool(case.scenario) for case in again] == [True, True, False, False, False]
+    catalog = Catalog()
+    by_rules, by_row = (
+        [map_case(case, used, single_gpu_cases(read, used), catalog) for case in read]
+        for read, used in ((cases, rules), (again, []))
+    )
+    for one, other in zip(by_rules, by_row, strict=True):
+        assert (one.role, one.reason, one.scenarios) == (other.role, other.reason, other.scenarios)
+    assert [[*one.scenarios] for one in by_row] == [
+        *(["blind", "rated"], ["blind", "rated", "calibrated"], [], [], [])
+    ]
+    calibrated = by_row[1].scenarios["calibrated"]
+    assert (calibrated.net, calibrated.intra_net) == ("hkbu-v100-10gbe", None)
+    assert by_row[1].scenarios["blind"].intra_net == "pcie3"
+
+
 def test_a_scenario_in_a_cell_goes_there_and_back() -> None:
     fields = {"method": "topk", "options.density": "0.01", "overlap": False}
     cell = fields_text(fields)
@@ -140,7 +207,7 @@ def test_an_unknown_role_is_named(table: Path) -> None:
     text = table.read_text().splitlines()
     text = [line + end for line, end in zip(text, (",role", ",", ",tset", ","), strict=True)]
     table.write_text("\n".join(text) + "\n")
-    with pytest.raises(DataError, match="'tset'; allowed: calibration, test, excluded"):
+    with pytest.raises(DataError, match="'tset'; allowed: calibration, test, excluded, missing"):
         read_cases(table)
 
 

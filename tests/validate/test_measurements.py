@@ -55,7 +55,7 @@ def test_cases_calibrate_test_or_say_why_not(table: Path) -> None:
     assert reasons["t-1"] == "calibrates computation"
     assert reasons["t-4"] == "no rule for method 'Unheard of'"
     assert reasons["t-5"] == "recalled, never verified"
-    assert reasons["t-6"] == "metric train_time_h is not one that a prediction states"
+    assert reasons["t-6"] == "epoch or whole training: train_time_h"
 
 
 def test_limits_hold_for_whole_groups_only(table: Path) -> None:
