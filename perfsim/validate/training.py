@@ -467,7 +467,7 @@ def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:
     division = re.search(r"\bdivision ?(\w*)", run.text("notes"))
     exclude = said.exclude
     if division and not division[1].lower().startswith("clos"):
-        exclude = exclude or "not of MLPerf's closed division: its model and data may be others"
+        exclude = exclude or "model not stated: MLPerf's open division lets it be another"
     cite = run.text("cite")
     return dict(
         id=f"{publisher}-{run.text('id')}",
