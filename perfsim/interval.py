@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import cell_number, read_table
+from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.quantity import NumberLimit
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "UNCERTAINTY_FILE",
     "UNCERTAINTY_PARTS",
     "UNCERTAINTY_SCHEMA",
+    "UNCERTAINTY_SIDES",
     "Moves",
     "Uncertainty",
     "extra_moves",
@@ -72,7 +73,9 @@ scripts/time_breakdown.py), 0.25 to 0.4 ms a tensor; unfused all-reduces of 161 
 this counts is fitted."""
 
 _COUNT_COLUMNS = ("rows", "sources")
-UNCERTAINTY_COLUMNS = ("left_out", *_COUNT_COLUMNS, *UNCERTAINTY_PARTS)
+UNCERTAINTY_SIDES = ("slower", "faster")
+"""Sides of an interval: measured times that are longer or shorter than predicted."""
+UNCERTAINTY_COLUMNS = ("left_out", "side", *_COUNT_COLUMNS, *UNCERTAINTY_PARTS)
 SIZE = NumberLimit(0.0, 10.0, "0 to 10")
 
 Moves = Mapping[str, tuple[float, float]]
@@ -87,13 +90,15 @@ class Uncertainty(NamedTuple):
     ----------
     left_out : prefix of the ids of the source that was left out of the fit; ``none``
     rows, sources : how many iterations and sources it was fitted on
-    sizes : by part, half its 90 % interval, in natural logarithm
+    sizes : by part, its 90 % interval on the slower side, in natural logarithm
+    faster : the same on the faster side; None where both are alike
     """
 
     left_out: str
     rows: int
     sources: int
     sizes: Mapping[str, float]
+    faster: Mapping[str, float] | None = None
 
     def interval(self, moves: Moves, iteration_s: float) -> tuple[float, float]:
         """Return the 90 % interval of an iteration [s].
@@ -106,12 +111,13 @@ class Uncertainty(NamedTuple):
         >>> low, high = known.interval({"compute_given": (1.0, 2.0), "other": (1.0, 1.0)}, 1.0)
         >>> round(low, 4), round(high, 4)
         (0.9512, 1.0748)
+        >>> known = known._replace(faster={"compute_given": 0.0, "other": 0.01})
+        >>> round(known.interval({"compute_given": (1.0, 2.0), "other": (1.0, 1.0)}, 1.0)[0], 4)
+        0.99
         """
         faster, slower = (
-            sqrt(
-                fsum((move[side] * self.sizes.get(part, 0.0)) ** 2 for part, move in moves.items())
-            )
-            for side in (0, 1)
+            sqrt(fsum((move[side] * sizes.get(part, 0.0)) ** 2 for part, move in moves.items()))
+            for side, sizes in enumerate((self._faster, self.sizes))
         )
         return iteration_s * exp(-faster), iteration_s * exp(slower)
 
@@ -130,10 +136,15 @@ class Uncertainty(NamedTuple):
         (0.35, 0.0)
         """
         sums = 0.0
-        for part, size in self.sizes.items():
+        for part, slower in self.sizes.items():
             own, its = moves.get(part, (0.0, 0.0)), other.get(part, (0.0, 0.0))
-            sums += (size * max(own[1] - its[1], its[0] - own[0], 0.0)) ** 2
+            faster = self._faster.get(part, 0.0)
+            sums += max(slower * (own[1] - its[1]), faster * (its[0] - own[0]), 0.0) ** 2
         return expm1(sqrt(sums))
+
+    @property
+    def _faster(self) -> Mapping[str, float]:
+        return self.sizes if self.faster is None else self.faster
 
     def words(self) -> str:
         """Say what the interval comes from."""
@@ -216,7 +227,7 @@ def uncertainties(catalog: Catalog) -> Mapping[str, Uncertainty]:
 
 
 def _read(path: Path) -> Mapping[str, Uncertainty]:
-    found = {}
+    found: dict[str, Uncertainty] = {}
     for row, cells in read_table(path, UNCERTAINTY_SCHEMA, UNCERTAINTY_COLUMNS):
         rows, sources = (
             int(cell_number(cells[name], name, path, row, positive=True, whole=True))
@@ -226,6 +237,9 @@ def _read(path: Path) -> Mapping[str, Uncertainty]:
             part: cell_number(cells[part], part, path, row, within=SIZE)
             for part in UNCERTAINTY_PARTS
         }
+        check_word(cells["side"], UNCERTAINTY_SIDES, "side", path, row)
         for name in cells["left_out"].split():
-            found[name] = Uncertainty(name, rows, sources, sizes)
+            one = found.get(name, Uncertainty(name, rows, sources, {}, {}))
+            key = "sizes" if cells["side"] == "slower" else "faster"
+            found[name] = one._replace(**{key: sizes})
     return found

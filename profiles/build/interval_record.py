@@ -53,6 +53,7 @@ from perfsim.interval import (
     UNCERTAINTY_COLUMNS,
     UNCERTAINTY_PARTS,
     UNCERTAINTY_SCHEMA,
+    UNCERTAINTY_SIDES,
     Moves,
     Uncertainty,
 )
@@ -215,22 +216,22 @@ class ResidualTable:
         return weights
 
 
-def fit_sizes(table: ResidualTable) -> _Array:
-    """Return the size of each part that minimises the mean interval score."""
-    faster, slower = _nested(table.faster), _nested(table.slower)
-    log, weights = table.log, table.weights
+def fit_sizes(table: ResidualTable, side: str = "slower") -> _Array:
+    """Return the size of each part, on one side, that minimises the mean interval score.
+
+    The score is a sum over both sides, so that each is fitted by itself.
+    """
+    squared = _nested(table.slower if side == "slower" else table.faster)
+    log, weights = table.log if side == "slower" else -table.log, table.weights
 
     def score(logs: _Array) -> tuple[float, _Array]:
         squares = np.exp(2 * logs)
-        up, down = np.sqrt(slower @ squares + 1e-9), np.sqrt(faster @ squares + 1e-9)
-        above, below = (log - up) / _SMOOTH, (-log - down) / _SMOOTH
-        outside = _SMOOTH * (np.logaddexp(0, above) + np.logaddexp(0, below))
-        value = weights @ (up + down + 2 / _OUTSIDE * outside)
-        pulls = [
-            weights * (1 - 2 / _OUTSIDE / (1 + np.exp(-np.clip(side, -50, 50)))) / (2 * half)
-            for side, half in ((above, up), (below, down))
-        ]
-        return float(value), (slower.T @ pulls[0] + faster.T @ pulls[1]) * 2 * squares
+        half = np.sqrt(squared @ squares + 1e-9)
+        beyond = (log - half) / _SMOOTH
+        value = weights @ (half + 2 / _OUTSIDE * _SMOOTH * np.logaddexp(0, beyond))
+        outside = 1 / (1 + np.exp(-np.clip(beyond, -50, 50)))
+        pull = weights * (1 - 2 / _OUTSIDE * outside) / (2 * half)
+        return float(value), (squared.T @ pull) * 2 * squares
 
     bounds = np.log([_BOUNDS[part] for part in UNCERTAINTY_PARTS])
     start = np.clip(np.full(len(bounds), np.log(_START)), bounds[:, 0], bounds[:, 1])
@@ -259,8 +260,11 @@ def fit_left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
     fitted = {}
     for name in (NO_METHOD, *table.names):
         others = table.without((name,))
-        sizes = dict(zip(UNCERTAINTY_PARTS, fit_sizes(others).tolist(), strict=True))
-        fitted[name] = Uncertainty(name, len(others.log), len(others.names), sizes)
+        slower, faster = (
+            dict(zip(UNCERTAINTY_PARTS, fit_sizes(others, side).tolist(), strict=True))
+            for side in UNCERTAINTY_SIDES
+        )
+        fitted[name] = Uncertainty(name, len(others.log), len(others.names), slower, faster)
     return fitted
 
 
@@ -279,8 +283,9 @@ def uncertainty_text(fits: Mapping[str, Uncertainty], date: str) -> str:
     out.write(
         f"# schema: {UNCERTAINTY_SCHEMA}\n"
         "# title: How far measured iterations lie from predicted ones, by what moves these\n"
-        "# unit: natural logarithm of measured over predicted time (0.1: about 10 %), half of the"
-        " 90 % interval of an iteration that moves with that part alone\n"
+        "# unit: natural logarithm of measured over predicted time (0.1: about 10 %): how far the"
+        " 90 % interval reaches, on the side where measured times are slower or faster, of an"
+        " iteration that moves with that part alone\n"
         "# source: python profiles/build/interval_record.py;"
         f" {every.rows} iterations of {every.sources} sources\n"
         f"# date: {date}\n"
@@ -288,8 +293,11 @@ def uncertainty_text(fits: Mapping[str, Uncertainty], date: str) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(UNCERTAINTY_COLUMNS)
     for name, fit in fits.items():
-        sizes = [f"{fit.sizes[part]:.4f}" for part in UNCERTAINTY_PARTS]
-        writer.writerow([name, fit.rows, fit.sources, *sizes])
+        for side, sizes in zip(
+            UNCERTAINTY_SIDES, (fit.sizes, fit.faster or fit.sizes), strict=True
+        ):
+            cells = [f"{sizes[part]:.4f}" for part in UNCERTAINTY_PARTS]
+            writer.writerow([name, side, fit.rows, fit.sources, *cells])
     return out.getvalue()
 
 

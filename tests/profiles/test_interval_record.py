@@ -195,6 +195,7 @@ def test_residuals_and_record_are_read_as_written(tmp_path: Path) -> None:
     found = uncertainties(Catalog(tmp_path))
     assert set(found) == {NO_METHOD, "s0", "s1", "s2", "s3"}
     assert found["s2"].sizes == pytest.approx(record["s2"].sizes, abs=1e-4)
+    assert found["s2"].faster == pytest.approx(record["s2"].faster, abs=1e-4)
     assert [one.way for one in again] == [one.way for one in rows]
     lines = held_out(rows, record)
     assert [line["rows"] for line in lines] == ["all rows", "blind", "s0", "s1", "s2", "s3"]
