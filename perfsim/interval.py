@@ -240,6 +240,6 @@ def _read(path: Path) -> Mapping[str, Uncertainty]:
         check_word(cells["side"], UNCERTAINTY_SIDES, "side", path, row)
         for name in cells["left_out"].split():
             one = found.get(name, Uncertainty(name, rows, sources, {}, {}))
-            key = "sizes" if cells["side"] == "slower" else "faster"
-            found[name] = one._replace(**{key: sizes})
+            slower = cells["side"] == "slower"
+            found[name] = one._replace(sizes=sizes) if slower else one._replace(faster=sizes)
     return found

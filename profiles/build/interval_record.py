@@ -116,8 +116,10 @@ def residuals_text(residuals: Sequence[Residual], date: str) -> str:
     writer.writerow(_RESIDUALS_COLUMNS)
     for residual in residuals:
         moves = [residual.moves.get(part, (0.0, 0.0)) for part in UNCERTAINTY_PARTS]
-        cells = [f"{value:.6g}" for move in moves for value in move]
-        writer.writerow([residual.id, residual.source, residual.way, f"{residual.log:.6g}", *cells])
+        cells = [f"{value:.12g}" for move in moves for value in move]
+        writer.writerow(
+            [residual.id, residual.source, residual.way, f"{residual.log:.12g}", *cells]
+        )
     return out.getvalue()
 
 
@@ -375,14 +377,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         residuals = residuals_of(rows.values())
     if given.residuals:
         write_text(given.residuals, residuals_text(residuals, given.date))
+    furthest = max(residuals, key=lambda row: abs(row.log))
+    if not SIZE.holds(abs(furthest.log)):
+        parser.error(
+            f"{furthest.id} is off by a factor of {exp(abs(furthest.log)):.3g}, more than any"
+            " cluster is; is a unit wrong?"
+        )
     fits = fit_left_out(residuals)
-    for name, uncertainty in fits.items():
-        part = max(uncertainty.sizes, key=uncertainty.sizes.__getitem__)
-        if not SIZE.holds(uncertainty.sizes[part]):
-            parser.error(
-                f"without {name} {part!r} has a size of {uncertainty.sizes[part]:.3g}, allowed is"
-                f" {SIZE.words}: rows are off by more than any cluster is; is a unit wrong?"
-            )
     write_text(given.out, uncertainty_text(fits, given.date))
     for row in held_out(residuals, fits):
         print("  ".join(f"{name} {value}" for name, value in row.items()))

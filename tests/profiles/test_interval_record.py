@@ -72,10 +72,10 @@ def test_ninety_per_cent_of_new_sources_rows_are_inside() -> None:
 
 
 def test_the_least_score_by_hand() -> None:
-    # One part moves every row by its size; all but one of 40 are 0.2 off: none but it lies outside.
+    # One part moves every row by its size; all but one of 100 are 0.2 off: only that lies outside.
     rows = [
         Residual(f"s{n}-1", f"s{n}", "blind", sign * (0.2 if n else 5.0), {"hidden": (1.0, 1.0)})
-        for n, sign in enumerate((1, -1) * 20)
+        for n, sign in enumerate((1, -1) * 50)
     ]
     sizes = fit_sizes(ResidualTable.from_residuals(rows))
     assert sizes[UNCERTAINTY_PARTS.index("hidden")] == pytest.approx(0.2, abs=0.08)

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -114,12 +114,17 @@ def answered() -> dict[str, Asked]:
 
 @contextmanager
 def one_session() -> Iterator[None]:
-    """Let the commands read each file once."""
-    kept = Session()
+    """Let the commands read each file once; sessions that leave something out are their own."""
+    kept, start = Session(), Session.__init__
 
-    def alike(session: Session, profiles: str | Path | None = None) -> None:
+    def alike(
+        session: Session, profiles: str | Path | None = None, without: Collection[str] = ()
+    ) -> None:
         assert profiles is None
-        session.__dict__ = kept.__dict__
+        if without:
+            start(session, profiles, without)
+        else:
+            session.__dict__ = kept.__dict__
 
     with patch.object(Session, "__init__", alike):
         yield

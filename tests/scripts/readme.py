@@ -13,7 +13,6 @@ from contextlib import redirect_stdout
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 from unittest.mock import patch
 
@@ -84,7 +83,6 @@ def printed(command: str) -> list[str]:
 
 def accuracy() -> str:
     """Return how wrong perfsim is, a line a kind of prediction."""
-    held = [abs(published.error(scenario, row)[1]) for scenario, row in published.held_out()]
     matters = next(name for by, name, _ in stored() if by == "communication" and "matters" in name)
     asked = {
         "a published training iteration, by names alone (blind)": ("way", "blind", "blind"),
@@ -100,13 +98,6 @@ def accuracy() -> str:
         (said, *_numbers(stored()[key]), "measurements")
         for said, key in asked.items()
         if key in stored()
-    ]
-    found += [
-        (
-            "ResNet-50 on 8 to 32 GPUs (its network was fitted again after these rows were seen)",
-            *(len(held), median(held), quantiles(held, n=10)[-1]),
-            "measurements",
-        ),
     ]
     words = {
         "in_range": "a collective between two measured sizes",
