@@ -123,7 +123,7 @@ OVERVIEW = {
         "Time the kernels that methods use on this machine, over sizes, into a device's files."
     ),
     "validate measurements": (
-        "Predict what others measured of whole training runs, and show the errors."
+        "Predict what others measured of whole training runs, in three ways, and show the errors."
     ),
     "validate nccl": (
         "Predict measured collectives from the rest of what was measured, and show the errors."

@@ -136,11 +136,10 @@ _DENSE = ("ssgd", "horovod", "wfbp", "bsp")
 _ONE_BUFFER = "bsp"
 _ALL_REDUCE_METRIC = "allreduce_s"
 _ALL_REDUCE_SYSTEM = "all-reduce"
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) (bytes|kB|MB)")
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) (bytes|kB|MB)")
 """Size of an all-reduce as the words of a case state it."""
 _BYTES = {"bytes": 1.0, "kB": 1e3, "MB": 1e6}
-_ANY_MODEL = "resnet50"
-"""Model of the scenario of an all-reduce alone, which has none: its network alone is read."""
+
 
 _GRID = 7
 """Factors at which rows are predicted, evenly in the logarithm, 1 among them; and as many again
@@ -445,7 +444,14 @@ def _all_reduce_scenario(case: Case, fields: Mapping[str, Any], catalog: Catalog
     if gpus is None or "net" not in kept:
         raise RequestError("", f"no rule for network {case.network!r}")
     shape = {"gpus": gpus, "gpus_per_node": min(each or gpus, gpus)}
-    return make_scenario(nested_fields({"model": _ANY_MODEL, **kept, **shape}, catalog), case.id)
+    return make_scenario(
+        nested_fields({"model": _any_model(catalog), **kept, **shape}, catalog), case.id
+    )
+
+
+def _any_model(catalog: Catalog) -> str:
+    """Return the model of the scenario of an all-reduce alone: its network alone is read."""
+    return min(catalog.files("models")).partition(".")[0]
 
 
 def _size_bytes(case: Case) -> float:

@@ -119,7 +119,7 @@ def _facts() -> tuple[_Fact, ...]:
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"(\d{1,3})((?:,\d{3})+)(?!\d)")
-_LABELLED = re.compile(r"([\d.,]+)\s*\((\w+)\)")
+_LABELLED = re.compile(r"([\d.,]{1,20})\s{0,4}\((\w{1,20})\)")
 
 
 @dataclass(frozen=True)
@@ -408,8 +408,8 @@ def still_missing(case: CaseWords, fields: Collection[str], models: Iterable[str
 _ONE_NODE = "one node"
 _NOT_STATED = "not stated"
 _WIRES = re.compile(
-    r"Omni-Path|Slingshot|EFA|RoCE|(?:IB )?(?:EDR|[HNX]DR)\d*|Infini[Bb]and|BF3|TCPX?|Ethernet|"
-    r"\d+ ?Gbps"
+    r"Omni-Path|Slingshot|EFA|RoCE|(?:IB )?(?:EDR|[HNX]DR)\d{0,4}|Infini[Bb]and|BF3|TCPX?|Ethernet|"
+    r"\d{1,5} ?Gbps"
 )
 
 
@@ -454,7 +454,7 @@ _FRAMEWORKS = {
     )
 }
 _FRAMEWORK = re.compile("|".join(_FRAMEWORKS))
-_SIZE = re.compile(r"[-_ .]*\d+(?:\.\d+)?\s*[bBmM](?![A-Za-z0-9]).*")
+_SIZE = re.compile(r"[-_ .]{0,4}\d{1,6}(?:\.\d{1,4})?\s{0,4}[bBmM](?![A-Za-z0-9]).*")
 
 
 def _case(cells: Mapping[str, str], facts: Sequence[_Fact]) -> dict[str, Any]:

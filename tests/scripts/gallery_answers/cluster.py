@@ -92,7 +92,7 @@ def what_if_topk_alps_1024(asked: Any) -> str:
     """Return Top-k's loss and who may gain."""
     by = methods(asked)
     assert against(asked.found, "topk") == "slower"
-    assert asked.found["winner"] == "acpsgd" and asked.found["undecided"] == ["ssgd"]
+    assert asked.found["winner"] == "acpsgd" and "ssgd" in asked.found["undecided"]
     return (
         f"No: Top-k takes {time(by['topk'])}, {ratio(by['topk'], by['ssgd']):.1f} times as long as"
         f" S-SGD ({time(by['ssgd'])}), as every GPU gathers from all others. ACP-SGD"

@@ -26,7 +26,7 @@ def mgwfbp_or_ddp(asked: Any) -> str:
     """Return that they are too close to call, and the errors of the measured ones."""
     by = methods(asked)
     published = {name: measured(asked, by[name], name) for name in asked.measured}
-    assert asked.found["undecided"] == ["mgwfbp"] and asked.found["winner"] == "ssgd"
+    assert "mgwfbp" in asked.found["undecided"] and asked.found["winner"] == "ssgd"
     order = ["mgwfbp", "wfbp", "bsp"]
     assert sorted(order, key=published.__getitem__) == order
     assert sorted(order, key=lambda name: by[name]["iteration_s"]) == order
