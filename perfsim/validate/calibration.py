@@ -73,7 +73,7 @@ __all__ = [
     "best_factor",
     "calibrate_network",
     "calibrating_rows",
-    "cluster_of",
+    "cluster_key",
     "max_log_factor",
     "network_of",
     "on_preset",
@@ -305,7 +305,7 @@ class ClusterKey(NamedTuple):
         return f"{self.group} {self.gpu}".strip()
 
 
-def cluster_of(case: Case, scenario: Scenario, catalog: Catalog) -> ClusterKey:
+def cluster_key(case: Case, scenario: Scenario, catalog: Catalog) -> ClusterKey:
     """Return the cluster that a case was measured on."""
     preset = on_preset(scenario, catalog)
     return ClusterKey(case.group, scenario.gpu, preset.net, preset.intra_net or preset.net)
@@ -432,7 +432,7 @@ def _row(case: Case, scenario: Scenario, kind: RowKind, catalog: Catalog) -> Cal
         if scenario.method not in _DENSE:
             return None
         iteration_s = setup.alone_s + case.value
-    cluster = cluster_of(case, scenario, catalog)
+    cluster = cluster_key(case, scenario, catalog)
     if kind == "all_reduce":
         cluster = cluster._replace(gpu="")
     return CalibratingRow(case, scenario, kind, cluster, measured_s, iteration_s, size_bytes)
@@ -548,7 +548,7 @@ def calibrate_network(
     Parameters
     ----------
     rows : calibrating rows, of any cluster: those of this one are taken
-    cluster : as `cluster_of` says
+    cluster : as `cluster_key` says
     catalog : where the presets are
     """
     own = rows_of(rows, cluster)
@@ -787,7 +787,7 @@ def network_of(
     session : where the presets are
     stored : what `read_clusters` has; a cluster that is not there is fitted now
     """
-    cluster = cluster_of(case, scenario, session)
+    cluster = cluster_key(case, scenario, session)
     whole = stored.get((cluster, NO_MODEL))
     network = stored.get((cluster, scenario.model))
     if whole is None:

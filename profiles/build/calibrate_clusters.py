@@ -49,7 +49,7 @@ from perfsim.validate.calibration import (
     HardwareRow,
     calibrate_network,
     calibrating_rows,
-    cluster_of,
+    cluster_key,
     read_hardware,
     rows_of,
     without,
@@ -190,7 +190,7 @@ def fitted_clusters(
     for case in cases:
         mapped = map_case(case, rules, singles, session)
         if mapped.scenario is not None:
-            cluster = cluster_of(case, mapped.scenario, session)
+            cluster = cluster_key(case, mapped.scenario, session)
             judged[cluster].add(mapped.scenario.model)
     networks: dict[tuple[ClusterKey, str], CalibratedNetwork] = {}
     for cluster, models in sorted(judged.items()):

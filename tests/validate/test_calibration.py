@@ -28,7 +28,7 @@ from perfsim.validate.calibration import (
     RowKind,
     calibrate_network,
     calibrating_rows,
-    cluster_of,
+    cluster_key,
     max_log_factor,
     network_of,
     on_preset,
@@ -257,7 +257,7 @@ def test_a_network_fitted_on_training_gives_way_to_its_hardware() -> None:
     assert presets(net="10gbe") == ("10gbe", "pcie3")
     assert presets(net="slingshot") == ("slingshot", None)
     assert presets(net="p4d-a100-efa400") == ("p4d-a100-efa400", "nvlink-a100")
-    cluster = cluster_of(case("k-1"), asked(net="slingshot", gpu="a100"), SESSION)
+    cluster = cluster_key(case("k-1"), asked(net="slingshot", gpu="a100"), SESSION)
     assert cluster == ("k", "a100", "slingshot", "slingshot")
     assert cluster.name == "k a100"
 
