@@ -28,6 +28,7 @@ __all__ = [
     "check_word",
     "csv_rows",
     "flat_record",
+    "leave_out",
     "read_lines",
     "read_table",
     "repeat_spread",
@@ -94,6 +95,19 @@ def read_lines(path: Path) -> list[str]:
     return text.splitlines()
 
 
+def leave_out(error: DataError, bad: list[DataError] | None) -> None:
+    """Note the error of a row that is left out.
+
+    Raises
+    ------
+    DataError
+        The error itself, where ``bad`` is None: the whole table is then refused.
+    """
+    if bad is None:
+        raise error
+    bad.append(error)
+
+
 def csv_rows(
     lines: list[str],
     start: int,
@@ -130,10 +144,7 @@ def csv_rows(
                 continue
             if len(cells) != len(head):
                 why = f"{len(cells)} cells, the head has {len(head)}"
-                error = DataError(why, path=path, row=row)
-                if bad is None:
-                    raise error
-                bad.append(error)
+                leave_out(DataError(why, path=path, row=row), bad)
                 continue
             yield row, dict(zip(head, (cell.strip() for cell in cells), strict=True))
     except csv.Error as error:

@@ -54,6 +54,7 @@ from perfsim.validate.mapping import (
     SingleGpuCases,
     rated_scenario,
     role_of,
+    several_nodes,
 )
 
 __all__ = [
@@ -340,8 +341,7 @@ class CalibratingRow:
     @property
     def link_class(self) -> str:
         """The class of link that it shows: inter of several nodes, else intra."""
-        several = self.scenario.gpus > (self.scenario.gpus_per_node or self.scenario.gpus)
-        return "inter" if several else "intra"
+        return "inter" if several_nodes(self.scenario) else "intra"
 
     def predicted_s(self, catalog: Session) -> float:
         """Return what is predicted of it on a catalog's networks [s]."""
@@ -528,8 +528,7 @@ class CalibratedNetwork:
 
     def shows(self, scenario: Scenario) -> bool:
         """Tell whether a row shows the link that a scenario depends on: between nodes, if any."""
-        several = scenario.gpus > (scenario.gpus_per_node or scenario.gpus)
-        return (self.width_inter if several else self.width_intra) > 0
+        return (self.width_inter if several_nodes(scenario) else self.width_intra) > 0
 
     def session(self, session: Session) -> CalibratedSession:
         """Return a session in which the presets are this cluster's network."""

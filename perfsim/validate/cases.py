@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import cell_number, check_word, csv_rows, read_lines
+from perfsim.data.tables import cell_number, check_word, csv_rows, leave_out, read_lines
 from perfsim.errors import DataError, RequestError, newer, shown
 from perfsim.scenario_file import read_scenario
 from perfsim.validate.training import is_training_table, read_training_rows
@@ -144,7 +144,7 @@ def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
     lines = read_lines(path)
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     if lines and is_training_table(lines[start].replace('"', "").split(",")):
-        return [Case(**fields) for fields in read_training_rows(path, bad)]
+        return [Case(**fields) for fields in read_training_rows(path, lines, start, bad)]
     source = read_header(path, lines[:start]).get("source", "")
     cases: list[Case] = []
     seen: dict[str, int] = {}
@@ -152,9 +152,7 @@ def read_cases(path: Path, bad: list[DataError] | None = None) -> list[Case]:
         try:
             case = _case(cells, source, seen, path, row)
         except DataError as error:
-            if bad is None:
-                raise
-            bad.append(error)
+            leave_out(error, bad)
             continue
         seen[case.id] = row
         cases.append(case)

@@ -69,6 +69,7 @@ __all__ = [
     "role_of",
     "rules_of",
     "scenario_of",
+    "several_nodes",
     "single_gpu_cases",
 ]
 
@@ -497,9 +498,14 @@ class MappedCase(NamedTuple):
         """Its networks: between nodes, where there are several, and inside a node."""
         names: set[str] = set()
         for scenario in self.scenarios.values():
-            several = scenario.gpus > (scenario.gpus_per_node or scenario.gpus)
-            names |= {scenario.net if several else "", scenario.intra_net or ""}
+            between = scenario.net if several_nodes(scenario) else ""
+            names |= {between, scenario.intra_net or ""}
         return names - {""}
+
+
+def several_nodes(scenario: Scenario) -> bool:
+    """Tell whether a scenario states GPUs on more than one node."""
+    return scenario.gpus > (scenario.gpus_per_node or scenario.gpus)
 
 
 def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:

@@ -208,8 +208,10 @@ def validate_measurements(
         chosen = cases
     mapped: list[tuple[MappedCase, _Judge]] = []
     rows, left, known = [], [], uncertainties(catalog)
+    clusters = catalog.beside("measurements", "", CLUSTERS_FILE)
+    stored = {} if clusters is None else read_clusters(clusters)
     for own, session in _by_source(chosen, cases, catalog):
-        judge = _Judge(own, rules, session, known)
+        judge = _Judge(own, rules, session, known, stored)
         mapped += [(judge.map(case), judge) for case in own]
     selected = _select([item for item, _ in mapped], cluster, method)
     kept = {item.case.id for item in selected}
@@ -260,6 +262,7 @@ class _Judge:
     cases : all cases of the source, those that calibrate among them
     session : where files are, without what the source published
     known : how wrong predictions have been, by source left out
+    stored : the networks of clusters that were fitted before
     """
 
     def __init__(
@@ -268,8 +271,10 @@ class _Judge:
         rules: Sequence[MappingRule],
         session: Session,
         known: Mapping[str, Uncertainty],
+        stored: Mapping[tuple[ClusterKey, str], CalibratedNetwork],
     ) -> None:
-        self._cases, self._rules, self._session, self._known = cases, rules, session, known
+        self._cases, self._rules, self._session = cases, rules, session
+        self._known, self._stored = known, stored
         self._singles = single_gpu_cases(cases, rules)
         self._networks: dict[CalibratedNetwork, Session] = {}
 
@@ -281,11 +286,6 @@ class _Judge:
     def _calibrating(self) -> list[CalibratingRow]:
         """The rows that show the network of a cluster."""
         return calibrating_rows(self._cases, self._rules, self._singles, self._session)
-
-    @cached_property
-    def _stored(self) -> Mapping[tuple[ClusterKey, str], CalibratedNetwork]:
-        path = self._session.beside("measurements", "", CLUSTERS_FILE)
-        return {} if path is None else read_clusters(path)
 
     def predict(self, item: MappedCase) -> list[PredictedCase]:
         """Predict a case in each way.

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from perfsim.data.catalog import shipped
-from perfsim.data.tables import csv_rows, read_lines
+from perfsim.data.tables import csv_rows, leave_out
 from perfsim.data.toml import Tables, TomlModel, read_toml
 from perfsim.errors import DataError
 
@@ -55,32 +55,30 @@ def is_training_table(columns: Iterable[str]) -> bool:
     return set(TRAINING_COLUMNS) <= set(columns)
 
 
-def read_training_rows(path: Path, bad: list[DataError] | None = None) -> list[dict[str, Any]]:
-    """Return the fields of a `Case` for each row; ``#`` lines before the head are left out.
+def read_training_rows(
+    path: Path, lines: list[str], start: int, bad: list[DataError] | None = None
+) -> list[dict[str, Any]]:
+    """Return the fields of a `Case` for each row below the head.
 
     Parameters
     ----------
-    path : the table
+    path, lines : the table
+    start : index of the line that is the head
     bad : takes rows that cannot be read, which are then left out; None refuses the whole table
 
     Raises
     ------
     DataError
-        If the file cannot be read, lacks a column or holds no case; without ``bad`` also if an id
-        stands twice or is empty.
+        If the table lacks a column or holds no case; without ``bad`` also if an id stands twice or
+        is empty.
     """
-    lines = read_lines(path)
-    start = next((index for index, line in enumerate(lines) if not line.startswith("#")), 0)
     facts = _facts()
     cases: dict[str, dict[str, Any]] = {}
     for row, cells in csv_rows(lines, start, TRAINING_COLUMNS, path, bad):
         case = _case(cells, facts)
         if not cells["id"] or case["id"] in cases:
             wrong = f"{cells['id']!r} stands there twice" if cells["id"] else "is empty"
-            error = DataError(wrong, path=path, row=row, column="id")
-            if bad is None:
-                raise error
-            bad.append(error)
+            leave_out(DataError(wrong, path=path, row=row, column="id"), bad)
             continue
         cases[case["id"]] = case
     if not cases:

@@ -42,6 +42,7 @@ from perfsim.validate.mapping import (
     rated_scenario,
     read_rules,
     role_of,
+    several_nodes,
     single_gpu_cases,
 )
 
@@ -77,8 +78,7 @@ class FittedRow:
     @property
     def link_class(self) -> str:
         """The class of link that the run depends on: inter for several nodes, else intra."""
-        several = self.scenario.gpus > (self.scenario.gpus_per_node or self.scenario.gpus)
-        return "inter" if several else "intra"
+        return "inter" if several_nodes(self.scenario) else "intra"
 
     def at(self, path: Path) -> Scenario:
         """Return its scenario on the network of a file."""
