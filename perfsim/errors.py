@@ -254,23 +254,23 @@ def newer(schema: object, known: str) -> str:
 
 
 _RULES = {
-    "int_parsing": "a whole number is needed",
-    "int_from_float": "a whole number is needed",
-    "int_type": "a whole number is needed",
-    "float_parsing": "a number is needed",
-    "float_type": "a number is needed",
-    "finite_number": "a finite number is needed",
-    "bool_parsing": "true or false is needed",
-    "bool_type": "true or false is needed",
-    "string_type": "a text is needed",
-    "dict_type": "a table of names and values is needed",
-    "tuple_type": "a list is needed",
+    "int_parsing": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "int_type": "it must be a whole number",
+    "float_parsing": "it must be a number",
+    "float_type": "it must be a number",
+    "finite_number": "it must be a finite number",
+    "bool_parsing": "it must be true or false",
+    "bool_type": "it must be true or false",
+    "string_type": "it must be a text",
+    "dict_type": "it must be a table of names and values",
+    "tuple_type": "it must be a list",
     "string_too_short": "it must not be empty",
-    "greater_than_equal": "at least {ge} is needed",
-    "greater_than": "more than {gt} is needed",
-    "less_than_equal": "at most {le} is allowed",
-    "less_than": "less than {lt} is needed",
-    "literal_error": "allowed are {expected}",
+    "greater_than_equal": "it must be {ge} or more",
+    "greater_than": "it must be above {gt}",
+    "less_than_equal": "it must be {le} or less",
+    "less_than": "it must be below {lt}",
+    "literal_error": "it must be {expected}",
 }
 
 
@@ -280,7 +280,7 @@ def rule(error: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> rule({"type": "greater_than_equal", "ctx": {"ge": 1}, "msg": "..."})
-    'at least 1 is needed'
+    'it must be 1 or more'
     """
     text = _RULES.get(error["type"])
     if text is None:

@@ -8,7 +8,7 @@ a row ``none`` that leaves out nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, expm1, fsum, log1p, log2, sqrt
+from math import exp, expm1, fsum, hypot, log1p, log2, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ __all__ = [
     "uncertainties",
 ]
 
-UNCERTAINTY_SCHEMA = "perfsim/uncertainty/2"
+UNCERTAINTY_SCHEMA = "perfsim/uncertainty/3"
 UNCERTAINTY_FILE = "uncertainty.csv"
 NO_METHOD = "none"
 
@@ -39,38 +39,32 @@ GRADES = {
     "compute": ("given", "measured", "carried"),
     "network": ("measured", "carried", "modelled"),
     "kernels": ("measured", "modelled"),
+    "hidden": ("carried", "modelled"),
 }
 """The evidence for each part of an iteration's time, the strongest first.
 
 - compute: the single-GPU iteration is given, was measured on that GPU at that batch, or is carried
   from another GPU or batch.
-- network: measured curves of these ranks, curves extrapolated to them, the links' formulas.
-- kernels that a method adds: measured on that GPU, or scaled and built from its data sheet."""
+- network: measured curves of these ranks; curves extrapolated to them, or rates fitted on the
+  cluster's own training; the links' formulas.
+- kernels that a method adds: measured on that GPU, or scaled and built from its data sheet.
+- hidden, communication that computation hides and that may show: on a network with curves or rates
+  of its own, or by the links' formulas."""
 
 UNCERTAINTY_PARTS = (
     *(f"{cause}_{grade}" for cause, grades in GRADES.items() for grade in grades),
-    "hidden",
-    "host",
-    "messages",
+    "batch",
+    "era",
     "node",
     "other",
 )
-"""Columns of the file: causes by evidence, then what may come on top on several GPUs.
+"""Columns of the file: causes by evidence, then how far a prediction reaches, then what may come on
+top on several GPUs.
 
-- hidden: communication that computation hides and that may show.
-- host: what the host does for each tensor (hooks, launches), which may show after backward.
-- messages: what each message costs on many ranks besides its hops.
+- batch: a batch beyond those whose time is known.
+- era: a method's kernels as another version of the framework runs them.
 - node: GPUs of a node that slow each other (input, host, power).
 - other: what moves every iteration of several GPUs and no cause explains."""
-
-TENSOR_S, MESSAGE_S = 0.3e-3, 0.1e-3
-"""Host time of a tensor, and time of a message and doubling of ranks, by which an iteration moves
-with parts ``host`` and ``messages`` of size 1 [s].
-
-Source: exposed gradient exchange of S-SGD and K-FAC on 64 GPUs (shyhuai/kfac_pytorch@1dacea76
-scripts/time_breakdown.py), 0.25 to 0.4 ms a tensor; unfused all-reduces of 161 tensors
-(HKBU-HPML/ddl-benchmarks@30de09bc), 0.06 to 0.33 ms a message from 8 to 32 ranks. How much of
-this counts is fitted."""
 
 _COUNT_COLUMNS = ("rows", "sources")
 UNCERTAINTY_SIDES = ("slower", "faster")
@@ -157,39 +151,43 @@ class Uncertainty(NamedTuple):
 
 def extra_moves(
     iteration_s: float,
-    hidden_s: float,
-    compute: float,
+    hidden_s: Mapping[str, float],
+    compute: tuple[float, float],
+    batch_reach: float,
     gpus: int,
     gpus_per_node: int,
-    tensors: int,
-    messages: float,
 ) -> dict[str, tuple[float, float]]:
-    """Return how far an iteration moves with what may come on top on several GPUs.
+    """Return how far an iteration moves with what reaches beyond measurements or comes on top.
 
     Parameters
     ----------
-    iteration_s, hidden_s : the iteration, and communication that computation hides in it [s]
-    compute : how far it moves with computation, on the slower side
+    iteration_s : the iteration [s]
+    hidden_s : communication that computation hides, by the grade of its evidence [s]
+    compute : how far it moves with computation, on the faster and on the slower side
+    batch_reach : ln of how many times the batch is larger, or smaller, than any that is known
     gpus, gpus_per_node : of the job, and of its fullest node
-    tensors, messages : gradients of the model, and collectives in an iteration
 
     Examples
     --------
-    >>> extra_moves(0.1, 0.0, 1.0, 1, 1, 161, 0)
+    >>> extra_moves(0.1, {}, (1.0, 1.0), 0.0, 1, 1)
     {}
-    >>> round(extra_moves(0.1, 0.0, 1.0, 8, 4, 100, 0)["host"][1], 3)
-    0.3
+    >>> extra_moves(0.1, {}, (1.0, 0.5), 0.0, 8, 4)
+    {'node': (0.0, 1.0), 'other': (1.0, 1.0)}
     """
+    found: dict[str, tuple[float, float]] = {}
+    if batch_reach:
+        faster, slower = (move * log1p(batch_reach) for move in compute)
+        found["batch"] = faster, slower
     if gpus == 1:
-        return {}
-    host_s, message_s = TENSOR_S * tensors, MESSAGE_S * messages * log2(gpus)
-    return {
-        "hidden": (0.0, log1p(hidden_s / iteration_s)),
-        "host": (0.0, min(1.0, host_s / iteration_s)),
-        "messages": (0.0, min(1.0, message_s / iteration_s)),
-        "node": (0.0, compute * log2(gpus_per_node)),
-        "other": (1.0, 1.0),
-    }
+        return found
+    total_s = fsum(hidden_s.values())
+    for grade, part_s in hidden_s.items():
+        if not part_s:
+            continue
+        part = f"hidden_{grade if grade == 'modelled' else 'carried'}"
+        move = log1p(total_s / iteration_s) * sqrt(part_s / total_s)
+        found[part] = 0.0, hypot(found.get(part, (0.0, 0.0))[1], move)
+    return found | {"node": (0.0, compute[1] * log2(gpus_per_node)), "other": (1.0, 1.0)}
 
 
 def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:

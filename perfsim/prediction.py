@@ -3,13 +3,14 @@
 The flow is Scenario -> Setup -> list[CostedGraph] -> Timeline -> Prediction, one step a line:
 `resolve` loads what the scenario names, `build_rounds` makes a task graph of each round of the
 method's period, `run_all` runs them, and the rest is read off their timelines and costs.
+`predict_iteration` leaves out what only a report shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
@@ -23,16 +24,32 @@ from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.costs import Costs
 from perfsim.schedule.rounds import baseline_rounds, build_rounds, is_baseline
 from perfsim.schedule.run import mean_s, run_all
-from perfsim.session import fresh, job_cache
+from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
-from perfsim.what_if import bottleneck, moves, spread_interval, steady_s
+from perfsim.what_if import (
+    bottleneck,
+    era_move,
+    moves,
+    seconds_by_grade,
+    spread_interval,
+    steady_s,
+)
 
 if TYPE_CHECKING:
     import pandas
 
     from perfsim.schedule.run import ContentionResult
 
-__all__ = ["PREDICTION_SCHEMA", "Prediction", "communication_of", "memory_of", "predict", "spent"]
+__all__ = [
+    "PREDICTION_SCHEMA",
+    "PredictedIteration",
+    "Prediction",
+    "communication_of",
+    "memory_of",
+    "predict",
+    "predict_iteration",
+    "spent",
+]
 
 PREDICTION_SCHEMA = "perfsim/prediction/1"
 
@@ -41,13 +58,11 @@ _DECODED = ("quantisation", "sparsification")
 
 
 @dataclass
-class Prediction:
-    """What perfsim answers; `to_dict` is the object as JSON has it.
+class PredictedIteration:
+    """How long an iteration takes, where its time goes, and how far off that may be.
 
-    ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
     ``timelines`` has one for each round of the method's period, ``counts`` how often each is run in
-    it. ``moves`` is how far the iteration moves with each part of its uncertainty. ``meeting`` is
-    how this job and the other jobs on the network fare, None where there are none.
+    it. ``moves`` is how far the iteration moves with each part of its uncertainty.
     """
 
     scenario: ResolvedScenario
@@ -55,17 +70,27 @@ class Prediction:
     iteration_s_interval: tuple[float, float]
     samples_per_s: float
     scaling_efficiency: float
-    baseline_s: float
     breakdown_s: dict[str, float]
     communication: dict[str, float]
+    timelines: list[Timeline]
+    moves: Moves
+    counts: list[float]
+
+
+@dataclass
+class Prediction(PredictedIteration):
+    """What perfsim answers; `to_dict` is the object as JSON has it.
+
+    ``worth`` is, by cause, the share of the iteration saved if that cause were twice as fast.
+    ``meeting`` is how this job and the other jobs on the network fare, None where there are none.
+    """
+
+    baseline_s: float
     memory_bytes: dict[str, float]
     bottleneck: str
     worth: dict[str, float]
     notes: list[str]
     terms: list[Term]
-    timelines: list[Timeline]
-    moves: Moves
-    counts: list[float]
     meeting: ContentionResult | None = None
 
     @property
@@ -130,58 +155,110 @@ def predict(scenario: Scenario, catalog: Catalog | None = None) -> Prediction:
     1.0
     """
     catalog = fresh(catalog)
+    ran = _run(scenario, catalog)
+    cause, worth = bottleneck(ran.pinned, ran.pinned_s)
+    iteration = _iteration(ran, worth)
+    setup, rounds, contention = ran.setup, ran.rounds, ran.contention
+    baseline_s = (
+        ran.iteration_s if is_baseline(setup) else steady_s(baseline_rounds(setup, ran.cache))
+    )
+    memory_bytes, terms = memory_of(setup, rounds), terms_of(rounds)
+    notes = notes_of(setup, rounds, ran.timelines, terms, sum(memory_bytes.values()), ran.record)
+    if contention is not None:
+        from perfsim.conditions.words import meeting_notes
+
+        notes += meeting_notes(setup, rounds, contention)
+    return Prediction(
+        **vars(iteration),
+        baseline_s=baseline_s,
+        memory_bytes=memory_bytes,
+        bottleneck=cause,
+        worth=worth,
+        notes=notes,
+        terms=[*_compute_terms(setup), *terms],
+        meeting=contention,
+    )
+
+
+def predict_iteration(scenario: Scenario, catalog: Catalog | None = None) -> PredictedIteration:
+    """Predict an iteration as `predict` does, without what only a report shows.
+
+    Where many scenarios are held against what was measured, the baseline and the bottleneck would
+    be a third of the runs.
+    """
+    return _iteration(_run(scenario, fresh(catalog)), {})
+
+
+class _Run(NamedTuple):
+    """The rounds of a scenario as they ran.
+
+    What-ifs are asked of the pinned rounds, in which messages take what they took beside others.
+    """
+
+    setup: Setup
+    rounds: list[CostedGraph]
+    timelines: list[Timeline]
+    iteration_s: float
+    pinned: list[CostedGraph]
+    pinned_s: float
+    record: Uncertainty | None
+    contention: ContentionResult | None
+    cache: JobCache | None
+
+
+def _run(scenario: Scenario, catalog: Catalog) -> _Run:
+    """Load what a scenario names, build its rounds and run them."""
     # A single-GPU time of the user's own makes a profile that is seldom asked for again.
     cache = None if scenario.single_gpu else job_cache(catalog)
     setup = resolve(scenario, catalog)
     rounds = build_rounds(setup, cache)
     timelines, pinned, contention = run_all(rounds)
     iteration_s = mean_s(rounds, timelines)
-
-    # What-ifs are asked of the pinned rounds, in which messages take what they took beside others.
     pinned_s = iteration_s if contention is None else steady_s(pinned)
-    cause, worth = bottleneck(pinned, pinned_s)
-    baseline_s = iteration_s if is_baseline(setup) else steady_s(baseline_rounds(setup, cache))
+    record = uncertainties(catalog).get(NO_METHOD)
+    return _Run(setup, rounds, timelines, iteration_s, pinned, pinned_s, record, contention, cache)
+
+
+def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
+    """Read an iteration off the rounds that ran; ``worth`` has the what-ifs that are known."""
+    setup, rounds, timelines, iteration_s, pinned, _, record, *_ = ran
     draws = [shown_draws(timeline) for timeline in timelines]
     communication = communication_of(rounds, timelines, draws)
-    moved = moves(pinned, pinned_s, worth, setup.grade)
-    moved |= extra_moves(
-        pinned_s,
-        communication["hidden_s"],
-        moved.get(f"compute_{setup.grade}", (0.0, 0.0))[1],
-        setup.cluster.gpus,
-        setup.cluster.gpus_per_node,
-        len(setup.profile.gradients),
-        communication["calls"],
-    )
-    record = uncertainties(catalog).get(NO_METHOD)
-
-    memory_bytes, terms = memory_of(setup, rounds), terms_of(rounds)
-    notes = notes_of(setup, rounds, timelines, terms, sum(memory_bytes.values()), record)
-    if contention is not None:
-        from perfsim.conditions.words import meeting_notes
-
-        notes += meeting_notes(setup, rounds, contention)
-    samples_per_s = setup.profile.batch * scenario.gpus / iteration_s
-    alone_per_s = scenario.gpus * setup.profile.batch / setup.alone_s
-    return Prediction(
+    moved = _moves(ran, worth, communication["hidden_s"])
+    gpus = setup.scenario.gpus
+    samples_per_s = setup.profile.batch * gpus / iteration_s
+    alone_per_s = gpus * setup.profile.batch / setup.alone_s
+    return PredictedIteration(
         scenario=setup.resolved_scenario(),
         iteration_s=iteration_s,
         iteration_s_interval=_interval(record, setup, pinned, iteration_s, moved),
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / alone_per_s,
-        baseline_s=baseline_s,
         breakdown_s=spent(rounds, timelines, draws, Timeline.breakdown),
         communication=communication,
-        memory_bytes=memory_bytes,
-        bottleneck=cause,
-        worth=worth,
-        notes=notes,
-        terms=[*_compute_terms(setup), *terms],
         timelines=[nearest for nearest, *_ in draws],
         moves=moved,
         counts=[costed.count for costed in rounds],
-        meeting=contention,
     )
+
+
+def _moves(ran: _Run, worth: Mapping[str, float], hidden_s: float) -> Moves:
+    """Return how far an iteration moves with each part of its uncertainty."""
+    setup, rounds, iteration_s = ran.setup, ran.pinned, ran.pinned_s
+    moved = moves(rounds, iteration_s, worth, setup.grade)
+    by_grade = seconds_by_grade(rounds, "network")
+    sent_s = sum(by_grade.values())
+    moved |= extra_moves(
+        iteration_s,
+        {grade: hidden_s * part_s / sent_s for grade, part_s in by_grade.items() if part_s},
+        moved.get(f"compute_{setup.grade}", (0.0, 0.0)),
+        setup.batch_reach,
+        setup.cluster.gpus,
+        setup.cluster.gpus_per_node,
+    )
+    stated = setup.kernels_s is not None or "kernel" in setup.scenario.options
+    older = 0.0 if stated else era_move(rounds, iteration_s, setup.device.cost)
+    return moved | ({"era": (0.0, older)} if older else {})
 
 
 def _interval(

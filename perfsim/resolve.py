@@ -413,6 +413,14 @@ class Setup:
         return "measured" if known else "carried"
 
     @property
+    def batch_reach(self) -> float:
+        """How far the batch lies outside those whose time is known: ln of the ratio, 0 inside."""
+        if self.scenario.single_gpu:
+            return 0.0
+        each = [part.carried for part in self.parts] or [self.carried]
+        return max(one.batch_reach for one in each)
+
+    @property
     def alone_s(self) -> float:
         """An iteration on one GPU [s]; of several types, on one that is as fast as their mean."""
         if self.parts:

@@ -539,7 +539,7 @@ def _check_options(value: dict[str, Any], field: str) -> dict[str, Any]:
         if isinstance(option, float) and not math.isfinite(option):
             raise RequestError(
                 f"{field}.{name}",
-                f"{option} is not allowed: a finite number is needed.",
+                f"{option} is not allowed: it must be a finite number.",
                 value=option,
             )
     return value
@@ -551,7 +551,8 @@ def _check_bucket(value: str, field: str) -> str:
     if parse_bytes(value, field) <= 0:
         raise RequestError(
             field,
-            f"{value!r} is not above zero; for one message a tensor use `fusion` none.",
+            f"{value!r} is not allowed: it must be above 0. For one message a tensor use `fusion`"
+            " none.",
             value=value,
         )
     return value
@@ -583,7 +584,8 @@ def _read_share(value: Any, field: str, most: float) -> float:
     except OverflowError:  # a whole number of hundreds of digits
         share = math.inf
     if share > most:
-        raise RequestError(field, f"{shown(value)} is not allowed: 0% to {most:.0%}.", value=value)
+        why = f"{shown(value)} is not allowed: it must be 0% to {most:.0%}."
+        raise RequestError(field, why, value=value)
     return share
 
 
@@ -609,7 +611,8 @@ def _check_duration(value: str, field: str, seconds: float) -> str:
     from perfsim.quantity import TIME_LIMIT
 
     if not TIME_LIMIT.holds(seconds):
-        raise RequestError(field, f"{shown(value)} is outside {TIME_LIMIT.words}.", value=value)
+        why = f"{shown(value)} is not allowed: it must be {TIME_LIMIT.words}."
+        raise RequestError(field, why, value=value)
     return value
 
 
@@ -739,7 +742,7 @@ def _model() -> type[Any]:
             if wrong:
                 given = str(values[wrong]).lower()
                 raise RequestError(
-                    wrong, f"{given} is not allowed: a number is needed.", value=values[wrong]
+                    wrong, f"{given} is not allowed: it must be a number.", value=values[wrong]
                 )
             return values
 

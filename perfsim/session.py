@@ -29,6 +29,7 @@ from perfsim.data.files import files_changed, noting, stamp
 from perfsim.libraries import AUTO
 from perfsim.methods.base import Group, Job, MethodContext
 from perfsim.network.cluster import Cluster
+from perfsim.network.network_file import Network
 from perfsim.network.route import Route
 from perfsim.quantity import Cost
 from perfsim.schedule.costed_graph import CostedGraph
@@ -40,6 +41,7 @@ __all__ = [
     "RememberingCluster",
     "RememberingDevice",
     "Session",
+    "SessionWithNetworks",
     "default_session",
     "fresh",
     "job_cache",
@@ -365,6 +367,50 @@ class Session(Catalog):
     def refresh(self) -> None:
         """Drop everything where a file or folder has changed."""
         if self.outdated():
+            self._start()
+
+
+class SessionWithNetworks(Session):
+    """A view of a session in which some networks are given.
+
+    It keeps the platforms that it makes to itself. All else is the session's, its jobs too.
+
+    Parameters
+    ----------
+    session : what it is a view of
+    given_network : returns the network to take for a field (net, intra_net) and a name; None where
+        the session's own is taken
+    """
+
+    def __init__(
+        self, session: Session, given_network: Callable[[str, str], Network | None]
+    ) -> None:
+        self._session, self._given_network = session, given_network
+        self._start()
+
+    def _start(self) -> None:
+        """Look at the session as it is now, with no platform kept."""
+        session = self._session
+        self.given, self.without, self.folders = session.given, session.without, session.folders
+        self.jobs, self._files, self._stamps = session.jobs, session._files, session._stamps
+        self._kept = {}
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+        """Return a network that is given, a platform of the view's own, or what the session has."""
+        if key[0] == "platform":
+            return super().once(key, make)
+        if key[0] == "network":
+            _, field, name = key
+            network: Any = self._given_network(str(field), str(name))
+            if network is not None:
+                made: Made = network
+                return made
+        return self._session.once(key, make)
+
+    def refresh(self) -> None:
+        """Refresh the session, and drop the platforms of one that has started anew."""
+        self._session.refresh()
+        if self.jobs is not self._session.jobs:
             self._start()
 
 

@@ -74,7 +74,7 @@ def _parse(text: object, units: dict[str, float], field: str, what: str, example
     if not math.isfinite(value) or value < 0:
         raise RequestError(
             field,
-            f"{shown(text)} is not {what}: it must be finite and not negative.",
+            f"{shown(text)} is not {what}; it must be finite and 0 or more.",
             value=text,
         )
     return value

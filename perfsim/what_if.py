@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import hypot, log2, sqrt
+from math import fsum, hypot, log, log2, sqrt
 
-from perfsim.quantity import Grade
+from perfsim.compute.kernel import Kernel
+from perfsim.quantity import Cost, Grade
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.run import mean_s, run
 from perfsim.simulate.timeline import Timeline
@@ -15,9 +16,11 @@ __all__ = [
     "BOTTLENECKS",
     "bottleneck",
     "changed_durations",
+    "era_move",
     "faster",
     "halved",
     "moves",
+    "seconds_by_grade",
     "spread_interval",
     "steady_s",
 ]
@@ -152,7 +155,7 @@ def moves(
     """
     found: dict[str, tuple[float, float]] = {}
     for cause, name in _PART_OF_CAUSE.items():
-        parts = _seconds(rounds, cause, compute)
+        parts = seconds_by_grade(rounds, cause, compute)
         total_s = sum(parts.values())
         if not total_s:
             continue
@@ -170,12 +173,69 @@ def moves(
     return found
 
 
+OTHER_ERA = {"topk_new": "topk_old"}
+"""Kernels that frameworks have in two versions: that of today, and the one before.
+
+PyTorch 1.11 and 1.12 replaced the selection by one block for a slice (pytorch/pytorch pull requests
+68632, 71081 and 74267)."""
+
+
+def era_move(
+    rounds: Sequence[CostedGraph], iteration_s: float, kernel_cost: Callable[[Kernel], Cost]
+) -> float:
+    """Return how far an iteration moves where its kernels are those of an older framework.
+
+    0 where no kernel has an older version.
+
+    Parameters
+    ----------
+    kernel_cost : what a kernel costs on the GPU; of several types, on the slowest
+    """
+    works = (work for costed in rounds for work in costed.work if work)
+    if not any(kernel.name in OTHER_ERA for work in works for kernel, _ in work.kernels):
+        return 0.0
+    timelines = [
+        run(_with_older_types(costed, kernel_cost), _older_s(costed, kernel_cost), brief=True)
+        for costed in rounds
+    ]
+    return max(0.0, log(mean_s(rounds, timelines) / iteration_s))
+
+
+def _with_older_types(costed: CostedGraph, kernel_cost: Callable[[Kernel], Cost]) -> CostedGraph:
+    """Return a round whose other types of GPU, if any, run the older kernels too."""
+    if costed.mixed is None:
+        return costed
+    spent_s = tuple(_older_s(other, kernel_cost) for other in costed.mixed.rounds)
+    return replace(costed, mixed=replace(costed.mixed, spent_s=spent_s))
+
+
+def _older_s(costed: CostedGraph, kernel_cost: Callable[[Kernel], Cost]) -> list[float]:
+    """Return how long each task takes with the kernels of an older framework [s]."""
+    return [
+        float(task.duration_s)
+        + fsum(
+            count * (kernel_cost(older).seconds - kernel_cost(kernel).seconds)
+            for kernel, count in (work.kernels if work else ())
+            if kernel.name in OTHER_ERA
+            for older in [kernel._replace(name=OTHER_ERA[kernel.name])]
+        )
+        for task, work in zip(costed.graph.tasks, costed.work, strict=True)
+    ]
+
+
 def _stretched(cause: str, factor: float) -> CostChange:
     return lambda duration_s, charge: duration_s * (factor if charge.cause == cause else 1.0)
 
 
-def _seconds(rounds: Sequence[CostedGraph], cause: str, compute: Grade) -> dict[str, float]:
-    """Return how long the tasks of a cause take, by grade of evidence [s]."""
+def seconds_by_grade(
+    rounds: Sequence[CostedGraph], cause: str, compute: Grade = "measured"
+) -> dict[str, float]:
+    """Return how long the tasks of a cause take, by grade of evidence [s].
+
+    Parameters
+    ----------
+    compute : the grade of evidence for computation
+    """
     found: dict[str, float] = {}
     for costed in rounds:
         for task, charge in zip(costed.graph.tasks, costed.charges, strict=True):

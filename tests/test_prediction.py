@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfsim.errors import RequestError
 from perfsim.fusion import policy_names
 from perfsim.methods import method_class, method_names
-from perfsim.prediction import Prediction, predict
+from perfsim.prediction import Prediction, predict, predict_iteration
 from perfsim.resolve import resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.rounds import build_rounds
@@ -92,6 +92,14 @@ def test_the_baseline_is_ssgd_itself() -> None:
     found = ask(method="ssgd")
     assert found.baseline_s == pytest.approx(found.iteration_s, rel=1e-12)
     assert found.speedup == pytest.approx(1)
+
+
+@pytest.mark.parametrize("method", ["ssgd", "dgc", "spd_kfac", "p3", "localsgd"])
+def test_an_iteration_alone_is_that_of_the_whole_prediction(method: str) -> None:
+    asked = make_scenario({"model": "resnet50", "gpus": 16, "net": "10gbe", "method": method})
+    whole = predict(asked, SHIPPED)
+    for name, value in vars(predict_iteration(asked, SHIPPED)).items():
+        assert value == getattr(whole, name), name
 
 
 def test_dgc_pays_on_a_slow_network_only() -> None:

@@ -78,20 +78,20 @@ def test_placement_as_text_or_list(given: object) -> None:
         ({"model": "m", "gpus": "x"}, ["gpus", "'x'"]),
         ({"model": "m", "gpus": -1}, ["gpus", "-1"]),
         ({"model": "m", "gpus": 8, "placement": "3,-5"}, ["placement", "3,5"]),
-        ({"model": "m", "gpus": True}, ["gpus: true", "a number is needed"]),
+        ({"model": "m", "gpus": True}, ["gpus: true", "it must be a number"]),
         ({"model": "m", "gpus": 8, "oversubscription": True}, ["oversubscription: true"]),
         ({"model": "m", "gpus": 8, "placement": [True, 7]}, ["placement", "whole numbers"]),
-        ({"model": "m", "gpus": 8, "placement": 8}, ["placement", "a list is needed"]),
+        ({"model": "m", "gpus": 8, "placement": 8}, ["placement", "it must be a list"]),
         ({"model": "m", "gpus": 8, "options": 3}, ["options", "a table of names and values"]),
         ({"model": "m", "gpus": 8, "options": {"rank": [1]}}, ["options.rank: [1]"]),
         ({"model": "m", "gpus": 8, "fusion_options": {"a": 1}}, ["fusion_options.a: 1"]),
         ({"model": "m", "gpus": 8, "single_gpu": "253"}, ["single_gpu", "a bare number"]),
         ({"model": "m", "gpus": 8, "single_gpu": "5GB/s"}, ["single_gpu", "samples/s"]),
-        ({"model": "m", "gpus": 8, "single_gpu": "0samples/s"}, ["single_gpu", "outside"]),
+        ({"model": "m", "gpus": 8, "single_gpu": "0samples/s"}, ["single_gpu", "1e-15 s to 1e9 s"]),
         ({"model": "m", "gpus": 8, "single_gpu_kernels": "10"}, ["single_gpu_kernels", "bare"]),
         (
             {"model": "m", "gpus": 8, "single_gpu_kernels": "0s"},
-            ["single_gpu_kernels", "outside"],
+            ["single_gpu_kernels", "1e-15 s to 1e9 s"],
         ),
         ({"model": "m", "gpus": 8, "bucket": 25}, ["bucket", "25"]),
         ({"model": "m", "gpus": 8, "overlap": "perhaps"}, ["overlap", "'perhaps'"]),
@@ -134,10 +134,3 @@ def test_a_damaged_file_is_named(text: str, words: list[str], tmp_path: Path) ->
         read_scenario(path)
     for word in ("mine.toml", *words):
         assert word in str(caught.value)
-
-
-def test_a_binary_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="cannot be read"):
-        read_scenario(path)

@@ -126,7 +126,8 @@ def check_name(name: str, transport: str, nics_per_node: int) -> None:
             "transport", "is empty; write a word such as tcp, ib, efa or nvlink.", value=transport
         )
     if nics_per_node < 1:
-        raise RequestError("nics_per_node", f"{nics_per_node}; at least 1.", value=nics_per_node)
+        why = f"{nics_per_node} is not allowed: it must be 1 or more."
+        raise RequestError("nics_per_node", why, value=nics_per_node)
 
 
 def make_network(

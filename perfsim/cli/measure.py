@@ -239,7 +239,7 @@ def kernels_command(
         _beside(device, json)
         return
     if most is not None and most < 1:
-        raise RequestError("max", f"{most} is too few; at least 1 value is needed.", value=most)
+        raise RequestError("max", f"{most} is not allowed: it must be 1 or more.", value=most)
     rule = TimingRule(
         tolerance=parse_fraction(tolerance, "tolerance"),
         kernel_s=parse_seconds(kernel_budget, "kernel_budget"),

@@ -88,6 +88,15 @@ class TransferredProfile(NamedTuple):
     extrapolated: bool
     notes: list[str]
 
+    @property
+    def batch_reach(self) -> float:
+        """How far its batch lies outside those whose time is known: ln of the ratio, 0 inside."""
+        low, high = self.quantity.low, self.quantity.high
+        if low is None or high is None:
+            return 0.0
+        batch = self.profile.batch
+        return max(0.0, math.log(low / batch), math.log(batch / high))
+
 
 def transfer(
     profile: Profile,

@@ -137,7 +137,8 @@ def _without_slivers(costed: CostedGraph) -> CostedGraph:
     )
     begins = [sum(index < begin for index in kept) for begin in costed.begins]
     charges = [costed.charges[index] for index in kept]
-    return replace(costed, graph=graph, charges=charges, begins=begins)
+    work = [costed.work[index] for index in kept]
+    return replace(costed, graph=graph, charges=charges, work=work, begins=begins)
 
 
 def _shape(costed: CostedGraph) -> tuple[object, ...]:

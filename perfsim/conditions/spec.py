@@ -113,8 +113,8 @@ def parse_straggler(text: object, field: str = "straggler") -> tuple[int, float]
     if ranks < 1 or not 1.0 <= times <= MAX_SLOWDOWN:
         raise RequestError(
             field,
-            f"{shown(text)} is not allowed: at least 1 GPU, 1 to {MAX_SLOWDOWN:g} times"
-            " slower, such as 1:1.5.",
+            f"{shown(text)} is not allowed: it must be 1 GPU or more and 1 to {MAX_SLOWDOWN:g}"
+            " times slower, such as 1:1.5.",
         )
     return ranks, times
 

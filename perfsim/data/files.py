@@ -21,6 +21,7 @@ __all__ = [
     "Stamp",
     "cell",
     "check_writable",
+    "decoded",
     "escaped",
     "files_changed",
     "forbidden",
@@ -90,11 +91,30 @@ def read_text(path: Path) -> str:
             data = file.read(_MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
             raise DataError(f"is larger than {_MAX_BYTES >> 20} MiB", path=path)
-        text = data.decode("utf-8-sig")
     except (OSError, ValueError) as error:  # also a name with a zero byte
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read: {reason}", path=path) from None
+    text = decoded(data, path)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def decoded(data: bytes, path: Path, then: str = "") -> str:
+    """Return the bytes of a file as text, UTF-8 with or without a byte-order mark.
+
+    ``then`` ends the message of the error.
+
+    Raises
+    ------
+    DataError
+        If they are no such text; the message counts bytes from 1.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # The decoder counts from behind a byte-order mark.
+        wrong = len(data) - len(error.object) + error.start + 1
+        why = f"is not text in UTF-8: byte {wrong:,} of {len(data):,} is wrong{then}"
+        raise DataError(why, path=path) from None
 
 
 def write_text(path: Path, text: str, field: str = "out") -> None:

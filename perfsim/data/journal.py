@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from perfsim.data.files import decoded
 from perfsim.errors import DataError, RequestError, spelled
 
 __all__ = ["Journal"]
@@ -80,7 +81,7 @@ class Journal:
     def _resume(self, take: Callable[[Mapping[str, Any]], None]) -> None:
         """Give every whole line to ``take``, and cut off the half line that a killed run left."""
         try:
-            text = self.path.read_text(encoding="utf-8")
+            text = decoded(self.path.read_bytes(), self.path, f"; {spelled(self._anew)}.")
             head, *lines = text.splitlines()
             setting = json.loads(head)
             if setting.get("schema") != self._schema:

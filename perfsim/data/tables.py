@@ -176,16 +176,27 @@ def cell_number(
         value = math.nan if "_" in text else float(text)
     except ValueError:
         value = math.nan
-    wrong = not math.isfinite(value) or value < 0 or (positive and value == 0)
-    if wrong or (whole and value != int(value)):
-        what = "a whole number" if whole else "a number"
-        least = "above zero" if positive else "not below zero"
-        raise DataError(f"{shown(text)} is not {what} {least}", path=path, row=row, column=column)
-    if within and value and not within.holds(value * unit):
-        raise DataError(
-            f"{shown(text)} is outside {within.words}", path=path, row=row, column=column
-        )
-    return value
+    if not math.isfinite(value):
+        wrong = "is not a number;"
+    elif whole and not value.is_integer():
+        wrong = "is not a whole number;"
+    elif (
+        value < 0
+        or (value == 0 and positive)
+        or (value and within and not within.holds(value * unit))
+    ):
+        wrong = "is not allowed:"
+    else:
+        return value
+    if within:
+        allowed = within.words if positive or within.holds(0.0) else f"0, or {within.words}"
+    elif positive:
+        allowed = "1 or more" if whole else "above 0"
+    else:
+        allowed = "0 or more"
+    raise DataError(
+        f"{shown(text)} {wrong} it must be {allowed}", path=path, row=row, column=column
+    )
 
 
 def check_word(text: str, allowed: Sequence[str], column: str, path: Path, row: int) -> None:

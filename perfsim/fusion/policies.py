@@ -340,7 +340,7 @@ def _cycle_s(text: str) -> float:
     if cycle_s and not CYCLE_LIMITS.holds(cycle_s):
         raise RequestError(
             "fusion_options.cycle_time",
-            f"{shown(text)} is outside {CYCLE_LIMITS.words}.",
+            f"{shown(text)} is not allowed: it must be {CYCLE_LIMITS.words}.",
             value=text,
         )
     return cycle_s
@@ -416,7 +416,7 @@ def _whole_number(text: str, option: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise RequestError(
             f"fusion_options.{option}",
-            f"{shown(text)} is not a whole number above zero.",
+            f"{shown(text)} is not allowed: it must be a whole number, 1 or more.",
             value=text,
         )
     return int(text)

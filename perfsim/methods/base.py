@@ -410,7 +410,7 @@ class Method(BaseModel):
         wrong = truth_for_number(cls, values)
         if wrong:
             given = str(values[wrong]).lower()
-            raise OptionError(wrong, given, "is not allowed: a number is needed")
+            raise OptionError(wrong, given, "is not allowed: it must be a number")
         return choices_read(cls, values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")

@@ -502,7 +502,7 @@ def node_placement(
     ((4, 4), (2, 2, 2, 2, 2), (3, 5))
     """
     if gpus < 1:
-        raise RequestError("gpus", f"{gpus} is not a number of GPUs; at least 1.")
+        raise RequestError("gpus", f"{gpus} is not allowed: it must be 1 or more.")
     if placement is not None:
         if not placement or min(placement) < 1:
             raise RequestError(
@@ -526,7 +526,9 @@ def node_placement(
         most = min(stated or DEFAULT_GPUS_PER_NODE, gpus)
         gpus_per_node = next(size for size in range(most, 0, -1) if gpus % size == 0)
     if gpus_per_node < 1:
-        raise RequestError("gpus_per_node", f"{gpus_per_node} is not a number of GPUs; at least 1.")
+        raise RequestError(
+            "gpus_per_node", f"{gpus_per_node} is not allowed: it must be 1 or more."
+        )
     if gpus % gpus_per_node:
         divisors = [size for size in range(1, min(gpus, _MAX_NODE_SIZE) + 1) if gpus % size == 0]
         raise RequestError(

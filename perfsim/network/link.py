@@ -14,7 +14,7 @@ from typing import NamedTuple
 from perfsim.errors import RequestError
 from perfsim.libraries import AUTO
 from perfsim.libraries.nccl import DEFAULT_VERSION, protocol_factors
-from perfsim.quantity import LATENCY_LIMIT, RATE_LIMIT, Kind, Quantity
+from perfsim.quantity import LATENCY_LIMIT, RATE_LIMIT, Grade, Kind, Quantity
 from perfsim.units import parse_rate, parse_seconds
 
 __all__ = [
@@ -178,6 +178,8 @@ class Link:
     ring, tree : latency of one hop of a ring, of a tree, by message size
     ranks : fewest and most GPUs in what was measured; None where nothing was
     protocols : ll, ll128 or simple -> what was measured with NCCL held to it
+    grade : the evidence for costs by its formula: ``carried`` where its rates were fitted on the
+        cluster's own training
     """
 
     name: str
@@ -188,6 +190,7 @@ class Link:
     tree: Latency
     ranks: tuple[int, int] | None = None
     protocols: Mapping[str, ProtocolFigures] = field(default_factory=dict, hash=False)
+    grade: Grade = "modelled"
 
 
 def custom_link(text: str, field: str) -> Link:
@@ -207,7 +210,8 @@ def custom_link(text: str, field: str) -> Link:
     parts = [part.strip() for part in text.split(",")]
     rate = parse_rate(parts[0], field)
     if not RATE_LIMIT.holds(rate):
-        raise RequestError(field, f"the rate in {text!r} is not within {RATE_LIMIT.words}.")
+        why = f"the rate in {text!r} is not allowed: it must be {RATE_LIMIT.words}."
+        raise RequestError(field, why)
     if len(parts) == 1:
         raise RequestError(
             field,
@@ -221,7 +225,8 @@ def custom_link(text: str, field: str) -> Link:
         )
     alpha_s = parse_seconds(parts[1], field)
     if not LATENCY_LIMIT.holds(alpha_s):
-        raise RequestError(field, f"the latency in {text!r} is not within {LATENCY_LIMIT.words}.")
+        why = f"the latency in {text!r} is not allowed: it must be {LATENCY_LIMIT.words}."
+        raise RequestError(field, why)
     alpha = Quantity(alpha_s, "s/hop", "derived", GIVEN_BY_USER)
     speed = Quantity(rate, "B/s", "derived", GIVEN_BY_USER)
     gamma = Quantity(0.0, "s/B", "derived", "a link given by the user has no reduction cost")

@@ -233,16 +233,19 @@ class CollectiveCurve:
         for before, after in zip((0.0, *sizes), sizes, strict=False):
             if not (MESSAGE_LIMIT.holds(after) and after > before):
                 raise DataError(
-                    f"{self.name}: size {shown(after)} B after {shown(before)} B; sizes rise and"
-                    f" are within {MESSAGE_LIMIT.words}"
+                    f"{self.name}: size {shown(after)} B after {shown(before)} B; sizes must"
+                    f" rise and be {MESSAGE_LIMIT.words}"
                 )
         for size, time_s in zip(sizes, seconds, strict=True):
             if not TIME_LIMIT.holds(time_s):
                 raise DataError(
-                    f"{self.name}: {shown(time_s)} s at {size:g} B is not within {TIME_LIMIT.words}"
+                    f"{self.name}: {shown(time_s)} s at {size:g} B is not allowed: it must be"
+                    f" {TIME_LIMIT.words}"
                 )
         if self.spread is not None and not (math.isfinite(self.spread) and self.spread >= 0):
-            raise DataError(f"{self.name}: spread {shown(self.spread)} is no positive fraction")
+            raise DataError(
+                f"{self.name}: spread {shown(self.spread)} is not allowed: it must be 0 or more"
+            )
 
 
 def merge(curves: Iterable[CollectiveCurve]) -> list[CollectiveCurve]:

@@ -73,7 +73,7 @@ _MAX_MEASURED_RANKS = 65_536
 """GPUs that a link may have been measured on: their flows are routed through the fabric.
 
 No source: chosen, above any published measurement."""
-_ERROR = NumberLimit(0.0, math.inf, "zero or above")
+_ERROR = NumberLimit(0.0, math.inf, "0 or more")
 _BARE_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 

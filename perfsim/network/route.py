@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfsim.collectives import Algorithm, Hops
 from perfsim.errors import RequestError
 from perfsim.network.link import Latency, Link
-from perfsim.quantity import Cost, Quantity, Term
+from perfsim.quantity import Cost, Grade, Quantity, Term
 from perfsim.units import format_bytes
 
 if TYPE_CHECKING:
@@ -299,6 +299,8 @@ class Route:
         }
         self.paths = self._paths(wiring)
         members = wiring.members
+        widest = wiring.links.get("inter") or wiring.links.get("intra")
+        self.grade: Grade = widest.grade if widest else "measured"
         self.outside = {
             link_class: (node_size_unmeasured and link_class == "inter")
             or (
@@ -345,6 +347,7 @@ class Route:
             self.algorithm.sent_bytes(size_bytes, hops),
             _spread([(latency_s, alphas), (parts.transfer_s, rates)]),
             (*rates, *alphas),
+            self.grade,
         )
 
     def _wide(self, link_class: str, quantity: Quantity) -> Quantity:

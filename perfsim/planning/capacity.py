@@ -56,7 +56,7 @@ DATASETS = {
 """Samples of a training set, and the source of the number."""
 
 _PRICE_FILE = "prices.toml"
-_PRICE_LIMIT = NumberLimit(math.ulp(0.0), math.nextafter(1e6, 0.0), "above zero, below 1e6")
+_PRICE_LIMIT = NumberLimit(math.ulp(0.0), math.nextafter(1e6, 0.0), "above 0 and below 1e6")
 
 
 class PriceTable(TomlModel):
@@ -489,7 +489,8 @@ def _epochs(text: str, flag: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise RequestError(flag, f"{shown(text)} is not a number of epochs above zero.")
+        why = f"{shown(text)} is not a number of epochs; it must be above 0 and below 1e9."
+        raise RequestError(flag, why)
     return value
 
 

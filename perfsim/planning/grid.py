@@ -346,7 +346,9 @@ def _between(
     if not step:
         if first <= 0:
             raise RequestError(
-                f"vary.{field}", f"{shown(text)} doubles from what is not above zero."
+                f"vary.{field}",
+                f"the first value of {shown(text)} is not allowed: to be doubled it must be"
+                " above 0.",
             )
         return _until(field, first, last, lambda number: number * 2)
     if step.startswith(("lin", "log")):
@@ -354,7 +356,9 @@ def _between(
     by, own = _end(field, text, step)
     by *= _ratio(field, text, own or unit, unit)
     if by <= 0:
-        raise RequestError(f"vary.{field}", f"the step of {shown(text)} is not above zero.")
+        raise RequestError(
+            f"vary.{field}", f"the step of {shown(text)} is not allowed: it must be above 0."
+        )
     return _until(field, first, last, lambda number: number + by)
 
 
@@ -399,7 +403,8 @@ def _end(field: str, text: str, part: str) -> tuple[Decimal, str]:
     if float(match[1]) and not _RANGE_ENDS.holds(abs(float(match[1]))):
         raise RequestError(
             f"vary.{field}",
-            f"{shown(part.strip())} in {shown(text)} is outside {_RANGE_ENDS.words}.",
+            f"{shown(part.strip())} in {shown(text)} is not allowed: it must be"
+            f" {_RANGE_ENDS.words}.",
         )
     return Decimal(match[1] if float(match[1]) else 0), match[2] or ""
 

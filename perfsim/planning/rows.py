@@ -100,7 +100,7 @@ def timing_only_row(fields: Mapping[str, Any], catalog: Session) -> SweepRow:
     --------
     >>> from perfsim.session import Session
     >>> timing_only_row({"model": "resnet50", "gpus": 0}, Session())
-    (None, None, None, None, '`gpus`: 0 is not allowed: at least 1 is needed.')
+    (None, None, None, None, '`gpus`: 0 is not allowed: it must be 1 or more.')
     """
     try:
         scenario = make_scenario(fields)
@@ -133,7 +133,7 @@ def timing_only_object(fields: Mapping[str, Any], session: Session) -> Predictio
     >>> [name for name in row if name not in ("schema", "scenario")]  # doctest: +ELLIPSIS
     ['iteration_s', 'samples_per_s', 'scaling_efficiency', 'baseline', 'breakdown_s', ...]
     >>> timing_only_object({"model": "resnet50", "gpus": 0}, Session())["error"]
-    '`gpus`: 0 is not allowed: at least 1 is needed.'
+    '`gpus`: 0 is not allowed: it must be 1 or more.'
     """
     try:
         setup = resolve(make_scenario(fields), session)

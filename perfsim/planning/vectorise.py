@@ -10,7 +10,7 @@ had the same answer. The result holds for these; the others take another pass, o
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from perfsim.compute.transfer import pin_iteration
-from perfsim.data.catalog import Made
 from perfsim.errors import PerfsimError
 from perfsim.network.link import Latency, Link, custom_link
 from perfsim.network.network_file import _LINK_CLASSES, Network
@@ -29,7 +28,7 @@ from perfsim.quantity import TIME_LIMIT
 from perfsim.resolve import Setup, resolve
 from perfsim.scenario import make_scenario
 from perfsim.schedule.rounds import build_rounds
-from perfsim.session import Session
+from perfsim.session import Session, SessionWithNetworks
 from perfsim.simulate.settled import settled_periods
 from perfsim.units import parse_seconds
 
@@ -187,23 +186,6 @@ class _Numbers:
         return ~np.isnan(self.table[:, 0])
 
 
-class _Overlay(Session):
-    """A session in which the user's own links have many numbers; it stores nothing made of them."""
-
-    def __init__(self, session: Session, networks: dict[tuple[Hashable, ...], Network]) -> None:
-        self.session, self.networks, self.folders = session, networks, session.folders
-
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return a network of many numbers, or what the session has."""
-        if key in self.networks:
-            return self.networks[key]  # type: ignore[return-value]
-        return make() if key[0] == "platform" else self.session.once(key, make)
-
-    def files(self, kind: str) -> dict[str, Any]:
-        """Return the session's files."""
-        return self.session.files(kind)
-
-
 class VectorisedRows:
     """Predicts rows of a grid together if they differ in numbers only."""
 
@@ -283,12 +265,13 @@ class VectorisedRows:
         scenario = make_scenario(fields)
         if "overlap_slowdown" in tables and not scenario.overlap:
             raise NotVectorisableError("a slowdown needs overlap")
-        networks: dict[tuple[Hashable, ...], Network] = {}
-        for name in _LINK_FIELDS:
-            if name in tables:
-                text = fields[name]
-                networks["network", name, text] = _network(text, *tables[name])
-        setup = resolve(scenario, _Overlay(self.session, networks))
+        networks = {
+            (name, fields[name]): _network(fields[name], *tables[name])
+            for name in _LINK_FIELDS
+            if name in tables
+        }
+        session = SessionWithNetworks(self.session, lambda *asked: networks.get(asked))
+        setup = resolve(scenario, session)
         return _evaluated(_with(setup, tables))
 
 

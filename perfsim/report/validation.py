@@ -139,6 +139,7 @@ def print_measurements(report: MeasurementsReport, worse: Sequence[str] = ()) ->
     print("  blind       model, GPU, network and method by name")
     print("  rated       besides with the source's own time on one GPU or one node")
     print("  calibrated  besides with the cluster's own microbenchmarks or calibrating rows")
+    print("knows: rank correlation of an interval's width and the error")
     print("alike: every source weighs the same; ranked: pairs over 10 % apart in the right order")
     print_table([_way_line(*found) for found in report.ways().values()], wide=True)
     for by, table in report.group_tables().items():
@@ -195,7 +196,7 @@ def _line(name: str, errors: GroupErrors) -> dict[str, str]:
     return dict(zip(_HEAD, _group_cells(name, errors), strict=True))
 
 
-def _way_line(errors: GroupErrors, pairs: RankedPairs) -> dict[str, str]:
+def _way_line(errors: GroupErrors, pairs: RankedPairs, width_rank: float | None) -> dict[str, str]:
     """Return the line of a way: rows weighing alike, sources weighing alike, ranking."""
     alike = errors.alike
     return {
@@ -207,6 +208,7 @@ def _way_line(errors: GroupErrors, pairs: RankedPairs) -> dict[str, str]:
         "bias": _percent(errors.bias),
         "in 90 %": _percent(errors.coverage),
         "half width": _percent(errors.half_width),
+        "knows": "-" if width_rank is None else f"{width_rank:.2f}",
         "alike: median": _percent(alike.median),
         "p90 ": _percent(alike.p90),
         "bias ": _percent(alike.bias),
@@ -254,7 +256,7 @@ class _ScoreTable(NamedTuple):
 def measurements_page(report: MeasurementsReport) -> str:
     """Return ``validate measurements`` as one HTML page, as text."""
     pairs, right = report.ranking()
-    ways = [_group_cells("whole iterations", errors) for errors, _ in report.ways().values()]
+    ways = [_group_cells("whole iterations", way.errors) for way in report.ways().values()]
     tables = [_ScoreTable("By way of asking", ways)]
     tables += [
         _ScoreTable(f"By {by}", [_group_cells(errors.name, errors) for errors in table])

@@ -115,6 +115,24 @@ class ServiceOrder:
             found.append((own - index - back * width, tuple(far)))
         return found
 
+    @cached_property
+    def dependents(self) -> list[list[tuple[int, int]]]:
+        """Pairs (task, periods later) that wait for each task, whatever its stream."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
+        for index, task in enumerate(self.tasks):
+            for other, back in set(task.after):
+                found[other].append((index, back))
+        return found
+
+    @cached_property
+    def awaited(self) -> list[list[int]]:
+        """How many tasks each one waits for: in each of the first periods, then in all others."""
+        distinct = [set(task.after) for task in self.tasks]
+        return [
+            [sum(back <= period for _, back in pairs) for pairs in distinct]
+            for period in range(self.depth + 1)
+        ]
+
     def ancestors(self, closing: int) -> frozenset[int]:
         """Return the tasks that can delay one, in its period or a later one, and that one."""
         known = self._ancestors.get(closing)

@@ -45,15 +45,12 @@ def simulate_priority(
     >>> simulate_priority(graph, periods=1).starts[0][soon]
     3.0
     """
-    graph.check()
     if graph.contended:
         raise ValueError("tasks on several streams share a link: only the event engine runs that")
-    spent = []
-    for value in checked_durations(graph, durations):
-        if not isinstance(value, float | int):
-            raise ValueError("the priority engine takes one value a task")
-        spent.append(float(value))
-    run = _Run(graph, spent, horizon=(periods or max_periods) + max_periods)
+    spent = checked_durations(graph, durations)
+    if not all(isinstance(value, (float, int)) for value in spent):
+        raise ValueError("the priority engine takes one value a task")
+    run = _Run(graph, [*map(float, spent)], horizon=(periods or max_periods) + max_periods)
 
     def step(period: int) -> Duration:
         run.complete(period)
@@ -87,21 +84,18 @@ class _Run:
         self._stream = [names[task.stream] for task in graph.tasks]
         self._rank = [-task.priority for task in graph.tasks]
         self._asked = [task.credit for task in graph.tasks]
+        self._has_credit = any(self._asked)
         self._ready: list[list[tuple[int, int, int]]] = [[] for _ in names]
-        self._handed: list[deque[tuple[int, int]]] = [deque() for _ in names]
+        self._handed: list[deque[tuple[int, int, int]]] = [deque() for _ in names]
         self._credit = [0.0] * len(names)
         self._free = [True] * len(names)
         self._touched = [False] * len(names)
         self._changed: list[int] = []
         self._under_way: list[tuple[float, int, int]] = []
-        self._dependents: list[list[tuple[int, int]]] = [[] for _ in graph.tasks]
-        self._after = [set(task.after) for task in graph.tasks]
-        self._depth = graph.depth
-        for index, pairs in enumerate(self._after):
-            for other, back in pairs:
-                self._dependents[other].append((index, back))
-        for period in range(graph.depth):
-            self._grow(period)
+        order = graph.order()
+        self._dependents, self._awaited = order.dependents, order.awaited
+        self._waits = order.awaited[-1]
+        self._grow(order.depth - 1)
         self._now = 0.0
 
     def complete(self, period: int) -> None:
@@ -135,23 +129,18 @@ class _Run:
             self.starts.append([inf] * count)
             self.ends.append([inf] * count)
             self._left.append(count)
-            if here > self._depth:  # all that a task waits for is in periods that there are
-                self._missing.append([*map(len, self._after)])
-                continue
-            self._missing.append([sum(back <= here for _, back in one) for one in self._after])
-            for index, missing in enumerate(self._missing[here]):
+            first = here < len(self._awaited) - 1
+            self._missing.append([*self._awaited[here if first else -1]])
+            for index, missing in enumerate(self._missing[here] if first else ()):
                 # What never waits for anything is offered again when it is taken.
-                if not missing and (here == 0 or self._after[index]):
+                if not missing and (here == 0 or self._waits[index]):
                     self._offer(here, index)
 
     def _offer(self, period: int, index: int) -> None:
         stream = self._stream[index]
         heappush(self._ready[stream], (self._rank[index], period, index))
-        self._touch(stream)
-
-    def _touch(self, stream: int) -> None:
-        """Note that a stream may be able to take a task: no other is looked at."""
-        if not self._touched[stream]:
+        # A busy stream takes no task. With credit it may be handed some beforehand.
+        if not self._touched[stream] and (self._free[stream] or self._has_credit):
             self._touched[stream] = True
             heappush(self._changed, stream)
 
@@ -159,44 +148,56 @@ class _Run:
         """Hand a stream what is ready, the most urgent first, as far as its credit allows."""
         ready, handed = self._ready[stream], self._handed[stream]
         while ready:
-            _, period, index = ready[0]
-            credit = self._asked[index]
+            credit = self._asked[ready[0][2]]
             if self._free[stream] and not handed:
                 self._credit[stream] = 0.0
             elif credit is None or self._credit[stream] >= credit.limit:
                 return
-            heappop(ready)
-            if not self._after[index] and period + 1 < self.horizon:
-                self._grow(period + 1)
-                self._offer(period + 1, index)
-            handed.append((period, index))
+            handed.append(heappop(ready))
             self._credit[stream] += credit.size if credit else 0.0
+            _, period, index = handed[-1]
+            if not self._waits[index]:
+                self._offer_again(period, index)
+
+    def _offer_again(self, period: int, index: int) -> None:
+        """Offer what never waits for anything once more, in the next period."""
+        if period + 1 < self.horizon:
+            self._grow(period + 1)
+            self._offer(period + 1, index)
 
     def _start(self) -> None:
         """Let each free stream take a task; what takes no time ends at once.
 
         Streams take their turns by number. One that changes after its turn waits for the next.
         """
-        turn = -1
-        behind = []
-        while self._changed:
-            stream = heappop(self._changed)
+        now, changed, touched, free = self._now, self._changed, self._touched, self._free
+        turn, behind = -1, []
+        while changed:
+            stream = heappop(changed)
             if stream <= turn:
                 behind.append(stream)
                 continue
             turn = stream
-            self._touched[stream] = False
-            self._hand_over(stream)
-            handed = self._handed[stream]
-            if self._free[stream] and handed:
-                period, index = handed.popleft()
-                self.starts[period][index] = self._now
-                self.ends[period][index] = end = self._now + self.spent[index]
-                self._free[stream] = False
-                if end <= self._now:
-                    self._end(period, index)
-                else:
-                    heappush(self._under_way, (end, period, index))
+            touched[stream] = False
+            if self._has_credit:
+                self._hand_over(stream)
+                handed = self._handed[stream]
+                if not free[stream] or not handed:
+                    continue
+                _, period, index = handed.popleft()
+            elif free[stream] and self._ready[stream]:
+                _, period, index = heappop(self._ready[stream])
+                if not self._waits[index]:
+                    self._offer_again(period, index)
+            else:
+                continue
+            self.starts[period][index] = now
+            self.ends[period][index] = end = now + self.spent[index]
+            free[stream] = False
+            if end <= now:
+                self._end(period, index)
+            else:
+                heappush(self._under_way, (end, period, index))
         if behind:
             heapify(behind)
             self._changed = behind
@@ -204,15 +205,17 @@ class _Run:
     def _end(self, period: int, index: int) -> None:
         stream, credit = self._stream[index], self._asked[index]
         self._free[stream] = True
-        self._touch(stream)
+        if not self._touched[stream]:
+            self._touched[stream] = True
+            heappush(self._changed, stream)
         if credit:
             self._credit[stream] -= credit.size
         self._left[period] -= 1
         for dependent, back in self._dependents[index]:
             later = period + back
-            if later >= self.horizon:
-                continue
-            if later >= len(self.starts):
+            if back:
+                if later >= self.horizon:
+                    continue
                 self._grow(later)
             missing = self._missing[later]
             missing[dependent] -= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median, quantiles
 
 from perfsim.data.tables import cell_number, read_table
 
@@ -51,13 +52,12 @@ def score(errors: Iterable[float]) -> Score:
     >>> score([0.1, 0.3, 0.2])
     Score(count=3, median=0.2, p90=0.28, worst=0.3)
     """
-    import numpy as np
-
     values = list(errors)
     if not values:
         return Score(0, None, None, None)
-    median, p90 = (round(float(value), 12) for value in np.quantile(values, (0.5, 0.9)))
-    return Score(len(values), median, p90, max(values))
+    # One value is all of its quantiles, but `quantiles` asks for two.
+    p90 = quantiles(values * 2 if len(values) == 1 else values, n=10, method="inclusive")[-1]
+    return Score(len(values), round(median(values), 12), round(p90, 12), max(values))
 
 
 @dataclass(frozen=True, slots=True)

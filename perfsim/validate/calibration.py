@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from perfsim.conditions.ranks import shown_draws
-from perfsim.data.catalog import Catalog, Made
+from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError
 from perfsim.network.link import Link
@@ -44,16 +44,14 @@ from perfsim.resolve import resolve
 from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, make_scenario
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import mean_s, run_all
-from perfsim.session import Session
+from perfsim.session import Session, SessionWithNetworks
 from perfsim.simulate.timeline import Timeline
 from perfsim.units import parse_rate
 from perfsim.validate.cases import Case, nested_fields
 from perfsim.validate.mapping import (
     EXPOSED_METRIC,
-    MappingRule,
-    SingleGpuCases,
+    SourceCases,
     rated_scenario,
-    role_of,
     several_nodes,
 )
 
@@ -67,12 +65,12 @@ __all__ = [
     "PRIOR_WIDTHS",
     "RUN_SPREAD",
     "CalibratedNetwork",
-    "CalibratedSession",
     "CalibratingRow",
     "ClusterKey",
     "HardwareRow",
     "best_factor",
     "calibrate_network",
+    "calibrated_session",
     "calibrating_rows",
     "cluster_key",
     "max_log_factor",
@@ -357,21 +355,15 @@ class CalibratingRow:
         return spent(rounds, timelines, draws, Timeline.breakdown)["communication_exposed"]
 
 
-def calibrating_rows(
-    cases: Sequence[Case],
-    rules: Sequence[MappingRule],
-    singles: SingleGpuCases,
-    catalog: Catalog,
-) -> list[CalibratingRow]:
+def calibrating_rows(source: SourceCases) -> list[CalibratingRow]:
     """Return the rows that show a network, by what they are, whatever their role in a judgement.
 
     A row that is itself judged takes no part where it is judged: `without` leaves out its model.
     """
-    rows = []
-    for case in cases:
-        kind = _kind(case)
-        role = role_of(case, rules) if kind else None
-        if kind is None or role is None:
+    rows, catalog = [], source.catalog
+    for case in source.cases:
+        kind, role = _kind(case), source.roles[case.id]
+        if kind is None:
             continue
         if role.role == "excluded" and kind != "all_reduce":  # which is no time of training
             continue
@@ -379,11 +371,8 @@ def calibrating_rows(
             if kind == "all_reduce":
                 scenario = _all_reduce_scenario(case, role.fields, catalog)
             else:
-                fields = role.fields if role.fields else role_of(_unmarked(case), rules).fields
-                fields = _on_presets(fields, catalog)
-                scenario = rated_scenario(
-                    case, role._replace(fields=fields), rules, singles, catalog
-                )
+                fields = _on_presets(role.fields, catalog)
+                scenario = rated_scenario(case, role._replace(fields=fields), source)
             row = _row(case, on_preset(scenario, catalog), kind, catalog)
         except RequestError:  # what cannot be asked shows nothing
             continue
@@ -398,11 +387,6 @@ def _on_presets(fields: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
         return fields
     net, intra = _preset_names(fields["net"], fields.get("intra_net"), catalog)
     return fields | {"net": net} | ({} if intra is None else {"intra_net": intra})
-
-
-def _unmarked(case: Case) -> Case:
-    """Return a case without the role that its row states, so that the rules say its fields."""
-    return replace(case, role="", reason="")
 
 
 def _kind(case: Case) -> RowKind | None:
@@ -530,11 +514,15 @@ class CalibratedNetwork:
         """Tell whether a row shows the link that a scenario depends on: between nodes, if any."""
         return (self.width_inter if several_nodes(scenario) else self.width_intra) > 0
 
-    def session(self, session: Session) -> CalibratedSession:
+    def session(self, session: Session) -> SessionWithNetworks:
         """Return a session in which the presets are this cluster's network."""
         note = f"calibrated on {len(self.rows)} rows of {self.cluster.name}"
-        factors = {"inter": self.factor_inter, "intra": self.factor_intra}
-        return CalibratedSession(session, self.cluster, factors, note)
+        shown = (
+            ("inter", self.factor_inter, self.width_inter),
+            ("intra", self.factor_intra, self.width_intra),
+        )
+        factors = {link_class: factor for link_class, factor, width in shown if width > 0}
+        return calibrated_session(session, self.cluster, factors, note)
 
 
 def calibrate_network(
@@ -589,7 +577,7 @@ def _fitted(
 
     def predicted(log_factor: float) -> list[float]:
         scaled = {**factors, link_class: math.exp(log_factor)}
-        session = CalibratedSession(catalog, cluster, scaled)
+        session = calibrated_session(catalog, cluster, scaled)
         return [row.predicted_s(session) for row in used]
 
     limit = max_log_factor(width)
@@ -657,65 +645,30 @@ def best_factor(loss: Callable[[float], float], width: float, edges: Sequence[fl
     return 1.0 if objective(0.0) <= best.fun else math.exp(float(best.x))
 
 
-class CalibratedSession(Session):
-    """A session in which two presets have other rates; all else is that of another session.
+def calibrated_session(
+    session: Session,
+    cluster: ClusterKey,
+    factors: Mapping[str, float],
+    note: str = "calibrated",
+) -> SessionWithNetworks:
+    """Return a view of a session in which the two presets of a cluster have other rates.
 
-    It keeps the platforms and jobs that it makes to itself.
+    ``factors`` are those of the rates, by class of link.
     """
+    presets = {"inter": cluster.net, "intra": cluster.intra_net}
 
-    def __init__(
-        self,
-        session: Session,
-        cluster: ClusterKey,
-        factors: Mapping[str, float],
-        note: str = "calibrated",
-    ) -> None:
-        self._session, self.folders = session, session.folders
-        self.given, self.without = session.given, session.without
-        self._cluster, self._factors, self._note = cluster, factors, note
-        self.jobs = session.jobs
-        self._own: dict[tuple[Hashable, ...], Any] = {}
-
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-        """Return what ``make`` made the first time; the two presets with their rates scaled."""
-        if key[0] not in ("network", "platform"):
-            return self._session.once(key, make)
-        if key not in self._own:
-            made: Any = make() if key[0] == "platform" else self._session.once(key, make)
-            self._own[key] = self._scaled(made) if key[0] == "network" else made
-        kept: Made = self._own[key]
-        return kept
-
-    def _scaled(self, network: Network) -> Network:
-        factors = {
-            link_class: self._factors[link_class]
-            for link_class, name in (
-                ("inter", self._cluster.net),
-                ("intra", self._cluster.intra_net),
-            )
-            if name == network.name and link_class in network.links
-        }
+    def network(_: str, name: str) -> Network | None:
+        if name not in presets.values():
+            return None
+        preset = _network(name, session)
         links = {
-            link_class: _scaled(link, factors[link_class], self._note)
-            for link_class, link in network.links.items()
-            if factors.get(link_class, 1.0) != 1.0
+            link_class: _scaled(link, factors[link_class], note)
+            for link_class, link in preset.links.items()
+            if presets.get(link_class) == name and link_class in factors
         }
-        return network._replace(links={**network.links, **links}) if links else network
+        return preset._replace(links={**preset.links, **links})
 
-    def files(self, kind: str) -> dict[str, Path]:
-        """Return file stem -> path for one kind."""
-        return self._session.files(kind)
-
-    def outdated(self) -> bool:
-        """Tell whether a file that was read, or what a folder holds, has changed."""
-        return self._session.outdated()
-
-    def refresh(self) -> None:
-        """Drop everything where a file or folder has changed."""
-        if self._session.outdated():
-            self._session.refresh()
-            self._own.clear()
-            self.jobs = self._session.jobs
+    return SessionWithNetworks(session, network)
 
 
 def _scaled(link: Link, factor: float, note: str) -> Link:
@@ -725,7 +678,7 @@ def _scaled(link: Link, factor: float, note: str) -> Link:
         source = f"{rate.source}; x {factor:.3g}, {note} (perfsim.validate.calibration)"
         return rate._replace(value=rate.value * factor, kind="fitted", source=source)
 
-    return replace(link, rate=scaled(link.rate), tree_rate=scaled(link.tree_rate))
+    return replace(link, rate=scaled(link.rate), tree_rate=scaled(link.tree_rate), grade="carried")
 
 
 # The stored factors

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from statistics import mean, median
+from statistics import correlation, mean, median
 from typing import Any, NamedTuple
 
 from perfsim.interval import GRADES, Moves
@@ -25,11 +25,13 @@ __all__ = [
     "GroupErrors",
     "PredictedCase",
     "RankedPairs",
+    "WayErrors",
     "best_known",
     "group_errors",
     "group_tables",
     "ranking",
     "weighted_quantile",
+    "width_rank",
 ]
 
 _RANKED_APART = 1.1
@@ -86,6 +88,7 @@ class PredictedCase:
     breakdown_s : where the time of the predicted iteration goes, by part [s]
     moves : how far the prediction moves with the error of each of its parts
     calibrates : whether the case calibrates what other ways of asking know
+    own_preset : whether the preset of its network was measured on the cluster that is judged
     """
 
     case: Case
@@ -97,6 +100,7 @@ class PredictedCase:
     breakdown_s: Mapping[str, float] = field(default_factory=dict)
     moves: Moves = field(default_factory=dict)
     calibrates: bool = False
+    own_preset: bool = False
 
     @property
     def method(self) -> str:
@@ -230,6 +234,34 @@ class RankedPairs(NamedTuple):
     right: int
 
 
+class WayErrors(NamedTuple):
+    """What is counted of all whole iterations asked in one way.
+
+    ``width_rank`` is the rank correlation of half widths and errors (see `width_rank`).
+    """
+
+    errors: GroupErrors
+    pairs: RankedPairs
+    width_rank: float | None
+
+
+def width_rank(rows: Sequence[PredictedCase]) -> float | None:
+    """Return Spearman's rank correlation of half widths and absolute errors.
+
+    It says whether intervals know when they are wrong: 1 where wider ones always hold larger
+    errors, 0 where width says nothing. None where all widths or all errors are the same.
+    """
+    import numpy as np
+
+    ranks = []
+    for values in ([row.half_width for row in rows], [abs(row.error) for row in rows]):
+        kinds, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+        if len(kinds) < 2:
+            return None
+        ranks.append((np.cumsum(counts) - (counts - 1) / 2)[which].tolist())
+    return correlation(*ranks)
+
+
 def group_errors(
     by: str, name: str, rows: Sequence[PredictedCase], way: Way | None = None
 ) -> GroupErrors:
@@ -305,8 +337,9 @@ def best_known(rows: Iterable[PredictedCase]) -> list[PredictedCase]:
 def group_tables(rows: Sequence[PredictedCase]) -> dict[str, list[GroupErrors]]:
     """Return the errors by what cases are grouped by; a group has a line for each way.
 
-    Whole iterations are grouped by whether communication matters, source, method, network, scale,
-    generation of the GPU and evidence; parts of an iteration by source and metric.
+    Whole iterations are grouped by whether communication matters, source, method, network, where
+    its preset was measured, scale, generation of the GPU and evidence; parts of an iteration by
+    source and metric.
     """
     whole = [row for row in rows if row.whole]
     parts = [row for row in rows if not row.whole]
@@ -324,6 +357,9 @@ def group_tables(rows: Sequence[PredictedCase]) -> dict[str, list[GroupErrors]]:
         "source": lambda row: row.case.group,
         "method": lambda row: row.method,
         "network": lambda row: row.case.network or "none stated",
+        "preset": lambda row: (
+            f"measured {'on the judged cluster' if row.own_preset else 'elsewhere'}"
+        ),
     }
     tables = {by: _table(by, whole, key) for by, key in keys.items()}
     order = [name for _, name in _SCALES]

@@ -15,6 +15,8 @@ Three steps, in the order of this file:
    (``SingleGpuCases``), so that they test the communication.
 3. ``map_case`` makes the scenarios: words by the rules, numbers by the columns, computation by the
    source. A case is asked in three ways (`WAYS`), each of which knows more than the one before.
+
+`SourceCases` holds what the first two steps say of all cases of a source.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from pydantic import Field, PlainValidator
 from perfsim.data.catalog import Catalog
 from perfsim.data.toml import Tables, TomlModel, WrongValue, read_toml
 from perfsim.errors import MAX_QUOTED, RequestError, nearest, shown
-from perfsim.prediction import predict
+from perfsim.prediction import predict_iteration
 from perfsim.resolve import resolve
 from perfsim.scenario import SCENARIO_FIELDS, Scenario, is_field, make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, Case, nested_fields, parse_fields
@@ -61,6 +63,7 @@ __all__ = [
     "MappedCase",
     "MappingRule",
     "SingleGpuCases",
+    "SourceCases",
     "Way",
     "is_single_gpu",
     "map_case",
@@ -70,7 +73,6 @@ __all__ = [
     "rules_of",
     "scenario_of",
     "several_nodes",
-    "single_gpu_cases",
 ]
 
 Way = Literal["blind", "rated", "calibrated"]
@@ -511,15 +513,20 @@ def several_nodes(scenario: Scenario) -> bool:
 def role_of(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     """Return a case's role and fields: as its row states, else by the rules and what it says.
 
-    What several cases say together is judged by `map_case`.
+    A row whose fields cannot be read is missing. What several cases say together is judged by
+    `map_case`.
     """
     if case.missing:
         return CaseRole("missing", case.missing, {})
     if case.scenario:
-        fields = parse_fields(case.scenario, case.id)
-        rated, calibrated = (
-            parse_fields(text, case.id, may_be_empty=True) for text in (case.rated, case.calibrated)
-        )
+        try:
+            fields = parse_fields(case.scenario, case.id)
+            rated, calibrated = (
+                parse_fields(text, case.id, may_be_empty=True)
+                for text in (case.rated, case.calibrated)
+            )
+        except RequestError as error:
+            return CaseRole("missing", str(error), {})
         return CaseRole(case.role or "test", case.reason, fields, rated, calibrated)
     found = _ruled(case, rules)
     if case.role and case.role != "test":
@@ -560,27 +567,33 @@ def _ruled(case: Case, rules: Sequence[MappingRule]) -> CaseRole:
     return CaseRole("test", "", fields, rated, calibrated)
 
 
-def single_gpu_cases(cases: Sequence[Case], rules: Sequence[MappingRule]) -> SingleGpuCases:
-    """Return what the cases measure of computation, including those marked by a row or rule."""
-    marked = {case.id for case in cases if _calibrates(case, rules)}
-    return SingleGpuCases(cases, marked)
+class SourceCases:
+    """The cases of one source with their roles, and what they say of computation.
+
+    Parameters
+    ----------
+    cases : all of them, those that calibrate others among them
+    rules : what their words mean
+    catalog : where profiles are
+    """
+
+    def __init__(
+        self, cases: Sequence[Case], rules: Sequence[MappingRule], catalog: Catalog
+    ) -> None:
+        self.cases, self.catalog = cases, catalog
+        self.roles = {case.id: role_of(case, rules) for case in cases}
+        marked = {name for name, role in self.roles.items() if role.role == "calibration"}
+        self.singles = SingleGpuCases(cases, marked)
 
 
-def _calibrates(case: Case, rules: Sequence[MappingRule]) -> bool:
-    role = case.role if case.scenario else role_of(case, rules).role
-    return role == "calibration"
-
-
-def map_case(
-    case: Case, rules: Sequence[MappingRule], singles: SingleGpuCases, catalog: Catalog
-) -> MappedCase:
-    """Return the scenarios that predict a case, one a way.
+def map_case(case: Case, source: SourceCases) -> MappedCase:
+    """Return the scenarios that predict a case of a source, one a way.
 
     A case that several measured values exclude together is no test; one that calibrates may still
     calibrate. A row that states its role keeps it. What perfsim refuses to predict is missing.
     """
     try:
-        role = role_of(case, rules)
+        role, singles = source.roles[case.id], source.singles
         unfit = singles.unfit.get(case.id, "")
         if unfit and role.role == "test" and not case.role:
             return MappedCase(case, "excluded", reason=unfit)
@@ -588,7 +601,7 @@ def map_case(
         ways = () if calibrates_only else _ways_of(case, role, singles)
         scenarios = {}
         for way in ways:
-            scenario = scenario_of(case, role, rules, singles, catalog, way)
+            scenario = scenario_of(case, role, source, way)
             if scenario is not None:
                 scenarios[way] = scenario
         if role.role == "test" and not scenarios:
@@ -614,12 +627,7 @@ def _ways_of(case: Case, role: CaseRole, singles: SingleGpuCases) -> Sequence[Wa
 
 
 def scenario_of(
-    case: Case,
-    role: CaseRole,
-    rules: Sequence[MappingRule],
-    singles: SingleGpuCases,
-    catalog: Catalog,
-    way: Way = "calibrated",
+    case: Case, role: CaseRole, source: SourceCases, way: Way = "calibrated"
 ) -> Scenario | None:
     """Return the scenario of a case asked in one way, whatever its role.
 
@@ -639,26 +647,22 @@ def scenario_of(
         if not role.calibrated:
             return None
         asked |= role.calibrated
-    fields = nested_fields({name: item for name, item in asked.items() if item != ""}, catalog)
+    fields = nested_fields(
+        {name: item for name, item in asked.items() if item != ""}, source.catalog
+    )
     why_not = _fill_numbers(case, fields)
     if why_not:
         raise RequestError("", why_not)
     if way == "blind":
         return make_scenario(fields, case.id) if "batch" in fields else None
-    scenario = _with_compute(case, fields, rules, singles, catalog)
+    scenario = _with_compute(case, fields, source)
     if "batch" not in fields and scenario.single_gpu is None:
         return None
     known = scenario.single_gpu is not None or scenario.single_gpu_kernels is not None
     return scenario if known or way == "calibrated" else None
 
 
-def rated_scenario(
-    case: Case,
-    role: CaseRole,
-    rules: Sequence[MappingRule],
-    singles: SingleGpuCases,
-    catalog: Catalog,
-) -> Scenario:
+def rated_scenario(case: Case, role: CaseRole, source: SourceCases) -> Scenario:
     """Return the scenario of a case with all that its source says of computation.
 
     Raises
@@ -666,8 +670,7 @@ def rated_scenario(
     RequestError
         If the case cannot be asked; the message says why.
     """
-    rated = scenario_of(case, role, rules, singles, catalog, "rated")
-    scenario = rated or scenario_of(case, role, rules, singles, catalog, "blind")
+    scenario = scenario_of(case, role, source, "rated") or scenario_of(case, role, source, "blind")
     if scenario is None:
         raise RequestError("", f"{NO_BATCH}.")
     return scenario
@@ -698,14 +701,8 @@ def _fill_numbers(case: Case, fields: dict[str, Any]) -> str:
     return ""
 
 
-def _with_compute(
-    case: Case,
-    fields: dict[str, Any],
-    rules: Sequence[MappingRule],
-    singles: SingleGpuCases,
-    catalog: Catalog,
-) -> Scenario:
-    scenario = make_scenario(fields, case.id)
+def _with_compute(case: Case, fields: dict[str, Any], source: SourceCases) -> Scenario:
+    scenario, singles, catalog = make_scenario(fields, case.id), source.singles, source.catalog
     seconds = singles.iteration_s(case)
     if seconds is None:
         phase_s = singles.phase_s(case)
@@ -713,7 +710,7 @@ def _with_compute(
             profile = resolve(scenario, catalog).profile
             seconds = phase_s + profile.optimizer_s
     if seconds is None and scenario.single_gpu is None:
-        ratio = singles.ratio(case, lambda other: _computation_ratio(other, rules, catalog))
+        ratio = singles.ratio(case, lambda other: _computation_ratio(other, source))
         if ratio is not None:
             seconds = ratio * resolve(scenario, catalog).profile.iteration_s
     measured = {"single_gpu": seconds, "single_gpu_kernels": singles.kernels_s(case)}
@@ -721,13 +718,13 @@ def _with_compute(
     return make_scenario(fields | given, case.id) if given else scenario
 
 
-def _computation_ratio(case: Case, rules: Sequence[MappingRule], catalog: Catalog) -> float | None:
+def _computation_ratio(case: Case, source: SourceCases) -> float | None:
     """Return measured over predicted time of a case that calibrates computation, else None.
 
     A rate of one GPU and a compute phase are compared with the estimate of one GPU; a run of
     several GPUs with its own prediction.
     """
-    role = role_of(case, rules)
+    role, catalog = source.roles[case.id], source.catalog
     if role.role != "calibration" or not role.reason.startswith(_COMPUTATION):
         return None
     try:
@@ -751,5 +748,5 @@ def _measured_over_predicted(case: Case, fields: dict[str, Any], catalog: Catalo
         return (seconds + own_s) / profile.iteration_s
     if _fill_numbers(case, fields) or "single_gpu" in fields:
         return None
-    prediction = predict(make_scenario(fields, case.id), catalog)
+    prediction = predict_iteration(make_scenario(fields, case.id), catalog)
     return 1.0 / (1.0 + predicted_metric(case.metric, case.value, prediction)[1])

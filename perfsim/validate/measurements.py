@@ -23,7 +23,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
-from perfsim.prediction import predict
+from perfsim.prediction import PredictedIteration, predict_iteration
 from perfsim.scenario import Scenario
 from perfsim.session import Session
 from perfsim.validate.accuracy import score
@@ -36,25 +36,28 @@ from perfsim.validate.calibration import (
     network_of,
     on_preset,
     read_clusters,
+    read_hardware,
 )
 from perfsim.validate.cases import Case, cases_of, same_source
 from perfsim.validate.groups import (
     GroupErrors,
     PredictedCase,
     RankedPairs,
+    WayErrors,
     best_known,
     group_errors,
     group_tables,
     ranking,
+    width_rank,
 )
 from perfsim.validate.mapping import (
     WAYS,
     MappedCase,
     MappingRule,
+    SourceCases,
     Way,
     map_case,
     rules_of,
-    single_gpu_cases,
 )
 from perfsim.validate.metrics import PHASE_METRICS, RATIO_METRICS, predicted_metric
 
@@ -119,10 +122,10 @@ class MeasurementsReport:
         """The errors of all whole iterations, each asked in the way that knows most of it."""
         return group_errors("all", "whole iterations", self.whole)
 
-    def ways(self) -> dict[Way, tuple[GroupErrors, RankedPairs]]:
-        """Return the errors and the ranking of all whole iterations by way of asking."""
+    def ways(self) -> dict[Way, WayErrors]:
+        """Return what is counted of all whole iterations by way of asking."""
         return {
-            way: (group_errors("way", way, rows, way), ranking(rows))
+            way: WayErrors(group_errors("way", way, rows, way), ranking(rows), width_rank(rows))
             for way in WAYS
             if (rows := self.of_way(way))
         }
@@ -141,8 +144,13 @@ class MeasurementsReport:
             "schema": _VALIDATION_SCHEMA,
             "all": self.overall.figures(),
             "ways": [
-                {"way": way, **errors.figures(), "ranking": pairs._asdict()}
-                for way, (errors, pairs) in self.ways().items()
+                {
+                    "way": way,
+                    **found.errors.figures(),
+                    "ranking": found.pairs._asdict(),
+                    "width_rank": found.width_rank,
+                }
+                for way, found in self.ways().items()
             ],
             "groups": [
                 errors.to_dict() for table in self.group_tables().values() for errors in table
@@ -215,7 +223,8 @@ def validate_measurements(
         mapped += [(judge.map(case), judge) for case in own]
     selected = _select([item for item, _ in mapped], cluster, method)
     kept = {item.case.id for item in selected}
-    for done, (item, judge) in enumerate(mapped):
+    # Cases of the same scenarios come one after the other, so that these are predicted once.
+    for done, (item, judge) in enumerate(sorted(mapped, key=lambda pair: _asked(pair[0]))):
         if progress is not None:
             progress(done, len(mapped))
         if item.case.id not in kept:
@@ -227,6 +236,9 @@ def validate_measurements(
             rows += judge.predict(item)
         except RequestError as error:
             left.append(MappedCase(item.case, "excluded", reason=str(error)))
+    place = {item.case.id: at for at, (item, _) in enumerate(mapped)}
+    rows.sort(key=lambda row: place[row.case.id])
+    left.sort(key=lambda item: place[item.case.id])
     aside = {case.id for case in cases} - kept
     # A part of a group may be worse than the whole: only limits of whole groups apply.
     limits = [
@@ -237,6 +249,11 @@ def validate_measurements(
     best = best_known(rows)
     errors = [(row.case.id, row.case.metric, abs(row.error)) for row in best]
     return MeasurementsReport(rows, left, misses(limits, errors), bad)
+
+
+def _asked(item: MappedCase) -> list[str]:
+    """Return what a case asks for in each way, as text."""
+    return [scenario.model_dump_json() for scenario in item.scenarios.values()]
 
 
 def _by_source(
@@ -257,6 +274,8 @@ def _by_source(
 class _Judge:
     """Predicts the cases of one source with nothing that was fitted on what is judged.
 
+    A case takes over the predictions of the case before it, where it asks for the same.
+
     Parameters
     ----------
     cases : all cases of the source, those that calibrate among them
@@ -273,19 +292,20 @@ class _Judge:
         known: Mapping[str, Uncertainty],
         stored: Mapping[tuple[ClusterKey, str], CalibratedNetwork],
     ) -> None:
-        self._cases, self._rules, self._session = cases, rules, session
+        self._source, self._session = SourceCases(cases, rules, session), session
         self._known, self._stored = known, stored
-        self._singles = single_gpu_cases(cases, rules)
         self._networks: dict[CalibratedNetwork, Session] = {}
+        self._before: dict[tuple[Session, str], PredictedIteration] = {}
+        self._predictions = self._before
 
     def map(self, case: Case) -> MappedCase:
         """Return the scenarios of a case."""
-        return map_case(case, self._rules, self._singles, self._session)
+        return map_case(case, self._source)
 
     @cached_property
     def _calibrating(self) -> list[CalibratingRow]:
         """The rows that show the network of a cluster."""
-        return calibrating_rows(self._cases, self._rules, self._singles, self._session)
+        return calibrating_rows(self._source)
 
     def predict(self, item: MappedCase) -> list[PredictedCase]:
         """Predict a case in each way.
@@ -295,6 +315,7 @@ class _Judge:
         RequestError
             If a scenario cannot be predicted.
         """
+        self._before, self._predictions = self._predictions, {}
         rows = [
             self._predicted(item, way, scenario, self._session)
             for way, scenario in item.scenarios.items()
@@ -317,7 +338,9 @@ class _Judge:
         """Predict a case in one way; its interval was fitted without its own source."""
         case = item.case
         own = self._known.get(case.origin, self._known.get(NO_METHOD))
-        prediction = predict(scenario, session)
+        asked = session, scenario.model_dump_json()
+        prediction = self._before.get(asked) or predict_iteration(scenario, session)
+        self._predictions[asked] = prediction
         moves = of_ratio(prediction.moves) if case.metric in RATIO_METRICS else prediction.moves
         if own is not None:
             interval = own.interval(moves, prediction.iteration_s)
@@ -333,6 +356,15 @@ class _Judge:
             prediction.breakdown_s,
             moves,
             calibrates=item.role == "calibration",
+            own_preset=self._is_own_preset(item, scenario),
+        )
+
+    def _is_own_preset(self, item: MappedCase, scenario: Scenario) -> bool:
+        """Tell whether a scenario's preset was measured on the cluster of the case itself."""
+        own = item.scenarios.get("calibrated")
+        return own is not None and any(
+            row.basis == "preset" and (row.network, row.preset) == (own.net, scenario.net)
+            for row in read_hardware(self._session)
         )
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Set
+from functools import cache
 
-from perfsim.prediction import Prediction
+from perfsim.prediction import PredictedIteration
 from perfsim.schedule.costed_graph import CostedGraph
 from perfsim.schedule.run import run
-from perfsim.simulate.task import COMPUTE, Task
+from perfsim.simulate.task import COMPUTE, Task, TaskKind
 from perfsim.simulate.timeline import Timeline
 
 __all__ = [
@@ -60,13 +61,18 @@ def part_of(task: Task) -> str:
     ...     ("all_reduce 0.3", "communicate"), ("all_reduce 0.factors 3", "communicate")]]
     ['passes', 'factors', 'gradients', 'factors sent']
     """
-    if task.name.startswith("cycle "):
+    return _part_of(task.name, task.kind)
+
+
+@cache  # asked for with every phase of a run; names are few
+def _part_of(name: str, kind: TaskKind) -> str:
+    if name.startswith("cycle "):
         return "gradients"
-    match = _JOB_NAME.fullmatch(task.name)
-    if match is None or task.kind not in ("second_order", "communicate"):
+    match = _JOB_NAME.fullmatch(name)
+    if match is None or kind not in ("second_order", "communicate"):
         return "passes"
     part = next((part for part, names in _JOBS_OF_PART.items() if match[1].startswith(names)), "")
-    if task.kind == "second_order":
+    if kind == "second_order":
         return part or "factors"
     return {"inverses": "inverses sent", "preconditioning": "gradients sent"}.get(
         part, part or "gradients"
@@ -75,7 +81,14 @@ def part_of(task: Task) -> str:
 
 def added_s(timeline: Timeline, to: Set[str], parts: Set[str]) -> float:
     """Return the time that ``parts`` add to an iteration of the parts ``to`` [s]."""
-    return _iteration_s(timeline, to | parts) - _iteration_s(timeline, to)
+    graph = timeline.graph
+    tasks = [(part_of(task), float(task.duration_s)) for task in graph.tasks]
+
+    def iteration_s(kept: Set[str]) -> float:
+        durations = [seconds if part in kept else 0.0 for part, seconds in tasks]
+        return float(run(CostedGraph(graph), durations, brief=True).iteration_s)
+
+    return iteration_s(to | parts) - iteration_s(to)
 
 
 def busy_s(timeline: Timeline, part: str) -> float:
@@ -90,34 +103,28 @@ def busy_s(timeline: Timeline, part: str) -> float:
     return max(streams.values(), default=0.0) / timeline.graph.iterations
 
 
-def _iteration_s(timeline: Timeline, parts: Set[str]) -> float:
-    graph = timeline.graph
-    durations = [float(task.duration_s) if part_of(task) in parts else 0.0 for task in graph.tasks]
-    return float(run(CostedGraph(graph), durations).iteration_s)
-
-
 _PredictedValue = tuple[float, float, float]
 """Predicted value and its interval, in the metric's unit."""
 
 
-def _rate(prediction: Prediction, factor: float) -> _PredictedValue:
+def _rate(prediction: PredictedIteration, factor: float) -> _PredictedValue:
     work = prediction.samples_per_s * prediction.iteration_s * factor
     low, high = prediction.iteration_s_interval
     return work / prediction.iteration_s, work / high, work / low
 
 
-def _part(*names: str) -> Callable[[Prediction], _PredictedValue]:
-    def read(prediction: Prediction) -> _PredictedValue:
+def _part(*names: str) -> Callable[[PredictedIteration], _PredictedValue]:
+    def read(prediction: PredictedIteration) -> _PredictedValue:
         value = sum(prediction.breakdown_s[name] for name in names)
         return value, value, value
 
     return read
 
 
-def _phase(first: int, last: int) -> Callable[[Prediction], _PredictedValue]:
+def _phase(first: int, last: int) -> Callable[[PredictedIteration], _PredictedValue]:
     """Return a reader of phases ``first`` to ``last`` of the iteration that updates everything."""
 
-    def read(prediction: Prediction) -> _PredictedValue:
+    def read(prediction: PredictedIteration) -> _PredictedValue:
         before = frozenset[str]().union(*PHASE_PARTS[:first])
         parts = frozenset[str]().union(*PHASE_PARTS[first : last + 1])
         value = added_s(prediction.timelines[0], before, parts)
@@ -126,24 +133,24 @@ def _phase(first: int, last: int) -> Callable[[Prediction], _PredictedValue]:
     return read
 
 
-def _busy(part: str) -> Callable[[Prediction], _PredictedValue]:
-    def read(prediction: Prediction) -> _PredictedValue:
+def _busy(part: str) -> Callable[[PredictedIteration], _PredictedValue]:
+    def read(prediction: PredictedIteration) -> _PredictedValue:
         value = busy_s(prediction.timelines[0], part)
         return value, value, value
 
     return read
 
 
-def _efficiency(prediction: Prediction, factor: float = 1.0) -> _PredictedValue:
+def _efficiency(prediction: PredictedIteration, factor: float = 1.0) -> _PredictedValue:
     ratio = prediction.scaling_efficiency / prediction.samples_per_s
     return _rate(prediction, ratio * factor)
 
 
-def _gpus(prediction: Prediction) -> int:
+def _gpus(prediction: PredictedIteration) -> int:
     return int(prediction.scenario.gpus)
 
 
-METRICS: dict[str, tuple[bool, Callable[[Prediction], _PredictedValue]]] = {
+METRICS: dict[str, tuple[bool, Callable[[PredictedIteration], _PredictedValue]]] = {
     "iteration_s": (False, lambda it: (it.iteration_s, *it.iteration_s_interval)),
     "throughput": (True, lambda it: _rate(it, 1.0)),
     "throughput_per_gpu": (True, lambda it: _rate(it, 1.0 / _gpus(it))),
@@ -186,7 +193,7 @@ PHASE_METRICS = tuple(metric for metric in METRICS if metric not in _WHOLE_ITERA
 
 
 def predicted_metric(
-    metric: str, measured: float, prediction: Prediction
+    metric: str, measured: float, prediction: PredictedIteration
 ) -> tuple[_PredictedValue, float]:
     """Return the predicted value of a metric with its interval, and the error of its time.
 

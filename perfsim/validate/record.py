@@ -30,12 +30,12 @@ __all__ = [
     "worse_than_stored",
 ]
 
-RECORD_SCHEMA = "perfsim/validation-record/2"
+RECORD_SCHEMA = "perfsim/validation-record/3"
 RECORD_FILE = "record.csv"
 RECORD_COLUMNS = (
     *("by", "name", "way", "rows", "sources", "median", "p90", "worst", "bias", "coverage"),
     *("half_width", "alike_median", "alike_p90", "alike_bias", "alike_coverage"),
-    *("pairs", "ranked_right"),
+    *("pairs", "ranked_right", "width_rank"),
 )
 _TOLERANCE = 0.01
 """A group whose median or p90 rises by more than this has become worse."""
@@ -56,7 +56,7 @@ class RecordedGroup:
 def errors_of_groups(report: MeasurementsReport) -> list[GroupErrors]:
     """Return the errors of all whole iterations by way, then of every group and way."""
     return [
-        *(errors for errors, _ in report.ways().values()),
+        *(way.errors for way in report.ways().values()),
         *(one for table in report.group_tables().values() for one in table),
     ]
 
@@ -76,7 +76,7 @@ def validation_record_text(report: MeasurementsReport, date: str) -> str:
         out.write(f"# notice: {notice}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(RECORD_COLUMNS)
-    ranked = {way: pairs for way, (_, pairs) in report.ways().items()}
+    ways = report.ways()
     for errors in errors_of_groups(report):
         size, alike = errors.score, errors.alike
         shares = (
@@ -84,9 +84,12 @@ def validation_record_text(report: MeasurementsReport, date: str) -> str:
             *alike,
         )
         cells = ["" if share is None else f"{share:.4f}" for share in shares]
-        pairs = ranked[errors.way] if errors.by == "way" and errors.way else ("", "")
+        ranked: Sequence[object] = ("", "", "")
+        if errors.by == "way" and errors.way:
+            rank = ways[errors.way].width_rank
+            ranked = (*ways[errors.way].pairs, "" if rank is None else f"{rank:.4f}")
         writer.writerow(
-            [errors.by, errors.name, errors.way, size.count, errors.sources, *cells, *pairs]
+            [errors.by, errors.name, errors.way, size.count, errors.sources, *cells, *ranked]
         )
     return out.getvalue()
 

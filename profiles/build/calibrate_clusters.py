@@ -29,7 +29,6 @@ from typing import Any
 
 import tomli_w
 
-from fit_network import NETWORK_MARK
 from perfsim.data.catalog import Catalog, shipped
 from perfsim.data.files import write_text
 from perfsim.data.tables import to_csv
@@ -59,10 +58,9 @@ from perfsim.validate.mapping import (
     EXPOSED_METRIC,
     RULES_FILE,
     MappingRule,
+    SourceCases,
     map_case,
     read_rules,
-    role_of,
-    single_gpu_cases,
 )
 
 __all__ = [
@@ -78,6 +76,8 @@ __all__ = [
     "widths_text",
 ]
 
+_NETWORK_MARK = "calibrates the network"
+"""How the role of a case begins that a network is fitted on."""
 _RUNS_TABLE = "pollux.csv"
 """The shipped table with most runs of the same computation on other nodes."""
 _MAX_RESIDUAL = 3.0
@@ -181,14 +181,14 @@ def fitted_clusters(
     cases: Sequence[Case], rules: Sequence[MappingRule], session: Session
 ) -> dict[tuple[ClusterKey, str], CalibratedNetwork]:
     """Return the networks of all clusters of some cases, by cluster and model left out."""
-    singles = single_gpu_cases(cases, rules)
-    rows = calibrating_rows(cases, rules, singles, session)
+    source = SourceCases(cases, rules, session)
+    rows = calibrating_rows(source)
     judged: dict[ClusterKey, set[str]] = defaultdict(set)
     for row in rows:
         if row.model:
             judged[row.cluster].add(row.model)
     for case in cases:
-        mapped = map_case(case, rules, singles, session)
+        mapped = map_case(case, source)
         if mapped.scenario is not None:
             cluster = cluster_key(case, mapped.scenario, session)
             judged[cluster].add(mapped.scenario.model)
@@ -321,11 +321,11 @@ def corrected_networks(
 
     They are fitted on the rows that the rules mark as calibrating the network, and on no others.
     """
-    singles = single_gpu_cases(cases, rules)
+    source = SourceCases(cases, rules, session)
     rows = [
         row
-        for row in calibrating_rows(cases, rules, singles, session)
-        if role_of(row.case, rules).reason.startswith(NETWORK_MARK)
+        for row in calibrating_rows(source)
+        if source.roles[row.case.id].reason.startswith(_NETWORK_MARK)
     ]
     links: dict[str, dict[str, HardwareRow]] = defaultdict(dict)
     for link in read_hardware(session):

@@ -25,10 +25,9 @@ from perfsim.validate.cases import CASE_COLUMNS, CASES_SCHEMA, Case, fields_text
 from perfsim.validate.mapping import (
     RULES_FILE,
     MappingRule,
+    SourceCases,
     map_case,
     read_rules,
-    role_of,
-    single_gpu_cases,
 )
 
 __all__ = [
@@ -62,13 +61,13 @@ def table_text(source: dict[str, str], cases: list[Case], rules: list[MappingRul
             out.write(f"# {key}: {source[key]}\n")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_SHIPPED_COLUMNS)
-    singles, catalog = single_gpu_cases(cases, rules), Catalog()
+    judged = SourceCases(cases, rules, Catalog())
     for case in cases:
-        asked = map_case(case, rules, singles, catalog)
+        asked = map_case(case, judged)
         own = {"role": asked.role, "reason": asked.reason, "value": f"{case.value:.9g}"}
         own |= dict.fromkeys(_SCENARIO_COLUMNS, "")
         if asked.scenarios:
-            role = role_of(case, rules)
+            role = judged.roles[case.id]
             texts = map(fields_text, (role.fields, role.rated, role.calibrated))
             own |= dict(zip(_SCENARIO_COLUMNS, texts, strict=True))
         writer.writerow([own.get(column, getattr(case, column)) for column in _SHIPPED_COLUMNS])

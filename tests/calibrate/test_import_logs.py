@@ -217,7 +217,7 @@ def test_damaged_lines_are_refused_or_left_out_by_name(capsys, tmp_path, nets) -
         (("--name", "a/b"), 2, "--name: 'a/b' is no name of a network"),
         (("--name", ""), 2, "--name: '' is no name of a network"),
         (("--name", "100"), 2, "--name: '100' reads as a number"),
-        (("--nics-per-node", "0"), 2, "--nics-per-node: 0; at least 1."),
+        (("--nics-per-node", "0"), 2, "--nics-per-node: 0 is not allowed: it must be 1 or more."),
         (("--transport", " "), 2, "--transport is empty"),
         (("--ranks", "8"), 3, "rank"),
         (
@@ -225,7 +225,11 @@ def test_damaged_lines_are_refused_or_left_out_by_name(capsys, tmp_path, nets) -
             2,
             "--collective: no 'all_reduse'; did you mean 'all_reduce'?",
         ),
-        (("--gpus-per-node", "0"), 2, "--gpus-per-node: 0 is not a count; at least 1."),
+        (
+            ("--gpus-per-node", "0"),
+            2,
+            "--gpus-per-node: 0 is not allowed: it must be 1 to 999,999,999.",
+        ),
         (("--profiles", "/nowhere"), 2, "/nowhere"),
     ],
 )

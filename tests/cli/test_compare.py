@@ -130,7 +130,7 @@ def test_notes_on_flags_over_a_file_are_kept(capsys: pytest.CaptureFixture[str])
         ("--methods topk --set densty=1", "--set: no 'densty'; did you mean 'density'? Allowed: "),
         (
             "--methods topk,dgc --set density=7",
-            "--set density: '7' is not allowed for method 'topk': at most 1.0 is allowed.\n",
+            "--set density: '7' is not allowed for method 'topk': it must be 1.0 or less.\n",
         ),
         (
             "--methods topk --set ssgd.gradients=fp16",
@@ -139,7 +139,7 @@ def test_notes_on_flags_over_a_file_are_kept(capsys: pytest.CaptureFixture[str])
         ("--methods topk --set topkk.density=1", "--set: no 'topkk'; did you mean 'topk'? "),
         ("--methods dgc --csv x --out ./x", "--csv: 'x' is the file of --out already.\n"),
         ("--methods topk --set density", "--set: 'density' is not name=value, such as "),
-        ("--gpus 0", "--gpus: '0' is not allowed: at least 1 is needed.\n"),
+        ("--gpus 0", "--gpus: '0' is not allowed: it must be 1 or more.\n"),
     ],
 )
 def test_wrong_input_is_one_sentence(

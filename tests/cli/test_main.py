@@ -164,7 +164,7 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --net 1gbee", ["--net", "did you mean '1gbe'"]),
     ("predict --model resnet50 --gpus 4 --method dcg", ["--method", "did you mean 'dgc'"]),
     ("predict --model resnet50 --gpus 4 --gpu v10", ["--gpu", "did you mean 'v100'"]),
-    ("predict --model resnet50 --gpus 0", ["--gpus", "'0'", "at least 1"]),
+    ("predict --model resnet50 --gpus 0", ["--gpus", "'0'", "1 or more"]),
     ("predict --model resnet50 --gpus 1.5", ["--gpus", "'1.5'", "whole number"]),
     ("predict --model resnet50", ["--gpus is needed"]),
     ("predict --gpus 4", ["--model is needed"]),
@@ -179,7 +179,7 @@ WRONG = [
     ("predict --model resnet50 --gpus 4 --net 10,50us", ["--net", "'10'", "unit"]),
     ("predict --model resnet50 --gpus 4 --net 10Gbit/s", ["--net", "latency"]),
     ("predict --model resnet50 --gpus 4 --bucket 25", ["--bucket", "unit", "25MiB"]),
-    ("predict --model resnet50 --gpus 4 --bucket 0MiB", ["--bucket", "above zero"]),
+    ("predict --model resnet50 --gpus 4 --bucket 0MiB", ["--bucket", "above 0"]),
     ("predict --model resnet50 --gpus 4 --bucket 1MiB --fusion whole", ["--bucket", "whole"]),
     ("predict --model resnet50 --gpus 4 --fusion sizes", ["--fusion", "did you mean 'size'"]),
     (

@@ -96,7 +96,7 @@ def test_a_mistake_in_a_scenario_file_names_the_file(
     [
         (lambda text: text.replace("elements,", "elemnts,", 1), ["column 'elements'", "missing"]),
         (lambda text: _cell(text, 5, "1x.5"), ["forward_ms", "'1x.5'", "not a number"]),
-        (lambda text: _cell(text, 6, "-1"), ["backward_ms", "'-1'", "below zero"]),
+        (lambda text: _cell(text, 6, "-1"), ["backward_ms", "'-1'", "it must be 0, or"]),
         (lambda text: text + text.splitlines()[-1] + "\n", ["stands on line", "already"]),
         (lambda text: "\x00\xff", ["control character"]),
     ],

@@ -26,7 +26,7 @@ HEAD = (
         ),
         (
             "net,fp32,3.5,,9,,,iteration,level,measured,p,",
-            "line 4, column 'batch': '3.5' is not a whole number",
+            "line 4, column 'batch': '3.5' is not a whole number; it must be 1 to 1e9",
         ),
         (
             "net,fp8,32,,9,,,iteration,level,measured,p,",
@@ -37,15 +37,15 @@ HEAD = (
         ("net,fp32,32,,9,,,iteration,level,measured,,", "line 4, column 'source': is empty"),
         (
             "net,fp32,1e30,,9,,,iteration,level,measured,p,",
-            "line 4, column 'batch': '1e30' is outside 1 to 1e9",
+            "line 4, column 'batch': '1e30' is not allowed: it must be 1 to 1e9",
         ),
         (
             "net,fp32,32,,1e-320,,,iteration,level,measured,p,",
-            "line 4, column 'iteration_ms': '1e-320' is outside 1e-15 s to 1e9 s",
+            "line 4, column 'iteration_ms': '1e-320' is not allowed: it must be 1e-15 s to 1e9 s",
         ),
         (
             "net,fp32,32,,9,1e300,,iteration,level,measured,p,",
-            "line 4, column 'spread_percent': '1e300' is outside 0 % to 300 %",
+            "line 4, column 'spread_percent': '1e300' is not allowed: it must be 0 % to 300 %",
         ),
         (",fp32,32,,9,,,iteration,level,measured,p,", "line 4, column 'model': is empty"),
         ("net,fp32,32", "line 4: 3 cells, the head has 12"),

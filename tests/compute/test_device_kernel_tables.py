@@ -31,13 +31,31 @@ def test_points_of_any_gpu_may_lie_beside_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("pack,0,0,5,measured,,p,", "column 'elements': '0' is not a whole number above zero"),
-        ("pack,1.5,0,5,measured,,p,", "column 'elements': '1.5' is not a whole number"),
-        ("pack,1e300,0,5,measured,,p,", "column 'elements': '1e300' is outside 1 to 1e15"),
-        ("pack,10,-1,5,measured,,p,", "column 'width': '-1' is not a whole number not below zero"),
-        ("pack,10,0,fast,measured,,p,", "column 'time_us': 'fast' is not a number"),
-        ("pack,10,0,1e-320,measured,,p,", "'time_us': '1e-320' is outside 1e-15 s to 1e9 s"),
-        ("pack,10,0,1e300,measured,,p,", "'time_us': '1e300' is outside 1e-15 s to 1e9 s"),
+        ("pack,0,0,5,measured,,p,", "column 'elements': '0' is not allowed: it must be 1 to 1e15"),
+        (
+            "pack,1.5,0,5,measured,,p,",
+            "column 'elements': '1.5' is not a whole number; it must be 1 to 1e15",
+        ),
+        (
+            "pack,1e300,0,5,measured,,p,",
+            "column 'elements': '1e300' is not allowed: it must be 1 to 1e15",
+        ),
+        (
+            "pack,10,-1,5,measured,,p,",
+            "column 'width': '-1' is not allowed: it must be 0, or 1 to 1e9",
+        ),
+        (
+            "pack,10,0,fast,measured,,p,",
+            "column 'time_us': 'fast' is not a number; it must be 1e-15 s",
+        ),
+        (
+            "pack,10,0,1e-320,measured,,p,",
+            "'time_us': '1e-320' is not allowed: it must be 1e-15 s to 1e9 s",
+        ),
+        (
+            "pack,10,0,1e300,measured,,p,",
+            "'time_us': '1e300' is not allowed: it must be 1e-15 s to 1e9 s",
+        ),
         ("pack,10,0,5,guessed,,p,", "column 'kind': 'guessed' is no kind; allowed: measured"),
         (",10,0,5,measured,,p,", "column 'kernel': is empty"),
         ("pack,10,0,5,measured,,,", "column 'source': is empty"),

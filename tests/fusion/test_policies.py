@@ -221,12 +221,20 @@ def test_groups_wait_for_the_next_cycle() -> None:
 @pytest.mark.parametrize(
     ("options", "value", "message"),
     [
-        ({"count": "0"}, "0", "fusion_options.count: '0' is not a whole number above zero."),
-        ({"count": "x"}, "x", "fusion_options.count: 'x' is not a whole number above zero."),
+        (
+            {"count": "0"},
+            "0",
+            "fusion_options.count: '0' is not allowed: it must be a whole number, 1 or more.",
+        ),
+        (
+            {"count": "x"},
+            "x",
+            "fusion_options.count: 'x' is not allowed: it must be a whole number, 1 or more.",
+        ),
         (
             {"sizes": "2/1.5"},
             "1.5",
-            "fusion_options.sizes: '1.5' is not a whole number above zero.",
+            "fusion_options.sizes: '1.5' is not allowed: it must be a whole number, 1 or more.",
         ),
         (
             {"sizes": "2", "count": "1"},

@@ -73,10 +73,10 @@ def test_marks_name_options_of_the_method_and_values_that_they_allow(name: str) 
         ("dgc", {"epochs": 10}, "epochs: 10 has no effect"),
         ("dgc", {"warmup_epochs": 4, "epochs": 9, "epoch": 1}, "set epochs=0, or leave epoch out"),
         ("adpsgd", {"interval": 5, "schedule": "4x10"}, "leave schedule out, or leave interval"),
-        ("dgc", {"density": True}, "density: true is not allowed: a number is needed"),
-        ("powersgd", {"rank": True}, "rank: true is not allowed: a number is needed"),
-        ("dgc", {"value_bytes": "3"}, "allowed are 2 or 4"),
-        ("dgc", {"density": "nan"}, "a finite number is needed"),
+        ("dgc", {"density": True}, "density: true is not allowed: it must be a number"),
+        ("powersgd", {"rank": True}, "rank: true is not allowed: it must be a number"),
+        ("dgc", {"value_bytes": "3"}, "it must be 2 or 4"),
+        ("dgc", {"density": "nan"}, "it must be a finite number"),
     ],
 )
 def test_options_of_methods(name: str, options: dict[str, Any], words: str) -> None:

@@ -207,7 +207,7 @@ def test_memory_of_powersgd(variant: str, expected: int) -> None:
             ["min_compression_rate", "hook or package"],
         ),
         ({"variant": "hok"}, ["options.variant", "'hok'"]),
-        ({"min_compression_rate": 0.5}, ["options.min_compression_rate", "at least 1"]),
+        ({"min_compression_rate": 0.5}, ["options.min_compression_rate", "1.0 or more"]),
     ],
 )
 def test_an_option_of_another_variant_is_refused(options: dict[str, str], words: list[str]) -> None:

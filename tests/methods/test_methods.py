@@ -207,9 +207,9 @@ def test_topk_keeps_at_least_one() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("dgc", {"density": "0"}, ["options.density", "'0'", "more than 0"]),
-        ("dgc", {"density": "2"}, ["options.density", "at most 1"]),
-        ("powersgd", {"rank": "0"}, ["options.rank", "at least 1"]),
+        ("dgc", {"density": "0"}, ["options.density", "'0'", "above 0"]),
+        ("dgc", {"density": "2"}, ["options.density", "1.0 or less"]),
+        ("powersgd", {"rank": "0"}, ["options.rank", "1 or more"]),
         ("acpsgd", {"rank": "1.5"}, ["options.rank", "'1.5'", "whole number"]),
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
         ("bsp", {"rank": "4"}, ["no 'rank'", "write_back"]),

@@ -182,12 +182,12 @@ def test_more_values_never_take_less_work(name: str, elements: int) -> None:
     ("name", "options", "words"),
     [
         ("topk", {"exchange": "ring"}, ["options.exchange", "'all_gather' or 'all_reduce'"]),
-        ("dgc", {"epoch": "-2"}, ["options.epoch", "at least -1"]),
-        ("dgc", {"warmup_coefficient": "1"}, ["options.warmup_coefficient", "less than 1"]),
-        ("sidco", {"fits": "0"}, ["options.fits", "at least 1"]),
+        ("dgc", {"epoch": "-2"}, ["options.epoch", "-1 or more"]),
+        ("dgc", {"warmup_coefficient": "1"}, ["options.warmup_coefficient", "below 1"]),
+        ("sidco", {"fits": "0"}, ["options.fits", "1 or more"]),
         ("sidco", {"distribution": "normal"}, ["options.distribution", "'exponential'"]),
         ("redsync", {"search": "trim"}, ["options.search", "'binary' or 'trimmed'"]),
-        ("mstopk", {"samples": "0"}, ["options.samples", "at least 1"]),
+        ("mstopk", {"samples": "0"}, ["options.samples", "1 or more"]),
         ("mstopk", {"sample": "20"}, ["did you mean 'samples'"]),
     ],
 )

@@ -269,8 +269,8 @@ def test_placement_by_hand() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, None, None), "gpus: 0 is not a number of GPUs; at least 1."),
-        ((8, 0, None), "gpus_per_node: 0 is not a number of GPUs; at least 1."),
+        ((0, None, None), "gpus: 0 is not allowed: it must be 1 or more."),
+        ((8, 0, None), "gpus_per_node: 0 is not allowed: it must be 1 or more."),
         (
             (10, 4, None),
             "gpus_per_node: 10 GPUs do not divide by 4; allowed for 10: 1, 2, 5, 10, or"

@@ -63,7 +63,10 @@ alpha = { value = "2us", kind = "measured", source = "s" }
         ("10Gbit/s", "net: '10Gbit/s' is a rate without a latency; write rate,latency such as"),
         ("10Gbit/s,50", "net: '50' is not a time (a bare number has no unit)"),
         ("50us,10Gbit/s", "net: '50us' is not a rate (unit 'us' is not one)"),
-        ("0GB/s,50us", "net: the rate in '0GB/s,50us' is not within 1 B/s to 1e18 B/s."),
+        (
+            "0GB/s,50us",
+            "net: the rate in '0GB/s,50us' is not allowed: it must be 1 B/s to 1e18 B/s.",
+        ),
         ("1GB/s,5us,3", "net: '1GB/s,5us,3' has 3 parts; a link of your own is rate,latency"),
         ("10gb", "net: no '10gb'; did you mean '10gbe'? Allowed are {count} names"),
     ],

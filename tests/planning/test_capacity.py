@@ -143,7 +143,7 @@ def test_the_shipped_price_table_is_empty_and_says_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("per_gpu_hour = 2.0", "per_gpu_hour = 0", "allowed is a number, above zero"),
+        ("per_gpu_hour = 2.0", "per_gpu_hour = 0", "allowed is a number, above 0 and below 1e6"),
         ("gpu =", "gpus =", "did you mean 'gpu'"),
         ("prices/1", "prices/2", "this perfsim reads 'perfsim/prices/1'"),
         ('date = "2026-11-01"', "", "price[1].date: is missing"),

@@ -64,8 +64,8 @@ def test_a_latency_belongs_to_the_rate_before_it() -> None:
     [
         ("gpus", "64..8", "is empty"),
         ("gpus", "8,,16", "an empty value"),
-        ("gpus", "0..8", "not above zero"),
-        ("gpus", "8..64:0", "not above zero"),
+        ("gpus", "0..8", "must be above 0"),
+        ("gpus", "8..64:0", "must be above 0"),
         ("gpus", "8..64:log", "asks for no values"),
         ("gpus", "8..64:log1", "asks for 1 values"),
         ("gpus", "a..b", "is no number"),

@@ -95,3 +95,9 @@ def test_files_and_folders_named_as_code_are_there(path: Path) -> None:
 )
 def test_a_wrong_link_is_told(target: str, said: str) -> None:
     assert wrong(target, ROOT / "README.md") == said
+
+
+def test_the_list_of_build_scripts_is_that_of_the_folder() -> None:
+    folder = ROOT / "profiles" / "build"
+    named = re.findall(r"`(\w+\.py)`", (folder / "README.md").read_text(encoding="utf-8"))
+    assert set(named) == {path.name for path in folder.glob("*.py")}

@@ -101,7 +101,7 @@ def test_a_new_field_needs_its_entry_and_its_physics_only(tmp_path: Path) -> Non
     refused = shell(f"{ASKED} --contention 11", checkout)
     assert refused.returncode == 2
     assert (
-        refused.stderr == "perfsim: --contention: '11' is not allowed: at most 10.0 is allowed.\n"
+        refused.stderr == "perfsim: --contention: '11' is not allowed: it must be 10.0 or less.\n"
     )
 
 

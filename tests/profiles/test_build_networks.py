@@ -150,7 +150,7 @@ def test_what_is_written_is_read_again(
     ("old", "new", "words"),
     [
         ("all_reduce,8,2,4", "all_redduce,8,2,4", ["line 13", "'collective'", "'all_redduce'"]),
-        (",1024,", ",-1,", ["line 13", "column 'size_bytes'", "above zero"]),
+        (",1024,", ",-1,", ["line 13", "column 'size_bytes'", "it must be 1 B to 1e18 B"]),
         (",4096,25", ",512,25", ["line 14", "column 'size_bytes'", "512 after 1024"]),
         (",4096,25", ",4096,2x5", ["line 14", "column 'time_us'", "'2x5'"]),
         ("all_reduce,8,2,4", "all_reduce,80,2,4", ["line 13", "80 ranks on 2 nodes of 4"]),

@@ -26,12 +26,11 @@ from perfsim.validate.cases import (
 )
 from perfsim.validate.criteria import criterion_of, said_criterion
 from perfsim.validate.mapping import (
-    SingleGpuCases,
+    SourceCases,
     is_single_gpu,
     map_case,
     read_rules,
     role_of,
-    single_gpu_cases,
 )
 from perfsim.validate.measurements import (
     LIMITS_FILE,
@@ -120,8 +119,8 @@ def test_a_table_made_of_cases_is_asked_as_the_rules_ask(table: Path, tmp_path: 
     assert again[0].source == "T"
     catalog = Catalog()
     for case, own in zip(cases, again, strict=True):
-        by_rules = map_case(case, rules, SingleGpuCases(cases), catalog)
-        by_row = map_case(own, [], SingleGpuCases(again), catalog)
+        by_rules = map_case(case, SourceCases(cases, rules, catalog))
+        by_row = map_case(own, SourceCases(again, [], catalog))
         assert by_row.role == by_rules.role
         assert by_row.scenario == by_rules.scenario
 
@@ -165,7 +164,7 @@ def test_a_table_that_is_made_says_what_each_way_knows(tmp_path: Path) -> None:
     assert [bool(case.scenario) for case in again] == [True, True, False, False, False]
     catalog = Catalog()
     by_rules, by_row = (
-        [map_case(case, used, single_gpu_cases(read, used), catalog) for case in read]
+        [map_case(case, SourceCases(read, used, catalog)) for case in read]
         for read, used in ((cases, rules), (again, []))
     )
     for one, other in zip(by_rules, by_row, strict=True):
@@ -303,7 +302,7 @@ def test_the_page_is_one_file_that_says_what_was_measured(table: Path, tmp_path:
 
 def test_what_became_worse_is_named(table: Path) -> None:
     report = validate_measurements(table)
-    rated = report.ways()["rated"][0]
+    rated = report.ways()["rated"].errors
     assert rated in errors_of_groups(report)
     median, p90 = float(rated.score.median or 0), float(rated.score.p90 or 0)
     assert worse(report, [RecordedGroup("way", "rated", "rated", 2, median, p90)]) == []

@@ -191,8 +191,8 @@ def ways() -> str:
     """Return the errors of published iterations by way of asking, rows and sources alike."""
     lines = [
         "| asked | rows | sources | median | p90 | bias | in the 90 % interval | half width |"
-        " alike: median | p90 | bias | in the interval | ranked right |",
-        "|" + "---|" * 13,
+        " rank of width and error | alike: median | p90 | bias | in the interval | ranked right |",
+        "|" + "---|" * 14,
     ]
     for (by, name, _), cells in stored().items():
         if by != "way":
@@ -200,7 +200,8 @@ def ways() -> str:
         own = _shares(cells, ("median", "p90", "bias", "coverage", "half_width"))
         alike = _shares(cells, ("alike_median", "alike_p90", "alike_bias", "alike_coverage"))
         ranked = f"{cells['ranked_right']} of {cells['pairs']}"
-        figures = [name, cells["rows"], cells["sources"], *own, *alike, ranked]
+        knows = f"{float(cells['width_rank']):.2f}"
+        figures = [name, cells["rows"], cells["sources"], *own, knows, *alike, ranked]
         lines.append(f"| {' | '.join(figures)} |")
     return "\n".join(lines)
 
@@ -214,6 +215,7 @@ def groups() -> str:
             ("scale", "scale"),
             ("generation", "generation of the GPU"),
             ("evidence", "what a prediction rests on"),
+            ("preset", "the network's preset"),
         )
     )
 

@@ -22,11 +22,11 @@ from perfsim.validate.calibration import (
     MAX_WIDTHS,
     NO_MODEL,
     PRIOR_WIDTHS,
-    CalibratedSession,
     CalibratingRow,
     ClusterKey,
     RowKind,
     calibrate_network,
+    calibrated_session,
     calibrating_rows,
     cluster_key,
     max_log_factor,
@@ -39,7 +39,7 @@ from perfsim.validate.calibration import (
     without,
 )
 from perfsim.validate.cases import CASE_COLUMNS, Case, read_cases
-from perfsim.validate.mapping import RULES_FILE, read_rules, single_gpu_cases
+from perfsim.validate.mapping import RULES_FILE, SourceCases, read_rules
 
 SESSION = Session()
 RULES = read_rules(shipped() / "measurements" / RULES_FILE)
@@ -66,7 +66,7 @@ def made_row(
 
 def measured(row: CalibratingRow, factors: dict[str, float]) -> CalibratingRow:
     """Return a row as it would be measured on its cluster with rates scaled."""
-    seconds = row.predicted_s(CalibratedSession(SESSION, row.cluster, factors))
+    seconds = row.predicted_s(calibrated_session(SESSION, row.cluster, factors))
     return replace(row, measured_s=seconds, iteration_s=max(seconds, 0.1))
 
 
@@ -195,7 +195,7 @@ def test_rows_calibrate_by_what_they_are(tmp_path: Path) -> None:
     path = tmp_path / "cases.csv"
     path.write_text(f"{HEAD}{TABLE}")
     cases = read_cases(path)
-    rows = calibrating_rows(cases, RULES, single_gpu_cases(cases, RULES), SESSION)
+    rows = calibrating_rows(SourceCases(cases, RULES, SESSION))
     assert [(row.case.id, row.kind) for row in rows] == [
         ("s-2", "one_buffer"),
         ("s-4", "exposed"),
@@ -216,10 +216,10 @@ def test_an_all_reduce_says_its_size_in_words() -> None:
     for text, size in sizes.items():
         cells = {"system": "MPI all-reduce microbenchmark", "metric": "allreduce_s", "gpus": "2"}
         one = case("m-1", **cells, gpus_per_node="1", rank_or_density=text)
-        [row] = calibrating_rows([one], rules, single_gpu_cases([one], rules), SESSION)
+        [row] = calibrating_rows(SourceCases([one], rules, SESSION))
         assert row.size_bytes == size
     nothing = replace(one, rank_or_density="")
-    assert calibrating_rows([nothing], rules, single_gpu_cases([], rules), SESSION) == []
+    assert calibrating_rows(SourceCases([nothing], rules, SESSION)) == []
 
 
 def test_networks_with_curves_of_their_own_are_not_scaled() -> None:
@@ -234,7 +234,7 @@ def test_networks_with_curves_of_their_own_are_not_scaled() -> None:
     ]
     cells = {"gpus": "8", "gpus_per_node": "4", "metric": "exposed_comm_s", "batch_per_gpu": "32"}
     one = case("m-1", **cells)
-    assert calibrating_rows([one], rules, single_gpu_cases([one], rules), SESSION) == []
+    assert calibrating_rows(SourceCases([one], rules, SESSION)) == []
 
 
 # Presets
@@ -317,7 +317,9 @@ def test_only_the_cluster_is_scaled() -> None:
     """By closed form: half the rate between nodes doubles what bytes take there."""
     scenario = asked(net="10gbe", intra_net="pcie3", method="bsp")
     before = predict(scenario, SESSION).iteration_s
-    slow = CalibratedSession(SESSION, CLUSTER, {"inter": 0.5, "intra": 1.0}, "calibrated on 3 rows")
+    slow = calibrated_session(
+        SESSION, CLUSTER, {"inter": 0.5, "intra": 1.0}, "calibrated on 3 rows"
+    )
     halved = predict(scenario, slow)
     assert halved.iteration_s > before
     rate = next(term.quantity for term in halved.terms if "calibrated" in term.quantity.source)
@@ -328,7 +330,7 @@ def test_only_the_cluster_is_scaled() -> None:
     other = asked(net="ib100", intra_net="pcie3", method="bsp")
     assert predict(other, slow).iteration_s == predict(other, SESSION).iteration_s
     assert predict(scenario, SESSION).iteration_s == before
-    same = CalibratedSession(SESSION, CLUSTER, {"inter": 1.0, "intra": 1.0})
+    same = calibrated_session(SESSION, CLUSTER, {"inter": 1.0, "intra": 1.0})
     assert predict(scenario, same).iteration_s == before
 
 
@@ -337,7 +339,7 @@ def test_a_calibrated_session_reads_files_as_they_are_now(tmp_path: Path) -> Non
     folder.mkdir()
     text = (shipped() / "networks" / "10gbe.toml").read_text()
     (folder / "10gbe.toml").write_text(text)
-    slow = CalibratedSession(Session(tmp_path), CLUSTER, {"inter": 0.5, "intra": 1.0})
+    slow = calibrated_session(Session(tmp_path), CLUSTER, {"inter": 0.5, "intra": 1.0})
     scenario = asked(net="10gbe", intra_net="pcie3", method="bsp")
     before = predict(scenario, slow).iteration_s
     (folder / "10gbe.toml").write_text(text.replace("1.173GB/s", "0.173GB/s"))

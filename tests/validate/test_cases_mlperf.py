@@ -18,7 +18,7 @@ from perfsim.fusion.buckets import FusionContext
 from perfsim.prediction import Prediction, predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, read_cases, read_header
-from perfsim.validate.mapping import MappedCase, SingleGpuCases, map_case, read_rules
+from perfsim.validate.mapping import MappedCase, SourceCases, map_case, read_rules
 from perfsim.validate.measurements import MeasurementsReport, validate_measurements
 from support.what_ships import SHIPPED
 
@@ -44,8 +44,8 @@ def asked(tmp_path: Path, *rows: str) -> list[MappedCase]:
     path = tmp_path / "cases.csv"
     path.write_text("\n".join((HEAD, *rows)) + "\n")
     cases = read_cases(path)
-    singles = SingleGpuCases(cases)
-    return [map_case(case, RULES, singles, SHIPPED) for case in cases]
+    source = SourceCases(cases, RULES, SHIPPED)
+    return [map_case(case, source) for case in cases]
 
 
 def single_s(one: MappedCase) -> float:
@@ -158,9 +158,15 @@ def test_groups_are_cut_by_count_as_horovod_cuts_them() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"count": "0"}, "fusion_options.count: '0' is not a whole number above zero"),
+        (
+            {"count": "0"},
+            "fusion_options.count: '0' is not allowed: it must be a whole number, 1 or more",
+        ),
         ({"cycle_time": "fast"}, "fusion_options.cycle_time"),
-        ({"sizes": "3/x"}, "fusion_options.sizes: 'x' is not a whole number above zero"),
+        (
+            {"sizes": "3/x"},
+            "fusion_options.sizes: 'x' is not allowed: it must be a whole number, 1 or more",
+        ),
         ({"sizes": "3", "count": "2"}, "fusion_options.sizes: leave out fusion_options.count"),
     ],
 )
@@ -189,12 +195,9 @@ def test_every_row_above_one_node_is_predicted_from_one_node() -> None:
     blind = [row for row in report().rows if row.way == "blind"]
     assert len(blind) == 17, "one node calibrates what others are rated by: it is asked blind"
     assert sum(row.calibrates for row in blind) == 10
-    singles, cases = (
-        SingleGpuCases(read_cases(TABLE)),
-        {case.id: case for case in read_cases(TABLE)},
-    )
+    source = SourceCases(read_cases(TABLE), RULES, SHIPPED)
     for row in rows:
-        single_s(map_case(cases[row.case.id], RULES, singles, SHIPPED))
+        single_s(map_case(row.case, source))
 
 
 def test_the_rows_stand_within_their_limit() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perfsim.data.catalog import shipped
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
 from perfsim.validate import criteria, mapping
 from perfsim.validate.cases import Case, read_cases
@@ -25,7 +25,7 @@ from perfsim.validate.criteria import (
     measured_criteria,
     said_criterion,
 )
-from perfsim.validate.mapping import MappingRule, read_rules, role_of, single_gpu_cases
+from perfsim.validate.mapping import MappingRule, SourceCases, read_rules
 from support.collected import COLLECTED, needs_data
 
 MAPS = sorted((shipped() / "measurements").glob("*map.toml"))
@@ -199,16 +199,21 @@ def test_no_role_reads_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> None:
         raise AssertionError("a prediction was read")
 
-    for name in ("predict", "resolve", "predicted_metric", "make_scenario"):
+    for name in ("predict_iteration", "resolve", "predicted_metric", "make_scenario"):
         monkeypatch.setattr(mapping, name, forbidden)
     cases = [DDP, *run(20, 0.2, 0.02), *run(40, 0.3, 0.04), *run(80, 0.6, 0.2)]
     if COLLECTED.is_dir():
         cases += collected()
-    roles = {case.id: role_of(case, rules()) for case in cases}
-    assert {role.role for role in roles.values()} <= {"test", "calibration", "excluded", "missing"}
-    unfit = single_gpu_cases(cases, rules()).unfit
+    source = SourceCases(cases, rules(), Catalog())
+    assert {role.role for role in source.roles.values()} <= {
+        "test",
+        "calibration",
+        "excluded",
+        "missing",
+    }
+    unfit = source.singles.unfit
     assert {criterion_of(reason) for reason in unfit.values()} <= set(MEASURED)
-    for role in roles.values():
+    for role in source.roles.values():
         if role.role == "excluded":
             assert criterion_of(role.reason) in EXCLUSION_CRITERIA, role.reason
         elif role.role == "missing":
@@ -228,11 +233,11 @@ def test_the_criterion_of_input_is_applied_to_all_clusters_alike() -> None:
 
 @needs_data
 def test_what_was_excluded_for_misfit_is_asked() -> None:
-    singles = single_gpu_cases(collected(), rules())
+    source = SourceCases(collected(), rules(), Catalog())
     asked = {
-        case.id
-        for case in collected()
-        if role_of(case, rules()).role == "test" and case.id not in singles.unfit
+        name
+        for name, role in source.roles.items()
+        if role.role == "test" and name not in source.singles.unfit
     }
     back = {
         "ByteScheduler": [case for case in collected() if "ByteScheduler-A2A" in case.system],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfsim import Scenario
@@ -13,6 +15,7 @@ from perfsim.validate.groups import (
     group_tables,
     ranking,
     weighted_quantile,
+    width_rank,
 )
 from perfsim.validate.mapping import Way
 
@@ -83,8 +86,6 @@ def test_each_case_once_in_the_way_that_knows_most() -> None:
 
 
 def test_what_calibrates_is_not_counted_among_the_best_known() -> None:
-    from dataclasses import replace
-
     assert best_known([replace(row("a-1", 0.1, "blind"), calibrates=True)]) == []
 
 
@@ -109,8 +110,6 @@ def test_groups_by_scale_generation_and_way() -> None:
 
 
 def test_pairs_are_ranked_within_a_way() -> None:
-    from dataclasses import replace
-
     slow = [row("a-1", 0.0, way, system="A") for way in ("blind", "rated")]
     fast = [
         replace(one, case=replace(one.case, id="a-2", system="B", value=0.5), predicted=value)
@@ -131,3 +130,26 @@ def test_same_people_are_one_source() -> None:
     ]
     assert same_source(cases) == {"a": "a b", "b": "a b", "c": "c"}
     assert [one.owner for one in cases] == ["owner", "owner", "else"]
+
+
+def test_the_rank_of_width_and_error_is_spearmans() -> None:
+    from scipy.stats import spearmanr
+
+    errors = [0.1, -0.3, 0.2, 0.2, -0.05, 0.6]
+    halves = [0.2, 0.3, 0.1, 0.4, 0.1, 0.5]
+    rows = [
+        replace(row(f"a-{n}", 0.0), error=error, predicted=1.0, interval=(1 - half, 1 + half))
+        for n, (error, half) in enumerate(zip(errors, halves, strict=True))
+    ]
+    expected = spearmanr(halves, [abs(error) for error in errors])[0]
+    assert width_rank(rows) == pytest.approx(expected)
+    assert width_rank(rows[:1]) is None
+
+
+def test_rows_whose_preset_was_measured_on_their_own_cluster_are_shown_apart() -> None:
+    rows = [replace(row("a-1", 0.1), own_preset=True), row("b-1", 0.4)]
+    found = {one.name: one.score.median for one in group_tables(rows)["preset"]}
+    assert found == {
+        "measured on the judged cluster": pytest.approx(0.1),
+        "measured elsewhere": pytest.approx(0.4),
+    }

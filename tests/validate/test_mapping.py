@@ -15,11 +15,11 @@ from perfsim.validate.cases import Case, parse_fields, read_cases
 from perfsim.validate.mapping import (
     MappedCase,
     MappingRule,
+    SourceCases,
     is_single_gpu,
     map_case,
     read_rules,
     role_of,
-    single_gpu_cases,
 )
 from support.collected import COLLECTED, needs_data
 from support.what_ships import SHIPPED
@@ -58,8 +58,8 @@ KNOWN = rule(fields=WORDS)
 
 def mapped(cases: list[Case], rules: list[MappingRule]) -> list[MappedCase]:
     """Return the scenarios of cases."""
-    singles = single_gpu_cases(cases, rules)
-    return [map_case(case, rules, singles, SHIPPED) for case in cases]
+    source = SourceCases(cases, rules, SHIPPED)
+    return [map_case(case, source) for case in cases]
 
 
 def test_each_way_knows_what_the_one_before_knows_and_more() -> None:

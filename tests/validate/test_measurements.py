@@ -15,7 +15,7 @@ from perfsim.errors import DataError
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.validate.cases import CASE_COLUMNS, read_cases
-from perfsim.validate.mapping import SingleGpuCases, is_single_gpu, read_rules, single_gpu_cases
+from perfsim.validate.mapping import SingleGpuCases, SourceCases, is_single_gpu, read_rules
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.metrics import predicted_metric
 from support.collected import COLLECTED, needs_data
@@ -119,7 +119,7 @@ def test_a_step_less_its_exposed_communication_comes_before_one_gpu(tmp_path: Pa
     ]
     path.write_text("\n".join([",".join([*CASE_COLUMNS, "role"]), *rows]) + "\n")
     cases = read_cases(path)
-    singles = single_gpu_cases(cases, [])
+    singles = SourceCases(cases, [], Catalog()).singles
     assert singles.iteration_s(cases[3]) == pytest.approx(0.2)
     assert singles.iteration_s(cases[7]) == pytest.approx(0.6)
 
@@ -254,13 +254,13 @@ def test_a_bad_row_is_listed_and_the_rest_predicted(table: Path) -> None:
     lines += ["t-9,cut,short", lines[2]]
     table.write_text("\n".join(lines) + "\n")
     with pytest.raises(
-        DataError, match=r"line 4, column 'value': '-0\.5' is not a number not below zero"
+        DataError, match=r"line 4, column 'value': '-0\.5' is not allowed: it must be 0 or more"
     ):
         read_cases(table)
     report = validate_measurements(table)
     assert {row.case.id for row in report.rows} == {"t-2"}
     assert [str(error).partition("cases.csv, ")[2] for error in report.bad] == [
-        "line 4, column 'value': '-0.5' is not a number not below zero",
+        "line 4, column 'value': '-0.5' is not allowed: it must be 0 or more",
         "line 8: 3 cells, the head has 15",
         "line 9, column 'id': 't-2' stands on line 3 already",
     ]

@@ -16,7 +16,7 @@ from perfsim.cli.main import code
 from perfsim.errors import DataError
 from perfsim.report.validation import measurements_page
 from perfsim.validate.cases import Case, read_cases
-from perfsim.validate.mapping import MappedCase, map_case, rules_of, single_gpu_cases
+from perfsim.validate.mapping import MappedCase, SourceCases, map_case, rules_of
 from perfsim.validate.measurements import MeasurementsReport, validate_measurements
 from perfsim.validate.training import TRAINING_COLUMNS, is_training_table
 from support.collected import COLLECTED
@@ -73,9 +73,8 @@ def read(folder: Path, **cells: str) -> Case:
 
 def mapped(folder: Path, *runs: Mapping[str, str]) -> list[MappedCase]:
     """Return the cases of runs with their scenarios."""
-    cases, rules = read_cases(table(folder, *runs)), rules_of(SHIPPED)
-    singles = single_gpu_cases(cases, rules)
-    return [map_case(case, rules, singles, SHIPPED) for case in cases]
+    source = SourceCases(read_cases(table(folder, *runs)), rules_of(SHIPPED), SHIPPED)
+    return [map_case(case, source) for case in source.cases]
 
 
 def fields(folder: Path, **cells: str) -> dict[str, Any]:

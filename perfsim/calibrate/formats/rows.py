@@ -90,7 +90,8 @@ class GivenFacts:
         for name in ("ranks", "nodes", "gpus_per_node"):
             count = getattr(self, name)
             if count is not None and not 0 < count < MAX_RANKS:
-                raise RequestError(name, f"{count} is not a count; at least 1.", value=count)
+                why = f"{count} is not allowed: it must be 1 to {MAX_RANKS - 1:,}."
+                raise RequestError(name, why, value=count)
 
 
 @dataclass(slots=True)
@@ -210,7 +211,7 @@ def seconds_of(text: str, unit_exponent: int = -6) -> float:
         seconds = float(number.scaleb(unit_exponent))
         if math.isfinite(seconds) and _MIN_S <= seconds <= TIME_LIMIT.most:
             return seconds
-    raise ValueError(f"time {shown(text)} cannot be: it is finite and at least 0.1 us")
+    raise ValueError(f"time {shown(text)} is not allowed: it must be 0.1 us to 1e9 s")
 
 
 def size_of(text: str) -> float:
@@ -223,7 +224,7 @@ def size_of(text: str) -> float:
         or abs(number.adjusted()) > MAX_DIGITS
         or not MESSAGE_LIMIT.holds(float(number))
     ):
-        raise ValueError(f"size {shown(text)} is not within {MESSAGE_LIMIT.words}")
+        raise ValueError(f"size {shown(text)} is not allowed: it must be {MESSAGE_LIMIT.words}")
     return float(number)
 
 

@@ -156,6 +156,6 @@ def _whole_number(environ: Mapping[str, str], name: str) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        why = f"{shown(environ[name])} is no whole number from 0 on."
+        why = f"{shown(environ[name])} is not allowed: it must be a whole number, 0 or more."
         raise RequestError("", why, value=environ[name], source=name)
     return number

@@ -122,9 +122,10 @@ def calibrate_compute(
     """
     torch, device = torch_device("calibrate compute", device)
     if batch < 1:
-        raise RequestError("batch", f"must be at least 1, not {batch}.", value=batch)
+        why = f"{batch} is not allowed: it must be 1 or more."
+        raise RequestError("batch", why, value=batch)
     if repeats < MIN_STEPS:
-        why = f"must be at least {MIN_STEPS}, not {repeats}."
+        why = f"{repeats} is not allowed: it must be {MIN_STEPS} or more."
         raise RequestError("repeats", why, value=repeats)
     ranks = find_ranks(os.environ)
     if device == "cuda":

@@ -142,7 +142,8 @@ def _check_request(
         raise unknown("precision", precision, PRECISIONS)
     for field, count in counts.items():
         if count is not None and count < 1:
-            raise RequestError(field, f"must be at least 1, not {count}.", value=count)
+            why = f"{count} is not allowed: it must be 1 or more."
+            raise RequestError(field, why, value=count)
 
 
 def _gpu_of_trace(trace: TrainingTrace) -> str:

@@ -206,9 +206,11 @@ def _plain(data: Mapping[str, Any], where: str, path: Path) -> Iterator[tuple[st
         if key in data:
             value = data[key]
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise DataError(f"{where}: {key} is {shown(value)}, not a number", path=path)
+                why = f"{key} {shown(value)} is not a number; it must be {limit.words}"
+                raise DataError(f"{where}: {why}", path=path)
             if not limit.holds(value):
-                raise DataError(f"{where}: {key} is not within {limit.words}", path=path)
+                why = f"{key} {shown(value)} is not allowed: it must be {limit.words}"
+                raise DataError(f"{where}: {why}", path=path)
             yield key, float(value)
 
 
@@ -220,5 +222,6 @@ def _number(
     except RequestError as error:
         raise DataError(f"{where}: {error.why}", path=path, row=row) from None
     if not limit.holds(value):
-        raise DataError(f"{where}: {shown(text)} is not within {limit.words}", path=path, row=row)
+        why = f"{where}: {shown(text)} is not allowed: it must be {limit.words}"
+        raise DataError(why, path=path, row=row)
     return value

@@ -31,7 +31,7 @@ _MAX_GPUS_PER_NODE = 128
 
 def _gpus_of_a_node(value: int) -> int:
     if value > _MAX_GPUS_PER_NODE:
-        raise WrongValue(f"found {value}, allowed are at most {_MAX_GPUS_PER_NODE}")
+        raise WrongValue(f"found {value}, allowed is a whole number, 1 to {_MAX_GPUS_PER_NODE}")
     return value
 
 

@@ -6,14 +6,16 @@ Figures are plain data: Plotly reads them in the page, or draws them with Kaleid
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor, log10
 from typing import Any
 
 from perfsim.errors import RequestError
+from perfsim.units import format_seconds
 
 __all__ = [
+    "INTERVAL_HOVER",
     "PALETTE",
     "PART_STYLES",
     "WIDE_RANGE",
@@ -22,6 +24,7 @@ __all__ = [
     "axis",
     "error_bars",
     "figure_label",
+    "interval_axis",
     "marker",
     "names_axis",
     "need_kaleido",
@@ -56,8 +59,14 @@ PART_STYLES = {
 
 CellText = str | int | float
 
+INTERVAL_HOVER = "90 % interval %{customdata[0]:.4f} to %{customdata[1]:.4f} ms"
+"""What a point says of its interval when it is pointed at."""
+
 WIDE_RANGE = 8.0
 """Values that span more than this factor are drawn on a logarithmic axis."""
+
+_MAX_REACH = 1.6
+"""An axis ends at most at this multiple of its largest value. No source: chosen."""
 
 _TICK_STEPS = ((1.0, 2.0, 5.0), (1.0,))
 """Ticks in a decade: the first for an axis of few decades, the second for more."""
@@ -173,6 +182,41 @@ def quantity_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     ends = max(mark for mark in marks if mark <= low), min(mark for mark in marks if mark >= high)
     kept = [mark for mark in marks if ends[0] <= mark <= ends[1]]
     return axis(title, type="log", tickvals=kept, ticktext=[f"{mark:,.10g}" for mark in kept])
+
+
+def interval_axis(
+    title: str, values_ms: Sequence[float], ends_ms: Mapping[str, Sequence[float]]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return an axis from zero that follows the values, and arrows where it cuts intervals off.
+
+    ``ends_ms`` are the intervals by the names on the other axis.
+
+    Examples
+    --------
+    >>> ends_ms = {"a": (4.0, 15.0), "b": (9.0, 30.0)}
+    >>> found, arrows = interval_axis("time [ms]", [5.0, 10.0], ends_ms)
+    >>> found["range"], arrows[0]["y"], arrows[0]["text"]
+    ([0.0, 16.0], ['b'], ['up to 30 ms'])
+    """
+    edge_ms = _MAX_REACH * max(values_ms)
+    cut = {name: pair for name, pair in ends_ms.items() if pair[1] > edge_ms}
+    if not cut:
+        return axis(title, rangemode="tozero"), []
+    arrows = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": [edge_ms] * len(cut),
+        "y": [figure_label(name) for name in cut],
+        "text": [f"up to {format_seconds(high_ms / 1e3)}" for _, high_ms in cut.values()],
+        "textposition": "top left",
+        "textfont": {"size": 11, "color": "ink"},
+        "customdata": [list(pair) for pair in cut.values()],
+        "marker": {"color": "ink", "symbol": "triangle-right", "size": 11},
+        "cliponaxis": False,
+        "showlegend": False,
+        "hovertemplate": f"%{{y}}<br>{INTERVAL_HOVER}<extra></extra>",
+    }
+    return axis(title, range=[0.0, edge_ms]), [arrows]
 
 
 def need_plotly(field: str) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from perfsim.report.html.figure import (
+    INTERVAL_HOVER,
     PALETTE,
     PART_STYLES,
+    WIDE_RANGE,
     Figure,
     axis,
     error_bars,
     figure_label,
+    interval_axis,
     marker,
     names_axis,
     quantity_axis,
@@ -40,10 +44,11 @@ __all__ = [
 _ROUNDING = 1e-12
 """Shares below this are rounding errors of a sum."""
 
-_TOTAL_HOVER = (
-    "%{y}<br>iteration %{x:.4f} ms<br>"
-    "90 % interval %{customdata[0]:.4f} to %{customdata[1]:.4f} ms<extra></extra>"
-)
+_TOTAL_HOVER = f"%{{y}}<br>iteration %{{x:.4f}} ms<br>{INTERVAL_HOVER}<extra></extra>"
+
+_TIME_TITLE = "time of an iteration [ms]"
+
+_ARROW_NOTE = "An arrow at the edge: the interval goes on, to the time written above the arrow."
 
 
 _MAX_METHODS_TOLD = 8
@@ -94,8 +99,7 @@ _RANKED_PIXELS = 24
 """Pixels of a method."""
 
 _RANKED_HOVER = (
-    "%{y}, rank %{customdata[0]}<br>iteration %{x:.4f} ms<br>"
-    "90 % interval %{customdata[1]:.4f} to %{customdata[2]:.4f} ms<br>"
+    f"%{{y}}, rank %{{customdata[2]}}<br>iteration %{{x:.4f}} ms<br>{INTERVAL_HOVER}<br>"
     "%{customdata[3]:.3f} times as fast as S-SGD<extra></extra>"
 )
 
@@ -163,18 +167,22 @@ def breakdown_figure(
     left = len(every) - len(times)
     words = ", ".join(times) + (f", and {left} more" if left else "")
     bars = [_trace(part, methods, shares) for part in used]
+    arrows: list[dict[str, Any]] = []
+    across = axis("share of the iteration [%]", range=[0, 100])
+    if not shares:
+        times_ms = [one.iteration_s * 1e3 for one in methods.values()]
+        across, arrows = interval_axis(_TIME_TITLE, times_ms, _ends_ms(methods))
+        bars += [_totals(methods), *arrows]
     return Figure(
         "breakdown",
         "Breakdown by method",
         f"Iteration time by method, with {'the shares that' if shares else 'what'} it is made of"
         f"{'' if shares else ' and its 90 % interval'}: {words}.",
-        bars if shares else [*bars, _totals(methods)],
+        bars,
         {
             "barmode": "stack",
             "legend": {"traceorder": "normal"},
-            "xaxis": axis("share of the iteration [%]", range=[0, 100])
-            if shares
-            else axis("time of an iteration [ms]", rangemode="tozero"),
+            "xaxis": across,
             "yaxis": names_axis([figure_label(name) for name in every]),
             "height": 200 + (24 if shares else 40) * len(every),
         },
@@ -183,6 +191,7 @@ def breakdown_figure(
         [
             f"{fastest} is the fastest of these by time per iteration; lossy methods may need more"
             " iterations.",
+            *([_ARROW_NOTE] if arrows else []),
             *(f"Left out: {name}: {reason}" for name, reason in refused.items()),
         ],
     )
@@ -215,11 +224,15 @@ def _trace(part: str, methods: Mapping[str, Prediction], shares: bool) -> dict[s
     }
 
 
+def _ends_ms(methods: Mapping[str, Prediction]) -> dict[str, list[float]]:
+    return {name: [end * 1e3 for end in one.iteration_s_interval] for name, one in methods.items()}
+
+
 def _totals(methods: Mapping[str, Prediction]) -> dict[str, Any]:
     """Return the iteration times with their intervals."""
     every = list(methods.values())
     total_ms = [one.iteration_s * 1e3 for one in every]
-    ends_ms = [[end * 1e3 for end in one.iteration_s_interval] for one in every]
+    ends_ms = list(_ends_ms(methods).values())
     return {
         "type": "scatter",
         "mode": "markers",
@@ -333,8 +346,13 @@ def ranking_figure(comparison: Comparison) -> Figure:
     ones = comparison.ranking.predictions
     standings = {one.method: one for one in comparison.standings()}
     groups = {name: _group(standing) for name, standing in standings.items()}
-    ends_ms = [end * 1e3 for one in ones.values() for end in one.iteration_s_interval]
     baseline_ms = comparison.baseline.iteration_s * 1e3
+    times_ms = [baseline_ms, *(one.iteration_s * 1e3 for one in ones.values())]
+    ends_ms = _ends_ms(ones)
+    across, arrows = interval_axis(_TIME_TITLE, times_ms, ends_ms)
+    if max(times_ms) > WIDE_RANGE * min(times_ms):
+        # A logarithmic axis has room for whole intervals.
+        across, arrows = quantity_axis(_TIME_TITLE, [*chain(*ends_ms.values())]), []
     close = [name for name, standing in standings.items() if standing.may_be_fastest]
     first = comparison.ranking.winner
     alike = f"; {', '.join(close[1:])} may be as fast" if len(close) > 1 else ""
@@ -348,9 +366,10 @@ def ranking_figure(comparison: Comparison) -> Figure:
             _ranked_points(group, [name for name in ones if groups[name] == group], ones, standings)
             for group in _STANDING_STYLES
             if group in groups.values()
-        ],
+        ]
+        + arrows,
         {
-            "xaxis": quantity_axis("time of an iteration [ms]", ends_ms),
+            "xaxis": across,
             "yaxis": names_axis(
                 [figure_label(name) for name in ones], range=[-0.7, len(ones) - 0.3]
             ),
@@ -359,7 +378,7 @@ def ranking_figure(comparison: Comparison) -> Figure:
         },
         _RANKED_HEAD,
         [_ranked_row(one, standings[name]) for name, one in ones.items()],
-        [comparison.rule],
+        [comparison.rule, *([_ARROW_NOTE] if arrows else [])],
     )
 
 
@@ -383,7 +402,7 @@ def _ranked_points(
         "y": [figure_label(name) for name in own],
         "x": times_ms,
         "customdata": [
-            [standings[name].rank, *ends, ones[name].speedup]
+            [*ends, standings[name].rank, ones[name].speedup]
             for name, ends in zip(own, ends_ms, strict=True)
         ],
         "marker": {"color": PALETTE[colour], "symbol": symbol, "size": 11}

@@ -64,7 +64,7 @@ def test_the_library_is_read_from_its_words(
         (",30,", ",30,1,", "10 cells, the head has 9"),
         ("2,4,4096", "9,4,4096", "8 ranks do not fit on 9 nodes of 4 GPUs"),
         ("2,4,4096", "2,-4,4096", "gpus_per_node '-4' is not a count"),
-        ("2,4,4096", "2,4,-1", "size '-1' is not within"),
+        ("2,4,4096", "2,4,-1", "size '-1' is not allowed: it must be 1 B"),
         ("alltoall,8,2,4,4096", "alltwo,8,2,4,4096", "no collective 'alltwo'"),
     ],
 )

@@ -38,7 +38,9 @@ def test_what_the_file_leaves_open_must_be_said(tmp_path: Path) -> None:
 
 def test_counts_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for name in ("ranks", "nodes", "gpus_per_node"):
-        with pytest.raises(RequestError, match=f"{name}: 0 is not a count"):
+        with pytest.raises(
+            RequestError, match=f"{name}: 0 is not allowed: it must be 1 to 999,999,999"
+        ):
             read(tmp_path, STARTING + table(), **{name: 0})
 
 

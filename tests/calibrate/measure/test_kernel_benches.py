@@ -118,7 +118,7 @@ def test_points_that_are_there_are_not_lost(
         (["--kernels", "topk_now"], "--kernels: no 'topk_now'; did you mean 'topk_new'?"),
         (["--gpu", "no name"], "--gpu: 'no name' is no name"),
         (["--device", "tpu"], "--device: no 'tpu'"),
-        (["--max", "0"], "--max: 0 is too few"),
+        (["--max", "0"], "--max: 0 is not allowed"),
         (["--max", "5"], "no kernel could be measured"),
         (
             ["--out", "/dev/null/x", "--max", "2000"],

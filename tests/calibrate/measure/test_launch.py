@@ -67,8 +67,14 @@ def test_a_launcher_is_known_by_its_variables(told: dict[str, str], found: Launc
         ({}, "this process is not part of a job of several"),
         ({"RANK": "0", "WORLD_SIZE": "1"}, "WORLD_SIZE: one process has nobody to talk to"),
         ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK: rank 4 of 4; ranks count from 0."),
-        ({"RANK": "x", "WORLD_SIZE": "4"}, "RANK: 'x' is no whole number from 0 on."),
-        ({"RANK": "-1", "WORLD_SIZE": "4"}, "RANK: '-1' is no whole number from 0 on."),
+        (
+            {"RANK": "x", "WORLD_SIZE": "4"},
+            "RANK: 'x' is not allowed: it must be a whole number, 0 or more.",
+        ),
+        (
+            {"RANK": "-1", "WORLD_SIZE": "4"},
+            "RANK: '-1' is not allowed: it must be a whole number, 0 or more.",
+        ),
     ],
 )
 def test_what_is_no_job_is_refused(told: dict[str, str], said: str) -> None:

@@ -204,7 +204,7 @@ def test_every_precision_and_optimizer_of_a_cpu_runs(precision: str, optimizer: 
         ({"precision": "tf32"}, "tf32 needs a GPU"),
         ({"precision": "fp31"}, "did you mean 'fp32'"),
         ({"optimizer": "sgdd"}, "did you mean 'sgd'"),
-        ({"batch": 0}, "at least 1"),
+        ({"batch": 0}, "1 or more"),
         ({"device": "tpu"}, "device: no 'tpu'"),
         ({"name": "a/b"}, "is no name"),
     ],

@@ -85,9 +85,9 @@ HEAD = "# schema: perfsim/positions/1\n"
         (f"{HEAD}# model: yours\nlayer,positions\na,1\n", "the file's name says 'mine'"),
         (f"{HEAD}# model: mine\nlayer,positions\nb,1\n", "'b' is no layer of the model"),
         (f"{HEAD}# model: mine\nlayer,positions\na,1\na,1\n", "'a' stands twice"),
-        (f"{HEAD}# model: mine\nlayer,positions\na,0\n", "above zero"),
+        (f"{HEAD}# model: mine\nlayer,positions\na,0\n", "it must be 1 to 1e9"),
         (f"{HEAD}# model: mine\nlayer,positions\na,1.5\n", "whole number"),
-        (f"{HEAD}# model: mine\nlayer,positions\na,2e9\n", "outside 1 to 1e9"),
+        (f"{HEAD}# model: mine\nlayer,positions\na,2e9\n", "it must be 1 to 1e9"),
     ],
 )
 def test_damaged_positions_are_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -188,7 +188,7 @@ def test_a_table_without_a_source_is_refused() -> None:
     [
         ({"fabric": "nvswitch"}, "node.gpus: is missing"),
         ({"fabric": "nvswitch", "gpus": 0}, "node.gpus: found 0"),
-        ({"fabric": "nvswitch", "gpus": 99999}, "allowed are at most 128"),
+        ({"fabric": "nvswitch", "gpus": 99999}, "allowed is a whole number, 1 to 128"),
         (
             {"fabric": "pcie-tree", "gpus": 8, "gpus_per_switch": 2},
             "node.peer_access: is missing: whether",

@@ -17,9 +17,10 @@ from perfsim.planning.neighbours import ReportContext, measured_like, report_con
 from perfsim.prediction import Prediction, predict
 from perfsim.report.html.figure import Figure
 from perfsim.report.html.pages import prediction_figures, prediction_page
-from perfsim.report.html.prediction_figures import scaling_figure
+from perfsim.report.html.prediction_figures import breakdown_figure, scaling_figure
 from perfsim.report.terminal import json_text
 from perfsim.scenario import Scenario, make_scenario
+from perfsim.units import format_seconds
 from support.page_content import HOSTILE, Tables, island
 from support.what_ships import SHIPPED
 
@@ -71,7 +72,8 @@ def test_tables_hold_every_row_of_their_figure(page: str, figures: dict[str, Fig
 def test_bars_of_the_breakdown_are_the_predictions(
     figures: dict[str, Figure], near: ReportContext
 ) -> None:
-    *bars, totals = figures["breakdown"].data
+    bars = [one for one in figures["breakdown"].data if one["type"] == "bar"]
+    [totals] = [one for one in figures["breakdown"].data if "error_x" in one]
     for place, (name, one) in enumerate(near.methods.items()):
         stacked_ms = sum(bar["x"][place] for bar in bars)
         assert bars[0]["y"][place] == name
@@ -79,6 +81,28 @@ def test_bars_of_the_breakdown_are_the_predictions(
         assert totals["x"][place] == one.iteration_s * 1e3
         high_ms = totals["x"][place] + totals["error_x"]["array"][place]
         assert high_ms == pytest.approx(one.iteration_s_interval[1] * 1e3, rel=1e-12)
+
+
+def test_the_axis_follows_the_predictions_and_an_arrow_says_how_far_an_interval_goes(
+    prediction: Prediction,
+) -> None:
+    def ending(times: float) -> Prediction:
+        one_s = prediction.iteration_s
+        return replace(prediction, iteration_s_interval=(one_s / 2, one_s * times))
+
+    drawn = breakdown_figure({"near": ending(1.5), "far": ending(3.0)}, {})
+    edge_ms = pytest.approx(1.6e3 * prediction.iteration_s)
+    assert drawn.layout["xaxis"]["range"] == [0.0, edge_ms]
+    arrows = drawn.data[-1]
+    assert (arrows["y"], arrows["x"]) == (["far"], [edge_ms])
+    assert arrows["text"] == [f"up to {format_seconds(3 * prediction.iteration_s)}"]
+    assert "An arrow at the edge" in " ".join(drawn.notes)
+    whole = breakdown_figure({"near": ending(1.5)}, {})
+    assert whole.layout["xaxis"]["rangemode"] == "tozero" and "range" not in whole.layout["xaxis"]
+    assert "error_x" in whole.data[-1] and "arrow" not in " ".join(whole.notes)
+    # Shares have no interval.
+    shares = breakdown_figure({"far": ending(3.0)}, {}, shares=True)
+    assert shares.layout["xaxis"]["range"] == [0, 100] and "arrow" not in " ".join(shares.notes)
 
 
 def test_bars_of_the_timeline_are_its_tasks(

@@ -25,6 +25,7 @@ from perfsim.report.html.pages import (
     tuning_page,
 )
 from perfsim.report.html.planning_figures import DRAWN_COLUMNS, MAX_SERIES, rows_figure
+from perfsim.report.html.prediction_figures import ranking_figure
 from perfsim.report.terminal import json_text
 from perfsim.scenario import Scenario, make_scenario
 from perfsim.session import Session
@@ -66,20 +67,42 @@ def test_points_of_a_comparison_are_its_predictions_and_every_method_has_one_col
     comparison: Comparison,
 ) -> None:
     figures = by_name(comparison_figures(comparison, scaling_of(comparison, CATALOG)))
-    points = [
-        pair for one in figures["ranked"].data for pair in zip(one["y"], one["x"], strict=True)
-    ]
+    traces = [one for one in figures["ranked"].data if "error_x" in one]
+    points = [pair for one in traces for pair in zip(one["y"], one["x"], strict=True)]
     times = {name: one.iteration_s * 1e3 for name, one in comparison.ranking.predictions.items()}
     assert (dict(points), len(points)) == (times, len(times))
-    for trace in figures["ranked"].data:
+    for trace in traces:
         for name, x, more in zip(trace["y"], trace["x"], trace["error_x"]["array"], strict=True):
             high_s = comparison.ranking.predictions[name].iteration_s_interval[1]
             assert x + more == pytest.approx(high_s * 1e3, rel=1e-12)
-    groups = {name: one["name"] for one in figures["ranked"].data for name in one["y"]}
+    groups = {name: one["name"] for one in traces for name in one["y"]}
     sides = comparison.sides()
     assert {name for name, group in groups.items() if group.startswith("slower")} == {
         *sides["slower"]
     }
+
+
+@pytest.mark.parametrize(("slowest", "kind"), [(4.0, "linear"), (10.0, "log")])
+def test_a_ranking_cuts_intervals_off_only_where_its_axis_begins_at_zero(
+    comparison: Comparison, slowest: float, kind: str
+) -> None:
+    """Times of 1 s, and of one method 4 or 10 s; every interval reaches to 3 times the time."""
+    ones = comparison.ranking.predictions
+    times = dict.fromkeys(ones, 1.0) | {list(ones)[-1]: slowest}
+    made = {
+        name: replace(one, iteration_s=times[name], iteration_s_interval=(0.5, 3 * times[name]))
+        for name, one in ones.items()
+    }
+    ranking = replace(comparison.ranking, predictions=made)
+    baseline = replace(comparison.baseline, iteration_s=1.0)
+    drawn = ranking_figure(replace(comparison, ranking=ranking, baseline=baseline))
+    arrows = [one for one in drawn.data if "error_x" not in one]
+    if kind == "log":
+        assert drawn.layout["xaxis"]["type"] == "log" and arrows == []
+        assert drawn.layout["xaxis"]["tickvals"][-1] >= 3e3 * slowest
+    else:
+        assert drawn.layout["xaxis"]["range"] == [0.0, 1.6e3 * slowest]
+        assert [(one["y"], one["text"]) for one in arrows] == [([list(ones)[-1]], ["up to 12 s"])]
 
 
 def test_shares_of_each_method_sum_to_its_whole_iteration(comparison: Comparison) -> None:

@@ -197,6 +197,40 @@ def test_a_narrow_window_is_not_scrolled_sideways(
             break
         page.wait_for_timeout(50)
     assert page.evaluate(wide) <= 480
+    for figure in json.loads(page.locator("#figures").text_content()):
+        held = page.locator(f"#{figure['name']}").bounding_box()["height"]
+        assert held == figure["layout"]["height"]  # or it would lie over what follows it
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_an_arrow_at_the_edge_says_how_far_an_interval_goes(
+    opened: dict[str, tuple[Any, list[str]]], width: int
+) -> None:
+    page = opened["predict"][0]
+    page.set_viewport_size({"width": width, "height": 900})
+    figure = page.locator("#breakdown")
+    told = result(page, "figures")
+    [totals, arrows] = [one for one in told[1]["data"] if one["type"] == "scatter"]
+    edge_ms = 1.6 * max(totals["x"])
+    drawn = "document.getElementById('breakdown')._fullLayout.xaxis.range"
+    assert page.evaluate(drawn) == [0, edge_ms]
+    written = figure.locator(".textpoint")
+    assert written.all_text_contents() == arrows["text"] != []
+
+    def outside() -> list[str]:
+        left, wide = (figure.bounding_box()[key] for key in ("x", "width"))
+        boxes = [(one.text_content(), one.bounding_box()) for one in written.all()]
+        return [
+            text
+            for text, box in boxes
+            if not left <= box["x"] <= box["x"] + box["width"] <= left + wide
+        ]
+
+    for _ in range(100):  # figures follow the window's width a moment later
+        if not outside():
+            break
+        page.wait_for_timeout(50)
+    assert outside() == []
 
 
 def test_the_picture_is_a_png_of_the_timeline(tmp_path: Path) -> None:

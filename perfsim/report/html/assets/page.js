@@ -40,8 +40,10 @@
   const draw = (printed) => {
     const colours = inks[dark.matches && !printed ? "dark" : "light"];
     for (const figure of figures) {
-      Plotly.react(figure.name, inked(figure.data, colours.ink),
-        layout(figure, colours, printed ? PRINTED : 0), config);
+      const made = layout(figure, colours, printed ? PRINTED : 0);
+      // Or Plotly takes the height of an empty element when the window changes its width.
+      document.getElementById(figure.name).style.height = made.height + "px";
+      Plotly.react(figure.name, inked(figure.data, colours.ink), made, config);
     }
   };
   draw(false);
