@@ -325,14 +325,17 @@ class Session(Catalog):
     """
 
     def __init__(
-        self, profiles: str | Path | None = None, without: Collection[str] = frozenset()
+        self,
+        profiles: str | Path | None = None,
+        without: Collection[str] = frozenset(),
+        without_kernels: Collection[str] = frozenset(),
     ) -> None:
-        self._asked_profiles, self._without = profiles, without
+        self._asked = profiles, without, without_kernels
         self._start()
 
     def _start(self) -> None:
         """Look at the folders, with nothing kept."""
-        super().__init__(self._asked_profiles, self._without)
+        super().__init__(*self._asked)
         self._kept: dict[tuple[Hashable, ...], Any] = {}
         self._files: dict[str, dict[str, Path]] = {}
         self.jobs = JobCache()

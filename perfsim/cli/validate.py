@@ -79,7 +79,7 @@ def validate_cases(
     from perfsim.cli.progress import progress
     from perfsim.session import Session
     from perfsim.validate.measurements import validate_measurements
-    from perfsim.validate.record import worse_than_stored
+    from perfsim.validate.record import stored_ways, worse_than_stored
 
     catalog = Session(profiles)
     with progress("cases") as show_progress:
@@ -93,18 +93,23 @@ def validate_cases(
         )
     whole = measurements is None and cluster is None and method is None and map_ is None
     worse = worse_than_stored(report, catalog) if whole else []
+    collected = stored_ways(catalog) if whole else []
 
     def show() -> None:
         from perfsim.report.validation import print_measurements
 
-        print_measurements(report, worse)
+        print_measurements(report, worse, collected)
 
     if html is not None:
         from perfsim.data.files import write_text
         from perfsim.report.validation import measurements_page
 
         write_text(html, measurements_page(report), "html")
-    print_answer(report.to_dict() | {"worse_than_stored": worse}, out, json, show)
+    more = {
+        "worse_than_stored": worse,
+        "all_collected_ways": [found.to_dict() for found in collected],
+    }
+    print_answer(report.to_dict() | more, out, json, show)
     if worse:
         raise typer.Exit(_WORSE)
 

@@ -30,6 +30,7 @@ __all__ = [
     "combined",
     "fixed_share",
     "load_anchors",
+    "owner_of",
     "read_anchors",
     "rising",
 ]
@@ -113,10 +114,10 @@ def load_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
     """
     path = catalog.beside("devices", gpu, ".anchors.csv")
     anchors = read_anchors(path) if path else ()
-    return tuple(one for one in anchors if _owner(one.source) not in catalog.without)
+    return tuple(one for one in anchors if owner_of(one.source) not in catalog.without)
 
 
-def _owner(source: str) -> str:
+def owner_of(source: str) -> str:
     """Return the owner of the repository that a source names first, in small letters."""
     return source.partition("/")[0].lower()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
@@ -75,6 +75,7 @@ __all__ = [
     "KernelCurve",
     "load_device",
     "log_between",
+    "measured_kernels",
     "read_device",
     "read_device_file",
     "read_kernels",
@@ -208,10 +209,20 @@ def time_at(
     return seconds, quantity, not (inside and all(curve.covers(size) for curve in used))
 
 
-def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
+_OWNERS = re.compile(r"(?<![a-z0-9-])([a-z0-9][a-z0-9-]{0,38})/")
+"""Owners of the repositories that a source names in small letters, and words like them."""
+
+
+def read_kernels(
+    path: Path, without: Collection[str] = frozenset()
+) -> dict[str, tuple[KernelCurve, ...]]:
     """Read measured kernel points; several of one size become their geometric mean.
 
     A larger size never costs less: where noise has it so, the smaller size's time is kept.
+
+    Parameters
+    ----------
+    without : owners of repositories, in small letters, whose points are left out
 
     Raises
     ------
@@ -226,6 +237,8 @@ def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
         for column in ("kernel", "source"):
             if not cells[column]:
                 raise DataError("is empty", path=path, row=row, column=column)
+        if without and not set(without).isdisjoint(_OWNERS.findall(cells["source"].lower())):
+            continue
         size = cell_number(
             cells["elements"],
             "elements",
@@ -256,6 +269,14 @@ def read_kernels(path: Path) -> dict[str, tuple[KernelCurve, ...]]:
         name: tuple(_curve(width, widths[width]) for width in sorted(widths))
         for name, widths in grouped.items()
     }
+
+
+def measured_kernels(catalog: Catalog, owners: Collection[str]) -> bool:
+    """Tell whether owners of repositories, in small letters, measured kernels of any GPU."""
+    names = (ANY_GPU, *catalog.files("devices"))
+    paths = (catalog.beside("devices", name, KERNELS_SUFFIX) for name in names)
+    texts = (path.read_text(encoding="utf-8").lower() for path in paths if path)
+    return any(not set(owners).isdisjoint(_OWNERS.findall(text)) for text in texts)
 
 
 def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> KernelCurve:
@@ -598,7 +619,7 @@ def _points(path: Path | None, catalog: Catalog) -> Mapping[str, tuple[KernelCur
     """Return the points of a file; a GPU and those that are scaled from it share them."""
     if path is None:
         return {}
-    return catalog.once(("kernels", path), lambda: read_kernels(path))
+    return catalog.once(("kernels", path), lambda: read_kernels(path, catalog.without_kernels))
 
 
 def read_device(path: Path) -> Device:

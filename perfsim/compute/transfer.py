@@ -38,6 +38,7 @@ from perfsim.compute.anchors import (
     at_batch,
     combined,
     fixed_share,
+    owner_of,
     rising,
 )
 from perfsim.compute.device import Device, load_device
@@ -81,12 +82,16 @@ _PRODUCT_KINDS = ("conv", "linear", "lstm", "attention")
 
 
 class TransferredProfile(NamedTuple):
-    """A profile scaled to a GPU, batch and precision, and the origin of its iteration time."""
+    """A profile scaled to a GPU, batch and precision, and the origin of its iteration time.
+
+    ``left_out`` says that only sources that the catalog leaves out know an iteration of the model.
+    """
 
     profile: Profile
     quantity: Quantity
     extrapolated: bool
     notes: list[str]
+    left_out: bool = False
 
     @property
     def batch_reach(self) -> float:
@@ -136,7 +141,10 @@ def transfer(
     device.matrix_rate(precision)
     inputs = _inputs(profile, device, anchors)
     goal = GpuPrecision(device.name, precision)
-    return _stretched_to(inputs, goal, batch, _source(inputs, goal).at(batch))
+    left_out = not inputs.own and not any(_all_iterations(inputs, goal).values())
+    inputs = inputs._replace(own=inputs.own or left_out)
+    found = _stretched_to(inputs, goal, batch, _source(inputs, goal).at(batch))
+    return found._replace(left_out=left_out)
 
 
 def pin_iteration(transferred: TransferredProfile, seconds: float) -> TransferredProfile:
@@ -175,12 +183,16 @@ def transfer_source(
 
 
 class TransferInputs(NamedTuple):
-    """Inputs for moving a profile: the profile, the GPU it goes to, all anchors, all GPUs."""
+    """Inputs for moving a profile: the profile, the GPU it goes to, all anchors, all GPUs.
+
+    ``own`` says whether the profile's own total counts as a known iteration.
+    """
 
     profile: Profile
     device: Device
     anchors: Mapping[str, Sequence[Anchor]]
     catalog: Catalog
+    own: bool = True
 
     @property
     def home(self) -> GpuPrecision:
@@ -210,7 +222,9 @@ def _inputs(
     profile: Profile, device: Device, anchors: Catalog | Mapping[str, Sequence[Anchor]]
 ) -> TransferInputs:
     if isinstance(anchors, Catalog):
-        return TransferInputs(profile, device, Anchors(anchors), anchors)
+        total = profile.header.get("source", "").removeprefix("total:").strip()
+        own = owner_of(total) not in anchors.without
+        return TransferInputs(profile, device, Anchors(anchors), anchors, own)
     return TransferInputs(profile, device, anchors, Catalog())
 
 
@@ -251,7 +265,7 @@ def _known_iterations(inputs: TransferInputs, at: GpuPrecision) -> dict[int, Est
                 )
             )
     known = {batch: combined(estimates) for batch, estimates in by_batch.items()}
-    if at == inputs.home:
+    if at == inputs.home and inputs.own:
         kind = profile.kinds.get("iteration_ms", "derived")
         own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
         if kind == "measured":

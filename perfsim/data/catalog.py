@@ -49,8 +49,9 @@ class Catalog:
     Parameters
     ----------
     profiles : the first folder to look in
-    without : owners of repositories, in small letters, whose whole training iterations (anchors)
-        are left out: so predictions of what they published are judged
+    without : owners of repositories, in small letters, whose whole training iterations (anchors,
+        totals of profiles) are left out: so predictions of what they published are judged
+    without_kernels : the same of measured kernels
 
     Raises
     ------
@@ -60,11 +61,16 @@ class Catalog:
 
     given: str | Path | None = None
     without: frozenset[str] = frozenset()
+    without_kernels: frozenset[str] = frozenset()
 
     def __init__(
-        self, profiles: str | Path | None = None, without: Collection[str] = frozenset()
+        self,
+        profiles: str | Path | None = None,
+        without: Collection[str] = frozenset(),
+        without_kernels: Collection[str] = frozenset(),
     ) -> None:
         self.given, self.without = profiles, frozenset(without)
+        self.without_kernels = frozenset(without_kernels)
         if isinstance(profiles, str) and not profiles.strip():
             raise RequestError("profiles", f"is empty; give a folder that holds {_DATA_FOLDERS}.")
         named = [("profiles", profiles)] if profiles is not None else []

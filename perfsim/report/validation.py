@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfsim.errors import spelled
+from perfsim.prediction import LEFT_OUT
 from perfsim.report.html.figure import PALETTE
 from perfsim.report.html.render import render
 from perfsim.report.terminal import print_table
 from perfsim.units import format_bytes
 from perfsim.validate.accuracy import Score
 from perfsim.validate.claims import ClaimNotAsked, ClaimResult
-from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs
+from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs, WayErrors
 from perfsim.validate.measurements import MeasurementsReport
 from perfsim.validate.nccl.report import (
     ERRORS_OVER,
@@ -126,10 +128,15 @@ def _own(result: ClaimResult) -> str:
     return mean if len(result.ours) == 1 else f"{low} to {high}, mean {mean}"
 
 
-def print_measurements(report: MeasurementsReport, worse: Sequence[str] = ()) -> None:
+def print_measurements(
+    report: MeasurementsReport, worse: Sequence[str] = (), collected: Sequence[WayErrors] = ()
+) -> None:
     """Print the errors by way of asking and by group, and why cases are not predicted.
 
-    ``worse`` says which groups are worse than the stored record.
+    Parameters
+    ----------
+    worse : which groups are worse than the stored record
+    collected : the stored errors of all collected rows, more than ship
     """
     cases = len({row.case.id for row in report.rows})
     print(
@@ -142,6 +149,9 @@ def print_measurements(report: MeasurementsReport, worse: Sequence[str] = ()) ->
     print("knows: rank correlation of an interval's width and the error")
     print("alike: every source weighs the same; ranked: pairs over 10 % apart in the right order")
     print_table([_way_line(*found) for found in report.ways().values()], wide=True)
+    if collected:
+        print("\nall collected rows, as last stored (the licences of some do not let them ship)")
+        print_table([_way_line(*found) for found in collected], wide=True)
     for by, table in report.group_tables().items():
         if not table:
             continue
@@ -171,6 +181,11 @@ def print_measurements(report: MeasurementsReport, worse: Sequence[str] = ()) ->
 
 def _print_left(report: MeasurementsReport) -> None:
     """Print what is missing to predict cases, why others are left out, and bad rows."""
+    ways = Counter(way for _, way in report.not_asked)
+    if ways:
+        print(f"\nnot asked, since {LEFT_OUT}")
+        for way, rows in ways.items():
+            print(f"  {rows:4} {way}")
     missing = report.missing()
     if missing:
         print(f"\n{sum(rows for _, rows in missing)} values wait for what perfsim lacks")

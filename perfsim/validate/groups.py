@@ -7,6 +7,7 @@ given and whose communication hardly shows say little about a network.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -244,6 +245,15 @@ class WayErrors(NamedTuple):
     pairs: RankedPairs
     width_rank: float | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "way": self.errors.way,
+            **self.errors.figures(),
+            "ranking": self.pairs._asdict(),
+            "width_rank": self.width_rank,
+        }
+
 
 def width_rank(rows: Sequence[PredictedCase]) -> float | None:
     """Return Spearman's rank correlation of half widths and absolute errors.
@@ -251,15 +261,19 @@ def width_rank(rows: Sequence[PredictedCase]) -> float | None:
     It says whether intervals know when they are wrong: 1 where wider ones always hold larger
     errors, 0 where width says nothing. None where all widths or all errors are the same.
     """
-    import numpy as np
+    widths, errors = [row.half_width for row in rows], [abs(row.error) for row in rows]
+    if len(set(widths)) < 2 or len(set(errors)) < 2:
+        return None
+    return correlation(_ranks(widths), _ranks(errors))
 
-    ranks = []
-    for values in ([row.half_width for row in rows], [abs(row.error) for row in rows]):
-        kinds, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-        if len(kinds) < 2:
-            return None
-        ranks.append((np.cumsum(counts) - (counts - 1) / 2)[which].tolist())
-    return correlation(*ranks)
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the rank of each value; equal ones share the mean of theirs."""
+    ranks, before = {}, 0
+    for value, count in sorted(Counter(values).items()):
+        ranks[value] = before + (count + 1) / 2
+        before += count
+    return [ranks[value] for value in values]
 
 
 def group_errors(

@@ -12,18 +12,20 @@ The limits are targets, never loosened; missing one is shown and is no error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from perfsim.compute.device import measured_kernels
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
-from perfsim.prediction import PredictedIteration, predict_iteration
+from perfsim.prediction import LEFT_OUT, PredictedIteration, predict_iteration
+from perfsim.resolve import resolve
 from perfsim.scenario import Scenario
 from perfsim.session import Session
 from perfsim.validate.accuracy import score
@@ -88,13 +90,15 @@ Progress = Callable[[int, int], None]
 class MeasurementsReport:
     """The cases predicted, those that are not with the reason, bad rows and limits exceeded.
 
-    ``rows`` has a case once for each way in which it was asked.
+    ``rows`` has a case once for each way in which it was asked. ``not_asked`` has ids and ways in
+    which it was not, since only the judged source knows how long one GPU takes.
     """
 
     rows: list[PredictedCase]
     left: list[MappedCase]
     missed: list[Miss] = field(default_factory=list)
     bad: list[DataError] = field(default_factory=list)
+    not_asked: list[tuple[str, Way]] = field(default_factory=list)
 
     def of_way(self, way: Way) -> list[PredictedCase]:
         """Return the whole iterations that were asked in one way."""
@@ -143,15 +147,7 @@ class MeasurementsReport:
         return {
             "schema": _VALIDATION_SCHEMA,
             "all": self.overall.figures(),
-            "ways": [
-                {
-                    "way": way,
-                    **found.errors.figures(),
-                    "ranking": found.pairs._asdict(),
-                    "width_rank": found.width_rank,
-                }
-                for way, found in self.ways().items()
-            ],
+            "ways": [found.to_dict() for found in self.ways().values()],
             "groups": [
                 errors.to_dict() for table in self.group_tables().values() for errors in table
             ],
@@ -162,6 +158,7 @@ class MeasurementsReport:
             "left_out": [
                 {"id": left.case.id, "role": left.role, "reason": left.reason} for left in self.left
             ],
+            "not_asked": [{"id": name, "way": way} for name, way in self.not_asked],
             "missing": [{"what": what, "rows": rows} for what, rows in self.missing()],
             "bad_rows": [str(error) for error in self.bad],
         }
@@ -215,11 +212,11 @@ def validate_measurements(
     else:
         chosen = cases
     mapped: list[tuple[MappedCase, _Judge]] = []
-    rows, left, known = [], [], uncertainties(catalog)
+    rows, left, not_asked, known = [], [], [], uncertainties(catalog)
     clusters = catalog.beside("measurements", "", CLUSTERS_FILE)
     stored = {} if clusters is None else read_clusters(clusters)
-    for own, session in _by_source(chosen, cases, catalog):
-        judge = _Judge(own, rules, session, known, stored)
+    for own, owners in _by_source(chosen, cases):
+        judge = _Judge(own, rules, catalog.given, owners, known, stored)
         mapped += [(judge.map(case), judge) for case in own]
     selected = _select([item for item, _ in mapped], cluster, method)
     kept = {item.case.id for item in selected}
@@ -234,6 +231,11 @@ def validate_measurements(
             continue
         try:
             rows += judge.predict(item)
+            not_asked += [
+                (item.case.id, way)
+                for way, scenario in item.scenarios.items()
+                if not judge.is_known(scenario)
+            ]
         except RequestError as error:
             left.append(MappedCase(item.case, "excluded", reason=str(error)))
     place = {item.case.id: at for at, (item, _) in enumerate(mapped)}
@@ -248,7 +250,7 @@ def validate_measurements(
     ]
     best = best_known(rows)
     errors = [(row.case.id, row.case.metric, abs(row.error)) for row in best]
-    return MeasurementsReport(rows, left, misses(limits, errors), bad)
+    return MeasurementsReport(rows, left, misses(limits, errors), bad, not_asked)
 
 
 def _asked(item: MappedCase) -> list[str]:
@@ -257,9 +259,9 @@ def _asked(item: MappedCase) -> list[str]:
 
 
 def _by_source(
-    chosen: Sequence[Case], cases: Sequence[Case], catalog: Catalog
-) -> Iterable[tuple[list[Case], Session]]:
-    """Go through the sources of cases, each with a session without what that source published."""
+    chosen: Sequence[Case], cases: Sequence[Case]
+) -> Iterable[tuple[list[Case], set[str]]]:
+    """Go through the sources of cases, each with the owners of its repositories."""
     sources = same_source(cases)
     owners: dict[str, set[str]] = {}
     grouped: dict[str, list[Case]] = {}
@@ -268,7 +270,7 @@ def _by_source(
     for case in chosen:
         grouped.setdefault(sources[case.origin], []).append(case)
     for source, own in grouped.items():
-        yield own, Session(catalog.given, owners[source] - {""})
+        yield own, owners[source] - {""}
 
 
 class _Judge:
@@ -279,7 +281,8 @@ class _Judge:
     Parameters
     ----------
     cases : all cases of the source, those that calibrate among them
-    session : where files are, without what the source published
+    profiles : the user's folder of profiles, if any
+    owners : of the source's repositories: what these published is left out
     known : how wrong predictions have been, by source left out
     stored : the networks of clusters that were fitted before
     """
@@ -288,11 +291,14 @@ class _Judge:
         self,
         cases: Sequence[Case],
         rules: Sequence[MappingRule],
-        session: Session,
+        profiles: str | Path | None,
+        owners: Collection[str],
         known: Mapping[str, Uncertainty],
         stored: Mapping[tuple[ClusterKey, str], CalibratedNetwork],
     ) -> None:
-        self._source, self._session = SourceCases(cases, rules, session), session
+        self._profiles, self._owners = profiles, owners
+        self._session = Session(profiles, owners, owners)
+        self._source = SourceCases(cases, rules, self._session)
         self._known, self._stored = known, stored
         self._networks: dict[CalibratedNetwork, Session] = {}
         self._before: dict[tuple[Session, str], PredictedIteration] = {}
@@ -307,8 +313,18 @@ class _Judge:
         """The rows that show the network of a cluster."""
         return calibrating_rows(self._source)
 
+    @cached_property
+    def _with_kernels(self) -> Session:
+        """The session with the kernels that the source measured, for the calibrated way."""
+        measured = measured_kernels(self._session, self._owners)
+        return Session(self._profiles, self._owners) if measured else self._session
+
+    def is_known(self, scenario: Scenario) -> bool:
+        """Tell whether others than the judged source know how long one GPU takes."""
+        return bool(scenario.single_gpu) or not resolve(scenario, self._session).carried.left_out
+
     def predict(self, item: MappedCase) -> list[PredictedCase]:
-        """Predict a case in each way.
+        """Predict a case in each way in which it can be asked without its own source.
 
         Raises
         ------
@@ -317,20 +333,34 @@ class _Judge:
         """
         self._before, self._predictions = self._predictions, {}
         rows = [
-            self._predicted(item, way, scenario, self._session)
-            for way, scenario in item.scenarios.items()
-        ]
-        if item.role == "test" and item.scenario and "calibrated" not in item.scenarios:
-            network = network_of(
-                item.case, item.scenario, self._calibrating, self._session, self._stored
+            self._predicted(
+                item, way, scenario, self._with_kernels if way == "calibrated" else self._session
             )
-            if network is not None:
-                scenario = on_preset(item.scenario, self._session)
-                session = self._networks.get(network)
-                if session is None:
-                    session = self._networks[network] = network.session(self._session)
-                rows.append(self._predicted(item, "calibrated", scenario, session))
+            for way, scenario in item.scenarios.items()
+            if self.is_known(scenario)
+        ]
+        if not rows:
+            raise RequestError("model", LEFT_OUT)
+        if item.role == "test" and item.scenario and "calibrated" not in item.scenarios:
+            rows += self._calibrated(item, item.scenario, rows[-1])
         return rows
+
+    def _calibrated(
+        self, item: MappedCase, scenario: Scenario, before: PredictedCase
+    ) -> list[PredictedCase]:
+        """Predict a case with the cluster's own network and kernels, if it has any.
+
+        ``before`` is the case asked with less; kernels that change nothing in it count for none.
+        """
+        session = self._with_kernels
+        network = network_of(item.case, scenario, self._calibrating, self._session, self._stored)
+        if network is not None:
+            scenario = on_preset(scenario, session)
+            session = self._networks.setdefault(network, network.session(session))
+        elif session is self._session:
+            return []
+        found = self._predicted(item, "calibrated", scenario, session)
+        return [found] if network is not None or found.predicted != before.predicted else []
 
     def _predicted(
         self, item: MappedCase, way: Way, scenario: Scenario, session: Session
@@ -378,7 +408,9 @@ def joined_reports(paths: Sequence[Path | None]) -> MeasurementsReport:
     """
     reports = [validate_measurements(path) for path in paths]
     rows = [row for report in reports for row in report.rows]
-    return MeasurementsReport(rows, [left for report in reports for left in report.left])
+    left = [item for report in reports for item in report.left]
+    not_asked = [pair for report in reports for pair in report.not_asked]
+    return MeasurementsReport(rows, left, not_asked=not_asked)
 
 
 def _select(

@@ -9,29 +9,35 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 from perfsim.data.catalog import Catalog
-from perfsim.data.tables import cell_number, read_table
-from perfsim.validate.groups import GroupErrors
+from perfsim.data.tables import cell_number, check_word, read_table
+from perfsim.validate.accuracy import Score
+from perfsim.validate.groups import AlikeErrors, GroupErrors, RankedPairs, WayErrors
+from perfsim.validate.mapping import WAYS, Way
 from perfsim.validate.measurements import MeasurementsReport
 
 __all__ = [
     "RECORD_COLUMNS",
     "RECORD_FILE",
     "RECORD_SCHEMA",
+    "SUMMARY_FILE",
     "RecordedGroup",
     "errors_of_groups",
     "read_validation_record",
+    "stored_ways",
     "validation_record_text",
     "worse",
     "worse_than_stored",
 ]
 
 RECORD_SCHEMA = "perfsim/validation-record/3"
-RECORD_FILE = "record.csv"
+RECORD_FILE, SUMMARY_FILE = "record.csv", "summary.csv"
 RECORD_COLUMNS = (
     *("by", "name", "way", "rows", "sources", "median", "p90", "worst", "bias", "coverage"),
     *("half_width", "alike_median", "alike_p90", "alike_bias", "alike_coverage"),
@@ -110,6 +116,47 @@ def read_validation_record(path: Path) -> list[RecordedGroup]:
             group = RecordedGroup(cells["by"], cells["name"], cells["way"], count, median, p90)
             groups.append(group)
     return groups
+
+
+def stored_ways(catalog: Catalog, name: str = SUMMARY_FILE) -> list[WayErrors]:
+    """Return the stored errors of all whole iterations by way; none where there is no such file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or breaks the format.
+    """
+    path = catalog.beside("measurements", "", name)
+    if path is None:
+        return []
+    found = []
+    for row, cells in read_table(path, RECORD_SCHEMA, RECORD_COLUMNS):
+        if cells["by"] != "way":
+            continue
+        check_word(cells["way"], WAYS, "way", path, row)
+        number = partial(_share, cells, path, row)
+        counts = [int(number(column) or 0) for column in ("rows", "sources", "pairs")]
+        errors = GroupErrors(
+            "way",
+            cells["name"],
+            cast(Way, cells["way"]),
+            Score(counts[0], number("median"), number("p90"), number("worst")),
+            number("bias"),
+            number("coverage"),
+            number("half_width"),
+            counts[1],
+            AlikeErrors(*(number(f"alike_{name}") for name in AlikeErrors._fields)),
+        )
+        pairs = RankedPairs(counts[2], int(number("ranked_right") or 0))
+        found.append(WayErrors(errors, pairs, number("width_rank")))
+    return found
+
+
+def _share(cells: Mapping[str, str], path: Path, row: int, column: str) -> float | None:
+    """Return a number of a record, below zero or not; None where the cell is empty."""
+    text = cells[column]
+    sign, text = (-1.0, text[1:]) if text.startswith("-") else (1.0, text)
+    return sign * cell_number(text, column, path, row) if text else None
 
 
 def worse_than_stored(report: MeasurementsReport, catalog: Catalog) -> list[str]:

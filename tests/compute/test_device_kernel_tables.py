@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfsim.compute.device import read_kernels
-from perfsim.data.catalog import shipped
+from perfsim.compute.device import measured_kernels, read_kernels
+from perfsim.data.catalog import Catalog, shipped
 from perfsim.errors import DataError
 from support.hand_device_files import HEAD, ROWS, points
 
@@ -117,3 +117,23 @@ def test_any_damage_gives_a_kernel_table_or_a_data_error(
         )
     except DataError as error:
         assert str(error).startswith(str(path)) and "\n" not in str(error)
+
+
+def test_points_of_owners_left_out_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "hand.kernels.csv"
+    path.write_text(
+        HEAD
+        + 'pack,10,0,5,measured,,"A. Person (authors of Some-Lab/code), figure 2",\n'
+        + "pack,20,0,9,measured,,other/code@1 log,\n"
+        + "sort,10,0,5,measured,,some-lab/code@2 log,\n"
+    )
+    assert set(read_kernels(path)) == {"pack", "sort"}
+    left = read_kernels(path, {"some-lab"})
+    assert set(left) == {"pack"} and left["pack"][0].sizes == (20.0,)
+
+
+def test_whether_a_source_measured_kernels_is_read_off_every_gpus_file() -> None:
+    assert measured_kernels(Catalog(), {"zhuangwang93"})
+    assert measured_kernels(Catalog(), {"nobody", "hkbu-hpml"})
+    assert not measured_kernels(Catalog(), {"nobody"})
+    assert not measured_kernels(Catalog(), set())

@@ -9,9 +9,13 @@ import pytest
 
 from perfsim.compute.anchors import Anchor
 from perfsim.compute.device import load_device
-from perfsim.compute.profile import Gradient, Profile
-from perfsim.compute.transfer import LAUNCHES_S
+from perfsim.compute.profile import Gradient, Profile, read_profile
+from perfsim.compute.transfer import LAUNCHES_S, transfer
+from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
+from perfsim.session import Session
 from support.anchors import Table, anchor, milliseconds, profile, transferred
 from support.what_ships import SHIPPED
 
@@ -258,3 +262,33 @@ def test_batch_below_one_is_refused() -> None:
 def test_precision_that_the_gpu_lacks_is_refused() -> None:
     with pytest.raises(RequestError, match="k80 has no 'amp-fp16' rate; allowed on this GPU: fp32"):
         transferred({}, 32, gpu="k80", precision="amp-fp16")
+
+
+def own_profile(name: str) -> Profile:
+    """Return a profile that ships."""
+    return read_profile(Catalog().files("models")[name])
+
+
+def test_a_profiles_own_total_gives_way_to_others_where_its_owner_is_left_out() -> None:
+    device, own = load_device("v100-pcie", Catalog()), own_profile("bert-large.v100-pcie.fp32.b8")
+    known, others = (
+        transfer(own, device, own.batch, "fp32", Catalog(None, without))
+        for without in ((), {"hkbu-hpml"})
+    )
+    assert known.quantity.source.startswith("HKBU-HPML") and not known.left_out
+    assert "HKBU-HPML" not in others.quantity.source and not others.left_out
+    assert others.profile.iteration_s != pytest.approx(known.profile.iteration_s, rel=0.01)
+
+
+def test_a_model_that_nobody_else_measured_has_no_time_without_its_source() -> None:
+    left_out = Catalog(None, {"vineeths96"})
+    device, own = load_device("v100", left_out), own_profile("resnet50-cifar.v100.fp32.b128")
+    found = transfer(own, device, own.batch, "fp32", left_out)
+    # The layers keep their shape, for who gives the time of one GPU.
+    assert found.left_out and found.profile.iteration_s == own.iteration_s
+    asked = make_scenario({"model": "resnet50-cifar", "gpu": "v100", "gpus": 4})
+    with pytest.raises(RequestError, match="only the source that is left out"):
+        predict(asked, Session(None, {"vineeths96"}))
+    given = asked.model_copy(update={"single_gpu": "200ms"})
+    assert predict(given, Session(None, {"vineeths96"})).iteration_s > 0.2
+    assert predict(asked).iteration_s > 0

@@ -118,11 +118,11 @@ def one_session() -> Iterator[None]:
     kept, start = Session(), Session.__init__
 
     def alike(
-        session: Session, profiles: str | Path | None = None, without: Collection[str] = ()
+        session: Session, profiles: str | Path | None = None, *left_out: Collection[str]
     ) -> None:
         assert profiles is None
-        if without:
-            start(session, profiles, without)
+        if any(left_out):
+            start(session, profiles, *left_out)
         else:
             session.__dict__ = kept.__dict__
 

@@ -31,7 +31,7 @@ from perfsim.scenario import SCENARIO_FIELDS, make_scenario
 from perfsim.session import Session
 from perfsim.validate.claims import validate_claims
 from perfsim.validate.mapping import WAYS
-from perfsim.validate.record import RECORD_COLUMNS, RECORD_SCHEMA
+from perfsim.validate.record import RECORD_COLUMNS, RECORD_FILE, RECORD_SCHEMA, SUMMARY_FILE
 from scripts import leave_one_out, published
 from support.bars import bar, parts_of
 from support.paths import ROOT
@@ -180,28 +180,36 @@ Recorded = dict[tuple[str, str, str], dict[str, str]]
 
 
 @cache
-def stored() -> Recorded:
-    """Return the stored errors of all collected rows."""
-    path = shipped() / "measurements" / "summary.csv"
+def stored(name: str = SUMMARY_FILE) -> Recorded:
+    """Return stored errors: of all collected rows, or of what ships."""
+    path = shipped() / "measurements" / name
     read = read_table(path, RECORD_SCHEMA, RECORD_COLUMNS)
     return {(cells["by"], cells["name"], cells["way"]): cells for _, cells in read}
 
 
 def ways() -> str:
+    """Return the errors of what ships, as `perfsim validate` prints them, and of all rows."""
+    return (
+        f"What ships, which `perfsim validate` predicts:\n\n{_ways_table(RECORD_FILE)}\n\n"
+        f"All collected rows, which it shows as stored:\n\n{_ways_table(SUMMARY_FILE)}"
+    )
+
+
+def _ways_table(name: str) -> str:
     """Return the errors of published iterations by way of asking, rows and sources alike."""
     lines = [
         "| asked | rows | sources | median | p90 | bias | in the 90 % interval | half width |"
         " rank of width and error | alike: median | p90 | bias | in the interval | ranked right |",
         "|" + "---|" * 14,
     ]
-    for (by, name, _), cells in stored().items():
+    for (by, way, _), cells in stored(name).items():
         if by != "way":
             continue
         own = _shares(cells, ("median", "p90", "bias", "coverage", "half_width"))
         alike = _shares(cells, ("alike_median", "alike_p90", "alike_bias", "alike_coverage"))
         ranked = f"{cells['ranked_right']} of {cells['pairs']}"
         knows = f"{float(cells['width_rank']):.2f}"
-        figures = [name, cells["rows"], cells["sources"], *own, knows, *alike, ranked]
+        figures = [way, cells["rows"], cells["sources"], *own, knows, *alike, ranked]
         lines.append(f"| {' | '.join(figures)} |")
     return "\n".join(lines)
 

@@ -18,6 +18,7 @@ from perfsim.validate.cases import CASE_COLUMNS, read_cases
 from perfsim.validate.mapping import SingleGpuCases, SourceCases, is_single_gpu, read_rules
 from perfsim.validate.measurements import validate_measurements
 from perfsim.validate.metrics import predicted_metric
+from perfsim.validate.record import SUMMARY_FILE, stored_ways, validation_record_text
 from support.collected import COLLECTED, needs_data
 
 HEAD = ",".join(["id", "source", "seen_or_memory", *CASE_COLUMNS[1:]])
@@ -311,3 +312,63 @@ def test_what_a_source_published_is_left_out_of_its_own_prediction(tmp_path: Pat
 def test_the_collected_table_is_read() -> None:
     cases = read_cases(COLLECTED / "measurements" / "cases.csv")
     assert len(cases) > 1000
+
+
+def test_a_model_that_only_the_judged_source_measured_is_not_asked_blind(tmp_path: Path) -> None:
+    head = ",".join(["id", "provenance", *CASE_COLUMNS[1:]])
+    case = "S-SGD DDP,ResNet-50 (CIFAR-10),V100,{},4,NVLink,128,,,throughput,{},"
+    rows = [
+        "t-1,vineeths96/x@1:y," + case.format(1, 900.0),
+        "t-2,vineeths96/x@1:y," + case.format(4, 3000.0),
+        "u-1,someone/x@1:y," + case.format(4, 3000.0),
+    ]
+    path = tmp_path / "cases.csv"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    report = validate_measurements(path)
+    asked = [(row.case.id, row.way) for row in report.rows if row.case.id != "t-1"]
+    assert ("t-2", "blind") not in asked and ("t-2", "rated") in asked
+    assert ("u-1", "blind") in asked
+    assert ("t-2", "blind") in report.not_asked
+    assert {"id": "t-2", "way": "blind"} in report.to_dict()["not_asked"]
+
+
+def test_kernels_of_the_judged_source_are_known_to_the_calibrated_way_alone(
+    tmp_path: Path,
+) -> None:
+    head = ",".join(["id", "provenance", *CASE_COLUMNS[1:]])
+    case = "{},ResNet-50,V100,8,8,NVLink,32,,,throughput,900,"
+    rows = [
+        "t-1,zhuangwang93/x@1:y," + case.format("DGC"),
+        "t-2,zhuangwang93/x@1:y," + case.format("S-SGD DDP"),
+        "u-1,someone/x@1:y," + case.format("DGC"),
+    ]
+    path = tmp_path / "cases.csv"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    found = {(row.case.id, row.way): row for row in validate_measurements(path).rows}
+    # DGC's kernels on a V100 are those of Espresso's and DRAGONN's authors; S-SGD has none.
+    assert set(found) == {
+        ("t-1", "blind"),
+        ("t-1", "calibrated"),
+        ("t-2", "blind"),
+        ("u-1", "blind"),
+    }
+    own, others = found["t-1", "calibrated"], found["u-1", "blind"]
+    assert own.predicted == pytest.approx(others.predicted)
+    assert found["t-1", "blind"].predicted != pytest.approx(own.predicted, rel=0.01)
+
+
+def test_stored_ways_are_those_of_the_report(tmp_path: Path, table: Path) -> None:
+    report = validate_measurements(table)
+    (tmp_path / "measurements").mkdir()
+    (tmp_path / "measurements" / SUMMARY_FILE).write_text(
+        validation_record_text(report, "2000-01-01")
+    )
+    (tmp_path / "devices").mkdir()
+    stored = stored_ways(Catalog(tmp_path))
+    assert [one.errors.way for one in stored] == ["blind", "rated"]
+    for one, other in zip(stored, report.ways().values(), strict=True):
+        assert one.pairs == other.pairs
+        for figure, value in one.errors.figures().items():
+            if isinstance(value, float):
+                assert value == pytest.approx(other.errors.figures()[figure], abs=1e-4)
+    assert stored_ways(Catalog(), "nothing.csv") == []
