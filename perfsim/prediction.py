@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
-from perfsim.errors import RequestError
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from perfsim.schedule.run import ContentionResult
 
 __all__ = [
-    "LEFT_OUT",
     "PREDICTION_SCHEMA",
     "PredictedIteration",
     "Prediction",
@@ -54,9 +52,6 @@ __all__ = [
 ]
 
 PREDICTION_SCHEMA = "perfsim/prediction/1"
-
-LEFT_OUT = "only the source that is left out measured an iteration of this model"
-"""Why a prediction that must not know a source cannot be made."""
 
 _DECODED = ("quantisation", "sparsification")
 """Families whose gathered messages are decoded after the backward pass."""
@@ -216,8 +211,6 @@ def _run(scenario: Scenario, catalog: Catalog) -> _Run:
     # A single-GPU time of the user's own makes a profile that is seldom asked for again.
     cache = None if scenario.single_gpu else job_cache(catalog)
     setup = resolve(scenario, catalog)
-    if setup.carried.left_out and not scenario.single_gpu:
-        raise RequestError("model", f"{LEFT_OUT}; give single_gpu", value=scenario.model)
     rounds = build_rounds(setup, cache)
     timelines, pinned, contention = run_all(rounds)
     iteration_s = mean_s(rounds, timelines)

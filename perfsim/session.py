@@ -394,7 +394,8 @@ class SessionWithNetworks(Session):
     def _start(self) -> None:
         """Look at the session as it is now, with no platform kept."""
         session = self._session
-        self.given, self.without, self.folders = session.given, session.without, session.folders
+        self.given, self.folders = session.given, session.folders
+        self.without, self.without_kernels = session.without, session.without_kernels
         self.jobs, self._files, self._stamps = session.jobs, session._files, session._stamps
         self._kept = {}
 

@@ -27,6 +27,7 @@ from perfsim.session import (
     RecordedCosts,
     RememberingCluster,
     Session,
+    SessionWithNetworks,
     default_session,
 )
 
@@ -224,3 +225,13 @@ def test_records_keep_nothing_themselves() -> None:
     changed = replace(kept, background=0.5)
     assert changed.cost("all_reduce", 1e6).seconds > kept.cost("all_reduce", 1e6).seconds
     assert changed.without_traffic().cost("all_reduce", 1e6) == cluster.cost("all_reduce", 1e6)
+
+
+def test_a_view_with_other_networks_leaves_out_what_its_session_does() -> None:
+    session = Session(None, {"someone"}, {"zhuangwang93"})
+    view = SessionWithNetworks(session, lambda field, name: None)
+    assert (view.without, view.without_kernels) == (session.without, session.without_kernels)
+    assert "dgc_encode" in load_device("v100", Session()).points
+    # The view reads it first, and the session keeps what the view read.
+    assert "dgc_encode" not in load_device("v100", view).points
+    assert "dgc_encode" not in load_device("v100", session).points

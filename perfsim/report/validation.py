@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfsim.errors import spelled
-from perfsim.prediction import LEFT_OUT
 from perfsim.report.html.figure import PALETTE
 from perfsim.report.html.render import render
 from perfsim.report.terminal import print_table
@@ -16,7 +15,7 @@ from perfsim.units import format_bytes
 from perfsim.validate.accuracy import Score
 from perfsim.validate.claims import ClaimNotAsked, ClaimResult
 from perfsim.validate.groups import GroupErrors, PredictedCase, RankedPairs, WayErrors
-from perfsim.validate.measurements import MeasurementsReport
+from perfsim.validate.measurements import LEFT_OUT, MeasurementsReport
 from perfsim.validate.nccl.report import (
     ERRORS_OVER,
     ClusterErrors,

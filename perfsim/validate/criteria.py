@@ -69,7 +69,9 @@ EXCLUSION_CRITERIA: Mapping[str, str] = {
 INPUT_WAIT_SHARE = 0.1
 """Share of an iteration by which exposed communication grows with the batch where ranks wait.
 
-No source: chosen, well above the scatter of exposed communication that is all hidden."""
+99 % of the differences of two runs are smaller by scatter alone: 2.58 x sqrt(2) x 1.25 x 0.022, for
+a normal distribution whose mean absolute deviation is `RUN_SPREAD` of
+`perfsim.validate.calibration`."""
 
 _INPUT_WAIT_BATCHES = 3
 """Fewest batches that show a growth, not one run that was slow. No source: chosen."""

@@ -24,7 +24,7 @@ from perfsim.data.catalog import Catalog
 from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
-from perfsim.prediction import LEFT_OUT, PredictedIteration, predict_iteration
+from perfsim.prediction import PredictedIteration, predict_iteration
 from perfsim.resolve import resolve
 from perfsim.scenario import Scenario
 from perfsim.session import Session
@@ -64,6 +64,7 @@ from perfsim.validate.mapping import (
 from perfsim.validate.metrics import PHASE_METRICS, RATIO_METRICS, predicted_metric
 
 __all__ = [
+    "LEFT_OUT",
     "LIMITS_FILE",
     "GroupLimit",
     "MeasurementsReport",
@@ -74,6 +75,9 @@ __all__ = [
     "read_limits",
     "validate_measurements",
 ]
+
+LEFT_OUT = "only the source itself measured an iteration of this model on one GPU"
+"""Why a case is not asked in a way that must not know its source."""
 
 _VALIDATION_SCHEMA = "perfsim/validation/1"
 
@@ -340,7 +344,7 @@ class _Judge:
             if self.is_known(scenario)
         ]
         if not rows:
-            raise RequestError("model", LEFT_OUT)
+            raise RequestError("", LEFT_OUT)
         if item.role == "test" and item.scenario and "calibrated" not in item.scenarios:
             rows += self._calibrated(item, item.scenario, rows[-1])
         return rows

@@ -13,9 +13,6 @@ from perfsim.compute.profile import Gradient, Profile, read_profile
 from perfsim.compute.transfer import LAUNCHES_S, transfer
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
-from perfsim.prediction import predict
-from perfsim.scenario import make_scenario
-from perfsim.session import Session
 from support.anchors import Table, anchor, milliseconds, profile, transferred
 from support.what_ships import SHIPPED
 
@@ -286,9 +283,3 @@ def test_a_model_that_nobody_else_measured_has_no_time_without_its_source() -> N
     found = transfer(own, device, own.batch, "fp32", left_out)
     # The layers keep their shape, for who gives the time of one GPU.
     assert found.left_out and found.profile.iteration_s == own.iteration_s
-    asked = make_scenario({"model": "resnet50-cifar", "gpu": "v100", "gpus": 4})
-    with pytest.raises(RequestError, match="only the source that is left out"):
-        predict(asked, Session(None, {"vineeths96"}))
-    given = asked.model_copy(update={"single_gpu": "200ms"})
-    assert predict(given, Session(None, {"vineeths96"})).iteration_s > 0.2
-    assert predict(asked).iteration_s > 0
