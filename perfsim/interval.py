@@ -197,6 +197,8 @@ def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:
     --------
     >>> of_ratio({"compute_given": (0.75, 0.5), "other": (1.0, 1.0)})
     {'compute_given': (0.5, 0.25), 'other': (1.0, 1.0)}
+    >>> of_ratio({"compute_carried": (0.75, 0.5), "batch": (1.5, 1.0)})
+    {'compute_carried': (0.5, 0.25), 'batch': (1.0, 0.5)}
     """
     found = dict(moves)
     for grade in GRADES["compute"]:
@@ -205,6 +207,9 @@ def of_ratio(moves: Moves) -> dict[str, tuple[float, float]]:
             faster, slower = found[part]
             # Twice as slow: one GPU's iteration grows by all of it, so the ratio falls.
             found[part] = (max(0.0, 1.0 - slower), max(0.0, 1.0 - faster))
+            if "batch" in found and slower:
+                reach = found["batch"][1] / slower
+                found["batch"] = reach * found[part][0], reach * found[part][1]
     return found
 
 

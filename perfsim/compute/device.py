@@ -22,6 +22,7 @@ from typing import Annotated, NamedTuple, TypedDict
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
 from perfsim.data.catalog import Catalog
+from perfsim.data.files import read_text
 from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spread
 from perfsim.data.toml import (
     BytesPerSecond,
@@ -275,7 +276,7 @@ def measured_kernels(catalog: Catalog, owners: Collection[str]) -> bool:
     """Tell whether owners of repositories, in small letters, measured kernels of any GPU."""
     names = (ANY_GPU, *catalog.files("devices"))
     paths = (catalog.beside("devices", name, KERNELS_SUFFIX) for name in names)
-    texts = (path.read_text(encoding="utf-8").lower() for path in paths if path)
+    texts = (read_text(path).lower() for path in paths if path)
     return any(not set(owners).isdisjoint(_OWNERS.findall(text)) for text in texts)
 
 
