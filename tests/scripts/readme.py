@@ -23,6 +23,7 @@ from build_networks import read_clusters
 from perfsim.cli.main import code
 from perfsim.data.catalog import shipped
 from perfsim.data.tables import read_table
+from perfsim.interval import NO_METHOD, uncertainties
 from perfsim.inventory import list_rows
 from perfsim.network import known as growth_errors
 from perfsim.prediction import predict
@@ -189,7 +190,12 @@ def stored(name: str = SUMMARY_FILE) -> Recorded:
 
 def ways() -> str:
     """Return the errors of what ships, as `perfsim validate` prints them, and of all rows."""
+    lines = (shipped() / "measurements" / SUMMARY_FILE).read_text(encoding="utf-8").splitlines()
+    date = next(line for line in lines if line.startswith("# date:")).partition(":")[2].strip()
+    fit = uncertainties(SESSION)[NO_METHOD]
     return (
+        f"State of {date}; the interval is fitted on"
+        f" {fit.rows:,} asked rows of {fit.sources} sources.\n\n"
         f"What ships, which `perfsim validate` predicts:\n\n{_ways_table(RECORD_FILE)}\n\n"
         f"All collected rows, which it shows as stored:\n\n{_ways_table(SUMMARY_FILE)}"
     )
