@@ -8,7 +8,8 @@ To be run again whenever predictions or rows change::
 Without ``--measurements`` it takes the tables that ship. It predicts every row once;
 ``--residuals`` keeps the residuals, and ``--from-residuals FILE`` in place of ``--measurements``
 fits again from that file, in seconds. It prints how many rows of each source lie in the intervals
-that were fitted without that source. The file it writes is not read for the fit.
+that were fitted without that source. The file it writes is not read for the fit. ``--choices``
+chooses what has no source (`FitChoices`) again for each source, without it.
 
 Row i: its residual r_i (log of measured over predicted time), and the half widths of its interval
 on both sides, h = sqrt(sum over parts of (move x size)^2). A part is a cause of error (network,
@@ -38,7 +39,8 @@ import io
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import product
 from math import exp, log1p
 from pathlib import Path
 from statistics import mean, median
@@ -67,8 +69,10 @@ from perfsim.validate.groups import PredictedCase
 from perfsim.validate.measurements import validate_measurements
 
 __all__ = [
+    "FitChoices",
     "Residual",
     "ResidualTable",
+    "chosen_left_out",
     "fit_left_out",
     "fit_sizes",
     "held_out",
@@ -153,10 +157,28 @@ def read_residuals(path: Path) -> list[Residual]:
 
 _Array = NDArray[np.float64]
 
-_OUTSIDE_COST = 14.0
-"""Half widths, in natural logarithm, that a row outside costs.
 
-No source: chosen among 5 to 16 so that intervals fitted without a source hold 90 % of its rows."""
+class FitChoices(NamedTuple):
+    """What no source states, chosen so that intervals hold 90 % of the rows of sources left out.
+
+    Parameters
+    ----------
+    outside_cost : half widths, in natural logarithm, that a row outside costs
+    node, kernels, hidden : greatest sizes of ``node``, of what modelled kernels add on the slower
+        side, and of hidden communication on a known network
+    """
+
+    outside_cost: float = 14.0
+    node: float = 0.033
+    kernels: float = 0.7
+    hidden: float = 2.0
+
+
+_CHOICES = tuple(
+    FitChoices(*values)
+    for values in product((10.0, 14.0, 18.0), (0.02, 0.033, 0.05), (0.7, 1.5), (1.0, 2.0))
+)
+"""Choices among which `chosen_left_out` takes the best for each source."""
 _SOFTNESS = 0.2
 """Width in ln(r / h) over which a row comes to count as outside, so that the sum has a gradient.
 
@@ -169,16 +191,14 @@ _CONVERGED = {"ftol": 1e-14, "gtol": 1e-9, "maxiter": 2000}
 _REPEAT, _RUNS, _SUBMITTERS = 0.025, 0.045, 0.087
 _BETWEEN_SIZES, _CARRIED, _SCALED_KERNEL = 0.186, 0.439, 0.32
 _CARRIED_MORE = math.sqrt(_CARRIED**2 - _BETWEEN_SIZES**2)
-_BOUNDS = dict.fromkeys(UNCERTAINTY_PARTS, (1e-3, 3.0)) | {
+_LEAST = 1e-3
+_BOUNDS = dict.fromkeys(UNCERTAINTY_PARTS, (_LEAST, 3.0)) | {
     "compute_given": (_REPEAT, _SUBMITTERS),
     "compute_measured": (_SUBMITTERS, 3.0),
     "network_measured": (_BETWEEN_SIZES, _BETWEEN_SIZES),
     "network_carried": (_CARRIED_MORE, _CARRIED_MORE),
     "kernels_measured": (_REPEAT, 0.2),
-    "kernels_modelled": (_SCALED_KERNEL, 0.7),
-    "hidden_carried": (1e-3, 2.0),
     "era": (1.0, 1.0),
-    "node": (1e-3, 0.033),
     "other": (0.01, _SUBMITTERS),
 }
 _FASTER_BOUNDS = _BOUNDS | {
@@ -196,12 +216,11 @@ _FASTER_BOUNDS = _BOUNDS | {
   more than four times the ranks 43.9 % (profiles/networks/growth_errors.csv). Both are taken as
   measured there: hardly any training in the tables has measured curves.
 - A kernel scaled to another GPU is 32 % off: exact Top-k between P100 and V100, the only one
-  measured on two GPUs (profiles/devices). No source for the greatest sizes of kernels: chosen, so
-  that one source's misfit does not widen every method with kernels.
+  measured on two GPUs (profiles/devices). The greatest sizes of kernels have no source
+  (`FitChoices`): one source's misfit must not widen every method with kernels.
 - Era: size 1 reaches the iteration with the other version's kernels.
 - Node: 3.3 % a doubling of GPUs in a node, within the 1.3 to 5.5 % (quartiles) of 216 pairs of runs
-  on 1 and 8 GPUs (NVIDIA DeepLearningExamples@729963dd). No source for where in it: chosen with the
-  coverage of all sources in view, and so is 2 for hidden communication on a known network.
+  on 1 and 8 GPUs (NVIDIA DeepLearningExamples@729963dd). No source for where in it (`FitChoices`).
 - 3 bounds the search only: hidden communication of size 3 that is as long as the iteration shows as
   if it took eight times as long."""
 _MIN_SOURCES = 3
@@ -253,8 +272,11 @@ class ResidualTable:
         return weights
 
 
-def fit_sizes(table: ResidualTable, side: str = "slower") -> _Array:
+def fit_sizes(
+    table: ResidualTable, side: str = "slower", choices: FitChoices | None = None
+) -> _Array:
     """Return the size of each part, on one side, that minimises width and price of rows outside."""
+    choices = choices or FitChoices()
     squared = _nested(table.slower if side == "slower" else table.faster)
     log, weights = table.log if side == "slower" else -table.log, table.weights
 
@@ -264,11 +286,11 @@ def fit_sizes(table: ResidualTable, side: str = "slower") -> _Array:
         squares = np.exp(2 * sizes)
         half = np.sqrt(squared @ squares + 1e-9)
         outside = 1 / (1 + np.exp(np.clip((np.log(half) - logs) / _SOFTNESS, -50, 50)))
-        value = weights @ (half + _OUTSIDE_COST * outside)
-        steep = _OUTSIDE_COST * outside * (1 - outside) / (_SOFTNESS * half)
+        value = weights @ (half + choices.outside_cost * outside)
+        steep = choices.outside_cost * outside * (1 - outside) / (_SOFTNESS * half)
         return float(value), (squared.T @ (weights * (1 - steep) / (2 * half))) * 2 * squares
 
-    within = _BOUNDS if side == "slower" else _FASTER_BOUNDS
+    within = _bounds(side, choices)
     bounds = np.log([within[part] for part in UNCERTAINTY_PARTS])
     starts = [np.clip(np.log(start), bounds[:, 0], bounds[:, 1]) for start in _STARTS]
     ends = [
@@ -305,6 +327,51 @@ def fit_left_out(residuals: Sequence[Residual]) -> dict[str, Uncertainty]:
         )
         fitted[name] = Uncertainty(name, len(others.log), len(others.names), slower, faster)
     return fitted
+
+
+def _bounds(side: str, choices: FitChoices) -> dict[str, tuple[float, float]]:
+    """Return the least and the greatest size of what each part adds on one side."""
+    chosen = {"node": (_LEAST, choices.node), "hidden_carried": (_LEAST, choices.hidden)}
+    if side == "slower":
+        return _BOUNDS | chosen | {"kernels_modelled": (_SCALED_KERNEL, choices.kernels)}
+    return _FASTER_BOUNDS | chosen
+
+
+def chosen_left_out(
+    residuals: Sequence[Residual], choices: Sequence[FitChoices] = _CHOICES
+) -> dict[str, float]:
+    """Return the share of rows inside by way, each source judged by choices made without it.
+
+    For each source, the choices are taken with which intervals come nearest to 90 % in each way on
+    the rows of all others, each fitted without its own source and without the one that is judged.
+    """
+    table = ResidualTable.from_residuals(residuals)
+    moves = np.stack([table.faster, table.slower])
+
+    @cache
+    def inside(choice: FitChoices, away: frozenset[str], source: str) -> NDArray[np.bool_]:
+        others, rows = table.without(away), table.sources == source
+        faster, slower = (
+            np.sqrt(moves[index, rows] @ fit_sizes(others, side, choice) ** 2)
+            for index, side in enumerate(_SIDES)
+        )
+        held: NDArray[np.bool_] = (table.log[rows] <= slower) & (table.log[rows] >= -faster)
+        return held
+
+    def miss(choice: FitChoices, judged: str) -> float:
+        """Return how far the shares of the other sources' rows are from 90 %, over all ways."""
+        names = [name for name in table.names if name != judged]
+        held = np.concatenate([inside(choice, frozenset((judged, name)), name) for name in names])
+        ways = np.concatenate([table.ways[table.sources == name] for name in names])
+        return sum(abs(float(held[ways == way].mean()) - 0.9) for way in set(ways.tolist()))
+
+    held, ways = [], []
+    for name in table.names:
+        best = min(choices, key=lambda choice: miss(choice, name))
+        held.append(inside(best, frozenset((name,)), name))
+        ways.append(table.ways[table.sources == name])
+    every, asked = np.concatenate(held), np.concatenate(ways)
+    return {way: float(every[asked == way].mean()) for way in sorted(set(asked.tolist()))}
 
 
 def _nested(moves: _Array) -> _Array:
@@ -400,6 +467,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--residuals", type=Path, help="file to keep the residuals in")
     parser.add_argument("--out", type=Path, required=True, help="record to write")
     parser.add_argument("--date", required=True, help="date of the record, such as 2026-11-21")
+    parser.add_argument(
+        "--choices", action="store_true", help="also judge what has no source, chosen (minutes)"
+    )
     given = parser.parse_args(arguments)
     if given.from_residuals:
         residuals = read_residuals(given.from_residuals)
@@ -424,6 +494,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_text(given.out, uncertainty_text(fits, given.date))
     for row in held_out(residuals, fits):
         print("  ".join(f"{name} {value}" for name, value in row.items()))
+    if given.choices:
+        shares = chosen_left_out(residuals).items()
+        print("chosen without each source: " + ", ".join(f"{way} {one:.1%}" for way, one in shares))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from interval_record import (
+    FitChoices,
     Residual,
     ResidualTable,
+    chosen_left_out,
     fit_left_out,
     fit_sizes,
     held_out,
@@ -158,6 +160,29 @@ def test_a_source_has_no_part_in_its_own_row() -> None:
     after = fit_left_out([one for one in altered if one.id != "s3-0"])
     assert after["s3"] == before["s3"]
     assert after["s1"] != before["s1"] and after[NO_METHOD] != before[NO_METHOD]
+
+
+def test_with_one_choice_nothing_is_chosen() -> None:
+    rows = made(4, 6)
+    rows += [one._replace(way="rated", log=0.5 * one.log) for one in rows]
+    fits = fit_left_out(rows)
+    shares = chosen_left_out(rows, [FitChoices()])
+    by_way = {line["rows"]: line["coverage"] for line in held_out(rows, fits)}
+    assert {way: f"{share:.1%}" for way, share in shares.items()} == {
+        way: by_way[way] for way in ("blind", "rated")
+    }
+
+
+def test_what_is_judged_has_no_part_in_the_choice() -> None:
+    wide, narrow = FitChoices(outside_cost=40.0), FitChoices(outside_cost=0.01)
+    for own in (0.2, 0.0):
+        rows = [
+            Residual(f"s{n % 4}-{n}", f"s{n % 4}", "blind", log_, {"hidden_modelled": (1.0, 1.0)})
+            for n in range(16)
+            for log_ in [own if n % 4 == 3 else 0.2]
+        ]
+        # Narrow intervals hold none of the others' rows, whatever s3's own rows are.
+        assert chosen_left_out(rows, [narrow, wide]) == chosen_left_out(rows, [wide])
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
