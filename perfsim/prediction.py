@@ -221,7 +221,7 @@ def _run(scenario: Scenario, catalog: Catalog) -> _Run:
 
 def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
     """Read an iteration off the rounds that ran; ``worth`` has the what-ifs that are known."""
-    setup, rounds, timelines, iteration_s, pinned, _, record, *_ = ran
+    setup, rounds, timelines, iteration_s = ran.setup, ran.rounds, ran.timelines, ran.iteration_s
     draws = [shown_draws(timeline) for timeline in timelines]
     communication = communication_of(rounds, timelines, draws)
     moved = _moves(ran, worth, communication["hidden_s"])
@@ -231,7 +231,7 @@ def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
     return PredictedIteration(
         scenario=setup.resolved_scenario(),
         iteration_s=iteration_s,
-        iteration_s_interval=_interval(record, setup, pinned, iteration_s, moved),
+        iteration_s_interval=_interval(ran, moved),
         samples_per_s=samples_per_s,
         scaling_efficiency=samples_per_s / alone_per_s,
         breakdown_s=spent(rounds, timelines, draws, Timeline.breakdown),
@@ -261,17 +261,11 @@ def _moves(ran: _Run, worth: Mapping[str, float], hidden_s: float) -> Moves:
     return moved | ({"era": (0.0, older)} if older else {})
 
 
-def _interval(
-    record: Uncertainty | None,
-    setup: Setup,
-    rounds: Sequence[CostedGraph],
-    iteration_s: float,
-    moved: Moves,
-) -> tuple[float, float]:
+def _interval(ran: _Run, moved: Moves) -> tuple[float, float]:
     """Return the 90 % interval by the record of errors; without one, by the costs' spreads [s]."""
-    if record is None:
-        return spread_interval(rounds, iteration_s, setup.carried.quantity.spread)
-    return record.interval(moved, iteration_s)
+    if ran.record is None:
+        return spread_interval(ran.pinned, ran.iteration_s, ran.setup.carried.quantity.spread)
+    return ran.record.interval(moved, ran.iteration_s)
 
 
 def communication_of(

@@ -153,7 +153,11 @@ def test_kernels_of_an_older_framework_widen_the_slower_side() -> None:
 
 def test_kernels_of_an_older_framework_run_on_every_type_of_gpu() -> None:
     asked = {"model": "resnet50", "gpus": 32, "net": "10gbe", "method": "topk"}
-    both = predict(make_scenario(asked | {"gpu": "v100:16,p100:16"})).moves["era"][1]
+    mixed = asked | {"gpu": "v100:16,p100:16"}
+    today = predict(make_scenario(mixed))
+    older = predict(make_scenario(mixed | {"options": {"kernel": "old"}}))
+    both = today.moves["era"][1]
+    assert both == pytest.approx(log(older.iteration_s / today.iteration_s))
     each = [
         predict(make_scenario(asked | {"gpu": gpu})).moves["era"][1] for gpu in ("v100", "p100")
     ]

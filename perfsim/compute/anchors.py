@@ -14,7 +14,7 @@ from statistics import geometric_mean
 from typing import NamedTuple
 
 from perfsim.compute.profile import PRECISIONS
-from perfsim.data.catalog import Catalog
+from perfsim.data.catalog import Catalog, owner_of
 from perfsim.data.tables import cell_number, check_kind, check_word, read_table, repeat_spread
 from perfsim.errors import DataError
 from perfsim.quantity import COUNT_LIMIT, SPREAD_LIMIT, TIME_LIMIT, Kind, weakest
@@ -30,7 +30,6 @@ __all__ = [
     "combined",
     "fixed_share",
     "load_anchors",
-    "owner_of",
     "read_anchors",
     "rising",
 ]
@@ -115,11 +114,6 @@ def load_anchors(gpu: str, catalog: Catalog) -> tuple[Anchor, ...]:
     path = catalog.beside("devices", gpu, ".anchors.csv")
     anchors = read_anchors(path) if path else ()
     return tuple(one for one in anchors if owner_of(one.source) not in catalog.without)
-
-
-def owner_of(source: str) -> str:
-    """Return the owner of the repository that a source names first, in small letters."""
-    return source.partition("/")[0].lower()
 
 
 def read_anchors(path: Path) -> tuple[Anchor, ...]:

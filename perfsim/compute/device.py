@@ -21,7 +21,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
-from perfsim.data.catalog import Catalog
+from perfsim.data.catalog import Catalog, owners_of
 from perfsim.data.files import read_text
 from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spread
 from perfsim.data.toml import (
@@ -210,10 +210,6 @@ def time_at(
     return seconds, quantity, not (inside and all(curve.covers(size) for curve in used))
 
 
-_OWNERS = re.compile(r"(?<![a-z0-9-])([a-z0-9][a-z0-9-]{0,38})/")
-"""Owners of the repositories that a source names in small letters, and words like them."""
-
-
 def read_kernels(
     path: Path, without: Collection[str] = frozenset()
 ) -> dict[str, tuple[KernelCurve, ...]]:
@@ -238,7 +234,7 @@ def read_kernels(
         for column in ("kernel", "source"):
             if not cells[column]:
                 raise DataError("is empty", path=path, row=row, column=column)
-        if without and not set(without).isdisjoint(_OWNERS.findall(cells["source"].lower())):
+        if without and not owners_of(cells["source"]).isdisjoint(without):
             continue
         size = cell_number(
             cells["elements"],
@@ -276,8 +272,7 @@ def measured_kernels(catalog: Catalog, owners: Collection[str]) -> bool:
     """Tell whether owners of repositories, in small letters, measured kernels of any GPU."""
     names = (ANY_GPU, *catalog.files("devices"))
     paths = (catalog.beside("devices", name, KERNELS_SUFFIX) for name in names)
-    texts = (read_text(path).lower() for path in paths if path)
-    return any(not set(owners).isdisjoint(_OWNERS.findall(text)) for text in texts)
+    return any(not owners_of(read_text(path)).isdisjoint(owners) for path in paths if path)
 
 
 def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> KernelCurve:

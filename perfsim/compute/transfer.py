@@ -38,12 +38,11 @@ from perfsim.compute.anchors import (
     at_batch,
     combined,
     fixed_share,
-    owner_of,
     rising,
 )
 from perfsim.compute.device import Device, load_device
 from perfsim.compute.profile import PRECISIONS, Profile
-from perfsim.data.catalog import Catalog
+from perfsim.data.catalog import Catalog, owner_of
 from perfsim.data.tables import repeat_spread
 from perfsim.errors import RequestError
 from perfsim.quantity import Kind, Quantity, weakest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Hashable
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +11,7 @@ from typing import TypeVar
 from perfsim.data.files import forbidden
 from perfsim.errors import RequestError, shown, unknown
 
-__all__ = ["Catalog", "is_own", "shipped"]
+__all__ = ["Catalog", "is_own", "owner_of", "owners_of", "shipped"]
 
 Made = TypeVar("Made")
 
@@ -38,6 +39,28 @@ def shipped(folder: str = "profiles") -> Path:
 def is_own(path: str | Path) -> bool:
     """Tell whether a data file is the user's own, not one that ships."""
     return not Path(path).resolve().is_relative_to(shipped().resolve())
+
+
+_OWNERS = re.compile(r"(?<![a-z0-9-])([a-z0-9][a-z0-9-]{0,38})/")
+"""Owners of the repositories that a source names in small letters, and words like them."""
+
+
+def owner_of(source: str) -> str:
+    """Return the owner of the repository that a source names first, in small letters."""
+    return source.partition("/")[0].lower()
+
+
+def owners_of(source: str) -> set[str]:
+    """Return the owners of all repositories that a source names, in small letters.
+
+    Words before a slash that are no owners are among them.
+
+    Examples
+    --------
+    >>> sorted(owners_of("A. Person 2022 (authors of Some-Lab/code), also other/code @1"))
+    ['other', 'some-lab']
+    """
+    return set(_OWNERS.findall(source.lower()))
 
 
 class Catalog:

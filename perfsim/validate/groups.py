@@ -30,6 +30,7 @@ __all__ = [
     "best_known",
     "group_errors",
     "group_tables",
+    "rank_correlation",
     "ranking",
     "weighted_quantile",
     "width_rank",
@@ -261,10 +262,20 @@ def width_rank(rows: Sequence[PredictedCase]) -> float | None:
     It says whether intervals know when they are wrong: 1 where wider ones always hold larger
     errors, 0 where width says nothing. None where all widths or all errors are the same.
     """
-    widths, errors = [row.half_width for row in rows], [abs(row.error) for row in rows]
-    if len(set(widths)) < 2 or len(set(errors)) < 2:
+    return rank_correlation([row.half_width for row in rows], [abs(row.error) for row in rows])
+
+
+def rank_correlation(values: Sequence[float], others: Sequence[float]) -> float | None:
+    """Return Spearman's rank correlation; None where all values, or all others, are the same.
+
+    Examples
+    --------
+    >>> rank_correlation([1.0, 5.0, 9.0], [0.1, 0.2, 0.3]), rank_correlation([1.0, 1.0], [0.1, 0.2])
+    (1.0, None)
+    """
+    if len(set(values)) < 2 or len(set(others)) < 2:
         return None
-    return correlation(_ranks(widths), _ranks(errors))
+    return correlation(_ranks(values), _ranks(others))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -234,14 +234,13 @@ def validate_measurements(
             left.append(item)
             continue
         try:
-            rows += judge.predict(item)
-            not_asked += [
-                (item.case.id, way)
-                for way, scenario in item.scenarios.items()
-                if not judge.is_known(scenario)
-            ]
+            found = judge.predict(item)
         except RequestError as error:
             left.append(MappedCase(item.case, "excluded", reason=str(error)))
+            continue
+        rows += found
+        asked = {row.way for row in found}
+        not_asked += [(item.case.id, way) for way in item.scenarios if way not in asked]
     place = {item.case.id: at for at, (item, _) in enumerate(mapped)}
     rows.sort(key=lambda row: place[row.case.id])
     left.sort(key=lambda item: place[item.case.id])
@@ -323,7 +322,7 @@ class _Judge:
         measured = measured_kernels(self._session, self._owners)
         return Session(self._profiles, self._owners) if measured else self._session
 
-    def is_known(self, scenario: Scenario) -> bool:
+    def _is_known(self, scenario: Scenario) -> bool:
         """Tell whether others than the judged source know how long one GPU takes."""
         return bool(scenario.single_gpu) or not resolve(scenario, self._session).carried.left_out
 
@@ -341,7 +340,7 @@ class _Judge:
                 item, way, scenario, self._with_kernels if way == "calibrated" else self._session
             )
             for way, scenario in item.scenarios.items()
-            if self.is_known(scenario)
+            if self._is_known(scenario)
         ]
         if not rows:
             raise RequestError("", LEFT_OUT)

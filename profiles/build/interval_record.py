@@ -65,7 +65,7 @@ from perfsim.interval import (
     Uncertainty,
 )
 from perfsim.validate.cases import same_source
-from perfsim.validate.groups import PredictedCase
+from perfsim.validate.groups import PredictedCase, rank_correlation
 from perfsim.validate.measurements import validate_measurements
 
 __all__ = [
@@ -216,8 +216,8 @@ _FASTER_BOUNDS = _BOUNDS | {
   more than four times the ranks 43.9 % (profiles/networks/growth_errors.csv). Both are taken as
   measured there: hardly any training in the tables has measured curves.
 - A kernel scaled to another GPU is 32 % off: exact Top-k between P100 and V100, the only one
-  measured on two GPUs (profiles/devices). The greatest sizes of kernels have no source
-  (`FitChoices`): one source's misfit must not widen every method with kernels.
+  measured on two GPUs (profiles/devices). The greatest sizes of kernels have no source (one of
+  them is in `FitChoices`): one source's misfit must not widen every method with kernels.
 - Era: size 1 reaches the iteration with the other version's kernels.
 - Node: 3.3 % a doubling of GPUs in a node, within the 1.3 to 5.5 % (quartiles) of 216 pairs of runs
   on 1 and 8 GPUs (NVIDIA DeepLearningExamples@729963dd). No source for where in it (`FitChoices`).
@@ -444,18 +444,16 @@ def _judged(row: Residual, interval: tuple[float, float]) -> _Judged:
 
 
 def _held(rows: Sequence[_Judged]) -> dict[str, str]:
-    from scipy.stats import spearmanr
-
     sources = sorted({row.source for row in rows})
     alike = mean(mean(row.inside for row in rows if row.source == one) for one in sources)
     widths, errors = [row.half_width for row in rows], [row.error for row in rows]
-    several = len(set(widths)) > 1 and len(set(errors)) > 1
+    rank = rank_correlation(widths, errors)
     return {
         "count": str(len(rows)),
         "coverage": f"{mean(row.inside for row in rows):.1%}",
         "alike": f"{alike:.1%}",
         "half width": f"{median(widths):.1%}",
-        "rank": f"{spearmanr(widths, errors)[0]:.2f}" if several else "-",
+        "rank": "-" if rank is None else f"{rank:.2f}",
     }
 
 
