@@ -145,7 +145,7 @@ def print_measurements(
     print("  blind       model, GPU, network and method by name")
     print("  rated       besides with the source's own time on one GPU or one node")
     print("  calibrated  besides with the cluster's own microbenchmarks or calibrating rows")
-    print("knows: rank correlation of an interval's width and the error")
+    print("rank corr.: rank correlation of the half width of the intervals and the error")
     print("alike: every source weighs the same; ranked: pairs over 10 % apart in the right order")
     print_table([_way_line(*found) for found in report.ways().values()], wide=True)
     if collected:
@@ -222,7 +222,7 @@ def _way_line(errors: GroupErrors, pairs: RankedPairs, width_rank: float | None)
         "bias": _percent(errors.bias),
         "in 90 %": _percent(errors.coverage),
         "half width": _percent(errors.half_width),
-        "knows": "-" if width_rank is None else f"{width_rank:.2f}",
+        "rank corr.": "-" if width_rank is None else f"{width_rank:.2f}",
         "alike: median": _percent(alike.median),
         "p90 ": _percent(alike.p90),
         "bias ": _percent(alike.bias),

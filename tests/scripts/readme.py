@@ -214,8 +214,8 @@ def _ways_table(name: str) -> str:
         own = _shares(cells, ("median", "p90", "bias", "coverage", "half_width"))
         alike = _shares(cells, ("alike_median", "alike_p90", "alike_bias", "alike_coverage"))
         ranked = f"{cells['ranked_right']} of {cells['pairs']}"
-        knows = f"{float(cells['width_rank']):.2f}"
-        figures = [way, cells["rows"], cells["sources"], *own, knows, *alike, ranked]
+        rank = f"{float(cells['width_rank']):.2f}"
+        figures = [way, cells["rows"], cells["sources"], *own, rank, *alike, ranked]
         lines.append(f"| {' | '.join(figures)} |")
     return "\n".join(lines)
 
