@@ -10,28 +10,118 @@ from typing import NamedTuple
 
 from perfsim.errors import unknown
 
-__all__ = ["ERAS", "NEWEST", "SoftwareEra", "software_era"]
+__all__ = ["ERAS", "NEWEST", "Passes", "SoftwareEra", "software_era"]
+
+
+class Passes(NamedTuple):
+    """How often a layer's values go through memory, as (forward, backward) reads and writes.
+
+    ``norm`` is a batch normalisation, ``layernorm`` a layer normalisation, ``activation`` a ReLU or
+    GELU, ``add`` an addition, a concatenation or a pooling, ``dropout`` a dropout, ``scores`` the
+    softmax, mask and dropout of unfused attention, ``bias`` the bias of a convolution.
+    """
+
+    norm: tuple[float, float]
+    layernorm: tuple[float, float]
+    activation: tuple[float, float]
+    add: tuple[float, float]
+    dropout: tuple[float, float]
+    scores: tuple[float, float]
+    bias: tuple[float, float]
+
+
+_EAGER = Passes((3, 5), (3.8, 7.2), (2, 3), (3, 2), (2.8, 6.1), (9, 12), (2, 1))
+"""One kernel an operation: batch normalisation reads twice and writes once, its backward reads four
+times; the rest as the fp32 eager kernels of seven GPUs show (multiples of the least traffic:
+layer normalisation 1.9 and 3.6, dropout 1.4 and 3.05, softmax 1.1 and 3.0; fitted to
+sitar-lab/NeuSight@6945927d scripts/asplos/label, MIT)."""
+
+_FUSED = Passes((2, 4), (2, 4), (0, 1), (1, 1), (0, 1), (5, 8), (0, 1))
+"""Normalisation, activation and addition in one kernel, as cuDNN's fused batch normalisation (NHWC)
+and XLA write them: each value is read once more for the statistics."""
+
+
+_TUNED = _EAGER._replace(norm=_FUSED.norm, activation=_FUSED.activation, add=_FUSED.add)
+"""Convolution networks fused, transformers one kernel an operation, as NVIDIA's examples run."""
 
 
 class SoftwareEra(NamedTuple):
-    """One era of training software: its name, what it means, and the year it stands for."""
+    """One era of training software.
+
+    ``op_s`` is the host's time for a launched operation, ``tensor_s`` that for a parameter tensor
+    in the optimizer [s]; ``op_share`` the share of a layer's operations that are launched one by
+    one. ``flash`` says whether attention is one kernel, ``gathers`` whether pre-training computes
+    the output layer for masked tokens only, ``unpadded`` whether padding is skipped,
+    ``channels_last`` whether convolutions get their maps in the layout of tensor cores.
+    """
 
     name: str
     title: str
     year: int
+    passes: Passes
+    op_s: float
+    tensor_s: float
+    op_share: float = 1.0
+    flash: bool = False
+    gathers: bool = False
+    unpadded: bool = False
+    channels_last: bool = False
 
 
 ERAS: dict[str, SoftwareEra] = {
     era.name: era
     for era in (
-        SoftwareEra("mxnet-2017", "MXNet 1.x, symbolic executor, 2017 to 2019", 2017),
-        SoftwareEra("tensorflow-2017", "TensorFlow 1.x, graph mode, 2017 to 2020", 2017),
-        SoftwareEra("torch1.1", "PyTorch before 1.6, eager, 2018 to 2020", 2019),
-        SoftwareEra("torch1.8", "PyTorch 1.6 to 1.10, eager, 2020 to 2021", 2021),
-        SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022),
-        SoftwareEra("torch2", "PyTorch 2, eager", 2024),
-        SoftwareEra("torch2-compiled", "PyTorch 2 with torch.compile", 2024),
-        SoftwareEra("mlperf", "captured in CUDA graphs and fused, as MLPerf submitters tune", 2024),
+        SoftwareEra("mxnet-2017", "MXNet 1.x, 2017 to 2019", 2017, _EAGER, 40e-6, 60e-6),
+        SoftwareEra(
+            "tensorflow-2017",
+            "TensorFlow 1.x, graph mode, 2017 to 2020",
+            2017,
+            _EAGER,
+            30e-6,
+            20e-6,
+            gathers=True,
+        ),
+        SoftwareEra(
+            "torch1.1", "PyTorch before 1.6, eager, 2018 to 2020", 2019, _EAGER, 30e-6, 60e-6
+        ),
+        SoftwareEra(
+            "torch1.8", "PyTorch 1.6 to 1.10, eager, 2020 to 2021", 2021, _EAGER, 40e-6, 76e-6
+        ),
+        SoftwareEra(
+            "ngc",
+            "NVIDIA's tuned examples: apex, channels last, XLA, 2020 to 2023",
+            2021,
+            _TUNED,
+            15e-6,
+            5e-6,
+            gathers=True,
+            channels_last=True,
+        ),
+        SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022, _EAGER, 20e-6, 10e-6),
+        SoftwareEra("torch2", "PyTorch 2, eager", 2024, _EAGER, 15e-6, 5e-6, flash=True),
+        SoftwareEra(
+            "torch2-compiled",
+            "PyTorch 2 with torch.compile",
+            2024,
+            _FUSED,
+            8e-6,
+            2e-6,
+            op_share=1 / 3,
+            flash=True,
+        ),
+        SoftwareEra(
+            "mlperf",
+            "captured in CUDA graphs and fused, as MLPerf submitters tune",
+            2024,
+            _FUSED,
+            0.0,
+            0.0,
+            op_share=0.0,
+            flash=True,
+            gathers=True,
+            unpadded=True,
+            channels_last=True,
+        ),
     )
 }
 """Every era by the name that ``software`` takes, oldest first."""

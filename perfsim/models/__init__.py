@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from perfsim.errors import unknown
+from perfsim.errors import RequestError, unknown
 from perfsim.models.convolutional import CONVOLUTIONAL
 from perfsim.models.layers import ModelBuilder, ModelLayer
 from perfsim.models.recurrent import RECURRENT
-from perfsim.models.transformers import TRANSFORMERS
+from perfsim.models.transformers import TEXT_MODELS, TRANSFORMERS
 
-__all__ = ["MODELS", "ModelLayer", "build_model", "defined_models"]
+__all__ = ["MODELS", "TEXT_MODELS", "ModelLayer", "build_model", "defined_models"]
 
 MODELS: dict[str, ModelBuilder] = CONVOLUTIONAL | RECURRENT | TRANSFORMERS
 """Every network by the name that ``model`` takes."""
@@ -32,13 +32,13 @@ def defined_models() -> list[str]:
 
 
 @cache
-def build_model(name: str) -> tuple[ModelLayer, ...]:
-    """Return the layers of one network in forward order.
+def build_model(name: str, tokens: int | None = None) -> tuple[ModelLayer, ...]:
+    """Return the layers of one network in forward order, at its own or at ``tokens`` a sample.
 
     Raises
     ------
     RequestError
-        If there is no such network; the message gives the nearest name.
+        If there is no such network (the message gives the nearest name), or it takes no tokens.
 
     Examples
     --------
@@ -47,4 +47,10 @@ def build_model(name: str) -> tuple[ModelLayer, ...]:
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    return MODELS[name]()
+    if tokens is None:
+        return MODELS[name]()
+    if name not in TEXT_MODELS:
+        raise RequestError(
+            "seq", f"{name} takes no tokens; models over text: {', '.join(TEXT_MODELS)}."
+        )
+    return MODELS[name](tokens=tokens)

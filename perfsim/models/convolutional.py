@@ -7,6 +7,7 @@ function says otherwise.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from perfsim.models.layers import ModelBuilder, ModelLayer, batchnorm, conv, linear
@@ -52,6 +53,7 @@ def vgg(depth: int) -> tuple[ModelLayer, ...]:
             layers.append(conv(f"features.{index}", inputs, outputs, 3, width, bias=True))
             inputs = outputs
             index += 2
+        layers[-1] = replace(layers[-1], copies=layers[-1].outputs)  # the pooling reads it
         index += 1
         width //= 2
     layers += [
@@ -115,7 +117,7 @@ def bottleneck_block(
         conv(f"{name}.conv2", planes, planes, 3, width),
         batchnorm(f"{name}.bn2", planes, width),
         conv(f"{name}.conv3", planes, outputs, 1, width),
-        batchnorm(f"{name}.bn3", outputs, width),
+        batchnorm(f"{name}.bn3", outputs, width, copies=outputs * width**2),
     ]
     if stride != 1 or inputs != outputs:
         layers += _downsample(name, inputs, outputs, width, downsample)
@@ -130,7 +132,7 @@ def basic_block(
         conv(f"{name}.conv1", inputs, planes, 3, width),
         batchnorm(f"{name}.bn1", planes, width),
         conv(f"{name}.conv2", planes, planes, 3, width),
-        batchnorm(f"{name}.bn2", planes, width),
+        batchnorm(f"{name}.bn2", planes, width, copies=planes * width**2),
     ]
     if downsample and (stride != 1 or inputs != planes):
         layers += _downsample(name, inputs, planes, width, downsample)
@@ -146,7 +148,7 @@ def resnet(depth: int) -> tuple[ModelLayer, ...]:
     ----------
     He et al., arXiv 1512.03385.
     """
-    layers = [conv("conv1", 3, 64, 7, 112), batchnorm("bn1", 64, 112)]
+    layers = [conv("conv1", 3, 64, 7, 112), batchnorm("bn1", 64, 112, copies=64 * 112**2)]
     wide = depth >= _FIRST_WITH_BOTTLENECK
     inputs, width = 64, 56
     for stage, blocks in enumerate(_RESNET_BLOCKS[depth]):
@@ -230,7 +232,7 @@ def densenet(depth: int) -> tuple[ModelLayer, ...]:
         for index in range(1, count + 1):
             name = f"features.denseblock{block}.denselayer{index}"
             layers += [
-                batchnorm(f"{name}.norm1", maps, width),
+                batchnorm(f"{name}.norm1", maps, width, copies=maps * width**2),
                 conv(f"{name}.conv1", maps, 4 * growth, 1, width),
                 batchnorm(f"{name}.norm2", 4 * growth, width),
                 conv(f"{name}.conv2", 4 * growth, growth, 3, width),
@@ -257,7 +259,7 @@ def _conv_norm(
     """Return a convolution without bias and its batch normalisation."""
     return [
         conv(f"{name}.conv", inputs, outputs, kernel, width),
-        batchnorm(f"{name}.bn", outputs, width),
+        batchnorm(f"{name}.bn", outputs, width, copies=outputs * width**2),  # concatenated
     ]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = [
     "LayerShape",
     "ModelBuilder",
     "ModelLayer",
+    "attention",
     "batchnorm",
     "conv",
     "embedding",
@@ -23,6 +24,8 @@ __all__ = [
 LayerShape = tuple[int, ...]
 _FLOAT_BYTES = 4
 """Bytes of an fp32 value."""
+_HEAD_WIDTH = 64
+"""Values of a head of attention in BERT, GPT-2 and ViT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,12 @@ class ModelLayer:
     flops : floating-point operations of the forward pass for one sample, 2 a multiply-add;
         element-wise work counts as none
     activation_bytes : what it writes for one sample in fp32 [B]
+    rows : rows of its matrix product for one sample (tokens, points of a map); 0 for other layers
+    copies : values for one sample that element-wise work beside the layer reads or writes:
+        additions of a shortcut, concatenations, poolings, dropout
+    heads : attention heads, for kind attention
+    causal : whether a token attends to those before it only
+    gathered : share of its rows that is left where code gathers the masked tokens first
     """
 
     name: str
@@ -45,6 +54,16 @@ class ModelLayer:
     tensors: tuple[tuple[str, LayerShape], ...]
     flops: float
     activation_bytes: float
+    rows: int = 0
+    copies: float = 0.0
+    heads: int = 0
+    causal: bool = False
+    gathered: float = 1.0
+
+    @property
+    def outputs(self) -> float:
+        """Values that it writes for one sample."""
+        return self.activation_bytes / _FLOAT_BYTES
 
     @property
     def elements(self) -> int:
@@ -52,8 +71,8 @@ class ModelLayer:
         return sum(math.prod(shape) for _, shape in self.tensors)
 
 
-ModelBuilder = Callable[[], tuple[ModelLayer, ...]]
-"""Returns the layers of one network in forward order."""
+ModelBuilder = Callable[..., tuple[ModelLayer, ...]]
+"""Returns the layers of one network in forward order; one over text may take ``tokens``."""
 
 
 def pooled(size: int, kernel: int, stride: int, padding: int = 0, ceil: bool = False) -> int:
@@ -90,7 +109,8 @@ def conv(
     if bias:
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * high * wide * outputs * points
-    return ModelLayer(name, "conv", tuple(tensors), flops, float(_FLOAT_BYTES * outputs * points))
+    written = float(_FLOAT_BYTES * outputs * points)
+    return ModelLayer(name, "conv", tuple(tensors), flops, written, points)
 
 
 def _scale_and_shift(name: str, kind: str, features: int, points: int) -> ModelLayer:
@@ -98,10 +118,12 @@ def _scale_and_shift(name: str, kind: str, features: int, points: int) -> ModelL
     return ModelLayer(name, kind, tensors, 0.0, float(_FLOAT_BYTES * features * points))
 
 
-def batchnorm(name: str, features: int, width: int | tuple[int, int] = 1) -> ModelLayer:
+def batchnorm(
+    name: str, features: int, width: int | tuple[int, int] = 1, copies: float = 0.0
+) -> ModelLayer:
     """Return a batch normalisation over maps of ``width`` (x ``width``) points."""
     points = math.prod((width, width) if isinstance(width, int) else width)
-    return _scale_and_shift(name, "batchnorm", features, points)
+    return replace(_scale_and_shift(name, "batchnorm", features, points), copies=copies)
 
 
 def layernorm(name: str, features: int, rows: int = 1) -> ModelLayer:
@@ -130,7 +152,8 @@ def linear(
     if bias:
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * outputs * rows
-    return ModelLayer(name, "linear", tuple(tensors), flops, float(_FLOAT_BYTES * outputs * rows))
+    written = float(_FLOAT_BYTES * outputs * rows)
+    return ModelLayer(name, "linear", tuple(tensors), flops, written, rows)
 
 
 def embedding(name: str, entries: int, features: int, rows: int) -> ModelLayer:
@@ -149,9 +172,27 @@ def lstm(prefix: str, suffix: str, inputs: int, hidden: int, steps: int) -> Mode
     )
     flops = 2.0 * 4 * hidden * (inputs + hidden) * steps
     name = f"{prefix}.{suffix}"
-    return ModelLayer(name, "lstm", tensors, flops, float(_FLOAT_BYTES * hidden * steps))
+    return ModelLayer(name, "lstm", tensors, flops, float(_FLOAT_BYTES * hidden * steps), steps)
 
 
-def matmul(name: str, kind: str, flops: float, outputs: int) -> ModelLayer:
-    """Return a matrix product without parameters of its own, such as attention scores."""
-    return ModelLayer(name, kind, (), flops, float(_FLOAT_BYTES * outputs))
+def attention(
+    name: str, width: int, tokens: int, *, heads: int = 0, causal: bool = False
+) -> ModelLayer:
+    """Return the products of scores and of values, without parameters of their own.
+
+    Heads are 64 wide where ``heads`` is not given, as in BERT, GPT-2 and ViT.
+
+    Examples
+    --------
+    >>> attention("attn", 768, 1024).heads, attention("attn", 768, 1024).flops
+    (12, 3221225472.0)
+    """
+    flops = 4.0 * tokens * tokens * width
+    written = float(_FLOAT_BYTES * tokens * width)
+    heads = heads or width // _HEAD_WIDTH
+    return ModelLayer(name, "attention", (), flops, written, tokens, heads=heads, causal=causal)
+
+
+def matmul(name: str, kind: str, flops: float, outputs: int, rows: int = 0) -> ModelLayer:
+    """Return a matrix product without parameters of its own, such as a tied output layer."""
+    return ModelLayer(name, kind, (), flops, float(_FLOAT_BYTES * outputs), rows)

@@ -7,11 +7,14 @@ complete when the backward pass ends.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+from perfsim.errors import RequestError
 from perfsim.models.layers import (
     ModelBuilder,
     ModelLayer,
+    attention,
     conv,
     embedding,
     layernorm,
@@ -19,7 +22,7 @@ from perfsim.models.layers import (
     matmul,
 )
 
-__all__ = ["TRANSFORMERS", "bert"]
+__all__ = ["TEXT_MODELS", "TRANSFORMERS", "bert", "gpt2"]
 
 _BERT_VOCABULARY = 30522
 _BERT_POSITIONS = 512
@@ -27,18 +30,26 @@ _BERT_SIZES = {"base": (768, 12), "large": (1024, 24)}
 """Width and depth, by size."""
 _PRETRAINING_TOKENS = 64
 _SQUAD_TOKENS = 384
+_PREDICTED_SHARE = 20 / 128
+"""Tokens that pre-training predicts: 20 of 128, 80 of 512 (google-research/bert, README.md)."""
+
+
+def _check_tokens(model: str, tokens: int, positions: int) -> None:
+    if not 1 <= tokens <= positions:
+        raise RequestError(
+            "seq", f"{model} has 1 to {positions} positions, found {tokens}.", value=tokens
+        )
 
 
 def _bert_block(name: str, width: int, tokens: int) -> list[ModelLayer]:
-    attention = f"{name}.attention"
-    scores = 4.0 * tokens * tokens * width
+    part = f"{name}.attention"
     return [
-        linear(f"{attention}.self.query", width, width, tokens),
-        linear(f"{attention}.self.key", width, width, tokens),
-        linear(f"{attention}.self.value", width, width, tokens),
-        matmul(f"{attention}.self", "attention", scores, tokens * width),
-        linear(f"{attention}.output.dense", width, width, tokens),
-        layernorm(f"{attention}.output.LayerNorm", width, tokens),
+        linear(f"{part}.self.query", width, width, tokens),
+        linear(f"{part}.self.key", width, width, tokens),
+        linear(f"{part}.self.value", width, width, tokens),
+        attention(f"{part}.self", width, tokens),
+        linear(f"{part}.output.dense", width, width, tokens),
+        layernorm(f"{part}.output.LayerNorm", width, tokens),
         linear(f"{name}.intermediate.dense", width, 4 * width, tokens),
         linear(f"{name}.output.dense", 4 * width, width, tokens),
         layernorm(f"{name}.output.LayerNorm", width, tokens),
@@ -53,12 +64,16 @@ def _pretraining_heads(width: int, tokens: int) -> list[ModelLayer]:
         (("cls.predictions.bias", (_BERT_VOCABULARY,)),),
         2.0 * width * _BERT_VOCABULARY * tokens,
         4.0 * _BERT_VOCABULARY * tokens,
+        tokens,
     )
-    return [
-        linear("bert.pooler.dense", width, width),
+    masked = [
         linear("cls.predictions.transform.dense", width, width, tokens),
         layernorm("cls.predictions.transform.LayerNorm", width, tokens),
         decoder,
+    ]
+    return [
+        linear("bert.pooler.dense", width, width),
+        *(replace(layer, gathered=_PREDICTED_SHARE) for layer in masked),
         linear("cls.seq_relationship", width, 2),
     ]
 
@@ -69,13 +84,19 @@ def bert(
     """Return BERT of one size on ``tokens`` tokens a sample.
 
     The pre-training heads at 64 tokens are the setting of HKBU's distributed-training benchmark
-    (arXiv 2005.13247); ``squad`` has the span head instead, at 384 tokens. The output layer of
-    pre-training is tied to the word embedding.
+    (arXiv 2005.13247), which runs them on all tokens. ``squad`` has the span head instead, at 384
+    tokens. The output layer of pre-training is tied to the word embedding.
+
+    Raises
+    ------
+    RequestError
+        If ``tokens`` is beyond the positions that BERT learns.
 
     References
     ----------
     Devlin et al., arXiv 1810.04805.
     """
+    _check_tokens(f"bert-{size}", tokens, _BERT_POSITIONS)
     width, depth = _BERT_SIZES[size]
     layers = [
         embedding("bert.embeddings.word_embeddings", _BERT_VOCABULARY, width, tokens),
@@ -103,34 +124,39 @@ _GPT2_SIZES = {
 """Width and depth, by name."""
 
 
-def gpt2(name: str) -> tuple[ModelLayer, ...]:
-    """Return GPT-2 of one size at 1024 tokens; its output layer is tied to the word embedding.
+def gpt2(name: str, tokens: int = _GPT2_TOKENS) -> tuple[ModelLayer, ...]:
+    """Return GPT-2 of one size; its output layer is tied to the word embedding.
+
+    Raises
+    ------
+    RequestError
+        If ``tokens`` is beyond the positions that GPT-2 learns.
 
     References
     ----------
     Radford et al. 2019, "Language models are unsupervised multitask learners".
     """
+    _check_tokens(name, tokens, _GPT2_TOKENS)
     width, depth = _GPT2_SIZES[name]
     layers = [
-        embedding("transformer.wte", _GPT2_VOCABULARY, width, _GPT2_TOKENS),
-        embedding("transformer.wpe", _GPT2_TOKENS, width, _GPT2_TOKENS),
+        embedding("transformer.wte", _GPT2_VOCABULARY, width, tokens),
+        embedding("transformer.wpe", _GPT2_TOKENS, width, tokens),
     ]
     for block in range(depth):
         part = f"transformer.h.{block}"
-        scores = 4.0 * _GPT2_TOKENS * _GPT2_TOKENS * width
         layers += [
-            layernorm(f"{part}.ln_1", width, _GPT2_TOKENS),
-            linear(f"{part}.attn.c_attn", width, 3 * width, _GPT2_TOKENS, transposed=True),
-            matmul(f"{part}.attn", "attention", scores, _GPT2_TOKENS * width),
-            linear(f"{part}.attn.c_proj", width, width, _GPT2_TOKENS, transposed=True),
-            layernorm(f"{part}.ln_2", width, _GPT2_TOKENS),
-            linear(f"{part}.mlp.c_fc", width, 4 * width, _GPT2_TOKENS, transposed=True),
-            linear(f"{part}.mlp.c_proj", 4 * width, width, _GPT2_TOKENS, transposed=True),
+            layernorm(f"{part}.ln_1", width, tokens),
+            linear(f"{part}.attn.c_attn", width, 3 * width, tokens, transposed=True),
+            attention(f"{part}.attn", width, tokens, causal=True),
+            linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True),
+            layernorm(f"{part}.ln_2", width, tokens),
+            linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True),
+            linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True),
         ]
-    head = 2.0 * width * _GPT2_VOCABULARY * _GPT2_TOKENS
+    head = 2.0 * width * _GPT2_VOCABULARY * tokens
     layers += [
-        layernorm("transformer.ln_f", width, _GPT2_TOKENS),
-        matmul("lm_head", "linear", head, _GPT2_VOCABULARY * _GPT2_TOKENS),
+        layernorm("transformer.ln_f", width, tokens),
+        matmul("lm_head", "linear", head, _GPT2_VOCABULARY * tokens, tokens),
     ]
     return tuple(layers)
 
@@ -161,7 +187,7 @@ def vit(size: str) -> tuple[ModelLayer, ...]:
         layers += [
             layernorm(f"{name}.norm1", width, rows),
             linear(f"{name}.attn.qkv", width, 3 * width, rows),
-            matmul(f"{name}.attn", "attention", 4.0 * rows * rows * width, rows * width),
+            attention(f"{name}.attn", width, rows),
             linear(f"{name}.attn.proj", width, width, rows),
             layernorm(f"{name}.norm2", width, rows),
             linear(f"{name}.mlp.fc1", width, 4 * width, rows),
@@ -180,4 +206,7 @@ TRANSFORMERS: dict[str, ModelBuilder] = {
     **{name: partial(gpt2, name) for name in _GPT2_SIZES},
     **{f"vit-{size}16": partial(vit, size) for size in _VIT_SIZES},
 }
-"""Name of each network -> the function of no arguments that returns its layers."""
+"""Name of each network -> the function that returns its layers; those over text take ``tokens``."""
+
+TEXT_MODELS = tuple(name for name in TRANSFORMERS if not name.startswith("vit"))
+"""Names of the networks over text, whose tokens a sample can be chosen."""

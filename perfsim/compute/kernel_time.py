@@ -1,0 +1,206 @@
+"""How long a model's kernels take on a GPU, and how long its host needs to launch them.
+
+A kernel that computes and moves data takes t = (c^p + m^p)^(1/p) + launch: c its operations over
+the rate that such products reach, m its bytes over memory bandwidth, and half a wave of tiles that
+the last wave leaves idle. An iteration is the later of GPU and host, for both passes and for the
+update. ``profiles/build/compute_record.py`` fits the constants here and says how wrong they are on
+GPUs, models and sources left out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfsim.compute.device import Device
+from perfsim.compute.software import SoftwareEra, software_era
+from perfsim.compute.work import ModelWork, Work, model_work
+
+__all__ = ["Constants", "KernelRates", "ModelTime", "model_time"]
+
+
+class Constants(NamedTuple):
+    """What kernels of each kind reach, of the rate of large products or of memory bandwidth.
+
+    All are fitted. By precision: conv, winograd. ``gap_s`` is what each kernel takes beside its
+    work [s]; ``wave`` the part of a wave of tiles that is idle; ``layout`` the further passes of a
+    convolution whose maps are not in the layout of tensor cores; ``mixed`` how much longer
+    element-wise kernels of transformers take under mixed precision (casts); ``unpadded`` the share
+    of tokens that are no padding; ``fp8`` how much faster products are in fp8 than in bf16.
+    """
+
+    product: float = 0.945
+    batched: float = 0.505
+    conv_fp32: float = 0.632
+    conv_tf32: float = 0.252
+    conv_half: float = 0.882
+    winograd_fp32: float = 3.44
+    winograd_tf32: float = 0.857
+    winograd_half: float = 1.29
+    attention: float = 0.539
+    recurrent: float = 0.7
+    memory: float = 0.77
+    mixed: float = 1.23
+    layout: float = 2.38
+    wave: float = 0.477
+    gap_s: float = 3.3e-6
+    unpadded: float = 0.717
+    fp8: float = 1.38
+    update_passes: float = 1.3
+
+
+FITTED = Constants()
+
+_TILE = 128
+"""Rows and columns of a tile of a product."""
+_CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
+"""Power with which a kernel's computation and data movement add: convolutions overlap them less."""
+_HALF = ("amp-fp16", "amp-bf16", "fp8")
+_SGD_PASSES, _ADAM_PASSES = 5, 7
+_CAST_BYTES = 3.0
+"""Bytes that casting a parameter to half precision adds to each kernel that reads it (read 4,
+write 2, in one of two passes)."""
+
+
+class KernelRates(NamedTuple):
+    """What prices the kernels of one era on a GPU at a precision."""
+
+    flops_per_s: float
+    bytes_per_s: float
+    multiprocessors: int
+    precision: str
+    era: SoftwareEra
+    constants: Constants
+
+    @property
+    def half(self) -> bool:
+        """Whether values are two bytes wide."""
+        return self.precision in _HALF
+
+    def seconds(self, work: Work, batch: int, transformer: bool) -> float:
+        """Return how long one kernel takes for a batch [s]."""
+        constants = self.constants
+        width = 4 if work.wide or not self.half else 2
+        weights = work.weights * (width + (_CAST_BYTES if self.half and work.flops else 0.0))
+        memory_s = (width * work.values * batch + weights) / self.bytes_per_s
+        if work.kind == "stream":
+            if self.half and transformer and not work.wide:
+                memory_s *= constants.mixed
+            return memory_s + constants.gap_s
+        rate = self.flops_per_s * self._reached(work)
+        compute_s = work.flops * batch / rate
+        power = _PRODUCT_POWER
+        if work.kind in ("conv", "winograd"):
+            power = _CONV_POWER
+            if self.half and not self.era.channels_last:
+                memory_s *= 1 + constants.layout
+        wave_s = 2.0 * _TILE**2 * work.inner * self.multiprocessors / rate
+        together_s = (compute_s**power + memory_s**power) ** (1 / power)
+        return together_s + constants.wave * wave_s + constants.gap_s
+
+    def _reached(self, work: Work) -> float:
+        constants = self.constants
+        if work.kind in ("conv", "winograd"):
+            kind = "half" if self.half else self.precision
+            return float(getattr(constants, f"{work.kind}_{kind}"))
+        reached = float(getattr(constants, work.kind))
+        if work.kind == "product" and self.precision == "fp8":
+            reached *= constants.fp8
+        return reached
+
+
+class ModelTime(NamedTuple):
+    """An iteration of a model by its kernels [s]: both passes and the update, on GPU and host."""
+
+    passes_s: float
+    update_s: float
+    host_passes_s: float
+    host_update_s: float
+
+    @property
+    def device_s(self) -> float:
+        """What the GPU works."""
+        return self.passes_s + self.update_s
+
+    @property
+    def host_s(self) -> float:
+        """What the host needs for its launches."""
+        return self.host_passes_s + self.host_update_s
+
+    @property
+    def iteration_s(self) -> float:
+        """The later of GPU and host, for both passes and for the update."""
+        passes_s = max(self.passes_s, self.host_passes_s)
+        return passes_s + max(self.update_s, self.host_update_s)
+
+
+def kernel_rates(
+    device: Device, precision: str, era: str, constants: Constants = FITTED
+) -> KernelRates:
+    """Return what prices a model's kernels on a GPU at a precision.
+
+    Raises
+    ------
+    RequestError
+        If the GPU does not compute at that precision or there is no such era.
+    """
+    base = "amp-bf16" if precision == "fp8" else precision
+    return KernelRates(
+        device.matrix_rate(base).value,
+        device.memory_bandwidth.value * constants.memory,
+        device.multiprocessors,
+        precision,
+        software_era(era),
+        constants,
+    )
+
+
+def model_time(
+    model: str,
+    tokens: int | None,
+    batch: int,
+    rates: KernelRates,
+    *,
+    update: bool = True,
+) -> ModelTime:
+    """Return how long an iteration of a network takes on a GPU by its kernels.
+
+    Parameters
+    ----------
+    tokens : tokens a sample, None for the network's own
+    update : whether the optimizer's update belongs to it
+
+    Raises
+    ------
+    RequestError
+        If there is no such network, or it takes no tokens.
+    """
+    work = model_work(model, tokens, rates.era.name)
+    passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
+    host_s = work.operations * rates.era.op_s
+    if not update:
+        return ModelTime(passes_s, 0.0, host_s, 0.0)
+    passes = _ADAM_PASSES if work.transformer else _SGD_PASSES
+    update_s = 4.0 * passes * rates.constants.update_passes * work.parameters / rates.bytes_per_s
+    return ModelTime(passes_s, update_s, host_s, work.tensors * rates.era.tensor_s)
+
+
+def _seconds(one: Work, batch: int, rates: KernelRates, work: ModelWork) -> float:
+    seconds = rates.seconds(one, batch, work.transformer)
+    if not (rates.era.unpadded and work.tokens and work.transformer):
+        return seconds
+    return seconds * rates.constants.unpadded ** (2 if one.kind == "attention" else 1)
+
+
+def layer_times(
+    model: str, tokens: int | None, batch: int, rates: KernelRates
+) -> list[tuple[float, float]]:
+    """Return the forward and backward time of each layer of a network on a GPU [s].
+
+    Layers without parameters count to the one before, as in a profile.
+    """
+    work = model_work(model, tokens, rates.era.name)
+    known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
+    return [
+        (sum(known[one] for one in layer.forward), sum(known[one] for one in layer.backward))
+        for layer in work.layers
+    ]

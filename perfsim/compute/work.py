@@ -1,0 +1,236 @@
+"""What a model's layers ask of a GPU: products, convolutions, attention and streams.
+
+``layer_work`` turns a network definition into the kernels of a forward and a backward pass for
+one sample, as a software era runs them. ``compute/kernel_time.py`` prices them on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from math import sqrt
+from typing import Literal, NamedTuple
+
+from perfsim.compute.software import SoftwareEra, software_era
+from perfsim.models import build_model
+from perfsim.models.layers import ModelLayer
+
+__all__ = ["LayerWork", "ModelWork", "Work", "WorkKind", "model_work"]
+
+WorkKind = Literal["product", "conv", "winograd", "batched", "attention", "recurrent", "stream"]
+
+
+class Work(NamedTuple):
+    """One kernel's work: floating-point operations and values moved, a sample and fixed.
+
+    ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
+    writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
+    sequence for attention. ``wide`` says that the values are fp32 whatever the precision.
+    """
+
+    kind: WorkKind
+    flops: float
+    values: float
+    weights: float = 0.0
+    inner: float = 0.0
+    tokens: int = 0
+    wide: bool = False
+
+
+class LayerWork(NamedTuple):
+    """A layer's kernels, forward and backward, and how many operations its host launches."""
+
+    name: str
+    forward: tuple[Work, ...]
+    backward: tuple[Work, ...]
+    operations: float
+
+
+class ModelWork(NamedTuple):
+    """The kernels of a network: by layer with and without parameters, and counted by their work."""
+
+    layers: tuple[LayerWork, ...]
+    counted: tuple[tuple[Work, int], ...]
+    operations: float
+    tensors: int
+    parameters: int
+    tokens: int | None
+    transformer: bool
+
+
+_STRIDE_LIMIT = 4.5
+"""Largest ratio of a convolution's input to its output points: a stride of 2, and its border."""
+_WINOGRAD_SIDE = 3
+"""Side of the kernels that libraries compute by Winograd's method (Lavin & Gray, arXiv
+1509.09308), at stride 1."""
+_BACKWARD_ATTENTION = 2.5
+"""Backward over forward work of fused attention: five products, one of them computed again, for two
+(Dao et al., arXiv 2205.14135)."""
+
+_OPERATIONS = {
+    "conv": 3.0,
+    "batchnorm": 4.0,
+    "linear": 3.0,
+    "layernorm": 7.0,
+    "embedding": 3.0,
+    "attention": 18.0,
+    "lstm": 5.0,
+    "parameter": 2.0,
+}
+"""Operations that an eager framework launches for a layer and the element-wise work behind it, both
+passes (derived: a GPT block of four products, two normalisations and attention has 39, forward and
+backward with dropout, counted on PyTorch's meta tensors; a residual block's as its code reads)."""
+
+
+@cache
+def model_work(model: str, tokens: int | None, era: str) -> ModelWork:
+    """Return the kernels of a network for one sample as a software era runs them.
+
+    Parameters
+    ----------
+    tokens : tokens a sample, None for the network's own
+
+    Raises
+    ------
+    RequestError
+        If there is no such network or era, or the network takes no tokens.
+    """
+    layers = build_model(model, tokens)
+    works = tuple(_works(layers, software_era(era)))
+    counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
+    blocks = [layer for layer in layers if layer.kind == "attention"]
+    return ModelWork(
+        works,
+        tuple(counted.items()),
+        sum(layer.operations for layer in works),
+        sum(len(layer.tensors) for layer in layers),
+        sum(layer.elements for layer in layers),
+        blocks[0].rows if blocks else None,
+        bool(blocks),
+    )
+
+
+def _works(layers: Sequence[ModelLayer], era: SoftwareEra) -> Iterator[LayerWork]:
+    points = 0
+    normed = any(layer.kind == "batchnorm" for layer in layers)
+    last = layers[-1]
+    for layer in layers:
+        forward, backward = _layer(layer, era, points, layer is layers[0], normed)
+        if layer.kind == "conv":
+            points = layer.rows
+        if layer is last:
+            forward.append(Work("stream", 0.0, 4 * layer.outputs, wide=True))
+            backward.append(Work("stream", 0.0, 3 * layer.outputs, wide=True))
+        operations = _OPERATIONS[layer.kind] * era.op_share
+        yield LayerWork(layer.name, tuple(forward), tuple(backward), operations)
+
+
+_Both = tuple[list[Work], list[Work]]
+"""Forward and backward kernels of a layer."""
+
+
+def _layer(layer: ModelLayer, era: SoftwareEra, points: int, first: bool, normed: bool) -> _Both:
+    """Return a layer's kernels, with the element-wise work beside it.
+
+    ``points`` are those that the convolution before it wrote; ``normed`` says whether the network
+    normalises its convolutions.
+    """
+    if layer.kind == "conv":
+        works = _convolution(layer, era, points, first, normed)
+    elif layer.kind == "linear":
+        works = _linear(layer, era)
+    elif layer.kind == "attention":
+        works = _attention(layer, era)
+    elif layer.kind == "lstm":
+        works = _recurrent(layer)
+    elif layer.kind == "batchnorm":
+        works = _streams(layer.outputs, era.passes.norm, era.passes.activation)
+    elif layer.kind == "layernorm":
+        passes = era.passes.layernorm, era.passes.add, era.passes.dropout
+        works = _streams(_gathered(layer, era) * layer.outputs, *passes)
+    else:
+        works = _lookup(layer)
+    beside = _streams(layer.copies, era.passes.add)
+    return works[0] + beside[0], works[1] + beside[1]
+
+
+def _streams(values: float, *passes: tuple[float, float]) -> _Both:
+    """Return element-wise kernels that pass over ``values``, (forward, backward) times each."""
+    forward = [Work("stream", 0.0, values * both[0]) for both in passes if values * both[0]]
+    backward = [Work("stream", 0.0, values * both[1]) for both in passes if values * both[1]]
+    return forward, backward
+
+
+def _gathered(layer: ModelLayer, era: SoftwareEra) -> float:
+    return layer.gathered if era.gathers else 1.0
+
+
+def _convolution(
+    layer: ModelLayer, era: SoftwareEra, points: int, first: bool, normed: bool
+) -> _Both:
+    """Return a convolution and its backward products; the first has no gradient of its input.
+
+    Where no normalisation follows, bias and activation do. It reads maps as large as those that
+    the convolution before it wrote, or a stride of 2 if it is the first.
+    """
+    shape = layer.tensors[0][1]
+    inner = layer.flops / (2.0 * layer.outputs)
+    kernel = shape[-2] * shape[-1] if len(shape) > 2 else shape[-1]
+    if first:
+        points = 4 * layer.rows
+    elif not layer.rows < points <= _STRIDE_LIMIT * layer.rows:
+        points = layer.rows
+    square = len(shape) > 2 and shape[-2] == shape[-1] == _WINOGRAD_SIDE
+    kind: WorkKind = "winograd" if square and points == layer.rows and not first else "conv"
+    values = inner / kernel * points + layer.outputs
+    work = Work(kind, layer.flops, values, layer.elements, inner)
+    forward, backward = [work], [work] if first else [work, work]
+    if not normed:
+        more = _streams(layer.outputs, era.passes.activation, era.passes.bias)
+        forward, backward = forward + more[0], backward + more[1]
+    return forward, backward
+
+
+def _linear(layer: ModelLayer, era: SoftwareEra) -> _Both:
+    """Return a dense layer; a bias's gradient reads what comes in, the wide one has a GELU."""
+    share = _gathered(layer, era)
+    inner = layer.flops / (2.0 * layer.outputs)
+    rows = max(layer.rows, 1)
+    values = share * (rows * inner + layer.outputs)
+    work = Work("product", share * layer.flops, values, inner * layer.outputs / rows, inner)
+    biased = len(layer.tensors) > 1
+    wide = layer.outputs > rows * inner and any(
+        part in layer.name for part in ("intermediate", "c_fc", "fc1")
+    )
+    passes = [era.passes.activation] if wide else []
+    more = _streams(share * layer.outputs, *passes, *([(0.0, 1.0)] if biased else []))
+    return [work, *more[0]], [work, work, *more[1]]
+
+
+def _attention(layer: ModelLayer, era: SoftwareEra) -> _Both:
+    """Return attention: one kernel, or products of scores and values with passes between."""
+    if era.flash:
+        flops = layer.flops / (2 if layer.causal else 1)
+        work = Work("attention", flops, 4 * layer.outputs, tokens=layer.rows)
+        twice = work._replace(flops=_BACKWARD_ATTENTION * flops, values=8 * layer.outputs)
+        return [work], [twice]
+    scores = float(layer.heads * layer.rows**2)
+    work = Work("batched", layer.flops / 2, 2 * layer.outputs + scores)
+    more = _streams(scores, era.passes.scores)
+    return [work] * 2 + more[0], [work] * 4 + more[1]
+
+
+def _recurrent(layer: ModelLayer) -> _Both:
+    """Return an LSTM layer: its recurrent matrix is read again at every step."""
+    again = layer.elements / 2.0 * max(layer.rows - 1, 0)
+    inner = sqrt(layer.elements / 4.0)
+    work = Work("recurrent", layer.flops, 10 * layer.outputs, layer.elements + again, inner)
+    return [work], [work, work]
+
+
+def _lookup(layer: ModelLayer) -> _Both:
+    """Return an embedding or a parameter: its backward pass fills a gradient of the whole table."""
+    forward = Work("stream", 0.0, 2 * layer.outputs, wide=True)
+    backward = Work("stream", 0.0, 3 * layer.outputs, float(layer.elements), wide=True)
+    return [forward], [backward]
