@@ -34,7 +34,7 @@ __all__ = [
     "read_profile",
 ]
 
-PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp8")
 _ROUNDING = 1e-5
 """Share of the iteration that rounding milliseconds may leave over."""
 
