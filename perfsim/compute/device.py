@@ -75,6 +75,7 @@ __all__ = [
     "Device",
     "DeviceFile",
     "KernelCurve",
+    "device_named",
     "load_device",
     "log_between",
     "measured_kernels",
@@ -465,8 +466,8 @@ class Device:
 
     ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
     the data sheet's peak. ``points`` holds one curve a width for each kernel name. ``references``
-    are GPUs whose points may be scaled to this one. ``board`` is its form (SXM5, PCIe), ``pcie`` the
-    generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
+    are GPUs whose points may be scaled to this one. ``board`` is its form (SXM5, PCIe), ``pcie``
+    the generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network that stands for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything.
     """
@@ -651,6 +652,14 @@ def _stem(name: str, files: Mapping[str, Path]) -> str:
     if _plain(name) not in plain:
         raise unknown("gpu", name, files, "gpus")
     return plain[_plain(name)]
+
+
+def device_named(words: str, catalog: Catalog) -> str | None:
+    """Return the GPU whose name or alias these words are, such as A100-SXM4-40GB; None if none."""
+    try:
+        return _stem(words.replace(" ", "-"), catalog.files("devices"))
+    except RequestError:
+        return None
 
 
 def _plain(name: str) -> str:
