@@ -141,11 +141,22 @@ class GpuRow(InventoryItem):
         "memory_bandwidth": "memory bandwidth",
         "measured_kernels": "measured kernels",
     }
+    SHOWN_COLUMNS: ClassVar = (
+        *("gpu", "architecture", "board", "memory", "memory bandwidth", "power", "title"),
+        *("link", "derived", "measured kernels"),
+    )
 
     gpu: str
     title: str
+    memory: str
     memory_bandwidth: str
     kind: str
+    power: str
+    board: str
+    architecture: str
+    link: str
+    precisions: str
+    derived: str
     measured_kernels: str
 
 
@@ -158,7 +169,22 @@ def _gpus(catalog: Catalog) -> list[GpuRow]:
         bandwidth = device.memory_bandwidth
         kernels = ", ".join(sorted(device.points)) or "none"
         rate = format_rate(bandwidth.value)
-        rows.append(GpuRow(name, device.title, rate, bandwidth.kind, kernels))
+        rows.append(
+            GpuRow(
+                name,
+                device.title,
+                format_bytes(device.memory_bytes),
+                rate,
+                bandwidth.kind,
+                f"{device.power_w:g} W" if device.power_w else "",
+                device.board,
+                device.architecture,
+                device.link,
+                ", ".join(device.rates),
+                ", ".join(device.derived) or "none",
+                kernels,
+            )
+        )
     return rows
 
 

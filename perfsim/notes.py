@@ -141,11 +141,6 @@ def _asked_notes(setup: Setup) -> list[str]:
             )
     if scenario.oversubscription is not None and cluster.nodes == 1:
         notes.append("`oversubscription` has no effect: all GPUs stand on one node.")
-    own_link = not setup.network.path and setup.intra_network is None
-    if own_link and cluster.nodes > 1 and cluster.gpus_per_node > 1:
-        notes.append(
-            f"{setup.network.name} also joins the GPUs of a node; `intra_net` changes that."
-        )
     return notes
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import fusion
-from perfsim.compute.device import Device, load_device
+from perfsim.compute.device import Device, device_named, load_device
 from perfsim.compute.profile import (
     POSITIONS_SUFFIX,
     Profile,
@@ -32,7 +32,14 @@ from perfsim.methods.base import Method
 from perfsim.network.cluster import DEFAULT_GPUS_PER_NODE, Cluster, make_cluster
 from perfsim.network.network_file import Network, load_network
 from perfsim.quantity import Grade
-from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, fields_read_by, own_values, parse_types
+from perfsim.scenario import (
+    DEFAULT_GPU,
+    DEFAULT_INTRA_NET,
+    Scenario,
+    fields_read_by,
+    own_values,
+    parse_types,
+)
 from perfsim.session import RememberingCluster, RememberingDevice
 from perfsim.units import parse_bytes, parse_iteration, parse_seconds
 
@@ -46,9 +53,11 @@ __all__ = [
     "computation",
     "computations",
     "find_profile",
+    "inside_network",
     "model_names",
     "platform",
     "resolve",
+    "with_gpu",
 ]
 
 Computation = tuple[Profile, TransferredProfile, list[str]]
@@ -100,6 +109,37 @@ def find_profile(
     return replace(
         profile, positions=read_positions(beside, layers, preconditioned_layers(profile))
     )
+
+
+def with_gpu(scenario: Scenario, catalog: Catalog) -> tuple[Scenario, list[str]]:
+    """Return the scenario with a GPU, and a note where none was asked for.
+
+    It is the GPU that the network was measured on, else that of the model's only profile.
+    """
+    if scenario.gpu is not None:
+        return scenario, []
+    stems = model_names(catalog.files("models")).get(scenario.model, [])
+    profiled = {(*stem.split("."), "")[1] for stem in stems}
+    gpu = _measured_on(_network(scenario.net, "net", catalog), catalog)
+    if gpu:
+        why = f"that of {scenario.net}"
+    elif len(profiled) == 1 and (gpu := profiled.pop()) in catalog.files("devices"):
+        why = f"that of the only profile of {scenario.model}"
+    else:
+        gpu, why = DEFAULT_GPU, "an assumption"
+    note = f"`gpu` {gpu}, {why}; name yours."
+    return scenario.model_copy(update={"gpu": gpu}), [note]
+
+
+def _measured_on(network: Network, catalog: Catalog) -> str | None:
+    """Return the GPU that a network's curves were measured on; None if they say none or several."""
+    words = {curve.gpu for curve in network.known.curves} if network.known else set()
+    return device_named(words.pop(), catalog) if len(words) == 1 else None
+
+
+def _network(name: str, field: str, catalog: Catalog) -> Network:
+    """Return a network by its name, or by what the user writes for one."""
+    return catalog.once(("network", field, name), lambda: load_network(name, catalog, field))
 
 
 def computation(scenario: Scenario, device: Device, catalog: Catalog) -> Computation:
@@ -177,6 +217,9 @@ def _precision(profile: Profile, device: Device, notes: list[str]) -> str:
 Platform = tuple[Network, Network | None, Cluster, list[str]]
 """The network between nodes, the one inside them where it is another, the cluster, and notes."""
 
+_NVLINK = "nvlink"
+"""The transport of an NVLink, and the word that asks for the NVLink of the GPU."""
+
 _MAX_WARNINGS = 2
 """Warnings on a network that a prediction repeats; ``show net`` lists all of them."""
 
@@ -201,10 +244,8 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
 
     growth_errors()
     notes: list[str] = []
-    network = catalog.once(
-        ("network", "net", scenario.net), lambda: load_network(scenario.net, catalog, "net")
-    )
-    intra_network = _intra_network(scenario, network, device, catalog, notes)
+    network = _network(scenario.net, "net", catalog)
+    intra_network, intra_notes = _intra_network(scenario, network, catalog)
     types, each = parse_types(scenario.gpu), scenario.gpus_per_node
     if len(types) > 1 and each is None and scenario.placement is None:
         from perfsim.compute.gpu_types import gpus_per_node
@@ -222,6 +263,7 @@ def _made(scenario: Scenario, device: Device, catalog: Catalog) -> Platform:
         background=scenario.background,
     )
     notes += _placement_notes(scenario, network, cluster)
+    notes += intra_notes if cluster.intra is not None else []
     notes += _network_warnings(network, intra_network, cluster)
     return network, intra_network, RememberingCluster.like(cluster), notes
 
@@ -258,40 +300,51 @@ def _network_warnings(
 
 
 def _intra_network(
-    scenario: Scenario, network: Network, device: Device, catalog: Catalog, notes: list[str]
-) -> Network | None:
-    """Return the network inside a node; None where the network file has its own link for it."""
-    if scenario.intra_net is None:
+    scenario: Scenario, network: Network, catalog: Catalog
+) -> tuple[Network | None, list[str]]:
+    """Return the network inside a node, and notes; None where the network file has its own link.
+
+    A link that the user writes as ``rate,latency`` for `net` is between nodes only.
+    """
+    asked = scenario.intra_net
+    if asked is None and network.path:
         if "intra" in network.links:
-            return None
-        inside = network.inside or DEFAULT_INTRA_NET
-        return catalog.once(
-            ("network", "intra_net", inside), lambda: load_network(inside, catalog, "intra_net")
-        )
-    if scenario.intra_net == "nvlink":
-        families = {name.split("-")[0] for name, _ in parse_types(scenario.gpu)}
-        if len(families) > 1:
+            return None, []
+        asked = network.inside or None
+    if asked is None or asked == _NVLINK:
+        name, why = inside_network(scenario.gpu, catalog)
+        inside = _network(name, "intra_net", catalog)
+        if asked == _NVLINK and inside.transport != _NVLINK:
             raise RequestError(
                 "intra_net",
-                f"'nvlink' is chosen after the GPU, and there are several types"
-                f" ({scenario.gpu}); name one network for all nodes, such as pcie3.",
+                f"the GPUs of a node have no NVLink ({scenario.gpu}: {name}); name a network, such"
+                " as nvlink-a100.",
+                value=asked,
             )
-        family = device.name.split("-")[0]
-        names = catalog.files("networks")
-        if f"nvlink-{family}" not in names:
-            measured = ", ".join(sorted(name for name in names if name.startswith("nvlink-")))
-            raise RequestError(
-                "intra_net", f"no measured NVLink of {device.name!r}; measured: {measured}."
-            )
-        notes.append(f"`intra_net` nvlink is nvlink-{family}, after the GPU.")
-        return catalog.once(
-            ("network", "intra_net", f"nvlink-{family}"),
-            lambda: load_network(f"nvlink-{family}", catalog, "intra_net"),
-        )
-    named = scenario.intra_net
-    return catalog.once(
-        ("network", "intra_net", named), lambda: load_network(named, catalog, "intra_net")
-    )
+        return inside, [f"`intra_net` {name}, after the GPU{why}."]
+    return _network(asked, "intra_net", catalog), []
+
+
+def inside_network(gpu: str | None, catalog: Catalog) -> tuple[str, str]:
+    """Return the network that joins the GPUs of a node by their files, and in words why.
+
+    Of several types of GPU it is the slowest: it sets the pace of what all of them exchange.
+    """
+    names = [name for name, _ in parse_types(gpu)] or [gpu or DEFAULT_GPU]
+    found = {}
+    for device in (_device(name, catalog) for name in names):
+        why = f": {device.link}" if device.link else ""
+        why += f"; {device.intra_net_why}" if device.intra_net_why else ""
+        if not device.intra_net:
+            why = f", whose file names none: {DEFAULT_INTRA_NET} is an assumption"
+        found[device.intra_net or DEFAULT_INTRA_NET] = why
+    if len(found) == 1:
+        return next(iter(found.items()))
+    links = {
+        name: _network(name, "intra_net", catalog).link("intra", "intra_net") for name in found
+    }
+    slowest = min(links, key=lambda name: links[name].rate.value)
+    return slowest, f", the slowest of {', '.join(found)}"
 
 
 class ResolvedScenario(NamedTuple):
@@ -440,7 +493,7 @@ class Setup:
             placement=tuple(cluster.uneven) or None,
             net=scenario.net,
             intra_net=self.intra_network.name if self.intra_network else self.network.name,
-            gpu=scenario.gpu if self.parts else self.device.name,
+            gpu=scenario.gpu if self.parts and scenario.gpu else self.device.name,
             batch=self.profile.batch,
             precision=self.profile.precision,
             method=method_name(scenario.method),
@@ -484,6 +537,8 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     policy_name = scenario.fusion or method.default_fusion()
     policy = catalog.once(("fusion", policy_name), lambda: fusion.load_policy(policy_name))
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
+    scenario, assumed = with_gpu(scenario, catalog)
+    assert scenario.gpu is not None
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
     device = _device(gpu, catalog)
@@ -511,7 +566,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
         policy_name,
         policy,
         limit_bytes,
-        [*notes, *noted, *own, *([] if parts else carried.notes), *others],
+        [*assumed, *notes, *noted, *own, *([] if parts else carried.notes), *others],
         beside,
         parts,
     )

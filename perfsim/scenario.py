@@ -25,12 +25,13 @@ from typing import (
     get_type_hints,
 )
 
-from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
+from perfsim.errors import RequestError, rule, shown, unknown_option
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 __all__ = [
+    "DEFAULT_GPU",
     "DEFAULT_INTRA_NET",
     "OPTION_GROUPS",
     "SCENARIO_FIELDS",
@@ -46,8 +47,11 @@ __all__ = [
     "table_columns",
 ]
 
+DEFAULT_GPU = "v100"
+"""The GPU where neither the scenario nor the network's file nor the model's profiles name one."""
+
 DEFAULT_INTRA_NET = "pcie3"
-"""The network inside a node where neither the scenario nor the network's file names one."""
+"""The network inside a node where neither scenario, network file nor the GPU's file names one."""
 
 OPTION_GROUPS = ("options", "fusion_options")
 """Fields that hold other fields, which are named ``options.density``."""
@@ -212,7 +216,7 @@ class ScenarioFields:
         str,
         ScenarioField(
             "Network between nodes: a name such as 1gbe, 10gbe, ib100 (`perfsim list networks`) or"
-            " rate,latency such as 10Gbit/s,50us.",
+            " rate,latency such as 10Gbit/s,50us (between nodes only).",
             read_by=("network",),
             metavar="NETWORK",
             complete="networks",
@@ -226,24 +230,25 @@ class ScenarioFields:
             "Network inside a node: pcie3, nvlink, ... or rate,latency.",
             read_by=("network",),
             metavar="NETWORK",
-            default="the network's own, or pcie3",
+            default="the network's own, else the GPU's: NVLink or PCIe",
             complete="networks",
             nonempty=True,
             vary="4GB/s..32GB/s",
         ),
     ] = None
     gpu: Annotated[
-        str,
+        str | None,
         ScenarioField(
             "GPU (`perfsim list gpus`); of several types in one job how many of each, whole nodes"
             " in that order: v100:16,p100:16.",
             read_by=("compute", "network"),
             metavar="GPU",
+            default="that of the network, else of the model's only profile, else v100",
             complete="gpus",
             nonempty=True,
             check=_write_types,
         ),
-    ] = "v100"
+    ] = None
     batch: Annotated[
         int | None,
         ScenarioField(
@@ -258,7 +263,7 @@ class ScenarioFields:
     precision: Annotated[
         str | None,
         ScenarioField(
-            "fp32, tf32, amp-fp16 or amp-bf16.",
+            "fp32, tf32, amp-fp16 (or fp16), amp-bf16 (or bf16), fp8.",
             read_by=("compute",),
             metavar="WORD",
             default="that of the profile",
@@ -489,8 +494,8 @@ def _read_placement(value: Any, field: str) -> Any:
     return value
 
 
-def parse_types(text: str, field: str = "gpu") -> tuple[tuple[str, int], ...]:
-    """Return the types of GPU and how many there are of each; () where only a name is given.
+def parse_types(text: str | None, field: str = "gpu") -> tuple[tuple[str, int], ...]:
+    """Return the types of GPU and how many there are of each; () where none has a number.
 
     Types are separated by commas or by plus signs (in a list of values, where a comma ends one).
 
@@ -504,7 +509,7 @@ def parse_types(text: str, field: str = "gpu") -> tuple[tuple[str, int], ...]:
     >>> parse_types("v100:16,p100:8"), parse_types("v100:16+p100:8"), parse_types("v100")
     ((('v100', 16), ('p100', 8)), (('v100', 16), ('p100', 8)), ())
     """
-    if not any(sign in text for sign in ",+:"):
+    if text is None or not any(sign in text for sign in ",+:"):
         return ()
     types = []
     for part in text.replace("+", ",").split(","):
@@ -527,11 +532,9 @@ def _write_types(value: str, field: str) -> str:
 
 
 def _check_precision(value: str, field: str) -> str:
-    from perfsim.compute.profile import PRECISIONS
+    from perfsim.compute.profile import precision_named
 
-    if value not in PRECISIONS:
-        raise unknown(field, value, PRECISIONS)
-    return value
+    return precision_named(value, field)
 
 
 def _check_options(value: dict[str, Any], field: str) -> dict[str, Any]:

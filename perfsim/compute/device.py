@@ -38,6 +38,7 @@ from perfsim.data.toml import (
     read_checked,
     table_check,
     toml_refusal,
+    whole_number,
 )
 from perfsim.errors import (
     DataError,
@@ -74,6 +75,7 @@ __all__ = [
     "Device",
     "DeviceFile",
     "KernelCurve",
+    "device_named",
     "load_device",
     "log_between",
     "measured_kernels",
@@ -296,6 +298,8 @@ _PEAK = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?([GT]FLOP/s)", re.ASCII)
 _FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
 _MAX_ACHIEVED = 1.2
 """Achieved over peak rate: a board may run above its data sheet's clock, but not by more."""
+_MAX_PCIE = 7
+"""The newest generation of PCIe: PCI-SIG published its specification in 2025."""
 _KERNEL_PRECISION = "fp32"
 """Methods' kernels compute at this precision, so every GPU states its rate."""
 
@@ -364,6 +368,14 @@ def _matrix_rate(values: object) -> Quantity:
     return Quantity(rate, "FLOP/s", table.get("kind", kind), source, table.get("spread"))
 
 
+def _pcie(value: object) -> int:
+    """Return a generation of PCIe."""
+    generation = whole_number(value)
+    if generation > _MAX_PCIE:
+        raise WrongValue(f"found {generation}, allowed is a generation of PCIe, 1 to {_MAX_PCIE}")
+    return generation
+
+
 _check_device = table_check(
     {
         "name": _text,
@@ -371,6 +383,12 @@ _check_device = table_check(
         "aliases": _texts,
         "memory": check_of(Annotated[float, in_unit(parse_bytes, MEMORY_LIMIT)]),
         "power_w": check_of(Annotated[float, plain_number(POWER_LIMIT)]),
+        "architecture": _text,
+        "board": _text,
+        "pcie": _pcie,
+        "link": _text,
+        "intra_net": _text,
+        "intra_net_why": _text,
         "references": _texts,
         "memory_bandwidth": _quantity(check_of(BytesPerSecond), "B/s"),
         "launch": _quantity(check_of(Annotated[float, in_unit(parse_seconds, LAUNCH_LIMIT)]), "s"),
@@ -379,7 +397,10 @@ _check_device = table_check(
             optional=[precision for precision in PRECISIONS if precision != _KERNEL_PRECISION],
         ),
     },
-    optional=("aliases", "power_w", "references"),
+    optional=(
+        *("aliases", "power_w", "architecture", "board", "pcie", "link", "intra_net"),
+        *("intra_net_why", "references"),
+    ),
 )
 
 
@@ -395,6 +416,12 @@ class DeviceFile(TypedDict):
     rates: Mapping[str, Quantity]
     reference_names: tuple[str, ...]
     power_w: float | None
+    architecture: str
+    board: str
+    pcie: int | None
+    link: str
+    intra_net: str
+    intra_net_why: str
 
 
 def read_device_file(path: Path) -> DeviceFile:
@@ -420,6 +447,12 @@ def read_device_file(path: Path) -> DeviceFile:
         rates=table["rates"],
         reference_names=references,
         power_w=table.get("power_w"),
+        architecture=table.get("architecture", ""),
+        board=table.get("board", ""),
+        pcie=table.get("pcie"),
+        link=table.get("link", ""),
+        intra_net=table.get("intra_net", ""),
+        intra_net_why=table.get("intra_net_why", ""),
     )
 
 
@@ -433,7 +466,10 @@ class Device:
 
     ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
     the data sheet's peak. ``points`` holds one curve a width for each kernel name. ``references``
-    are GPUs whose points may be scaled to this one.
+    are GPUs whose points may be scaled to this one. ``board`` is its form (SXM5, PCIe), ``pcie``
+    the generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
+    ``intra_net`` is the network that stands for that link where no other is named, and
+    ``intra_net_why`` says what is assumed by it, if anything.
     """
 
     name: str
@@ -447,6 +483,18 @@ class Device:
     references: tuple[Device, ...] = ()
     reference_names: tuple[str, ...] = ()
     power_w: float | None = None
+    architecture: str = ""
+    board: str = ""
+    pcie: int | None = None
+    link: str = ""
+    intra_net: str = ""
+    intra_net_why: str = ""
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """Return which of its numbers are derived: neither measured nor published for this GPU."""
+        named = {"memory bandwidth": self.memory_bandwidth, "launch": self.launch_s, **self.rates}
+        return tuple(name for name, quantity in named.items() if quantity.kind == "derived")
 
     def matrix_rate(self, precision: str) -> Quantity:
         """Return the matrix rate [FLOP/s] at a precision.
@@ -504,14 +552,19 @@ class Device:
             "gpu": self.name,
             "title": self.title,
             "aliases": ", ".join(self.aliases) or "none",
+            "architecture": self.architecture or "not stated",
+            "board": self.board or "not stated",
+            "PCIe generation": str(self.pcie or "not stated"),
+            "power": f"{self.power_w:g} W" if self.power_w else "not stated",
+            "link inside a node": self.link or "not stated",
+            "network inside a node": self._inside_words(),
             "memory": format_bytes(self.memory_bytes),
             "memory bandwidth": _in_words(self.memory_bandwidth, format_rate),
             "kernel launch": _in_words(self.launch_s, format_seconds),
         }
         for precision, rate in self.rates.items():
             table[f"matrix rate {precision}"] = _in_words(rate, lambda x: f"{x / 1e12:.4g} TFLOP/s")
-        if self.power_w:
-            table["power"] = f"{self.power_w:g} W"
+        table["derived"] = ", ".join(self.derived) or "none of these"
         for name, curves in sorted(self.points.items()):
             sizes = [size for curve in curves for size in curve.sizes]
             kinds = weakest([kind for curve in curves for kind in curve.kinds])
@@ -521,6 +574,10 @@ class Device:
             )
         table["scaled from"] = ", ".join(self.reference_names) or "no other GPU"
         return table
+
+    def _inside_words(self) -> str:
+        why = f" ({self.intra_net_why})" if self.intra_net_why else ""
+        return f"{self.intra_net}{why}" if self.intra_net else "none named"
 
     def _stream_s(self, kernel: Kernel) -> float:
         moved_s = kernel.moved_bytes / self.memory_bandwidth.value
@@ -595,6 +652,14 @@ def _stem(name: str, files: Mapping[str, Path]) -> str:
     if _plain(name) not in plain:
         raise unknown("gpu", name, files, "gpus")
     return plain[_plain(name)]
+
+
+def device_named(words: str, catalog: Catalog) -> str | None:
+    """Return the GPU whose name or alias these words are, such as A100-SXM4-40GB; None if none."""
+    try:
+        return _stem(words.replace(" ", "-"), catalog.files("devices"))
+    except RequestError:
+        return None
 
 
 def _plain(name: str) -> str:

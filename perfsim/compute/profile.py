@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
 from perfsim.data.tables import cell_number, csv_rows, read_lines, read_table
-from perfsim.errors import DataError, newer, shown
+from perfsim.errors import DataError, newer, shown, unknown
 from perfsim.quantity import COUNT_LIMIT, ELEMENTS_LIMIT, TIME_LIMIT, Kind
 
 __all__ = [
@@ -29,12 +29,35 @@ __all__ = [
     "Gradient",
     "Layer",
     "Profile",
+    "precision_named",
     "preconditioned_layers",
     "read_positions",
     "read_profile",
 ]
 
-PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp8")
+_TODAYS_WORDS = {"fp16": "amp-fp16", "bf16": "amp-bf16"}
+
+
+def precision_named(word: str, field: str = "precision") -> str:
+    """Return a precision by its name or by today's word for it.
+
+    Raises
+    ------
+    RequestError
+        If there is no such precision.
+
+    Examples
+    --------
+    >>> precision_named("bf16"), precision_named("fp8")
+    ('amp-bf16', 'fp8')
+    """
+    precision = _TODAYS_WORDS.get(word, word)
+    if precision not in PRECISIONS:
+        raise unknown(field, word, (*PRECISIONS, *_TODAYS_WORDS))
+    return precision
+
+
 _ROUNDING = 1e-5
 """Share of the iteration that rounding milliseconds may leave over."""
 

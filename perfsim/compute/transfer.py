@@ -300,14 +300,8 @@ def _source(inputs: TransferInputs, goal: GpuPrecision) -> TransferSource:
     """
     profile = inputs.profile
     known_at = _all_iterations(inputs, goal)
-    if not known_at[goal] and goal.precision == "amp-bf16":
-        fp16 = _source(inputs, GpuPrecision(goal.gpu, "amp-fp16"))
-        note = f"{goal}: no measurement in amp-bf16, taken as amp-fp16 (the same matrix rate)."
-        same = Ratio(1.0, None, note)
-        return fp16._replace(
-            series={batch: estimate.times(same) for batch, estimate in fp16.series.items()},
-            ratios={batch: [*ratios, same] for batch, ratios in fp16.ratios.items()},
-        )
+    if not known_at[goal] and goal.precision in ("amp-bf16", "fp8"):
+        return _half_or_less(inputs, goal)
     steps = [] if known_at[goal] else _steps_to(inputs, goal, known_at)
     start = steps[0].first if steps else goal
     known = known_at[start]
@@ -332,6 +326,22 @@ def _source(inputs: TransferInputs, goal: GpuPrecision) -> TransferSource:
         share_note,
         min(LAUNCHES_S * tensors, shortest_s),
         tensors,
+    )
+
+
+def _half_or_less(inputs: TransferInputs, goal: GpuPrecision) -> TransferSource:
+    """Return bf16 as fp16 on the same GPU, and fp8 as bf16 with products at the rate of fp8."""
+    if goal.precision == "amp-bf16":
+        near = GpuPrecision(goal.gpu, "amp-fp16")
+        note = f"{goal}: no measurement in amp-bf16, taken as amp-fp16 (the same matrix rate)."
+        ratio = Ratio(1.0, None, note)
+    else:
+        near = GpuPrecision(goal.gpu, "amp-bf16")
+        ratio = _step_ratio(inputs, SpeedStep(near, goal), inputs.profile.batch)
+    source = _source(inputs, near)
+    return source._replace(
+        series={batch: estimate.times(ratio) for batch, estimate in source.series.items()},
+        ratios={batch: [*ratios, ratio] for batch, ratios in source.ratios.items()},
     )
 
 

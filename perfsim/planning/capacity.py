@@ -21,7 +21,7 @@ from perfsim.data.toml import Text, TomlModel, WrongValue, plain_number, read_to
 from perfsim.errors import RequestError, nearest, shown
 from perfsim.prediction import Prediction, predict
 from perfsim.quantity import NumberLimit
-from perfsim.resolve import ResolvedScenario
+from perfsim.resolve import ResolvedScenario, with_gpu
 from perfsim.scenario import Scenario, parse_types
 from perfsim.units import format_bytes
 
@@ -338,7 +338,7 @@ def plan(
     return result
 
 
-def check_one_type(gpu: str) -> None:
+def check_one_type(gpu: str | None) -> None:
     """Check that all GPUs of a cluster are of one type.
 
     Raises
@@ -376,7 +376,8 @@ def _predicted(
 ) -> Iterator[Prediction | None]:
     """Yield each scenario's prediction; None, with the reason in ``left``, if it cannot be used."""
     for scenario in scenarios:
-        name = f"{scenario.method} on {scenario.gpus} {scenario.gpu} over {scenario.net}"
+        gpu = with_gpu(scenario, catalog)[0].gpu
+        name = f"{scenario.method} on {scenario.gpus} {gpu} over {scenario.net}"
         try:
             prediction = predict(scenario, catalog)
         except RequestError as error:

@@ -238,7 +238,11 @@ def _places(
         return [], ["No break-even map: it would take too long for these methods."]
     side = min(map_side(mapped), len(several) + 2)
     latency_s = own.ring.at(0.0)
-    held = {"intra_net": resolved.resolved_scenario().intra_net, "placement": None}
+    held = {
+        "gpu": resolved.scenario.gpu,
+        "intra_net": resolved.resolved_scenario().intra_net,
+        "placement": None,
+    }
     library = resolved.cluster.library
     cells = []
     for rate in bandwidths(own.rate.value, side):

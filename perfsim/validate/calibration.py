@@ -40,8 +40,8 @@ from perfsim.network.link import Link
 from perfsim.network.network_file import Network, load_network
 from perfsim.prediction import spent
 from perfsim.quantity import Quantity
-from perfsim.resolve import resolve
-from perfsim.scenario import DEFAULT_INTRA_NET, Scenario, make_scenario
+from perfsim.resolve import inside_network, resolve
+from perfsim.scenario import DEFAULT_GPU, Scenario, make_scenario
 from perfsim.schedule.rounds import build_rounds
 from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import Session, SessionWithNetworks
@@ -266,11 +266,13 @@ def on_preset(scenario: Scenario, catalog: Catalog) -> Scenario:
 
     The networks inside and between nodes are then named in full.
     """
-    net, intra = _preset_names(scenario.net, scenario.intra_net, catalog)
+    net, intra = _preset_names(scenario.net, scenario.intra_net, scenario.gpu, catalog)
     return scenario.model_copy(update={"net": net, "intra_net": intra})
 
 
-def _preset_names(net: str, intra: str | None, catalog: Catalog) -> tuple[str, str | None]:
+def _preset_names(
+    net: str, intra: str | None, gpu: str | None, catalog: Catalog
+) -> tuple[str, str | None]:
     """Return the presets between and inside nodes; None inside where ``net`` has its own link."""
     presets = {
         (row.network, row.link): row.preset
@@ -281,10 +283,13 @@ def _preset_names(net: str, intra: str | None, catalog: Catalog) -> tuple[str, s
         intra = net
     elif intra is None and (net, "inter") not in presets:
         network = _network(net, catalog)
-        intra = None if "intra" in network.links else network.inside or DEFAULT_INTRA_NET
+        if "intra" not in network.links:
+            intra = network.inside or inside_network(gpu, catalog)[0]
     between = presets.get((net, "inter"), net)
     inside = presets.get((intra or "", "intra"), intra)
-    return between, inside if inside is not None or between == net else DEFAULT_INTRA_NET
+    if inside is None and between != net:
+        inside, _ = inside_network(gpu, catalog)
+    return between, inside
 
 
 # The rows that calibrate
@@ -307,7 +312,8 @@ class ClusterKey(NamedTuple):
 def cluster_key(case: Case, scenario: Scenario, catalog: Catalog) -> ClusterKey:
     """Return the cluster that a case was measured on."""
     preset = on_preset(scenario, catalog)
-    return ClusterKey(case.group, scenario.gpu, preset.net, preset.intra_net or preset.net)
+    gpu = scenario.gpu or DEFAULT_GPU
+    return ClusterKey(case.group, gpu, preset.net, preset.intra_net or preset.net)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +391,8 @@ def _on_presets(fields: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
     """Return fields that name presets only: a network that no longer ships cannot be loaded."""
     if "net" not in fields:
         return fields
-    net, intra = _preset_names(fields["net"], fields.get("intra_net"), catalog)
+    named = fields["net"], fields.get("intra_net"), fields.get("gpu")
+    net, intra = _preset_names(*named, catalog)
     return fields | {"net": net} | ({} if intra is None else {"intra_net": intra})
 
 

@@ -15,7 +15,7 @@ from statistics import correlation, mean, median
 from typing import Any, NamedTuple
 
 from perfsim.interval import GRADES, Moves
-from perfsim.scenario import Scenario, parse_types
+from perfsim.scenario import DEFAULT_GPU, Scenario, parse_types
 from perfsim.validate.accuracy import Score, score
 from perfsim.validate.cases import Case
 from perfsim.validate.mapping import WAYS, Way
@@ -143,7 +143,7 @@ class PredictedCase:
     def generation(self) -> str:
         """The generation of its GPU; of several types the first."""
         types = parse_types(self.scenario.gpu)
-        name = (types[0][0] if types else self.scenario.gpu).lower()
+        name = (types[0][0] if types else self.scenario.gpu or DEFAULT_GPU).lower()
         matching = [start for start in _GENERATIONS if name.startswith(start)]
         return _GENERATIONS[max(matching, key=len)] if matching else "other"
 

@@ -26,7 +26,12 @@ from perfsim.calibrate.write_profile import (
     split_passes,
     write_files,
 )
-from perfsim.compute.profile import POSITIONS_COLUMNS, POSITIONS_SCHEMA, PROFILE_SCHEMA
+from perfsim.compute.profile import (
+    POSITIONS_COLUMNS,
+    POSITIONS_SCHEMA,
+    PROFILE_SCHEMA,
+    precision_named,
+)
 from perfsim.data.catalog import Catalog
 from perfsim.errors import RequestError
 
@@ -120,6 +125,7 @@ def calibrate_compute(
     RequestError
         If the request cannot be met; nothing is written then.
     """
+    precision = precision_named(precision)
     torch, device = torch_device("calibrate compute", device)
     if batch < 1:
         why = f"{batch} is not allowed: it must be 1 or more."

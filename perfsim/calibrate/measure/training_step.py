@@ -16,7 +16,6 @@ from perfsim.calibrate.measure.device import CpuClock, CudaClock, DeviceClock
 from perfsim.calibrate.measure.launch import LAUNCHERS, find_launch
 from perfsim.calibrate.measure.repeats import half_width
 from perfsim.calibrate.measure.subject import Subject
-from perfsim.compute.profile import PRECISIONS
 from perfsim.errors import RequestError, unknown
 
 __all__ = [
@@ -37,6 +36,8 @@ WARM_UP_STEPS = 5
 TURNS = 4
 """Turns of whole and marked steps, so that a drift of the clocks meets both. No source: chosen."""
 OPTIMIZERS = ("sgd", "adam", "adamw")
+MEASURED_PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+"""Precisions that PyTorch alone trains in; fp8 takes a library of its own."""
 JOIN_PATIENCE_S = 300.0
 """How long other ranks may take to answer [s]. No source: chosen."""
 
@@ -333,8 +334,8 @@ def measure_compute(
     """
     import torch
 
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
+    if precision not in MEASURED_PRECISIONS:
+        raise unknown("precision", precision, MEASURED_PRECISIONS)
     if device == "cpu" and precision in ("tf32", "amp-fp16"):
         why = f"{precision} needs a GPU; a CPU has fp32 and amp-bf16."
         raise RequestError("precision", why, value=precision)

@@ -25,9 +25,9 @@ from perfsim.calibrate.write_profile import (
     refuse_existing,
     write_files,
 )
-from perfsim.compute.profile import PRECISIONS
+from perfsim.compute.profile import precision_named
 from perfsim.data.catalog import Catalog
-from perfsim.errors import DataError, RequestError, unknown
+from perfsim.errors import DataError, RequestError
 
 __all__ = ["ImportedTrace", "import_trace"]
 
@@ -100,8 +100,9 @@ def import_trace(
     DataError
         If the trace is damaged or shows no training step; nothing is written then.
     """
+    precision = precision_named(precision)
     counts = {"batch": batch, "sequence": sequence, "nodes": nodes, "gpus_per_node": gpus_per_node}
-    _check_request({"model": model, "gpu": gpu}, precision, counts)
+    _check_request({"model": model, "gpu": gpu}, counts)
     trace = read_trace(file)
     texts: dict[Path, str] = {}
     profile, stem = None, file.name.partition(".")[0]
@@ -132,14 +133,10 @@ def import_trace(
     return ImportedTrace(profile, table, trace, tuple(summary_by_size(trace.collectives)))
 
 
-def _check_request(
-    words: dict[str, str | None], precision: str, counts: dict[str, int | None]
-) -> None:
+def _check_request(words: dict[str, str | None], counts: dict[str, int | None]) -> None:
     for field, word in words.items():
         if word is not None:
             check_profile_name(field, word)
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
     for field, count in counts.items():
         if count is not None and count < 1:
             why = f"{count} is not allowed: it must be 1 or more."
