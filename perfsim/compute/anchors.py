@@ -2,42 +2,40 @@
 
 ``profiles/devices/<gpu>.anchors.csv`` holds whole training iterations measured on one GPU.
 ``transfer`` moves profiles by them. Here they are read, those of one batch combined, and a line in
-batch drawn through them.
+batch drawn between them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 from typing import NamedTuple
 
 from perfsim.compute.profile import PRECISIONS
+from perfsim.compute.software import ERAS
 from perfsim.data.catalog import Catalog, owner_of
 from perfsim.data.tables import cell_number, check_kind, check_word, read_table, repeat_spread
 from perfsim.errors import DataError
 from perfsim.quantity import COUNT_LIMIT, SPREAD_LIMIT, TIME_LIMIT, Kind, weakest
 
 __all__ = [
-    "SIMILAR_BATCHES",
     "Anchor",
     "Anchors",
     "Estimate",
     "GpuPrecision",
-    "Ratio",
     "at_batch",
     "combined",
-    "fixed_share",
+    "lawful",
     "load_anchors",
     "read_anchors",
-    "rising",
 ]
 
-SIMILAR_BATCHES = 2.0
-"""Batches this factor apart differ by their size; closer ones are compared per sample."""
+_ROUNDING = 1e-12
+"""Difference of logarithms that is none."""
 
-ANCHORS_SCHEMA = "perfsim/anchors/1"
+ANCHORS_SCHEMA = "perfsim/anchors/2"
 _COVERS = ("iteration", "forward_backward")
 _USES = ("level", "ratio", "local")
 ANCHORS_COLUMNS = (
@@ -48,6 +46,7 @@ ANCHORS_COLUMNS = (
     "iteration_ms",
     "spread_percent",
     "framework",
+    "software",
     "covers",
     "use",
     "kind",
@@ -59,7 +58,7 @@ ANCHORS_COLUMNS = (
 class Anchor(NamedTuple):
     """One measured training iteration on one GPU.
 
-    ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` says for what it
+    ``framework`` is the software in its source's words, ``software`` its era. ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` says for what it
     counts: ``level`` for everything; ``ratio``, where something beside the GPU slowed it (input),
     only to compare GPUs that the same source measured; ``local``, where the machine or its
     software slowed it, for this GPU only, never against another source.
@@ -72,6 +71,7 @@ class Anchor(NamedTuple):
     iteration_s: float
     spread: float | None
     framework: str
+    software: str
     covers: str
     use: str
     kind: Kind
@@ -130,7 +130,12 @@ def read_anchors(path: Path) -> tuple[Anchor, ...]:
 
 
 def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
-    for column, allowed in (("precision", PRECISIONS), ("covers", _COVERS), ("use", _USES)):
+    for column, allowed in (
+        ("precision", PRECISIONS),
+        ("software", tuple(ERAS)),
+        ("covers", _COVERS),
+        ("use", _USES),
+    ):
         check_word(cells[column], allowed, column, path, row)
     for column in ("model", "source"):
         if not cells[column]:
@@ -155,6 +160,7 @@ def _anchor(cells: Mapping[str, str], path: Path, row: int) -> Anchor:
         if spread
         else None,
         cells["framework"],
+        cells["software"],
         cells["covers"],
         cells["use"],
         check_kind(cells["kind"], path, row),
@@ -174,18 +180,6 @@ class GpuPrecision(NamedTuple):
         return f"{self.gpu} in {self.precision}"
 
 
-class Ratio(NamedTuple):
-    """How much longer a second GPU or precision takes than a first, and how that is known.
-
-    ``measured`` is false where data-sheet rates alone compare the two.
-    """
-
-    value: float
-    spread: float | None
-    note: str
-    measured: bool = True
-
-
 class Estimate(NamedTuple):
     """A single-GPU iteration time [s] with its origin, and the range of batches it comes from."""
 
@@ -197,17 +191,6 @@ class Estimate(NamedTuple):
     notes: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-
-    def times(self, ratio: Ratio) -> Estimate:
-        """Return the time at another GPU or precision; the spreads of both factors add up."""
-        spreads = [spread for spread in (self.spread, ratio.spread) if spread is not None]
-        return self._replace(
-            seconds=self.seconds * ratio.value,
-            kind="derived",
-            extrapolated=self.extrapolated or not ratio.measured,
-            spread=math.hypot(*spreads) if spreads else None,
-            notes=(*self.notes, ratio.note),
-        )
 
 
 def combined(estimates: Sequence[Estimate]) -> Estimate:
@@ -231,59 +214,72 @@ def combined(estimates: Sequence[Estimate]) -> Estimate:
     )
 
 
-def rising(series: Mapping[int, Estimate]) -> dict[int, Estimate]:
-    """Return times that never fall with the batch: neighbours that do are pooled (isotonic).
+def lawful(known: Sequence[tuple[int, Estimate]]) -> dict[int, Estimate]:
+    """Return times by batch that never fall with it, nor rise for a sample.
 
-    Different boards or software can make a larger batch look faster. Such neighbours all take
-    their geometric mean, each batch counting once.
+    Several of one batch become their geometric mean. Different boards or software can make a larger
+    batch look faster, or slower for a sample; such neighbours take the mean of their times, or of
+    their times a sample (isotonic regression of the logarithms, each batch counting once).
 
     Examples
     --------
-    >>> known = {4: Estimate(0.4, "measured", "A"), 8: Estimate(0.1, "measured", "B")}
-    >>> [round(rising(known)[batch].seconds, 3) for batch in (4, 8)], rising(known)[4].kind
+    >>> known = [(4, Estimate(0.4, "measured", "A")), (8, Estimate(0.1, "measured", "B"))]
+    >>> [round(lawful(known)[batch].seconds, 3) for batch in (4, 8)], lawful(known)[4].kind
     ([0.2, 0.2], 'derived')
     """
+    by_batch: dict[int, list[Estimate]] = {}
+    for batch, estimate in known:
+        by_batch.setdefault(batch, []).append(estimate)
+    series = {batch: combined(by_batch[batch]) for batch in sorted(by_batch)}
+    series = _pooled(series, lambda batch: 1.0, rising=True, what="took less")
+    return _pooled(series, float, rising=False, what="took longer for a sample")
+
+
+def _pooled(
+    series: Mapping[int, Estimate], per: Callable[[int], float], *, rising: bool, what: str
+) -> dict[int, Estimate]:
+    """Return times whose ratio to ``per(batch)`` rises, or falls, with the batch."""
+    sign = 1 if rising else -1
     blocks: list[list[int]] = []
     levels: list[float] = []
     for batch in sorted(series):
         blocks.append([batch])
-        levels.append(math.log(series[batch].seconds))
-        while len(levels) > 1 and levels[-2] > levels[-1]:
+        levels.append(math.log(series[batch].seconds / per(batch)))
+        while len(levels) > 1 and sign * (levels[-2] - levels[-1]) > _ROUNDING:
             last = blocks.pop()
             blocks[-1] += last
-            logs = [math.log(series[pooled].seconds) for pooled in blocks[-1]]
+            logs = [math.log(series[pooled].seconds / per(pooled)) for pooled in blocks[-1]]
             levels[-2:] = [sum(logs) / len(logs)]
     result: dict[int, Estimate] = {}
-    for block in blocks:
-        estimate = series[block[0]]
-        if len(block) > 1:
-            estimate = combined([series[batch] for batch in block])
-            batches = ", ".join(map(str, block))
-            estimate = estimate._replace(
-                kind=weakest([estimate.kind, "derived"]),
-                source=f"{estimate.source}; mean of batches {batches}, where larger ones took less",
+    for block, level in zip(blocks, levels, strict=True):
+        if len(block) == 1:
+            result[block[0]] = series[block[0]]
+            continue
+        mean = combined([series[batch] for batch in block])
+        batches = ", ".join(map(str, block))
+        source = f"{mean.source}; mean of batches {batches}, where larger ones {what}"
+        for batch in block:
+            result[batch] = mean._replace(
+                seconds=math.exp(level) * per(batch),
+                kind=weakest([mean.kind, "derived"]),
+                source=source,
             )
-        result |= dict.fromkeys(block, estimate)
     return result
 
 
-def at_batch(
-    what: str, series: Mapping[int, Estimate], batch: int, share: float, share_note: str
-) -> Estimate:
-    """Return the time at a batch: as known, or on the line through two known batches.
+def at_batch(what: str, series: Mapping[int, Estimate], batch: int) -> Estimate:
+    """Return the time at a batch among known ones: as known, or on the line through its neighbours.
 
     Parameters
     ----------
     what : model, GPU and precision, for the note
-    series : known times by batch
-    share : the fixed part of the time where only one batch is known
-    share_note : how ``share`` is known; "" where nothing shows it
+    series : known times by batch, from below ``batch`` to above it
 
     Examples
     --------
     >>> known = {32: Estimate(0.1, "measured", "A"), 64: Estimate(0.16, "measured", "A")}
-    >>> [round(at_batch("x", known, batch, 0.0, "").seconds, 3) for batch in (16, 48, 128)]
-    [0.07, 0.13, 0.28]
+    >>> [round(at_batch("x", known, batch).seconds, 3) for batch in (32, 48)]
+    [0.1, 0.13]
     """
     batches = sorted(series)
     if batch in series:
@@ -291,74 +287,19 @@ def at_batch(
         note = f"{what}: batch {batch} {exact.kind} ({exact.source})"
         if exact.spread is not None:
             note += f", +-{exact.spread:.0%}"
-        return exact._replace(notes=(f"{note}.",), low=batch, high=batch)
-    if len(batches) == 1:
-        only = batches[0]
-        seconds = series[only].seconds * (share + (1 - share) * batch / only)
-        why = share_note or "no batch series of this model shows its fixed share, taken as 0"
-        note = f"{what}: only batch {only} is known; {why}."
-        used, extrapolated = [only], True
-    else:
-        above = next((i for i, known in enumerate(batches) if known > batch), len(batches))
-        extrapolated = above in (0, len(batches))
-        used = _pair(batches, batch) if extrapolated else batches[above - 1 : above + 1]
-        low_s, high_s = (series[known].seconds for known in used)
-        if extrapolated:
-            end_s, end = (low_s, used[0]) if above == 0 else (high_s, used[1])
-            slope = max(0.0, (high_s - low_s) / (used[1] - used[0]))
-            slope = min(slope, end_s / end)  # the fixed part is not below zero
-            seconds = end_s + slope * (batch - end)
-        else:
-            weight = (batch - used[0]) / (used[1] - used[0])
-            seconds = low_s + weight * (high_s - low_s)
-        how = "extended" if extrapolated else "interpolated"
-        note = f"{what}: batch {batch} {how} on the line through batches {used[0]} and {used[1]}."
+        return exact._replace(notes=(*exact.notes, f"{note}."), low=batch, high=batch)
+    above = next(index for index, known in enumerate(batches) if known > batch)
+    used = batches[above - 1 : above + 1]
+    low_s, high_s = (series[known].seconds for known in used)
+    weight = (batch - used[0]) / (used[1] - used[0])
     spreads = [spread for known in used if (spread := series[known].spread) is not None]
+    note = f"{what}: batch {batch} on the line through batches {used[0]} and {used[1]}."
     return Estimate(
-        seconds,
+        low_s + weight * (high_s - low_s),
         weakest([*(series[known].kind for known in used), "derived"]),
         "; ".join(dict.fromkeys(series[known].source for known in used)),
         max(spreads) if spreads else None,
-        extrapolated,
-        (note,),
-        batches[0],
-        batches[-1],
+        notes=(*(text for known in used for text in series[known].notes), note),
+        low=batches[0],
+        high=batches[-1],
     )
-
-
-def _pair(batches: Sequence[int], batch: int) -> list[int]:
-    """Return the known batch nearest to ``batch`` and the next one that lies apart, rising.
-
-    Two batches close together may differ by their source more than by their size.
-    """
-    near = min(batches, key=lambda known: abs(math.log(known / batch)))
-    others = sorted(
-        (known for known in batches if known != near), key=lambda known: abs(math.log(known / near))
-    )
-    apart = [known for known in others if max(known / near, near / known) >= SIMILAR_BATCHES]
-    return sorted((near, apart[0] if apart else others[-1]))
-
-
-def fixed_share(
-    batch: int, known_at: Mapping[GpuPrecision, Mapping[int, Estimate]], own: GpuPrecision
-) -> tuple[float, str]:
-    """Return the part of an iteration at ``batch`` that does not grow with it, and how it is known.
-
-    It comes from the line through two batches near ``batch`` on another GPU: the one with the
-    nearest batches, at the same precision if any. 0 and "" where none has two batches.
-    """
-    series = {at: known for at, known in known_at.items() if at != own and len(known) > 1}
-    if not series:
-        return 0.0, ""
-
-    def distance(at: GpuPrecision) -> tuple[bool, float, GpuPrecision]:
-        distances = sorted(abs(math.log(known / batch)) for known in series[at])
-        return at.precision != own.precision, distances[1], at
-
-    best = min(series, key=distance)
-    known = series[best]
-    low, high = _pair(sorted(known), batch)
-    slope = (known[high].seconds - known[low].seconds) / (high - low)
-    fixed_s = known[low].seconds - slope * low
-    share = min(1.0, max(0.0, fixed_s / (fixed_s + slope * batch)))
-    return share, f"{share:.0%} of it taken as fixed, as on {best} between batches {low} and {high}"

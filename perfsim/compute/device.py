@@ -57,6 +57,7 @@ from perfsim.quantity import (
     Cost,
     Grade,
     Kind,
+    NumberLimit,
     Quantity,
     Term,
     weakest,
@@ -300,6 +301,9 @@ _MAX_ACHIEVED = 1.2
 """Achieved over peak rate: a board may run above its data sheet's clock, but not by more."""
 _MAX_PCIE = 7
 """The newest generation of PCIe: PCI-SIG published its specification in 2025."""
+_MULTIPROCESSORS = NumberLimit(1.0, 10000.0, "1 to 10000")
+_USUAL_MULTIPROCESSORS = 100.0
+"""Of a GPU whose file does not say: the middle of those that ship (13 to 304)."""
 _KERNEL_PRECISION = "fp32"
 """Methods' kernels compute at this precision, so every GPU states its rate."""
 
@@ -385,6 +389,7 @@ _check_device = table_check(
         "power_w": check_of(Annotated[float, plain_number(POWER_LIMIT)]),
         "architecture": _text,
         "board": _text,
+        "multiprocessors": check_of(Annotated[float, plain_number(_MULTIPROCESSORS)]),
         "pcie": _pcie,
         "link": _text,
         "intra_net": _text,
@@ -398,7 +403,16 @@ _check_device = table_check(
         ),
     },
     optional=(
-        *("aliases", "power_w", "architecture", "board", "pcie", "link", "intra_net"),
+        *(
+            "aliases",
+            "power_w",
+            "multiprocessors",
+            "architecture",
+            "board",
+            "pcie",
+            "link",
+            "intra_net",
+        ),
         *("intra_net_why", "references"),
     ),
 )
@@ -416,6 +430,7 @@ class DeviceFile(TypedDict):
     rates: Mapping[str, Quantity]
     reference_names: tuple[str, ...]
     power_w: float | None
+    multiprocessors: float
     architecture: str
     board: str
     pcie: int | None
@@ -447,6 +462,7 @@ def read_device_file(path: Path) -> DeviceFile:
         rates=table["rates"],
         reference_names=references,
         power_w=table.get("power_w"),
+        multiprocessors=table.get("multiprocessors", _USUAL_MULTIPROCESSORS),
         architecture=table.get("architecture", ""),
         board=table.get("board", ""),
         pcie=table.get("pcie"),
@@ -465,7 +481,8 @@ class Device:
     """One GPU: memory, rates, launch overhead and measured kernels.
 
     ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
-    the data sheet's peak. ``points`` holds one curve a width for each kernel name. ``references``
+    the data sheet's peak. ``multiprocessors`` run its tiles (streaming multiprocessors, compute
+    units). ``points`` holds one curve a width for each kernel name. ``references``
     are GPUs whose points may be scaled to this one. ``board`` is its form (SXM5, PCIe), ``pcie``
     the generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network that stands for that link where no other is named, and
@@ -483,6 +500,7 @@ class Device:
     references: tuple[Device, ...] = ()
     reference_names: tuple[str, ...] = ()
     power_w: float | None = None
+    multiprocessors: float = _USUAL_MULTIPROCESSORS
     architecture: str = ""
     board: str = ""
     pcie: int | None = None

@@ -9,6 +9,7 @@ GPUs, models and sources left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from perfsim.compute.device import Device
@@ -24,28 +25,30 @@ class Constants(NamedTuple):
     All are fitted. By precision: conv, winograd. ``gap_s`` is what each kernel takes beside its
     work [s]; ``wave`` the part of a wave of tiles that is idle; ``layout`` the further passes of a
     convolution whose maps are not in the layout of tensor cores; ``mixed`` how much longer
-    element-wise kernels of transformers take under mixed precision (casts); ``unpadded`` the share
-    of tokens that are no padding; ``fp8`` how much faster products are in fp8 than in bf16.
+    element-wise kernels of transformers take under mixed precision (casts), ``eager`` where they are
+    not fused; ``unpadded`` the share
+    of tokens that are no padding; ``fp8`` what products in fp8 reach of what those in bf16 do.
     """
 
-    product: float = 0.945
-    batched: float = 0.505
-    conv_fp32: float = 0.632
-    conv_tf32: float = 0.252
-    conv_half: float = 0.882
-    winograd_fp32: float = 3.44
-    winograd_tf32: float = 0.857
-    winograd_half: float = 1.29
-    attention: float = 0.539
+    product: float = 1.0
+    batched: float = 0.53
+    conv_fp32: float = 0.76
+    conv_tf32: float = 0.5
+    conv_half: float = 0.6
+    winograd_fp32: float = 3.1
+    winograd_tf32: float = 0.9
+    winograd_half: float = 1.15
+    attention: float = 0.56
     recurrent: float = 0.7
-    memory: float = 0.77
-    mixed: float = 1.23
-    layout: float = 2.38
-    wave: float = 0.477
-    gap_s: float = 3.3e-6
-    unpadded: float = 0.717
-    fp8: float = 1.38
-    update_passes: float = 1.3
+    memory: float = 0.83
+    eager: float = 1.5
+    mixed: float = 1.05
+    layout: float = 1.2
+    wave: float = 0.42
+    gap_s: float = 3.7e-06
+    unpadded: float = 0.68
+    fp8: float = 0.9
+    update_passes: float = 1.26
 
 
 FITTED = Constants()
@@ -54,6 +57,8 @@ _TILE = 128
 """Rows and columns of a tile of a product."""
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
 """Power with which a kernel's computation and data movement add: convolutions overlap them less."""
+_WITHOUT_WINOGRAD = ("Kepler",)
+"""Architectures older than cuDNN's Winograd kernels (Maxwell and later; cuDNN 5 release notes)."""
 _HALF = ("amp-fp16", "amp-bf16", "fp8")
 _SGD_PASSES, _ADAM_PASSES = 5, 7
 _CAST_BYTES = 3.0
@@ -62,50 +67,43 @@ write 2, in one of two passes)."""
 
 
 class KernelRates(NamedTuple):
-    """What prices the kernels of one era on a GPU at a precision."""
+    """What prices the kernels of one era on a GPU at a precision.
 
-    flops_per_s: float
+    ``flops_per_s`` is what each kind of kernel reaches; in fp8, dense products alone have its
+    rate, all else computes in bf16. ``casts`` is how often element-wise kernels of transformers
+    move their values, ``conversions`` how often those of a convolution change their layout; ``widths`` are bytes a value of the
+    compute precision, and a parameter that a product reads.
+    """
+
+    flops_per_s: Mapping[str, float]
     bytes_per_s: float
-    multiprocessors: int
-    precision: str
+    multiprocessors: float
     era: SoftwareEra
     constants: Constants
-
-    @property
-    def half(self) -> bool:
-        """Whether values are two bytes wide."""
-        return self.precision in _HALF
+    widths: tuple[float, float]
+    casts: float
+    conversions: float
 
     def seconds(self, work: Work, batch: int, transformer: bool) -> float:
         """Return how long one kernel takes for a batch [s]."""
         constants = self.constants
-        width = 4 if work.wide or not self.half else 2
-        weights = work.weights * (width + (_CAST_BYTES if self.half and work.flops else 0.0))
-        memory_s = (width * work.values * batch + weights) / self.bytes_per_s
+        width, weight_width = self.widths
         if work.kind == "stream":
-            if self.half and transformer and not work.wide:
-                memory_s *= constants.mixed
-            return memory_s + constants.gap_s
-        rate = self.flops_per_s * self._reached(work)
+            if work.wide:
+                moved = 4.0 * (work.values * batch + work.weights)
+            else:
+                moved = width * work.values * batch * (self.casts if transformer else 1.0)
+            return moved / self.bytes_per_s + constants.gap_s
+        rate = self.flops_per_s[work.kind]
         compute_s = work.flops * batch / rate
-        power = _PRODUCT_POWER
-        if work.kind in ("conv", "winograd"):
-            power = _CONV_POWER
-            if self.half and not self.era.channels_last:
-                memory_s *= 1 + constants.layout
+        memory_s = (width * work.values * batch + weight_width * work.weights) / self.bytes_per_s
+        convolves = work.kind in ("conv", "winograd")
+        power = _CONV_POWER if convolves else _PRODUCT_POWER
+        together_s: float = (compute_s**power + memory_s**power) ** (1 / power)
+        if convolves:
+            together_s += self.conversions * memory_s
         wave_s = 2.0 * _TILE**2 * work.inner * self.multiprocessors / rate
-        together_s = (compute_s**power + memory_s**power) ** (1 / power)
         return together_s + constants.wave * wave_s + constants.gap_s
-
-    def _reached(self, work: Work) -> float:
-        constants = self.constants
-        if work.kind in ("conv", "winograd"):
-            kind = "half" if self.half else self.precision
-            return float(getattr(constants, f"{work.kind}_{kind}"))
-        reached = float(getattr(constants, work.kind))
-        if work.kind == "product" and self.precision == "fp8":
-            reached *= constants.fp8
-        return reached
 
 
 class ModelTime(NamedTuple):
@@ -143,14 +141,33 @@ def kernel_rates(
     RequestError
         If the GPU does not compute at that precision or there is no such era.
     """
-    base = "amp-bf16" if precision == "fp8" else precision
+    software = software_era(era)
+    half, eight = precision in _HALF, precision == "fp8"
+    large = device.matrix_rate("amp-bf16" if eight else precision).value
+    suffix = "half" if half else precision
+    conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
+    reached = {
+        "product": large * constants.product,
+        "batched": large * constants.batched,
+        "attention": large * constants.attention,
+        "recurrent": large * constants.recurrent,
+        "conv": large * conv,
+        "winograd": large * (conv if device.architecture in _WITHOUT_WINOGRAD else winograd),
+    }
+    if eight:
+        reached["product"] = device.matrix_rate(precision).value * constants.fp8
+    tensor_cores = half or precision == "tf32"
+    converted = tensor_cores and not (half and software.channels_last)
+    eager = 1.0 if software.fused else constants.eager
     return KernelRates(
-        device.matrix_rate(base).value,
+        reached,
         device.memory_bandwidth.value * constants.memory,
         device.multiprocessors,
-        precision,
-        software_era(era),
+        software,
         constants,
+        (2.0, 2.0 + _CAST_BYTES) if half else (4.0, 4.0),
+        eager * (constants.mixed if half and not software.fused else 1.0),
+        constants.layout if converted else 0.0,
     )
 
 

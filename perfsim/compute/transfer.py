@@ -1,73 +1,42 @@
-"""Move a profile to another GPU, batch or precision.
+"""Move a profile to another GPU, batch, precision or software.
 
 A profile holds the times of one model's layers at one batch and precision on one GPU. ``transfer``
-keeps the proportions of its layers and finds a new total. It takes four steps, in the order of
-this file:
+finds the model's iteration elsewhere, and how its layers share it. It takes three steps, in the
+order of this file:
 
-1. What is known: whole iterations of the model by batch, at every GPU and precision (``Anchor``s of
-   ``profiles/devices/<gpu>.anchors.csv`` and the profile itself).
-2. Which way is chosen: times known at the goal come first; else times known elsewhere, moved by
-   ratios of models that were measured at both ends (fewest ratios first, at most three); between
-   boards of one chip, and where nothing else leads to the goal, by matrix rates and memory
-   bandwidths.
-3. How times scale with the batch: a line through known batches (see ``anchors.at_batch``), never
-   below the time that launching the kernels takes.
-4. How the profile stretches: the optimizer's time goes with memory bandwidth, all else shares the
-   rest of the new total in proportion.
+1. What is known: whole iterations of the model at the goal by batch (``Anchor``s of
+   ``profiles/devices/<gpu>.anchors.csv`` and the profile itself), and iterations elsewhere.
+2. The total. A known batch is as measured; between two, a straight line; beyond them, as the
+   model's kernels grow (see ``kernel_time``). Where nothing is known at the goal, the kernels'
+   time, corrected by what iterations of the same model, GPU and software say (see ``residuals``).
+3. How layers share it: each layer's time goes as its kernels do, from where the profile was
+   measured to the goal. The optimizer's time goes with memory bandwidth.
 
+A profile of a network that perfsim has no definition of goes by the rates of its layers' kinds.
 ``TransferredProfile.quantity.kind`` says what the total is: as measured or published at the goal,
-else ``derived``. ``extrapolated`` is true for a batch beyond those known, for a ratio by rates and
-for a total that launches hold up.
+else ``derived``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import geometric_mean
 from typing import NamedTuple
 
-from perfsim.compute.anchors import (
-    SIMILAR_BATCHES,
-    Anchor,
-    Anchors,
-    Estimate,
-    GpuPrecision,
-    Ratio,
-    at_batch,
-    combined,
-    fixed_share,
-    rising,
-)
+from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_device
-from perfsim.compute.profile import PRECISIONS, Profile
+from perfsim.compute.kernel_time import ModelTime, kernel_rates, layer_times, model_time
+from perfsim.compute.profile import Gradient, Layer, Profile
+from perfsim.compute.residuals import Place, Residual, estimate
+from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.data.catalog import Catalog, owner_of
-from perfsim.data.tables import repeat_spread
 from perfsim.errors import RequestError
+from perfsim.models import MODELS, TEXT_MODELS, build_model
 from perfsim.quantity import Kind, Quantity, weakest
 
-__all__ = [
-    "LAUNCHES_S",
-    "SpeedStep",
-    "TransferInputs",
-    "TransferSource",
-    "TransferredProfile",
-    "pin_iteration",
-    "transfer",
-    "transfer_source",
-]
-
-LAUNCHES_S = 0.15e-3
-"""Shortest iteration a parameter tensor [s], for launches and host (fitted).
-
-Just below the lowest anchors: MXNet's Inception-v3 at batch 1 on a V100 (0.157 ms;
-apache/mxnet@054aeee), and PyTorch's ResNets and DenseNets at batch 12 on an A100 (0.198 to
-0.26 ms; ryujaehun/pytorch-gpu-benchmark@3f47a9e).
-"""
-
-_MAX_RATIOS = 3
-"""Measured ratios in a row; each adds its error."""
+__all__ = ["TransferInputs", "TransferredProfile", "known_iterations", "pin_iteration", "transfer"]
 
 _MAX_OPTIMIZER_SHARE = 0.7
 """Largest share of an iteration that the optimizer takes: Adam passes over the parameters 7 times,
@@ -76,6 +45,14 @@ and forward and backward at least 3 (both read them, one writes gradients)."""
 _PRODUCT_KINDS = ("conv", "linear", "lstm", "attention")
 """Kinds of layers whose time is matrix products; the others move memory."""
 
+_NINETY = 1.645
+"""Standard deviations of a normal distribution's 90 % half-width."""
+_REPEATS = 0.036
+"""Standard deviation of a measured iteration's logarithm, by repeats and boards (fitted with the
+``Deviations`` of residuals)."""
+_MAX_CELLS = 12
+"""Measured iterations that tell of a goal, for each thing that they share with it."""
+
 
 # What the caller asks and gets.
 
@@ -83,14 +60,16 @@ _PRODUCT_KINDS = ("conv", "linear", "lstm", "attention")
 class TransferredProfile(NamedTuple):
     """A profile scaled to a GPU, batch and precision, and the origin of its iteration time.
 
-    ``left_out`` says that only sources that the catalog leaves out know an iteration of the model.
+    ``host_share`` and ``device_share`` are what the host's launches and the GPU's work would take
+    alone, as shares of the iteration; the larger is 1.
     """
 
     profile: Profile
     quantity: Quantity
     extrapolated: bool
     notes: list[str]
-    left_out: bool = False
+    host_share: float = 0.0
+    device_share: float = 1.0
 
     @property
     def batch_reach(self) -> float:
@@ -108,42 +87,43 @@ def transfer(
     batch: int,
     precision: str,
     anchors: Catalog | Mapping[str, Sequence[Anchor]],
+    software: str | None = None,
 ) -> TransferredProfile:
-    """Scale ``profile`` to a GPU, batch and precision; its shape over the layers stays.
+    """Scale ``profile`` to a GPU, batch, precision and software.
 
-    The total is the first of these that is known:
+    The total is the first of these that is known, at that GPU and precision:
 
-    - the profile's own, if it was measured there;
-    - what others measured there (several sources: their geometric mean, spread by their
-      disagreement);
-    - the profile's own, if it was published or derived for there;
-    - a line in batch between known neighbours, or beyond them through two that lie apart, its
-      fixed part not below zero;
-    - from one batch, t = t0 (f + (1 - f) batch / batch0), f the fixed share that other GPUs show;
-    - the same of another GPU and precision, times the ratio of boards of one chip, or measured
-      speed ratios (fewest first, at most three), or those of matrix rates and memory bandwidths.
+    - the profile's own if it was measured there, or what others measured there (several sources:
+      their geometric mean, spread by their disagreement);
+    - a line in batch between known neighbours;
+    - beyond them, the nearest known one, times the ratio of the kernels' times at both batches;
+    - where none is known, the kernels' time and what iterations elsewhere say of it.
 
-    A larger batch never takes less time. The optimizer's time goes with memory bandwidth alone;
-    forward and backward take the rest.
+    A larger batch never takes less time, and never more for a sample.
 
     Parameters
     ----------
     anchors : a catalog, or anchors by GPU name (rates of other GPUs are then the shipped ones)
+    software : the era of kernels and launches; None for that of what was measured there, else
+        the newest
 
     Raises
     ------
     RequestError
-        If the GPU does not compute at that precision or the batch is below 1.
+        If the GPU does not compute at that precision, the batch is below 1, or there is no such
+        software.
     """
     if batch < 1:
         raise RequestError("batch", f"{batch} is below 1.", value=batch)
     device.matrix_rate(precision)
+    if software is not None:
+        software_era(software)
     inputs = _inputs(profile, device, anchors)
     goal = GpuPrecision(device.name, precision)
-    left_out = not inputs.own and not any(_all_iterations(inputs, goal).values())
-    inputs = inputs._replace(own=inputs.own or left_out)
-    found = _stretched_to(inputs, goal, batch, _source(inputs, goal).at(batch))
-    return found._replace(left_out=left_out)
+    known = known_iterations(inputs, goal)
+    era = software or _usual_era(known)
+    total, by_kernels = _total(inputs, goal, batch, era, known)
+    return _stretched_to(inputs, goal, batch, era, total, by_kernels)
 
 
 def pin_iteration(transferred: TransferredProfile, seconds: float) -> TransferredProfile:
@@ -158,24 +138,9 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
         quantity,
         False,
         ["The single-GPU iteration is the one given; its layers stay in proportion."],
+        transferred.host_share,
+        transferred.device_share,
     )
-
-
-def transfer_source(
-    profile: Profile,
-    device: Device,
-    precision: str,
-    anchors: Catalog | Mapping[str, Sequence[Anchor]],
-) -> TransferSource:
-    """Return the times from which ``transfer`` derives every batch on a GPU at a precision.
-
-    Raises
-    ------
-    RequestError
-        If the GPU does not compute at that precision.
-    """
-    device.matrix_rate(precision)
-    return _source(_inputs(profile, device, anchors), GpuPrecision(device.name, precision))
 
 
 # 1. What is known.
@@ -184,19 +149,27 @@ def transfer_source(
 class TransferInputs(NamedTuple):
     """Inputs for moving a profile: the profile, the GPU it goes to, all anchors, all GPUs.
 
-    ``own`` says whether the profile's own total counts as a known iteration.
+    ``own`` says whether the profile's own total counts as a known iteration; ``defined`` whether
+    the network has a definition with these parameters.
     """
 
     profile: Profile
     device: Device
     anchors: Mapping[str, Sequence[Anchor]]
     catalog: Catalog
-    own: bool = True
+    own: bool
+    defined: bool
 
     @property
     def home(self) -> GpuPrecision:
         """The GPU and precision of the profile."""
         return GpuPrecision(self.profile.gpu, self.profile.precision)
+
+    @property
+    def home_era(self) -> str:
+        """The software of the profile's total."""
+        era = self.profile.header.get("software", NEWEST)
+        return era if era in ERAS else NEWEST
 
     def gpu(self, name: str) -> Device:
         """Return a GPU by name."""
@@ -216,323 +189,279 @@ class TransferInputs(NamedTuple):
         ratio = home.memory_bandwidth.value / self.gpu(gpu).memory_bandwidth.value
         return self.profile.optimizer_s * ratio
 
+    def by_kernels(self, at: GpuPrecision, batch: int, era: str) -> ModelTime:
+        """Return how long the model's kernels and launches take there.
+
+        Raises
+        ------
+        RequestError
+            If the GPU does not compute at that precision.
+        """
+        if not self.defined:
+            return _by_rates(self, at, batch, era)
+        model, tokens = self.profile.model, self.profile.sequence
+        return self._kernels(model, tokens, at, batch, era, update=True)
+
+    def anchor_by_kernels(self, anchor: Anchor, gpu: str) -> ModelTime:
+        """Return how long the kernels and launches of a measured iteration take."""
+        at = GpuPrecision(gpu, anchor.precision)
+        whole = anchor.covers == "iteration"
+        return self._kernels(
+            anchor.model, anchor.sequence, at, anchor.batch, anchor.software, update=whole
+        )
+
+    def _kernels(
+        self,
+        model: str,
+        tokens: int | None,
+        at: GpuPrecision,
+        batch: int,
+        era: str,
+        *,
+        update: bool,
+    ) -> ModelTime:
+        asked = ("kernels", model, tokens, at, batch, era, update)
+        if model not in TEXT_MODELS:
+            tokens = None
+        rates = kernel_rates(self.gpu(at.gpu), at.precision, era)
+        return self.catalog.once(
+            asked, lambda: model_time(model, tokens, batch, rates, update=update)
+        )
+
 
 def _inputs(
     profile: Profile, device: Device, anchors: Catalog | Mapping[str, Sequence[Anchor]]
 ) -> TransferInputs:
+    defined = profile.model in MODELS and _matches(profile)
     if isinstance(anchors, Catalog):
         total = profile.header.get("source", "").removeprefix("total:").strip()
         own = owner_of(total) not in anchors.without
-        return TransferInputs(profile, device, Anchors(anchors), anchors, own)
-    return TransferInputs(profile, device, anchors, Catalog())
+        return TransferInputs(profile, device, Anchors(anchors), anchors, own, defined)
+    return TransferInputs(profile, device, anchors, Catalog(), True, defined)
 
 
-def _all_iterations(
-    inputs: TransferInputs, goal: GpuPrecision
-) -> dict[GpuPrecision, dict[int, Estimate]]:
-    """Return the known iterations of the model by batch, at every GPU and precision.
-
-    In this order, by which ties are decided: the goal's GPU, the goal's precision on the profile's
-    GPU and on others, the profile's own, then the rest.
-    """
-    home = inputs.home
-    same_precision = [GpuPrecision(gpu, goal.precision) for gpu in (home.gpu, *inputs.anchors)]
-    rest = [GpuPrecision(gpu, precision) for gpu in inputs.anchors for precision in PRECISIONS]
-    first = [goal, GpuPrecision(goal.gpu, home.precision), *same_precision, home]
-    return {at: _known_iterations(inputs, at) for at in dict.fromkeys([*first, *rest])}
+def _matches(profile: Profile) -> bool:
+    """Tell whether a profile has the parameters of the network definition of its name."""
+    return sum(layer.elements for layer in build_model(profile.model)) == profile.elements
 
 
-def _known_iterations(inputs: TransferInputs, at: GpuPrecision) -> dict[int, Estimate]:
-    """Return the model's known iterations at a GPU and precision, never falling with the batch.
+class KnownIteration(NamedTuple):
+    """A measured iteration at the goal's GPU and precision, and the software that it ran on."""
+
+    batch: int
+    era: str
+    estimate: Estimate
+
+
+def known_iterations(inputs: TransferInputs, at: GpuPrecision) -> list[KnownIteration]:
+    """Return the model's measured iterations at a GPU and precision.
 
     The profile fills a gap. Where its own total was measured, it comes before what others
-    measured.
+    measured at its batch.
     """
     profile = inputs.profile
-    by_batch: dict[int, list[Estimate]] = {}
+    known = []
     for anchor in inputs.anchors.get(at.gpu, ()):
         if anchor.use == "ratio" or anchor.precision != at.precision:
             continue
         if (anchor.model, anchor.sequence) == (profile.model, profile.sequence):
             partial = anchor.covers == "forward_backward"
-            by_batch.setdefault(anchor.batch, []).append(
-                Estimate(
-                    anchor.iteration_s + (inputs.optimizer_s(at.gpu) if partial else 0.0),
-                    weakest([anchor.kind, "derived"]) if partial else anchor.kind,
-                    anchor.source,
-                    anchor.spread,
-                )
+            one = Estimate(
+                anchor.iteration_s + (inputs.optimizer_s(at.gpu) if partial else 0.0),
+                weakest([anchor.kind, "derived"]) if partial else anchor.kind,
+                anchor.source,
+                anchor.spread,
             )
-    known = {batch: combined(estimates) for batch, estimates in by_batch.items()}
+            known.append(KnownIteration(anchor.batch, anchor.software, one))
     if at == inputs.home and inputs.own:
         kind = profile.kinds.get("iteration_ms", "derived")
         own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
+        here = [one for one in known if one.batch == profile.batch]
         if kind == "measured":
-            known = {
-                batch: estimate
-                for batch, estimate in known.items()
-                if (batch - profile.batch) * (estimate.seconds - own.seconds) > 0
-            }
-        if kind == "measured" or profile.batch not in known:
-            known[profile.batch] = own
-    return rising(known)
+            known = [
+                one
+                for one in known
+                if (one.batch - profile.batch) * (one.estimate.seconds - own.seconds) > 0
+            ]
+        if kind == "measured" or not here:
+            known.append(KnownIteration(profile.batch, inputs.home_era, own))
+    return known
 
 
-# 2. Which way is chosen: from which GPU and precision, by which ratios.
+def _usual_era(known: Sequence[KnownIteration]) -> str:
+    """Return the software that most of the known iterations ran on, the newest where none is."""
+    counts = Counter(one.era for one in known)
+    return max(counts, key=lambda era: (counts[era], list(ERAS).index(era)), default=NEWEST)
 
 
-class SpeedStep(NamedTuple):
-    """A ratio from one GPU and precision to another; ``same_chip``: two boards of one chip."""
-
-    first: GpuPrecision
-    second: GpuPrecision
-    same_chip: bool = False
+# 2. The total.
 
 
-_Ways = dict[GpuPrecision, list[SpeedStep]]
-"""A GPU and precision -> the steps that lead to it; none where the way starts."""
+def _total(
+    inputs: TransferInputs,
+    goal: GpuPrecision,
+    batch: int,
+    era: str,
+    known: Sequence[KnownIteration],
+) -> tuple[Estimate, ModelTime]:
+    """Return the iteration at the goal, and the same by kernels alone."""
+    by_kernels = inputs.by_kernels(goal, batch, era)
+    if not known:
+        return _by_residuals(inputs, goal, batch, era, by_kernels), by_kernels
+    series = lawful([(one.batch, _in_era(inputs, goal, one, era)) for one in known])
+    what = f"{inputs.profile.model} on {goal}"
+    low, high = min(series), max(series)
+    if low <= batch <= high:
+        return at_batch(what, series, batch), by_kernels
+    end = low if batch < low else high
+    nearest = series[end]
+    ratio = by_kernels.iteration_s / inputs.by_kernels(goal, end, era).iteration_s
+    note = (
+        f"{what}: batch {batch} from batch {end} ({nearest.source}), {ratio:.3g} times as long by"
+        " its kernels."
+    )
+    total = nearest._replace(
+        seconds=nearest.seconds * ratio,
+        kind=weakest([nearest.kind, "derived"]),
+        extrapolated=True,
+        notes=(*nearest.notes, note),
+        low=low,
+        high=high,
+    )
+    return total, by_kernels
 
 
-def _source(inputs: TransferInputs, goal: GpuPrecision) -> TransferSource:
-    """Return the times from which all batches at the goal are derived, and how.
+def _in_era(inputs: TransferInputs, goal: GpuPrecision, one: KnownIteration, era: str) -> Estimate:
+    """Return a known iteration as it would run on the software of an era."""
+    if one.era == era:
+        return one.estimate
+    there = inputs.by_kernels(goal, one.batch, one.era).iteration_s
+    ratio = inputs.by_kernels(goal, one.batch, era).iteration_s / there
+    note = f"Batch {one.batch} was measured on {one.era}: {ratio:.3g} times as long on {era}."
+    return one.estimate._replace(
+        seconds=one.estimate.seconds * ratio,
+        kind=weakest([one.estimate.kind, "derived"]),
+        notes=(*one.estimate.notes, note),
+    )
 
-    Times known at the goal come first, else those that a chip, measured ratios or rates lead from.
+
+def _by_residuals(
+    inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str, by_kernels: ModelTime
+) -> Estimate:
+    """Return the iteration by kernels, corrected by what iterations elsewhere say.
+
+    The correction is the same for all batches, so that a larger batch never takes less time.
     """
     profile = inputs.profile
-    known_at = _all_iterations(inputs, goal)
-    if not known_at[goal] and goal.precision in ("amp-bf16", "fp8"):
-        return _half_or_less(inputs, goal)
-    steps = [] if known_at[goal] else _steps_to(inputs, goal, known_at)
-    start = steps[0].first if steps else goal
-    known = known_at[start]
-    share, share_note = 0.0, ""
-    if len(known) == 1:
-        share, share_note = fixed_share(next(iter(known)), known_at, start)
-    series, ratios = _moved(inputs, steps, known)
-    if not steps and len(known) == 1 and not share_note:
-        more, ways = _other_batches(inputs, goal, known_at)
-        known, series, ratios = known | more, series | more, ratios | ways
-    tensors = len(profile.gradients)
-    shortest_s = min(
-        estimate.seconds for series in known_at.values() for estimate in series.values()
+    place = _place(
+        profile.model, profile.sequence, inputs.gpu(goal.gpu), goal.precision, profile.batch, era
     )
-    return TransferSource(
-        profile.model,
-        start,
-        known,
-        rising(series),
-        ratios,
-        share,
-        share_note,
-        min(LAUNCHES_S * tensors, shortest_s),
-        tensors,
+    known = _telling(inputs, place)
+    value, deviation = estimate(place, known)
+    seconds = by_kernels.iteration_s * math.exp(value)
+    sources = dict.fromkeys(one.place.source.partition(" ")[0] for one in known)
+    note = (
+        f"No iteration of {profile.model} on {goal} is known: its kernels and launches on {era}"
+        f" take {by_kernels.iteration_s * 1e3:.4g} ms"
+    )
+    if known:
+        note += (
+            f", and {len(known)} measured iterations of the same model, GPU or software"
+            f" ({', '.join(sources)}) say {math.exp(value):.3g} times that"
+        )
+    spread = math.expm1(_NINETY * deviation)
+    return Estimate(
+        seconds,
+        "derived",
+        "kernels (perfsim/compute/kernel_time.py) and residuals of measured iterations",
+        spread,
+        notes=(f"{note}, +-{spread:.0%}.",),
     )
 
 
-def _half_or_less(inputs: TransferInputs, goal: GpuPrecision) -> TransferSource:
-    """Return bf16 as fp16 on the same GPU, and fp8 as bf16 with products at the rate of fp8."""
-    if goal.precision == "amp-bf16":
-        near = GpuPrecision(goal.gpu, "amp-fp16")
-        note = f"{goal}: no measurement in amp-bf16, taken as amp-fp16 (the same matrix rate)."
-        ratio = Ratio(1.0, None, note)
-    else:
-        near = GpuPrecision(goal.gpu, "amp-bf16")
-        ratio = _step_ratio(inputs, SpeedStep(near, goal), inputs.profile.batch)
-    source = _source(inputs, near)
-    return source._replace(
-        series={batch: estimate.times(ratio) for batch, estimate in source.series.items()},
-        ratios={batch: [*ratios, ratio] for batch, ratios in source.ratios.items()},
-    )
+def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
+    """Return the residuals that tell of a goal: of its model, of its GPU, of its software.
 
-
-def _steps_to(
-    inputs: TransferInputs,
-    goal: GpuPrecision,
-    known_at: Mapping[GpuPrecision, Mapping[int, Estimate]],
-) -> list[SpeedStep]:
-    """Return the steps to the goal from where the model is known; the last may be by rates."""
-    ways = _ways(inputs, goal, known_at)
-    if goal in ways:
-        return ways[goal]
-    nearest = _nearest(inputs, goal, ways)
-    return [*ways[nearest], SpeedStep(nearest, goal)]
-
-
-def _ways(
-    inputs: TransferInputs,
-    goal: GpuPrecision,
-    known_at: Mapping[GpuPrecision, Mapping[int, Estimate]],
-) -> _Ways:
-    """Return the ways from where the model is known, to the goal if there is one.
-
-    Starts with several known batches, at the goal's precision or the profile's own come before
-    others.
+    Of each GPU, precision, model and source, the iteration of the batch nearest to the goal's.
     """
-    profile, anchors = inputs.profile, inputs.anchors
-    measured = {GpuPrecision(gpu, anchor.precision) for gpu in anchors for anchor in anchors[gpu]}
-    starts = [at for at, series in known_at.items() if series]
-    preferred = sorted(
-        (
-            at
-            for at in starts
-            if len(known_at[at]) > 1 or at.precision == goal.precision or at == inputs.home
-        ),
-        key=lambda at: at.precision != goal.precision,
+    nearest: dict[tuple[str, str, str, str, int | None], tuple[float, Anchor, str]] = {}
+    for gpu in inputs.anchors:
+        for anchor in inputs.anchors[gpu]:
+            if anchor.use == "ratio" or (anchor.use == "local" and gpu != goal.gpu):
+                continue
+            if anchor.model not in MODELS:
+                continue
+            key = (gpu, anchor.precision, anchor.model, anchor.source, anchor.sequence)
+            away = abs(math.log(anchor.batch / goal.batch))
+            if key not in nearest or away < nearest[key][0]:
+                nearest[key] = (away, anchor, gpu)
+    shared = sorted(nearest.values(), key=lambda item: item[0])
+    chosen: dict[tuple[str, Anchor], None] = {}
+    for way in ("model", "gpu", "chip", "era"):
+        picked = [(gpu, anchor) for _, anchor, gpu in shared if _shares(way, goal, gpu, anchor)]
+        chosen |= dict.fromkeys(picked[:_MAX_CELLS])
+    return [_residual(inputs, anchor, gpu) for gpu, anchor in chosen]
+
+
+def _shares(way: str, goal: Place, gpu: str, anchor: Anchor) -> bool:
+    """Tell whether a measured iteration shares a goal's model, GPU, chip or software."""
+    if way == "model":
+        return anchor.model == goal.model
+    if way == "chip":
+        return _chip(gpu) == goal.chip
+    alike = _family(anchor.model) == goal.family
+    if way == "era":
+        return alike and anchor.software == goal.era
+    return alike and (gpu, anchor.precision) == (goal.gpu, goal.precision)
+
+
+def _residual(inputs: TransferInputs, anchor: Anchor, gpu: str) -> Residual:
+    by_kernels = inputs.anchor_by_kernels(anchor, gpu).iteration_s
+    place = _place(
+        anchor.model,
+        anchor.sequence,
+        inputs.gpu(gpu),
+        anchor.precision,
+        anchor.batch,
+        anchor.software,
+        f"{owner_of(anchor.source)} {anchor.framework}",
     )
-
-    def has_ratio(first: GpuPrecision, second: GpuPrecision) -> bool:
-        return _measured_ratio(anchors, first, second, profile.batch, profile.model) is not None
-
-    ways: _Ways = {}
-    for begin in (preferred, starts):
-        ways = _shortest_ways(begin, sorted({*measured, goal}), has_ratio)
-        if goal in ways:
-            break
-    return ways
+    return Residual(place, math.log(anchor.iteration_s / by_kernels), _REPEATS)
 
 
-def _shortest_ways(
-    starts: Sequence[GpuPrecision],
-    goals: Sequence[GpuPrecision],
-    has_ratio: Callable[[GpuPrecision, GpuPrecision], bool],
-) -> _Ways:
-    """Return the shortest way to each GPU and precision that ratios lead to.
-
-    ``has_ratio`` tells whether models were measured at both ends; at most ``_MAX_RATIOS`` such
-    ratios follow each other. A step to another board of the same chip counts as none and goes
-    before them. Of ways of one length, the earlier start wins.
-    """
-    ways: _Ways = {start: [] for start in starts}
-    newest = list(ways)
-    for length in range(_MAX_RATIOS + 1):
-        if length:
-            further: _Ways = {}
-            for at in newest:
-                for goal in goals:
-                    if goal not in ways and goal not in further and has_ratio(at, goal):
-                        further[goal] = [*ways[at], SpeedStep(at, goal)]
-            ways |= further
-            newest = list(further)
-        for at in list(newest):
-            gpus = {goal.gpu for goal in goals if goal.precision == at.precision}
-            for gpu in _boards_of_chip(at.gpu, sorted(gpus)):
-                board = GpuPrecision(gpu, at.precision)
-                if board not in ways:
-                    ways[board] = [*ways[at], SpeedStep(at, board, same_chip=True)]
-                    newest.append(board)
-    return ways
+def _place(
+    model: str,
+    tokens: int | None,
+    device: Device,
+    precision: str,
+    batch: int,
+    era: str,
+    source: str = "",
+) -> Place:
+    gpu = device.name
+    family = _family(model)
+    return Place(model, family, tokens, gpu, _chip(gpu), precision, batch, era, source)
 
 
-def _boards_of_chip(gpu: str, others: Iterable[str]) -> list[str]:
-    """Return the other boards of a GPU's chip: names that agree up to the first hyphen.
+def _chip(gpu: str) -> str:
+    """Return the chip of a GPU's boards: the name up to the first hyphen.
 
     Examples
     --------
-    >>> _boards_of_chip("v100", ["a100", "v100", "v100-pcie"])
-    ['v100-pcie']
+    >>> _chip("a100-pcie-40gb"), _chip("v100")
+    ('a100', 'v100')
     """
-    chip = gpu.partition("-")[0]
-    return [other for other in others if other != gpu and other.partition("-")[0] == chip]
+    return gpu.partition("-")[0]
 
 
-def _nearest(inputs: TransferInputs, goal: GpuPrecision, ways: _Ways) -> GpuPrecision:
-    """Return the end of a way from which rates lead to the goal.
-
-    The profile's own GPU if its precision is the goal's, else, at that precision, the GPU of the
-    fewest steps and then the nearest memory bandwidth; the profile's own if there is none.
-    """
-    same_precision = [at for at in ways if at.precision == goal.precision]
-    if inputs.home in same_precision or not same_precision:
-        return inputs.home
-    own = inputs.gpu(goal.gpu).memory_bandwidth.value
-
-    def distance(at: GpuPrecision) -> tuple[int, float]:
-        bandwidth = inputs.gpu(at.gpu).memory_bandwidth.value
-        return len(ways[at]), abs(math.log(bandwidth / own))
-
-    return min(same_precision, key=distance)
-
-
-# The ratio of one step.
-
-
-def _step_ratio(inputs: TransferInputs, step: SpeedStep, batch: int) -> Ratio:
-    """Return how much longer the second end takes: measured at like batches, or by rates."""
-    first, second, same_chip = step
-    if not same_chip:
-        measured = _measured_ratio(inputs.anchors, first, second, batch, inputs.profile.model)
-        if measured:
-            return measured
-    devices = inputs.gpu(first.gpu), inputs.gpu(second.gpu)
-    return _rate_ratio(inputs.profile, *devices, step)
-
-
-_ModelName = tuple[str, int | None]
-"""A model, and its tokens a sample if it is one over text."""
-
-
-def _measured_ratio(
-    anchors: Mapping[str, Sequence[Anchor]],
-    first: GpuPrecision,
-    second: GpuPrecision,
-    batch: int,
-    model: str,
-) -> Ratio | None:
-    """Return how much longer a sample takes at ``second``, from models measured at both ends.
-
-    In this order: models of the family of ``model`` that one source measured at both ends; any
-    such models; the family measured by different sources (use ``level``); any of them. A model
-    counts by the pair of batches that are most alike (at most a factor 2 apart), then nearest to
-    ``batch``. None where no model was measured at both.
-    """
-    here, there = _anchors_by_model(anchors, first), _anchors_by_model(anchors, second)
-    pairs = {
-        name: [
-            (a, b)
-            for a in here[name]
-            for b in there[name]
-            if a.covers == b.covers and 1 / SIMILAR_BATCHES <= a.batch / b.batch <= SIMILAR_BATCHES
-        ]
-        for name in sorted(here.keys() & there.keys(), key=str)
-    }
-    for same_source in (True, False):
-        usable = {
-            name: [
-                (a, b)
-                for a, b in models
-                if (a.source == b.source if same_source else a.use == b.use == "level")
-            ]
-            for name, models in pairs.items()
-        }
-        usable = {name: models for name, models in usable.items() if models}
-        family = {
-            name: models
-            for name, models in usable.items()
-            if _model_family(name[0]) == _model_family(model)
-        }
-        if family or usable:
-            return _mean_ratio(family or usable, first, second, batch)
-    return None
-
-
-def _anchors_by_model(
-    anchors: Mapping[str, Sequence[Anchor]], at: GpuPrecision
-) -> dict[_ModelName, list[Anchor]]:
-    by_model: dict[_ModelName, list[Anchor]] = {}
-    for anchor in anchors.get(at.gpu, ()):
-        if anchor.precision == at.precision:
-            by_model.setdefault((anchor.model, anchor.sequence), []).append(anchor)
-    return by_model
-
-
-def _model_family(model: str) -> str:
+def _family(model: str) -> str:
     """Return the family of a model by its name: text, cifar, lstm or image.
 
-    The ratio of two GPUs depends on what they run: small kernels (CIFAR) or large products (text).
+    What a GPU reaches depends on what it runs: small kernels (CIFAR) or large products (text).
 
     Examples
     --------
-    >>> [_model_family(name) for name in ("bert-large", "vit-b16", "resnet50-cifar", "vgg16")]
+    >>> [_family(name) for name in ("bert-large", "vit-b16", "resnet50-cifar", "vgg16")]
     ['text', 'text', 'cifar', 'image']
     """
     if model.startswith(("bert", "gpt", "vit")):
@@ -542,153 +471,49 @@ def _model_family(model: str) -> str:
     return "cifar" if model.endswith("-cifar") else "image"
 
 
-def _mean_ratio(
-    pairs: Mapping[_ModelName, Sequence[tuple[Anchor, Anchor]]],
-    first: GpuPrecision,
-    second: GpuPrecision,
-    batch: int,
-) -> Ratio:
-    """Return the geometric mean of the models' ratios of the time of a sample."""
+def _by_rates(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -> ModelTime:
+    """Return the times of a network without a definition, by the rates of its layers' kinds.
 
-    def distance(a: Anchor, b: Anchor) -> tuple[float, float]:
-        return abs(math.log(a.batch / b.batch)), abs(math.log(a.batch * b.batch / batch**2))
-
-    ratios: dict[str, float] = {}
-    sources: list[str] = []
-    for (model, sequence), anchors in pairs.items():
-        best = min(distance(a, b) for a, b in anchors)
-        nearest = [(a, b) for a, b in anchors if distance(a, b) == best]
-        ratios[model if sequence is None else f"{model} at {sequence} tokens"] = geometric_mean(
-            b.iteration_s * a.batch / a.iteration_s / b.batch for a, b in nearest
-        )
-        sources += [anchor.source for pair in nearest for anchor in pair]
-    value = geometric_mean(ratios.values())
-    note = (
-        f"{second} takes {value:.3g} times as long as {first}: mean over"
-        f" {', '.join(ratios)} ({'; '.join(dict.fromkeys(sources))})."
-    )
-    if len(ratios) == 1:
-        note += " One model alone shows no spread."
-    return Ratio(value, repeat_spread(list(ratios.values())), note)
-
-
-def _rate_ratio(profile: Profile, origin: Device, device: Device, step: SpeedStep) -> Ratio:
-    """Return how much longer ``device`` takes by rates: products by matrix rate, rest by memory.
-
-    Between two boards of one chip that is no rough guess.
+    Products go by matrix rate, everything else by memory bandwidth, both with the batch.
     """
-    total_s = profile.forward_s + profile.backward_s
-    products_s = sum(
-        layer.forward_s + layer.backward_s
+    profile, goal = inputs.profile, inputs.gpu(at.gpu)
+    try:
+        home = inputs.gpu(profile.gpu)
+        products = home.matrix_rate(profile.precision).value / goal.matrix_rate(at.precision).value
+        memory = home.memory_bandwidth.value / goal.memory_bandwidth.value
+    except RequestError:  # a profile of the user's own, of a GPU without a file
+        products = memory = 1.0
+    passes_s = sum(
+        (layer.forward_s + layer.backward_s)
+        * (products if layer.kind.startswith(_PRODUCT_KINDS) else memory)
         for layer in profile.layers
-        if layer.kind.startswith(_PRODUCT_KINDS)
     )
-    share = products_s / total_s if total_s > 0 else 1.0
-    origin_rate = origin.matrix_rate(step.first.precision).value
-    device_rate = device.matrix_rate(step.second.precision).value
-    memory = origin.memory_bandwidth.value / device.memory_bandwidth.value
-    value = share * origin_rate / device_rate + (1 - share) * memory
-    why = f"No model was measured on both {step.first} and {step.second}"
-    if step.same_chip:
-        why = f"{step.first} and {step.second} are boards of one chip"
-    note = (
-        f"{why}: {value:.3g} times as long by matrix rate ({share:.0%} of the time) and memory"
-        f" bandwidth{'' if step.same_chip else ', a rough guess'}."
+    other_s = profile.other_s * memory
+    known = software_era(era)
+    tensors = len(profile.gradients)
+    return ModelTime(
+        (passes_s + other_s) * batch / profile.batch,
+        inputs.optimizer_s(at.gpu),
+        tensors * _OPERATIONS_A_TENSOR * known.op_share * known.op_s,
+        tensors * known.tensor_s,
     )
-    return Ratio(value, None, note, measured=False)
 
 
-# 3. How times scale: along the steps, then with the batch.
+_OPERATIONS_A_TENSOR = 3.0
+"""Operations launched for a tensor of an unknown network, both passes: a product and its two
+gradients."""
 
 
-def _moved(
-    inputs: TransferInputs, steps: Sequence[SpeedStep], known: Mapping[int, Estimate]
-) -> tuple[dict[int, Estimate], dict[int, list[Ratio]]]:
-    """Return known times by batch, moved over the steps, and the ratios of each batch."""
-    ratios = {batch: [_step_ratio(inputs, step, batch) for step in steps] for batch in known}
-    series = dict(known)
-    for batch, factors in ratios.items():
-        for ratio in factors:
-            series[batch] = series[batch].times(ratio)
-    return series, ratios
-
-
-def _other_batches(
-    inputs: TransferInputs,
-    goal: GpuPrecision,
-    known_at: Mapping[GpuPrecision, Mapping[int, Estimate]],
-) -> tuple[dict[int, Estimate], dict[int, list[Ratio]]]:
-    """Return times moved from elsewhere to join the only batch that is known at the goal.
-
-    Only batches that lie apart from it and whose time rises with it: they show how the time goes
-    with the batch, where proportion alone would count launches as work.
-    """
-    [(own_batch, own)] = known_at[goal].items()
-    others = {at: series for at, series in known_at.items() if at != goal}
-    steps = _ways(inputs, goal, others).get(goal)
-    if not steps:
-        return {}, {}
-    series, ratios = _moved(inputs, steps, others[steps[0].first])
-    batches = [
-        batch
-        for batch, estimate in series.items()
-        if max(batch / own_batch, own_batch / batch) >= SIMILAR_BATCHES
-        and (batch - own_batch) * (estimate.seconds - own.seconds) > 0
-        and not estimate.extrapolated
-    ]
-    return {batch: series[batch] for batch in batches}, {batch: ratios[batch] for batch in batches}
-
-
-class TransferSource(NamedTuple):
-    """The times from which every batch of a model at one GPU and precision is derived.
-
-    ``known`` was measured at ``origin``. ``series`` holds the same times moved to the goal, each
-    batch by ``ratios`` of similar batches, never falling with the batch. ``share`` is the fixed
-    part of a lone batch's time, as ``share_note`` says. ``shortest_s`` is the shortest iteration
-    that ``tensors`` launches allow.
-    """
-
-    model: str
-    origin: GpuPrecision
-    known: Mapping[int, Estimate]
-    series: Mapping[int, Estimate]
-    ratios: Mapping[int, Sequence[Ratio]]
-    share: float
-    share_note: str
-    shortest_s: float
-    tensors: int
-
-    def at(self, batch: int) -> Estimate:
-        """Return the iteration at a batch."""
-        what = f"{self.model} on {self.origin}"
-        notes = at_batch(what, self.known, batch, self.share, self.share_note).notes
-        near = sorted(self.ratios, key=lambda known: abs(math.log(known / batch)))
-        ratios = self.ratios[near[0]]
-        if batch not in self.known:
-            ratios = next((steps for known in near if (steps := self.ratios[known])), ())
-        estimate = at_batch(what, self.series, batch, self.share, self.share_note)._replace(
-            notes=(*notes, *(ratio.note for ratio in ratios)),
-        )
-        if estimate.seconds >= self.shortest_s:
-            return estimate
-        note = f"Held at {self.shortest_s * 1e3:.3g} ms, "
-        if self.shortest_s < LAUNCHES_S * self.tensors:
-            note += "the shortest iteration known of the model."
-        else:
-            note += f"the least for {self.tensors} tensors at {LAUNCHES_S * 1e3:g} ms each."
-        return estimate._replace(
-            seconds=self.shortest_s,
-            kind=weakest([estimate.kind, "fitted", "derived"]),
-            extrapolated=True,
-            notes=(*estimate.notes, note),
-        )
-
-
-# 4. How the profile stretches to the new total.
+# 3. How the layers share the total.
 
 
 def _stretched_to(
-    inputs: TransferInputs, goal: GpuPrecision, batch: int, iteration: Estimate
+    inputs: TransferInputs,
+    goal: GpuPrecision,
+    batch: int,
+    era: str,
+    iteration: Estimate,
+    by_kernels: ModelTime,
 ) -> TransferredProfile:
     """Return the profile at the goal and batch with that iteration, and the iteration's origin."""
     profile = inputs.profile
@@ -699,8 +524,9 @@ def _stretched_to(
             name: weakest([kind, "derived"]) for name, kind in profile.kinds.items()
         }
         kinds["iteration_ms"] = iteration.kind
+        reshaped = profile if same or not inputs.defined else _reshaped(inputs, goal, batch, era)
         scaled = replace(
-            _stretched(profile, iteration.seconds, inputs.optimizer_s(goal.gpu)),
+            _stretched(reshaped, iteration.seconds, inputs.optimizer_s(goal.gpu)),
             gpu=goal.gpu,
             precision=goal.precision,
             batch=batch,
@@ -716,7 +542,87 @@ def _stretched_to(
         iteration.high,
         "samples",
     )
-    return TransferredProfile(scaled, quantity, iteration.extrapolated, list(iteration.notes))
+    notes = list(iteration.notes)
+    host, device = by_kernels.host_s, by_kernels.device_s
+    longest = max(host, device)
+    if host > device:
+        notes.append(
+            f"The host's launches bind ({era}): {host * 1e3:.3g} ms, the GPU works"
+            f" {device * 1e3:.3g} ms."
+        )
+    return TransferredProfile(
+        scaled, quantity, iteration.extrapolated, notes, host / longest, device / longest
+    )
+
+
+def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> Profile:
+    """Return the profile with each layer's time as its kernels go from its place to the goal."""
+    profile = inputs.profile
+    here = _layers_by_kernels(inputs, inputs.home, profile.batch, inputs.home_era)
+    there = _layers_by_kernels(inputs, goal, batch, era)
+    forward = [there[layer.name][0] / here[layer.name][0] for layer in profile.layers]
+    backward = [there[layer.name][1] / here[layer.name][1] for layer in profile.layers]
+    layers = tuple(
+        Layer(layer.name, layer.kind, layer.forward_s * ahead, layer.backward_s * back)
+        for layer, ahead, back in zip(profile.layers, forward, backward, strict=True)
+    )
+    before_s = sum(layer.backward_s for layer in profile.layers)
+    after_s = sum(layer.backward_s for layer in layers)
+    gradients = _ready(profile, backward, after_s / before_s if before_s else 1.0)
+    total_s = sum(layer.forward_s + layer.backward_s for layer in layers)
+    passes_s = profile.forward_s + profile.backward_s
+    grown = total_s / passes_s if passes_s else 1.0
+    iteration_s = total_s + profile.optimizer_s + profile.other_s * grown
+    return replace(profile, layers=layers, gradients=gradients, iteration_s=iteration_s)
+
+
+def _ready(profile: Profile, ratios: Sequence[float], total: float) -> tuple[Gradient, ...]:
+    """Return the gradients, each step of the backward pass as long as its layer's kernels say.
+
+    ``total`` is how much longer the whole pass takes; the steps are scaled to fit it.
+    """
+    ready = sorted(range(len(profile.gradients)), key=lambda i: profile.gradients[i].ready_s)
+    moments, at_s, before_s = {}, 0.0, 0.0
+    for index in ready:
+        gradient = profile.gradients[index]
+        at_s += (gradient.ready_s - before_s) * ratios[gradient.layer]
+        before_s = gradient.ready_s
+        moments[index] = at_s
+    scale = before_s * total / at_s if at_s > 0 else 1.0
+    return tuple(
+        gradient.at(moments[index] * scale) for index, gradient in enumerate(profile.gradients)
+    )
+
+
+def _layers_by_kernels(
+    inputs: TransferInputs, at: GpuPrecision, batch: int, era: str
+) -> dict[str, tuple[float, float]]:
+    """Return each layer's forward and backward kernels [s].
+
+    Those of a layer without parameters count to the one before it, as profiles have it.
+    """
+    profile = inputs.profile
+    tokens = profile.sequence if profile.model in TEXT_MODELS else None
+
+    def found() -> dict[str, tuple[float, float]]:
+        rates = kernel_rates(inputs.gpu(at.gpu), at.precision, era)
+        return dict(_merged(inputs, layer_times(profile.model, tokens, batch, rates)))
+
+    asked = ("layers by kernels", profile.model, tokens, at, batch, era)
+    return inputs.catalog.once(asked, found)
+
+
+def _merged(
+    inputs: TransferInputs, times: Sequence[tuple[float, float]]
+) -> Iterator[tuple[str, tuple[float, float]]]:
+    layers = build_model(inputs.profile.model)
+    name, forward_s, backward_s = layers[0].name, 0.0, 0.0
+    for layer, both in zip(layers, times, strict=True):
+        if layer.tensors and layer.name != name:
+            yield name, (forward_s, backward_s)
+            name, forward_s, backward_s = layer.name, 0.0, 0.0
+        forward_s, backward_s = forward_s + both[0], backward_s + both[1]
+    yield name, (forward_s, backward_s)
 
 
 def _stretched(profile: Profile, iteration_s: float, optimizer_s: float) -> Profile:

@@ -25,7 +25,6 @@ from perfsim.data.tables import cell_number, check_word, read_table
 from perfsim.errors import DataError, RequestError, unknown
 from perfsim.interval import NO_METHOD, Uncertainty, of_ratio, uncertainties
 from perfsim.prediction import PredictedIteration, predict_iteration
-from perfsim.resolve import resolve
 from perfsim.scenario import Scenario
 from perfsim.session import Session
 from perfsim.validate.accuracy import score
@@ -322,10 +321,6 @@ class _Judge:
         measured = measured_kernels(self._session, self._owners)
         return Session(self._profiles, self._owners) if measured else self._session
 
-    def _is_known(self, scenario: Scenario) -> bool:
-        """Tell whether others than the judged source know how long one GPU takes."""
-        return bool(scenario.single_gpu) or not resolve(scenario, self._session).carried.left_out
-
     def predict(self, item: MappedCase) -> list[PredictedCase]:
         """Predict a case in each way in which it can be asked without its own source.
 
@@ -340,7 +335,6 @@ class _Judge:
                 item, way, scenario, self._with_kernels if way == "calibrated" else self._session
             )
             for way, scenario in item.scenarios.items()
-            if self._is_known(scenario)
         ]
         if not rows:
             raise RequestError("", LEFT_OUT)

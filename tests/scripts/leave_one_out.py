@@ -2,8 +2,8 @@
 
 Taken are all GPUs, precisions and models that were measured at batches of 8 or more, except the
 GPU and precision of the profile itself. All measured iterations of the model there are left out,
-the profile is moved there by those that remain, and compared with those left out (several sources:
-their geometric mean; forward and backward alone: scaled by the profile's share). The error is
+the profile is moved there, on the software of each, by those that remain, and compared with those
+left out (several sources: their geometric mean; forward and backward alone: scaled by the profile's share). The error is
 max(predicted / measured, measured / predicted) - 1.
 """
 
@@ -49,7 +49,10 @@ def errors() -> dict[tuple[str, str, str, int], float]:
             for other, others in known.items()
         }
         device = load_device(gpu, catalog)
-        predicted_s = transfer(read[model], device, batch, precision, rest).quantity.value
+        predicted_s = geometric_mean(
+            transfer(read[model], device, batch, precision, rest, one.software).quantity.value
+            for one in anchors
+        )
         results[key] = exp(abs(log(predicted_s / _measured_s(read[model], anchors)))) - 1
     return results
 

@@ -1,0 +1,255 @@
+"""Fit the constants of ``perfsim/compute/kernel_time.py``, and judge them on what was left out.
+
+    python profiles/build/compute_record.py --data ../shared/data [--fit] [--kernels]
+
+Whole iterations come from the shipped anchors, from MLPerf's public logs of one node (derived, not
+verified by MLCommons), from timm's table of one RTX 3090, and from NeuSight's transformers. Errors
+are of the time, |predicted / measured - 1|. Every (source, GPU, precision, model, batch) weighs
+alike in the fit; a loss that grows with the root of large errors keeps single rows from setting it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from perfsim.compute.anchors import load_anchors
+from perfsim.compute.device import load_device
+from perfsim.compute.kernel_time import FITTED, Constants, KernelRates, kernel_rates, model_time
+from perfsim.data.catalog import Catalog
+from perfsim.models import MODELS, TEXT_MODELS
+
+
+class Row(NamedTuple):
+    """A measured iteration: where it is from, what ran on which GPU, and its time [s]."""
+
+    source: str
+    gpu: str
+    precision: str
+    model: str
+    tokens: int | None
+    batch: int
+    era: str
+    seconds: float
+    update: bool = True
+    nodes_gpus: int = 1
+
+
+_TIMM = {
+    **{f"resnet{depth}": f"resnet{depth}" for depth in (18, 34, 50, 101, 152)},
+    **{f"densenet{depth}": f"densenet{depth}" for depth in (121, 161, 201)},
+    "inception_v4": "inception-v4",
+    "vgg16": "vgg16",
+    "vgg19": "vgg19",
+    "vit_base_patch16_224": "vit-b16",
+    "vit_large_patch16_224": "vit-l16",
+}
+_MLPERF_GPUS = {
+    "GB200": "gb200",
+    "B200": "b200",
+    "H200": "h200",
+    "H100-PCIE": "h100-pcie",
+    "H100": "h100",
+    "A100-PCIE-40GB": "a100-pcie-40gb",
+    "A100-PCIE": "a100-pcie",
+    "A100-SXM4-40GB": "a100-40gb",
+    "A100-SXM-40GB": "a100-40gb",
+    "A100": "a100",
+    "V100": "v100",
+    "L40S": "l40s",
+    "A30": "a30",
+    "A40": "a40",
+}
+"""Part of a system's accelerator name -> GPU, the longest first."""
+_FP8 = ("h100", "h100-pcie", "h200", "b200", "gb200", "l40s")
+"""GPUs on which NVIDIA's BERT of MLPerf v2.1 and later computes its products in fp8."""
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+def rows(data: Path, catalog: Catalog) -> Iterator[Row]:
+    """Yield every iteration that is used, of networks that perfsim defines."""
+    for gpu in catalog.files("devices"):
+        for anchor in load_anchors(gpu, catalog):
+            if anchor.use != "ratio" and anchor.model in MODELS:
+                yield Row(
+                    anchor.source.split()[0],
+                    gpu,
+                    anchor.precision,
+                    anchor.model,
+                    anchor.sequence,
+                    anchor.batch,
+                    anchor.software,
+                    anchor.iteration_s,
+                    anchor.covers == "iteration",
+                )
+    for cells in _table(data / "profiles" / "timm_train_rtx3090.csv"):
+        name = _TIMM.get(cells["model"])
+        if name and cells["img"] in ("224", "299") and "nhwc" in cells["file"]:
+            seconds = float(cells["step_ms"]) / 1e3
+            batch = int(cells["batch"])
+            yield Row("timm nhwc", "rtx3090", "amp-fp16", name, None, batch, "ngc", seconds)
+    for cells in _table(data / "modern" / "training.csv"):
+        yield from _mlperf(cells)
+
+
+def _mlperf(cells: dict[str, str]) -> Iterator[Row]:
+    known = cells["model"] in ("resnet", "bert") and cells["micro_batch"]
+    if not cells["source"].startswith("mlperf") or not known:
+        return
+    gpus = int(cells["n_gpus"])
+    if gpus > 8:
+        return
+    name = cells["gpu"].upper()
+    gpu = next((known for part, known in _MLPERF_GPUS.items() if part in name), None)
+    if gpu is None or "96GB" in name:
+        return
+    seconds, batch = float(cells["step_time_s"]), int(cells["micro_batch"])
+    source = cells["source"]
+    if cells["model"] == "resnet":
+        yield Row(source, gpu, "amp-fp16", "resnet50", None, batch, "mlperf", seconds, True, gpus)
+    elif cells["model"] == "bert" and not source.endswith(("v0.7", "v1.0", "v1.1")):
+        steps = int(cells["global_batch"]) / gpus / batch
+        precision = "fp8" if gpu in _FP8 else "amp-fp16"
+        yield Row(
+            source,
+            gpu,
+            precision,
+            "bert-large",
+            512,
+            batch,
+            "mlperf",
+            seconds / steps,
+            steps == 1,
+            gpus,
+        )
+
+
+class Judge:
+    """Predictions of rows by kernels alone."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def rates(self, row: Row, constants: Constants) -> KernelRates:
+        """Return what prices a row's kernels."""
+        device = self._catalog.once(
+            ("device", row.gpu), lambda: load_device(row.gpu, self._catalog)
+        )
+        return kernel_rates(device, row.precision, row.era, constants)
+
+    def seconds(self, row: Row, constants: Constants = FITTED) -> float:
+        """Return a row's iteration by its kernels [s]."""
+        tokens = row.tokens if row.model in TEXT_MODELS else None
+        rates = self.rates(row, constants)
+        return model_time(row.model, tokens, row.batch, rates, update=row.update).iteration_s
+
+    def off(self, row: Row, constants: Constants = FITTED) -> float:
+        """Return ln(predicted / measured) of a row."""
+        return math.log(self.seconds(row, constants) / row.seconds)
+
+
+_WIDTHS = {
+    "gap_s": 0.15,
+    "product": 0.1,
+    "memory": 0.05,
+    "fp8": 0.1,
+    "update_passes": 0.2,
+    "conv_half": 0.25,
+    "unpadded": 0.05,
+}
+"""Standard deviation of a constant's logarithm about its start; 0.5 unless told."""
+_ERROR = 0.1
+"""Deviation of an iteration's logarithm that counts as one."""
+
+
+def fit(judge: Judge, used: Sequence[Row], start: Constants = FITTED) -> Constants:
+    """Return the constants that fit iterations best, near a start."""
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    names = start._fields
+    centre = np.log(np.array(start))
+    widths = np.array([_WIDTHS.get(name, 0.5) for name in names])
+    same = Counter(_alike(row) for row in used)
+    weights = np.array([1 / math.sqrt(same[_alike(row)]) for row in used])
+
+    def residuals(point: np.ndarray) -> np.ndarray:
+        constants = Constants(*(float(value) for value in np.exp(point)))
+        off = np.array([judge.off(row, constants) for row in used])
+        return np.concatenate([off * weights / _ERROR, (point - centre) / widths])
+
+    found = least_squares(residuals, centre, loss="soft_l1", max_nfev=8)
+    return Constants(*(float(value) for value in np.exp(found.x)))
+
+
+def alike(found: Iterable[Row]) -> list[Row]:
+    """Return one row, of the median time, for those that differ by submitter alone."""
+    groups = defaultdict(list)
+    for row in found:
+        groups[row._replace(seconds=0.0, source=row.source.partition("-v")[0])].append(row.seconds)
+    return [row._replace(seconds=statistics.median(times)) for row, times in groups.items()]
+
+
+def _alike(row: Row) -> tuple[str, str, str, str, int]:
+    return row.source.partition("-v")[0], row.gpu, row.precision, row.model, row.batch
+
+
+def spread(found: Sequence[float]) -> str:
+    """Return count, median, 90th percentile and bias of ln(predicted / measured), in words."""
+    if not found:
+        return "none"
+    rising = sorted(abs(math.expm1(value)) for value in found)
+    ninth = rising[min(len(rising) - 1, int(0.9 * len(rising)))]
+    return (
+        f"{len(rising):4d} rows: median {statistics.median(rising):6.1%}, 90th percentile"
+        f" {ninth:6.1%}, bias {math.expm1(statistics.median(found)):+6.1%}"
+    )
+
+
+def report(judge: Judge, used: Sequence[Row], constants: Constants) -> None:
+    """Print errors of kernels alone by source, GPU, model and software."""
+    print("all", spread([judge.off(row, constants) for row in used]))
+    kinds: dict[str, Callable[[Row], str]] = {
+        "source": lambda row: row.source.partition("-v")[0],
+        "gpu": lambda row: row.gpu,
+        "model": lambda row: row.model,
+        "software": lambda row: row.era,
+    }
+    for kind, key in kinds.items():
+        groups = defaultdict(list)
+        for row in used:
+            groups[key(row)].append(judge.off(row, constants))
+        for name in sorted(groups):
+            print(f"{kind:9s}{name:38s}{spread(groups[name])}")
+
+
+def main() -> None:
+    """Fit and print, as the options say."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--fit", action="store_true", help="fit the constants anew")
+    parser.add_argument("--worst", type=int, default=0, help="print so many of the worst rows")
+    options = parser.parse_args()
+    catalog = Catalog()
+    judge, used = Judge(catalog), alike(rows(options.data, catalog))
+    fitted = [row for row in used if not (row.model == "bert-large" and "pcie" in row.gpu)]
+    constants = fit(judge, fitted) if options.fit else FITTED
+    print(constants)
+    report(judge, used, constants)
+    worst = sorted(used, key=lambda row: -abs(judge.off(row, constants)))
+    for row in worst[: options.worst]:
+        print(*row[:7], f"{row.seconds * 1e3:.1f} ms, {math.exp(judge.off(row, constants)):.2f}")
+
+
+if __name__ == "__main__":
+    main()
