@@ -220,6 +220,9 @@ Platform = tuple[Network, Network | None, Cluster, list[str]]
 _NVLINK = "nvlink"
 """The transport of an NVLink, and the word that asks for the NVLink of the GPU."""
 
+_HOST_LIBRARIES = ("gloo", "mpi")
+"""Libraries that sum in the host's memory."""
+
 _MAX_WARNINGS = 2
 """Warnings on a network that a prediction repeats; ``show net`` lists all of them."""
 
@@ -312,7 +315,8 @@ def _intra_network(
             return None, []
         asked = network.inside or None
     if asked is None or asked == _NVLINK:
-        name, why = inside_network(scenario.gpu, catalog)
+        library = None if asked else scenario.library or network.library
+        name, why = inside_network(scenario.gpu, catalog, library)
         inside = _network(name, "intra_net", catalog)
         if asked == _NVLINK and inside.transport != _NVLINK:
             raise RequestError(
@@ -325,14 +329,26 @@ def _intra_network(
     return _network(asked, "intra_net", catalog), []
 
 
-def inside_network(gpu: str | None, catalog: Catalog) -> tuple[str, str]:
+def inside_network(
+    gpu: str | None, catalog: Catalog, library: str | None = None
+) -> tuple[str, str]:
     """Return the network that joins the GPUs of a node by their files, and in words why.
 
     Of several types of GPU it is the slowest: it sets the pace of what all of them exchange.
+    Libraries that copy through the host's memory use PCIe whatever else joins the GPUs.
     """
     names = [name for name, _ in parse_types(gpu)] or [gpu or DEFAULT_GPU]
-    found = {}
+    networks, found = catalog.files("networks"), {}
     for device in (_device(name, catalog) for name in names):
+        if library in _HOST_LIBRARIES:
+            name = f"pcie{device.pcie}"
+            own = name if name in networks else DEFAULT_INTRA_NET
+            found[own] = f": {library} copies through the host"
+            continue
+        if device.intra_net and device.intra_net not in networks:
+            error = unknown("intra_net", device.intra_net, networks, "networks")
+            path = catalog.files("devices")[device.name]
+            raise DataError(f"{error.field}: {error.why}", path=path)
         why = f": {device.link}" if device.link else ""
         why += f"; {device.intra_net_why}" if device.intra_net_why else ""
         if not device.intra_net:

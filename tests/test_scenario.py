@@ -24,7 +24,7 @@ HEAD = 'schema = "perfsim/scenario/1"\n'
 
 def test_defaults_are_those_of_the_contract() -> None:
     scenario = make_scenario({"model": "resnet50", "gpus": "64"})
-    assert (scenario.gpus, scenario.gpu, scenario.method) == (64, "v100", "ssgd")
+    assert (scenario.gpus, scenario.gpu, scenario.method) == (64, None, "ssgd")
     assert scenario.overlap and scenario.fusion is None and scenario.bucket is None
     assert scenario.batch is None and scenario.precision is None
 

@@ -51,7 +51,7 @@ def test_the_command_tells_traces_from_logs(
         (("--model", "a"), "--batch is needed"),
         (("--model", "a.b", "--batch", "1"), "--model: 'a.b' is no name"),
         (("--model", "a", "--batch", "0"), "--batch: 0 is not allowed: it must be 1 or more"),
-        (("--model", "a", "--batch", "1", "--precision", "fp8"), "--precision: no 'fp8'"),
+        (("--model", "a", "--batch", "1", "--precision", "fp6"), "--precision: no 'fp6'"),
         (("--model", "a", "--batch", "1", "--nodes", "3"), "2 ranks do not fit on 3 nodes"),
         (("--model", "a", "--batch", "1", str(OWN)), "a trace is imported alone"),
     ],

@@ -29,8 +29,8 @@ HEAD = (
             "line 4, column 'batch': '3.5' is not a whole number; it must be 1 to 1e9",
         ),
         (
-            "net,fp8,32,,9,,,iteration,level,measured,p,",
-            "line 4, column 'precision': 'fp8'; allowed",
+            "net,fp9,32,,9,,,iteration,level,measured,p,",
+            "line 4, column 'precision': 'fp9'; allowed",
         ),
         ("net,fp32,32,,9,,,all,level,measured,p,", "line 4, column 'covers': 'all'; allowed"),
         ("net,fp32,32,,9,,,iteration,level,heard,p,", "line 4, column 'kind': 'heard' is no kind"),

@@ -253,8 +253,9 @@ def test_a_network_fitted_on_training_gives_way_to_its_hardware() -> None:
     assert presets(net="hkbu-v100-ib100", intra_net="hkbu-v100-10gbe") == ("ib100", "pcie3")
     assert presets(net="sia-dgx-a100") == ("ib200", "nvlink-a100")  # dropped: known by name still
     assert presets(net="10gbe", intra_net="v100-pcie-host-8") == ("10gbe", "rtx2080ti-pcie-8")
-    assert presets(net="aws-p2-k80-tcp") == ("10gbe", "pcie3")
-    assert presets(net="10gbe") == ("10gbe", "pcie3")
+    assert presets(net="aws-p2-k80-tcp", gpu="k80") == ("10gbe", "pcie3")
+    assert presets(net="10gbe", gpu="v100-pcie") == ("10gbe", "pcie3")
+    assert presets(net="10gbe", gpu="v100") == ("10gbe", "nvlink-v100")
     assert presets(net="slingshot") == ("slingshot", None)
     assert presets(net="p4d-a100-efa400") == ("p4d-a100-efa400", "nvlink-a100")
     cluster = cluster_key(case("k-1"), asked(net="slingshot", gpu="a100"), SESSION)
@@ -375,7 +376,8 @@ def test_a_case_is_predicted_without_its_own_model(tmp_path: Path) -> None:
     stored_now = read_clusters(stored(tmp_path, LINE, LINE.replace("none", "vgg16")))
 
     def of(model: str, cluster: ClusterKey = CLUSTER, **fields: Any) -> Any:
-        scenario = asked(model=model, net=cluster.net, gpu=cluster.gpu, **fields)
+        links = {"net": cluster.net, "intra_net": cluster.intra_net}
+        scenario = asked(model=model, gpu=cluster.gpu, **links, **fields)
         return network_of(case(f"{cluster.group}-9"), scenario, rows, SESSION, stored_now)
 
     assert of("vgg16") == stored_now[CLUSTER, "vgg16"]

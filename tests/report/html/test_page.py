@@ -262,6 +262,7 @@ def test_another_exchange_than_was_measured_has_no_measured_points() -> None:
     """QSGD of 6 bits, all-reduced, on AWS p3 nodes (vineeths.csv); 2 bits send as many bytes."""
     catalog = SHIPPED
     asked = {"model": "resnet50-cifar", "gpus": 4, "net": "10gbe", "method": "qsgd", "batch": 128}
+    asked["intra_net"] = "pcie3"
 
     def points(**options: str | int) -> dict[str, dict[str, Any]]:
         one = predict(make_scenario(asked | {"options": options}), catalog)

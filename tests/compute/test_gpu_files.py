@@ -1,0 +1,164 @@
+"""The shipped GPUs: laws between their rates, what their data sheets print, and their links."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from perfsim.compute.device import Device, device_named, load_device
+from perfsim.compute.profile import PRECISIONS
+from perfsim.data.catalog import Catalog
+from perfsim.errors import RequestError
+from perfsim.inventory import describe_thing, list_rows
+from perfsim.network.network_file import load_network
+
+SHIPPED = Catalog()
+GPUS = {name: load_device(name, SHIPPED) for name in SHIPPED.files("devices")}
+
+AMPERE = ("a100", "a100-40gb", "a100-pcie", "a100-pcie-40gb", "a30", "a40", "a10g", "rtx3090")
+NEWER = ("h100", "h100-pcie", "h100-nvl", "h200", "b200", "b300", "gb200", "rtxpro6000")
+ADA_AND_OLDER = ("l4", "l40s", "rtx4090", "rtx6000", "t4", "rtx2080ti", "v100", "p100")
+AMD = ("mi100", "mi210", "mi250", "mi250x", "mi300x", "mi325x")
+FLAGSHIPS = ("v100", "a100", "h100", "h200", "b200")
+"""From old to new; H100 and H200 have the same chip."""
+NO_POWER = {"b300"}
+"""GPUs whose power sources disagree about."""
+
+
+def rates(gpu: Device) -> dict[str, float]:
+    return {precision: rate.value for precision, rate in gpu.rates.items()}
+
+
+def test_every_gpu_that_was_asked_for_ships() -> None:
+    assert {*AMPERE, *NEWER, *ADA_AND_OLDER, *AMD} <= set(GPUS)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_lower_precision_is_never_slower(name: str) -> None:
+    """On tensor or matrix cores: fp32 <= tf32 <= half precision <= fp8."""
+    known = rates(GPUS[name])
+    for half in known.keys() & {"amp-fp16", "amp-bf16"}:
+        assert known[half] >= known.get("tf32", 0.0)
+        assert known[half] > known["fp32"]
+        assert known.get("fp8", known[half]) >= known[half]
+    assert known.get("tf32", known["fp32"]) >= known["fp32"]
+
+
+@pytest.mark.parametrize(("older", "newer"), list(pairwise(FLAGSHIPS)))
+def test_a_newer_flagship_is_faster_in_every_precision_that_both_have(
+    older: str, newer: str
+) -> None:
+    before, after = GPUS[older], GPUS[newer]
+    same_chip = (older, newer) == ("h100", "h200")
+    for precision in rates(before).keys() & rates(after).keys():
+        ratio = rates(after)[precision] / rates(before)[precision]
+        assert ratio == 1.0 if same_chip else ratio > 1.0
+    assert after.memory_bandwidth.value > before.memory_bandwidth.value
+    assert after.memory_bytes >= before.memory_bytes
+    assert set(before.rates) <= set(after.rates)
+
+
+@pytest.mark.parametrize(
+    ("sxm", "pcie"), [("a100", "a100-pcie"), ("h100", "h100-pcie"), ("h100", "h100-nvl")]
+)
+def test_a_pcie_board_does_not_compute_faster_than_the_sxm_board(sxm: str, pcie: str) -> None:
+    for precision, rate in rates(GPUS[pcie]).items():
+        assert rate <= rates(GPUS[sxm])[precision]
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "peak_tflops"),
+    [
+        ("a100", "amp-bf16", 312),
+        ("h100", "fp8", 1978.9),
+        ("h100-pcie", "amp-bf16", 756.5),
+        ("b200", "amp-bf16", 2250),
+        ("gb200", "fp8", 5000),
+        ("l40s", "amp-bf16", 362.05),
+        ("rtx3090", "amp-fp16", 71),  # summed in fp32; twice that in fp16
+        ("rtx4090", "amp-fp16", 165.2),
+        ("a10g", "tf32", 35),
+        ("mi100", "fp32", 46.1),  # matrix cores, as rocBLAS uses
+        ("mi300x", "amp-bf16", 1307.4),
+    ],
+)
+def test_a_rate_is_a_share_of_the_dense_peak_that_the_data_sheet_prints(
+    name: str, precision: str, peak_tflops: float
+) -> None:
+    rate = GPUS[name].rates[precision]
+    stated = re.search(r": ([\d.]+) TFLOP/s x ([\d.]+),", rate.source)
+    assert stated is not None
+    assert float(stated[1]) == peak_tflops
+    assert rate.value == pytest.approx(peak_tflops * 1e12 * float(stated[2]))
+    assert 0.3 < float(stated[2]) < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sheet_gb_per_s"),
+    [
+        *(("a100", 2039), ("a100-40gb", 1555), ("h100", 3350), ("h200", 4800), ("b200", 8000)),
+        *(("l4", 300), ("l40s", 864), ("rtx4090", 1008), ("mi300x", 5300), ("v100", 900)),
+    ],
+)
+def test_kernels_reach_less_than_the_data_sheets_bandwidth(
+    name: str, sheet_gb_per_s: float
+) -> None:
+    share = GPUS[name].memory_bandwidth.value / 1e9 / sheet_gb_per_s
+    assert 0.7 < share < 0.95
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_gpu_states_its_board_and_the_network_inside_a_node(name: str) -> None:
+    gpu = GPUS[name]
+    assert gpu.architecture and gpu.board and gpu.link
+    assert (gpu.power_w is None) == (name in NO_POWER)
+    inside = load_network(gpu.intra_net, SHIPPED, "intra_net")
+    assert inside.link("intra", "intra_net").rate.value > 0
+    if gpu.board.startswith("SXM"):
+        assert inside.transport == "nvlink"
+    if gpu.board == "PCIe" and gpu.pcie:
+        assert gpu.intra_net == f"pcie{gpu.pcie}"
+    stands_in = not {"NVLink 2", "NVLink 3", "NVLink 4", "PCIe"} & set(
+        re.findall(r"NVLink \d|PCIe", gpu.link)
+    )
+    assert bool(gpu.intra_net_why) == stands_in
+
+
+def test_no_two_gpus_share_a_name() -> None:
+    names = [name for gpu in GPUS.values() for name in (gpu.name, *gpu.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("A100-SXM4-40GB", "a100-40gb"),
+        ("A100 80GB", "a100"),
+        ("H100 80GB HBM3", "h100"),
+        ("GeForce RTX 2080 Ti", "rtx2080ti"),
+        ("Tesla V100-SXM3-32GB", "v100"),
+        ("GH200 120GB", None),
+        ("CPU buffers", None),
+        ("H200 or B200 class (not stated)", None),
+    ],
+)
+def test_the_words_of_measured_networks_name_a_gpu(words: str, name: str | None) -> None:
+    assert device_named(words, SHIPPED) == name
+
+
+def test_a_gpu_without_fp8_refuses_it() -> None:
+    with pytest.raises(RequestError, match="a100 has no 'fp8' rate"):
+        GPUS["a100"].matrix_rate("fp8")
+    assert "fp8" in PRECISIONS and "fp8" in GPUS["l4"].rates
+
+
+def test_list_and_show_tell_what_is_derived() -> None:
+    rows = {row.to_dict()["gpu"]: row.to_dict() for row in list_rows("gpus", SHIPPED)}
+    assert rows["b200"]["derived"] == "memory bandwidth, launch, fp32, tf32, amp-fp16"
+    assert rows["v100"]["power"] == "300 W" and rows["b300"]["power"] == ""
+    shown = describe_thing("gpu", "b200", SHIPPED).to_dict()
+    assert shown["architecture"] == "Blackwell"
+    assert shown["network inside a node"].startswith("nvlink-h100 (assumed: ")
+    assert shown["derived"] == rows["b200"]["derived"]
