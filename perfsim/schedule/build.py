@@ -463,7 +463,8 @@ def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     launches = late * len(profile.gradients)
     if not launches:
         return 0.0
-    return costs.kernel(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
+    # The optimizer's launches, not the method's kernels: `single_gpu_kernels` does not scale them.
+    return costs.device.cost(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
 
 
 def _holds_same_iteration(job: Job) -> bool:
