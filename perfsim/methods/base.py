@@ -379,6 +379,7 @@ class Method(BaseModel):
     - ``order``: "priority" where messages overtake each other by their priority
     - ``first_needed_first``: whether jobs issued after the backward pass go in the order of the
       next forward pass
+    - ``works_alone``: whether its kernels run on one GPU too; else it is S-SGD there
     - ``waits``: whether the host waits for the exchanges before it launches the update, as in code
       built on Horovod's optimizer
 
@@ -402,6 +403,7 @@ class Method(BaseModel):
     decides: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "issue"
     first_needed_first: ClassVar[bool] = False
+    works_alone: ClassVar[bool] = False
     waits: ClassVar[bool] = False
 
     @model_validator(mode="before")
