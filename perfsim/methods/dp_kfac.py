@@ -8,6 +8,7 @@ from typing import ClassVar
 from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient, Profile
 from perfsim.methods.base import Compute, Job, JobStage, MethodContext, PassPoint, Send
+from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.kfac_factors import (
     HKBU_LATER,
     Code,
@@ -48,6 +49,7 @@ class DpKfac(Preconditioner):
         " kfac_preconditioner_eigen_dp.py, examples/pytorch_imagenet_resnet.py"
     )
     fusion: ClassVar[str] = "threshold"
+    runs_in: ClassVar[CodeBase] = HOROVOD_FORK
     code: ClassVar[Code] = HKBU_LATER
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n + (P - 1) / P * 4 * n"
 

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_ad
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
+from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.sparsify import Decoding, exchanged, kept
 
 
@@ -44,7 +45,7 @@ class Randk(Method):
         " memory/dgc.py; Cupcake@799d1611 compressor/poolrandomk.py (randint)"
     )
     family: ClassVar[str] = "sparsification"
-    waits: ClassVar[bool] = True
+    runs_in: ClassVar[CodeBase] = HOROVOD
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * k if shared_seed else (P - 1) * 8 * k"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")

@@ -459,7 +459,7 @@ def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     The host launches them when the exchanged gradients are there. Nothing is queued on the GPU
     then that would hide them.
     """
-    late = method.late_launches() if costs.cluster.gpus > 1 else 0
+    late = method.late_launches(profile.optimizer) if costs.cluster.gpus > 1 else 0
     launches = late * len(profile.gradients)
     if not launches:
         return 0.0

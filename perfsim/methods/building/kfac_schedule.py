@@ -30,6 +30,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.kfac_factors import (
     HKBU,
     Code,
@@ -311,6 +312,7 @@ class AveragedFactors(Preconditioner):
     """
 
     fusion: ClassVar[str] = "threshold"
+    runs_in: ClassVar[CodeBase] = HOROVOD_FORK
 
     factor_fusion: FactorFusion = Field(
         "threshold", description="fusion policy of the factors' messages"

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.methods.base import SGD_LAUNCHES, JobStage, Method
+from perfsim.methods.base import JobStage, Method
+from perfsim.methods.building.code_bases import DDP, HOROVOD_FORK, CodeBase
 from perfsim.methods.building.quantise import (
     Packing,
     gathered_from_all,
@@ -52,9 +53,9 @@ class Voting(Method):
         """Return the fusion policy of the public code that exchanges signs in this way."""
         return sign_fusion(self.exchange)
 
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+    def code_base(self) -> CodeBase:
+        """Return HKBU's with all-gathers (lzhangbv/dear_pytorch benchmarks.py, signum)."""
+        return HOROVOD_FORK if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs."""
