@@ -12,7 +12,7 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
 from perfsim.methods.building.code_bases import HOROVOD, CodeBase
-from perfsim.methods.building.sparsify import Decoding, exchanged, kept
+from perfsim.methods.building.sparsify import Decoding, exchanged, kept, permutation
 
 
 class Randk(Method):
@@ -79,9 +79,7 @@ class Randk(Method):
         """Return the kernels of drawing and gathering, residual included."""
         if self.draw == "randint":
             return (Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4),)
-        # Where nothing was measured: keys and indices, 8 bytes each, are read and written 8 times.
-        shuffle = Kernel("randperm", elements, 16.0 * FLOAT * 2 * elements, launches=7)
-        return (elementwise(elements, 11, 5), shuffle, elementwise(count, 3, 3))
+        return (elementwise(elements, 11, 5), permutation(elements), elementwise(count, 3, 3))
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes that a rank sends for one gradient."""

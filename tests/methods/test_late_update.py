@@ -50,8 +50,22 @@ def task_ms(plan: CostedGraph, kind: str) -> float:
 
 @pytest.mark.parametrize(
     "name",
-    ["topk", "gaussiank", "redsync", "sidco", "omgs", "gtopk", "dgc", "randk", "signsgd"]
-    + ["wfbp", "mgwfbp", "asc_wfbp", "bsp", "horovod"],
+    [
+        "topk",
+        "gaussiank",
+        "redsync",
+        "sidco",
+        "omgs",
+        "gtopk",
+        "dgc",
+        "randk",
+        "signsgd",
+        "wfbp",
+        "mgwfbp",
+        "asc_wfbp",
+        "bsp",
+        "horovod",
+    ],
 )
 def test_a_host_that_waits_launches_the_update_tensor_by_tensor(name: str) -> None:
     assert task_ms(plan_of(name), "update") == pytest.approx(TENSORS * 5 * 0.010)
