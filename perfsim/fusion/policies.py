@@ -182,10 +182,10 @@ DEAR_GROUP_BYTES = 25 * 2.0**20
 def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
     """Fill DeAR's groups with whole layers in forward order, from the first layer on.
 
-    A layer joins the group before it while the group stays below the limit (25 MiB unless
-    `bucket` says otherwise); a layer is never cut. Since the groups fill from the front, the last
-    one, which may stay small, holds the last layers, whose gradients come first. DeAR's search for
-    a better limit (Bayesian, over 1 to 256 MB, while it trains) is left to `bucket`.
+    A layer joins the group before it while the group stays below the limit (25 MiB unless `bucket`
+    says otherwise); a layer is never cut. Since the groups fill from the front, the last one, which
+    may stay small, holds the last layers, whose gradients come first. DeAR's search for a better
+    limit is the policy dear_tuned.
 
     References
     ----------

@@ -58,7 +58,7 @@ class Efsignsgd(Method):
     rank; cupy's hand-over on the host except for the first message.
 
     ``packing``: MergeComp, Espresso and DeepSpeed pack bits; GRACE sends a byte a sign ("bytes").
-    Messages: as for signsgd, a tensor each or all in one (``sign_fusion``). Tensors merged by
+    Messages: a tensor each, or in two steps all in one (``sign_fusion``). Tensors merged by
     `fusion` share one scale.
     """
 

@@ -238,6 +238,8 @@ def _fuse(
         all_reduce_s=all_reduce_s,
         options=options,
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
+        forward_s=[layer.forward_s for layer in profile.layers],
+        collective_s=lambda collective, size: context.collective_s(collective, size, "all"),
     )
     return list(fuse(profile.in_ready_order(), asked))
 

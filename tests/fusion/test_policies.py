@@ -70,8 +70,8 @@ def test_what_is_no_policy_is_listed_nowhere() -> None:
     with pytest.raises(RequestError) as error:
         fusion.load_policy("asx")
     assert str(error.value) == (
-        "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear, groups,"
-        " mgwfbp, none, optimal, size, threshold, whole, zero."
+        "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear,"
+        " dear_tuned, groups, mgwfbp, none, optimal, size, threshold, whole, zero."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,6 @@ from perfsim.methods.building.quantise import (
     sign_bytes,
     sign_decode,
     sign_encode,
-    sign_fusion,
     summed,
     two_step,
 )
@@ -27,7 +26,15 @@ __all__ = ["Voting"]
 
 
 class Voting(Method):
-    """A method that exchanges signs and takes the majority of all ranks' votes."""
+    """A method that exchanges signs and takes the majority of all ranks' votes.
+
+    One buffer holds the whole model, in every form: the authors flatten tensors up to 100 MB after
+    the backward pass (jiaweizzhao/signSGD-with-Majority-Vote@5bebcd0f main/Signum_SGD.py,
+    ``bucket_size``), GradCompressionUtility and HKBU's benchmarks (lzhangbv/dear_pytorch
+    benchmarks.py, ``signum``) gather one buffer. GRACE and MergeComp go tensor by tensor.
+    """
+
+    fusion: ClassVar[str] = "whole"
 
     exchange: Literal["all_gather", "server", "two_step"] = Field(
         "all_gather", description="who counts the votes: every rank, rank 0, each rank its share"
@@ -48,10 +55,6 @@ class Voting(Method):
         piece = -(-elements // ranks)
         merge = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
         return two_step(encode, sent, 0.0, [decode, *merge], [decode], ranks)
-
-    def default_fusion(self) -> str:
-        """Return the fusion policy of the public code that exchanges signs in this way."""
-        return sign_fusion(self.exchange)
 
     def code_base(self) -> CodeBase:
         """Return HKBU's with all-gathers (lzhangbv/dear_pytorch benchmarks.py, signum)."""
