@@ -237,18 +237,23 @@ class MethodRow(InventoryItem):
 
 
 def _methods(catalog: Catalog) -> list[MethodRow]:
-    from perfsim.methods import method_class, method_names
+    from perfsim.methods import ALIASES, method_class, method_names
     from perfsim.methods.base import FAMILIES
+    from perfsim.methods.describe import fidelity
 
     record = _record(catalog)
     rows = []
     for name in method_names():
         cls = method_class(name)
+        also = ", ".join(other for other, own in ALIASES.items() if own == name)
+        usual = fidelity(cls)
         rows.append(
             MethodRow(
                 method=name,
                 family=cls.family,
-                what=cls.summary,
+                what=cls.summary
+                + (f"; by default {usual}" if usual else "")
+                + (f"; also as {also}" if also else ""),
                 paper=_paper(cls.citation),
                 needs=cls.needs or "-",
                 record=record.get(name, "no measured row"),
@@ -713,6 +718,9 @@ class MethodDescription(InventoryItem):
     ----------
     wire : bytes that a rank sends, as a formula in the symbols of ``wire_symbols``
     wire_by_default : the same with the default options
+    also_called : other names that are taken for it
+    fidelity : how much of a gradient it keeps by default: density, rank or bits
+    code_base, update : the code it runs in, and how that launches the update
     accuracy_record : how wrong its predictions have been
     """
 
@@ -729,6 +737,10 @@ class MethodDescription(InventoryItem):
     wire_symbols: str
     options: list[MethodOption]
     default_fusion: str
+    also_called: list[str]
+    fidelity: str
+    code_base: str
+    update: str
     family: str
     learns_as_ssgd: bool
     needs: str

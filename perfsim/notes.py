@@ -36,7 +36,9 @@ def notes_of(
     """
     cluster = setup.cluster
     notes = list(setup.notes)
-    if cluster.gpus == 1:
+    if cluster.gpus == 1 and setup.method.works_alone:
+        notes.append("One GPU: nothing is sent; the method's own kernels run.")
+    elif cluster.gpus == 1:
         notes.append("One GPU: nothing is sent, and the method's kernels do not run.")
     elif setup.method.lossy:
         notes.append(

@@ -312,10 +312,11 @@ def memory_of(setup: Setup, rounds: Sequence[CostedGraph]) -> dict[str, float]:
     """
     profile, cluster, scenario = setup.profile, setup.cluster, setup.scenario
     shares = setup.method.kept_share(cluster.gpus)
+    works = cluster.gpus > 1 or setup.method.works_alone
     costs = Costs(setup.device, cluster, scenario.algorithm, scenario.protocol)
     return {
         **{what: profile.size_bytes * share for what, share in shares.items()},
-        "method": setup.method.memory_in(costs.context(profile)) if cluster.gpus > 1 else 0.0,
+        "method": setup.method.memory_in(costs.context(profile)) if works else 0.0,
         "messages": max(costed.gathered_bytes / costed.graph.iterations for costed in rounds)
         if setup.method.family in _DECODED
         else 0.0,

@@ -149,6 +149,11 @@ class Profile:
         return rest_s if rest_s > _ROUNDING * self.iteration_s else 0.0
 
     @property
+    def optimizer(self) -> str:
+        """The optimizer of the update; "sgd" (with momentum and weight decay) if none is stated."""
+        return self.header.get("optimizer", "sgd")
+
+    @property
     def alone_s(self) -> float:
         """An iteration as it is scheduled on one GPU, the base of scaling efficiency [s]."""
         return self.forward_s + self.backward_s + self.optimizer_s + self.other_s
@@ -223,6 +228,16 @@ _NEEDED_KEYS = (
 _KIND_COLUMNS = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optimizer_ms")
 
 
+OPTIMIZER_LAUNCHES = {"plain-sgd": 2, "sgd": 5, "adam": 9, "adamw-by-operation": 8}
+"""Kernels a tensor that an optimizer launches, tensor by tensor, with the clearing of the gradient.
+
+PyTorch before 1.9 or 2.0 goes so by default. SGD with momentum and weight decay adds the decay,
+scales the momentum, adds the gradient to it and the momentum to the weights (v1.8.0
+torch/optim/_functional.py, sgd); plain SGD does the last alone. Adam scales two moments and adds to
+them (4), takes the root, divides it, adds epsilon (3) and updates (1; adam there). AdamW of
+huggingface/transformers of 2020 (src/transformers/optimization.py) has one operation fewer."""
+
+
 def read_profile(path: Path) -> Profile:
     """Read and check one profile file.
 
@@ -243,6 +258,13 @@ def read_profile(path: Path) -> Profile:
 
     if "sequence" in header:
         count("sequence")
+    if header.get("optimizer", "sgd") not in OPTIMIZER_LAUNCHES:
+        raise DataError(
+            f"found {shown(header['optimizer'])}; allowed: {', '.join(OPTIMIZER_LAUNCHES)}",
+            path=path,
+            row=key_rows["optimizer"],
+            column="optimizer",
+        )
     profile = Profile(
         model=header["model"],
         gpu=header["gpu"],

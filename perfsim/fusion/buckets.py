@@ -38,6 +38,10 @@ def _no_negotiation(tensors: int) -> float:
     return 0.0
 
 
+def _free(collective: str, size_bytes: float) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class FusionContext:
     """What a policy may look at besides the gradients.
@@ -50,6 +54,8 @@ class FusionContext:
     all_reduce_s : time of one all-reduce of a size
     options : the policy's own, as texts with units, which the policy parses
     negotiation_s : how long the ranks negotiate over a number of tensors before these are sent
+    forward_s : length of each layer's forward pass, by the layer's number
+    collective_s : time of a collective of a size among all ranks
     """
 
     limit_bytes: float | None
@@ -58,6 +64,8 @@ class FusionContext:
     all_reduce_s: Callable[[float], float]
     options: Mapping[str, str] = field(default_factory=dict)
     negotiation_s: Callable[[int], float] = _no_negotiation
+    forward_s: Sequence[float] = ()
+    collective_s: Callable[[str, float], float] = _free
 
 
 FusionPolicy = Callable[[Sequence[Gradient], FusionContext], list[Bucket]]

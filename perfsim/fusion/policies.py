@@ -17,7 +17,8 @@ from perfsim.units import parse_bytes, parse_seconds
 __all__ = [
     "DDP_BUCKET_BYTES",
     "DDP_FIRST_BUCKET_BYTES",
-    "block_of",
+    "block_units",
+    "blocks_of",
     "fuse_as_dear",
     "fuse_as_zero",
     "fuse_by_block",
@@ -182,10 +183,10 @@ DEAR_GROUP_BYTES = 25 * 2.0**20
 def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
     """Fill DeAR's groups with whole layers in forward order, from the first layer on.
 
-    A layer joins the group before it while the group stays below the limit (25 MiB unless
-    `bucket` says otherwise); a layer is never cut. Since the groups fill from the front, the last
-    one, which may stay small, holds the last layers, whose gradients come first. DeAR's search for
-    a better limit (Bayesian, over 1 to 256 MB, while it trains) is left to `bucket`.
+    A layer joins the group before it while the group stays below the limit (25 MiB unless `bucket`
+    says otherwise); a layer is never cut. Since the groups fill from the front, the last one, which
+    may stay small, holds the last layers, whose gradients come first. DeAR's search for a better
+    limit is the policy dear_tuned.
 
     References
     ----------
@@ -209,29 +210,33 @@ def fuse_as_dear(gradients: Sequence[Gradient], context: FusionContext) -> list[
 
 
 BLOCK_NAME = re.compile(r"^(?:[^.]+\.)*?\d+(?=\.[^.]+\.)")
+FLAT_BLOCK_NAME = re.compile(r"^(?:[^.]+\.)*?\d+(?=\.)")
+"""A block in a model whose numbered layers hold nothing but their own tensors."""
 
 
-def block_of(name: str) -> str:
-    """Return the block that a tensor belongs to, or "".
+def blocks_of(names: Sequence[str]) -> list[str]:
+    """Return the block that each tensor belongs to, or "".
 
     Examples
     --------
-    >>> names = ("bert.encoder.layer.3.output.dense.weight", "conv1.weight", "fc.0.bias")
-    >>> [block_of(name) for name in names]
+    >>> blocks_of(["bert.encoder.layer.3.output.dense.weight", "conv1.weight", "fc.0.bias"])
     ['bert.encoder.layer.3', '', '']
+    >>> blocks_of(["embedding.weight", "layers.0.weight", "layers.1.weight"])
+    ['', 'layers.0', 'layers.1']
     """
-    match = BLOCK_NAME.match(name)
-    return match.group() if match else ""
+    nested = any(map(BLOCK_NAME.match, names))
+    matches = map((BLOCK_NAME if nested else FLAT_BLOCK_NAME).match, names)
+    return [match.group() if match else "" for match in matches]
 
 
 @policy("block", summary="FSDP: the layers of one repeated block (encoder.layer.3, layer2.0)")
 def fuse_by_block(gradients: Sequence[Gradient], context: FusionContext) -> list[Bucket]:
     """Put the layers of one repeated block together, as FSDP's wrapping by block class does.
 
-    A block is a tensor's name up to its first number that is followed by more
-    (``encoder.layer.3``, ``layer2.0``). What lies between blocks, such as embeddings or a head,
-    is a unit wherever it comes; in PyTorch all of it belongs to one unit, that of the model
-    itself. `bucket` is not used.
+    A block is a tensor's name up to its first number that is followed by more (``encoder.layer.3``,
+    ``layer2.0``). Where no number is, it is a numbered layer (``layers.0``). What lies between
+    blocks, such as embeddings or a head, is a unit wherever it comes; in PyTorch all of it belongs
+    to one unit, that of the model itself. `bucket` is not used.
 
     References
     ----------
@@ -239,8 +244,16 @@ def fuse_by_block(gradients: Sequence[Gradient], context: FusionContext) -> list
     (arXiv 2304.11277). Code: pytorch/pytorch, torch/distributed/fsdp/wrap.py,
     ``transformer_auto_wrap_policy``.
     """
-    blocks = groupby(gradients, lambda gradient: block_of(gradient.name))
-    return [Bucket.of(list(members)) for _, members in blocks]
+    return block_units(gradients)
+
+
+def block_units(gradients: Sequence[Gradient]) -> list[Bucket]:
+    """Return the units of `fuse_by_block`: runs of gradients of one block, or of none."""
+    named = zip(blocks_of([one.name for one in gradients]), gradients, strict=True)
+    return [
+        Bucket.of([gradient for _, gradient in members])
+        for _, members in groupby(named, lambda pair: pair[0])
+    ]
 
 
 HOROVOD_BUFFER_BYTES = 128 * 2.0**20

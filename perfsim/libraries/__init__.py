@@ -55,6 +55,8 @@ class Library(NamedTuple):
         least predicted time
     hop_factor : how many latencies of a link a step of an algorithm costs
     protocols : whether it has LL, LL128 and Simple
+    own_links : whether it drives links so much otherwise that links measured with another library
+        say nothing of it
     """
 
     name: str
@@ -63,6 +65,7 @@ class Library(NamedTuple):
     choose: Choose
     hop_factor: HopFactor
     protocols: bool
+    own_links: bool = False
 
     def names(self, collective: str) -> tuple[str, ...]:
         """Return the algorithms that may be named."""

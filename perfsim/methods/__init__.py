@@ -13,10 +13,13 @@ from pydantic import ValidationError
 from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 from perfsim.methods.base import Method, OptionError
 
-__all__ = ["AUTO_METHOD", "load_method", "method_class", "method_name", "method_names"]
+__all__ = ["ALIASES", "AUTO_METHOD", "load_method", "method_class", "method_name", "method_names"]
 
 AUTO_METHOD = "auto"
 """The method name that makes ``perfsim predict`` rank all methods."""
+
+ALIASES = {"ddp": "ssgd", "redsynctrim": "trimmed_topk", "dgcsampling": "dgc_k"}
+"""Other names of methods: PyTorch's DDP, and compressors as HKBU's code calls them."""
 
 NOT_METHODS = ("base", "building", "describe")
 """Modules of this folder that hold no method."""
@@ -59,7 +62,7 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_name(name: str, field: str = "method") -> str:
-    """Return a method's own name for any way of writing it; errors name ``field``.
+    """Return a method's own name for any way of writing it or an alias; errors name ``field``.
 
     Raises
     ------
@@ -70,6 +73,8 @@ def method_name(name: str, field: str = "method") -> str:
     --------
     >>> method_name("SPD-KFAC")
     'spd_kfac'
+    >>> method_name("DDP")
+    'ssgd'
     """
     if _plain(name) == AUTO_METHOD:
         raise RequestError(
@@ -78,13 +83,14 @@ def method_name(name: str, field: str = "method") -> str:
     plain = _by_plain_name(tuple(__path__))
     if _plain(name) not in plain:
         more = (AUTO_METHOD,) if field == "method" else ()
-        raise unknown(field, name, (*method_names(), *more), "methods")
+        raise unknown(field, name, (*method_names(), *ALIASES, *more), "methods")
     return plain[_plain(name)]
 
 
 @cache
 def _by_plain_name(folders: tuple[str, ...]) -> dict[str, str]:
-    return {_plain(known): known for known in _module_names(folders)}
+    own = {_plain(known): known for known in _module_names(folders)}
+    return ALIASES | own
 
 
 def _plain(name: str) -> str:

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from perfsim.compute.kernel import Kernel
-from perfsim.compute.profile import Gradient, Profile
+from perfsim.compute.profile import OPTIMIZER_LAUNCHES, Gradient, Profile
 from perfsim.fusion.buckets import Bucket
+from perfsim.methods.building.code_bases import DDP, CodeBase
 from perfsim.simulate.task import COMPUTE, Shared
 
 __all__ = [
     "FAMILIES",
     "LOCAL_ITERATION",
     "SET",
-    "SGD_LAUNCHES",
     "Compute",
     "Group",
     "Job",
@@ -350,9 +350,6 @@ def choices_read(model: type[BaseModel], values: Mapping[str, object]) -> dict[s
     return read
 
 
-SGD_LAUNCHES = 5
-"""Kernels per tensor in a step of SGD with momentum and weight decay, tensor by tensor."""
-
 FAMILIES = (
     "dense",
     "quantisation",
@@ -379,8 +376,9 @@ class Method(BaseModel):
     - ``order``: "priority" where messages overtake each other by their priority
     - ``first_needed_first``: whether jobs issued after the backward pass go in the order of the
       next forward pass
-    - ``waits``: whether the host waits for the exchanges before it launches the update, as in code
-      built on Horovod's optimizer
+    - ``works_alone``: whether its kernels run on one GPU too; else it is S-SGD there
+    - ``runs_in``: its code base, which says whether the host waits for the exchanges before it
+      launches the update
 
     ``wire`` gives the bytes that a rank sends an iteration for one matrix. It is an expression of P
     (ranks, on equal hops), n = rows * columns, k (values kept of n), r (rank, no more than either
@@ -402,7 +400,8 @@ class Method(BaseModel):
     decides: ClassVar[bool] = False
     order: ClassVar[Literal["issue", "priority"]] = "issue"
     first_needed_first: ClassVar[bool] = False
-    waits: ClassVar[bool] = False
+    works_alone: ClassVar[bool] = False
+    runs_in: ClassVar[CodeBase] = DDP
 
     @model_validator(mode="before")
     @classmethod
@@ -484,12 +483,16 @@ class Method(BaseModel):
         """
         return {"parameters": 1.0, "gradients": 1.0, "optimizer": 1.0}
 
-    def late_launches(self) -> int:
+    def code_base(self) -> CodeBase:
+        """Return the code base that it runs in with these options."""
+        return self.runs_in
+
+    def late_launches(self, optimizer: str) -> int:
         """Return the update's kernels per tensor that the host launches after it has waited.
 
         It is 0 where the host launches the update ahead of the GPU, as with DDP.
         """
-        return SGD_LAUNCHES if self.waits else 0
+        return OPTIMIZER_LAUNCHES[optimizer] if self.code_base().waits else 0
 
     def default_fusion(self) -> str:
         """Return the fusion policy used when the user chooses none."""

@@ -7,11 +7,13 @@ from typing import ClassVar
 from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.code_bases import DDP, HOROVOD_FORK, CodeBase
 from perfsim.methods.building.flat_buffer import packed_buffer, written_back
+from perfsim.methods.building.update_after_wait import UpdateAfterWait
 
 
-class Bsp(Method):
+class Bsp(UpdateAfterWait):
     """Sends the gradient of the whole model in one buffer once the backward pass is over.
 
     Nothing overlaps: forward, backward, one dense all-reduce, update. The code's merge threshold is
@@ -45,6 +47,10 @@ class Bsp(Method):
     write_back: bool = Field(
         False, description="the buffer is filled after the backward pass and copied back"
     )
+
+    def code_base(self) -> CodeBase:
+        """Return HKBU's; Gradient-Compression's host goes through the tensors without a wait."""
+        return DDP if self.write_back else HOROVOD_FORK
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the one all-reduce; ``write_back`` packs before it and unpacks after it."""

@@ -12,6 +12,7 @@ from perfsim.compute.kernel import FLOAT
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext, PassPoint, Send
+from perfsim.methods.building.code_bases import BYTEPS, DDP, CodeBase
 from perfsim.methods.building.cpu_offload import busiest_server, cpu_sum, received, to_gpu, to_host
 from perfsim.methods.building.layerwise import LayerStarts, update_shares
 from perfsim.methods.building.tensor_slices import PUSH_PULL
@@ -72,6 +73,10 @@ class Byteps(Method):
     cross_barrier: bool = Field(
         False, description="layers of the next forward pass wait for their own tensors only"
     )
+
+    def code_base(self) -> CodeBase:
+        """Return BytePS's optimizer, or its cross barrier, which updates layer by layer."""
+        return DDP if self.cross_barrier else BYTEPS
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return a job a part of a tensor."""

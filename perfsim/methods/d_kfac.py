@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint
-from perfsim.methods.building.kfac_factors import inverted
 from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFactor
 
 
@@ -18,7 +17,8 @@ class DKfac(AveragedFactors):
     divided by P. Every rank inverts all factors (damping, Cholesky, inverse from it) and
     preconditions every layer, G^-1 W A^-1. The new gradients are scaled and the update follows.
     ``pipelined`` builds and sends factors in the hooks instead; ``factor_fusion`` says how they are
-    fused (mgwfbp: SPD-KFAC's rule).
+    fused (mgwfbp: SPD-KFAC's rule). ``inversion`` eigen decomposes the factors instead, as
+    Pauloski et al. 2020 do, and preconditions with eigenvectors and eigenvalues.
 
     Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) for a g x a matrix (with a bias, a is one
     more).
@@ -44,5 +44,5 @@ class DKfac(AveragedFactors):
         end: PassPoint,
     ) -> list[Job]:
         """Return all inverses on every rank."""
-        kernels = tuple(kernel for factor in factors for kernel in inverted(factor.side))
+        kernels = tuple(kernel for factor in factors for kernel in factor.inverse)
         return [Job("inverses", (Compute(kernels, "second_order"),), end, needs=needs)]

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from perfsim import fusion
+from perfsim.compute.profile import Gradient
 from perfsim.data.catalog import Catalog
 from perfsim.errors import unknown_option
-from perfsim.methods import load_method, method_class, method_name, method_names
+from perfsim.methods import ALIASES, load_method, method_class, method_name, method_names
 from perfsim.methods.base import Method
 from perfsim.scenario import Scenario
 from perfsim.validate.accuracy import ACCURACY_FILE, read_accuracy
@@ -24,6 +25,7 @@ __all__ = [
     "by_default",
     "check_fusion_options",
     "describe_method",
+    "fidelity",
     "for_method",
     "sections",
 ]
@@ -33,6 +35,14 @@ _MARK = re.compile(r"\b(Bytes a rank|Memory|Left out)((?:,| \()[^:.]{0,60})?: ")
 _WIRE_SYMBOLS = (
     "P ranks on equal hops; a matrix of n = rows x columns values; k of them kept; r the rank"
 )
+_UPDATE = {
+    True: "launched tensor by tensor once the host has waited for the exchanges",
+    False: "launched ahead of the GPU; the host does not wait",
+}
+_FIDELITY = ("density", "rank", "values", "bits", "ratio")
+"""Options that say how much of a gradient is kept."""
+_LARGE = Gradient("large", (2**12, 2**12), 0.0, 0)
+"""A matrix that no method leaves out as too small to compress."""
 _KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -56,12 +66,33 @@ def describe_method(name: str, catalog: Catalog) -> dict[str, Any]:
         "wire_symbols": _WIRE_SYMBOLS,
         "options": [_option(cls, option) for option in cls.model_fields],
         "default_fusion": cls().default_fusion(),
+        "also_called": [other for other, named in ALIASES.items() if named == own],
+        "fidelity": fidelity(cls),
+        "code_base": cls().code_base().name,
+        "update": _UPDATE[cls().code_base().waits],
         "family": cls.family,
         "learns_as_ssgd": not cls.lossy,
         "needs": cls.needs or "nothing besides GPUs and a network",
         "source": cls.citation,
         "accuracy_record": lines[0] if lines else "no measured row",
     }
+
+
+def fidelity(cls: type[Method]) -> str:
+    """Return how much of a gradient a method keeps by default: density, rank, bits; else "".
+
+    Examples
+    --------
+    >>> [fidelity(method_class(name)) for name in ("topk", "powersgd", "signsgd", "ssgd")]
+    ['density 0.001', 'rank 4', '1 bit a value', '']
+    """
+    method = cls()
+    kept = method.in_effect()
+    stated = [f"{name} {kept[name]:g}" for name in _FIDELITY if name in kept]
+    if stated or not cls.lossy or cls.family not in ("dense", "quantisation"):
+        return ", ".join(stated)
+    bits = round(8 * method.message_bytes(_LARGE, 0) / _LARGE.elements, 1)
+    return f"{bits:g} {'bit' if bits == 1 else 'bits'} a value"
 
 
 def sections(docstring: str) -> dict[str, str]:

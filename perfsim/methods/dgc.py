@@ -12,7 +12,6 @@ from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
     SET,
-    SGD_LAUNCHES,
     Compute,
     JobStage,
     Method,
@@ -21,6 +20,7 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.sparsify import (
     Decoding,
     SparseSum,
@@ -145,9 +145,9 @@ class Dgc(Method):
         rest = [Round((warm,), self.epochs - warm)] if self.epochs > warm else []
         return [*(Round((epoch,)) for epoch in range(warm)), *rest] or [Round()]
 
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs after its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+    def code_base(self) -> CodeBase:
+        """Return Horovod's, with all-gathers; the sums are no code's."""
+        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes that a rank sends for one gradient: sparse matrices, dense vectors."""

@@ -10,9 +10,7 @@ from pydantic import Field
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket, fill
 from perfsim.methods.base import (
-    SGD_LAUNCHES,
     Job,
-    Method,
     MethodContext,
     OnlyWith,
     PassPoint,
@@ -24,9 +22,11 @@ from perfsim.methods.building.averaging import (
     periodic,
     with_neighbours,
 )
+from perfsim.methods.building.code_bases import BLUEFOG, DDP, CodeBase
+from perfsim.methods.building.update_after_wait import UpdateAfterWait
 
 
-class Dpsgd(Method):
+class Dpsgd(UpdateAfterWait):
     """Sends the model to neighbours beside the backward pass; the update starts from their mean.
 
     When the forward pass is over, all parameters go out in fused buffers, first layers first. They
@@ -66,18 +66,18 @@ class Dpsgd(Method):
         8.0, gt=0, description="fusion buffer, own and received values"
     )
 
-    update_launches: Annotated[int, OnlyWith(topology=("ring", "one_peer", "hierarchical"))] = (
-        Field(
-            SGD_LAUNCHES,
-            ge=0,
-            le=1000,
-            description="kernels a tensor that the update launches after the wait",
-        )
+    update_launches: Annotated[
+        int | None, OnlyWith(topology=("ring", "one_peer", "hierarchical"))
+    ] = Field(
+        None,
+        ge=0,
+        le=1000,
+        description="kernels a tensor that the update launches after the wait; none: by optimizer",
     )
 
-    def late_launches(self) -> int:
-        """Return the update's launches after Bluefog's wait; Bagua's host does not wait."""
-        return 0 if self.topology == "all" else self.update_launches
+    def code_base(self) -> CodeBase:
+        """Return Bluefog's, or for ``all`` Bagua's, whose host does not wait."""
+        return DDP if self.topology == "all" else BLUEFOG
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return one job a fused buffer."""

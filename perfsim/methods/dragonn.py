@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_ad
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.sparsify import decoded, kept
 
 _SMALL = 2**17
@@ -49,7 +50,7 @@ class Dragonn(Method):
         " compressor/poolatopk.py, communicator/pool_allgather.py, horovod/optimizer.py"
     )
     family: ClassVar[str] = "sparsification"
-    waits: ClassVar[bool] = True
+    runs_in: ClassVar[CodeBase] = HOROVOD
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * n if n <= compress_above else (P - 1) * 8 * k"
     fusion: ClassVar[str] = "threshold"
     decides: ClassVar[bool] = True

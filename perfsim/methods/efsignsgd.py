@@ -10,7 +10,8 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import SGD_LAUNCHES, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.base import JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
     Packing,
@@ -57,7 +58,7 @@ class Efsignsgd(Method):
     rank; cupy's hand-over on the host except for the first message.
 
     ``packing``: MergeComp, Espresso and DeepSpeed pack bits; GRACE sends a byte a sign ("bytes").
-    Messages: as for signsgd, a tensor each or all in one (``sign_fusion``). Tensors merged by
+    Messages: a tensor each, or in two steps all in one (``sign_fusion``). Tensors merged by
     `fusion` share one scale.
     """
 
@@ -123,9 +124,9 @@ class Efsignsgd(Method):
         """Return why it cannot compress between nodes, where that is chosen."""
         return one_node(world) if self.exchange == "between_nodes" else ""
 
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer runs after its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+    def code_base(self) -> CodeBase:
+        """Return GRACE's and MergeComp's, through Horovod, with all-gathers."""
+        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs and their scale."""

@@ -9,7 +9,8 @@ from pydantic import Field
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 
 HALF = 2
 """Bytes of an fp16 element."""
@@ -72,9 +73,9 @@ class Fp16(Method):
         """Return two bytes a value."""
         return float(HALF * gradient.elements)
 
-    def late_launches(self) -> int:
-        """Return the update's kernels per tensor, launched after Horovod's wait."""
-        return SGD_LAUNCHES if self.library == "horovod" else 0
+    def code_base(self) -> CodeBase:
+        """Return the code base of the library."""
+        return HOROVOD if self.library == "horovod" else DDP
 
     def default_fusion(self) -> str:
         """Return the fusion policy of the library."""

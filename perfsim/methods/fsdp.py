@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.fusion.buckets import Bucket
+from perfsim.fusion.policies import block_units
 from perfsim.methods.base import Group, Job, Method, MethodContext, PassPoint
 from perfsim.methods.building.layerwise import LayerStarts
 from perfsim.methods.building.sharded_parameters import (
@@ -40,8 +42,9 @@ class Fsdp(Method):
 
     Bytes a rank: 3 (S-1)/S x 4 a parameter, shard_grad_op 2 (S-1)/S x 4. S = P unless given; where
     it is given, 2 (1/S - 1/P) x 4 more.
-    Memory: 1/S of parameters (all of them for shard_grad_op), gradients and optimizer state. Two
-    gathered units and the whole gradients of one come on top and are not counted.
+    Memory: 1/S of parameters (all of them for shard_grad_op), gradients and optimizer state; on top
+    the whole gradients of the largest unit, and the two largest neighbouring units gathered (none
+    for shard_grad_op), with units by block.
     Left out: that parameters in no block form one unit, gathered from forward to backward; padding
     to S; copies of gradients into the flat parameter; the host; half precision.
     """
@@ -102,6 +105,14 @@ class Fsdp(Method):
             jobs += again[number + before - 1 : number + before] if number else again[:before]
             jobs.append(job)
         return jobs
+
+    def memory_in(self, world: MethodContext) -> float:
+        """Return the bytes of gathered units and of one unit's whole gradients, fp32."""
+        if world.profile is None:
+            return 0.0
+        units = [unit.size_bytes for unit in block_units(world.profile.in_ready_order())]
+        gathered = max(one + other for one, other in pairwise([0.0, *units]))
+        return max(units) + (gathered if self.sharding == "full_shard" else 0.0)
 
     def kept_share(self, ranks: int) -> dict[str, float]:
         """Return 1/S of everything, or all of the parameters where they are kept for backward."""

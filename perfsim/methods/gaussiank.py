@@ -12,6 +12,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
+from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import above, gathered, kept
 
 SURPLUS = 4 / 3
@@ -44,6 +45,7 @@ class Gaussiank(Method):
         " compression.py, GaussianCompressor; distributed_optimizer.py"
     )
     family: ClassVar[str] = "sparsification"
+    runs_in: ClassVar[CodeBase] = HOROVOD_FORK
     wire: ClassVar[str] = "(P - 1) * 8 * ceil(4 / 3 * k)"
     fusion: ClassVar[str] = "whole"
 

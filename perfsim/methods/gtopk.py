@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
+from perfsim.methods.building.code_bases import GTOPK, CodeBase
 from perfsim.methods.building.sparsify import Selection, decoded, exact, kept, merged_pairs
 
 
@@ -42,6 +43,7 @@ class Gtopk(Method):
         " allreducer.py, gtopk_sparse_allreduce; compression.py, TopKCompressor"
     )
     family: ClassVar[str] = "sparsification"
+    runs_in: ClassVar[CodeBase] = GTOPK
     wire: ClassVar[str] = "2 * (P - 1) / P * 8 * k"
     fusion: ClassVar[str] = "whole"
 

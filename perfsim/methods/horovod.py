@@ -9,15 +9,17 @@ from pydantic import Field
 
 from perfsim.compute.kernel import elementwise
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, MethodContext, Send
+from perfsim.methods.base import Compute, JobStage, MethodContext, Send
+from perfsim.methods.building.code_bases import HOROVOD, CodeBase
 from perfsim.methods.building.negotiation import MESSAGE_US, negotiation_s
+from perfsim.methods.building.update_after_wait import UpdateAfterWait
 from perfsim.methods.ssgd import _SHARE, Ssgd
 
 COPIED = 160
 """Tensors that one batched copy moves (BATCHED_D2D_CAPACITY)."""
 
 
-class Horovod(Ssgd):
+class Horovod(UpdateAfterWait, Ssgd):
     """Sends what was pushed since the last cycle, fused up to a threshold, once all ranks have it.
 
     Fused buffers go in backward order, each by one dense all-reduce, during the backward pass and
@@ -39,11 +41,11 @@ class Horovod(Ssgd):
 
     ``update_launches``: the optimizer waits on the host until the last buffer is back
     (``synchronize`` in its step). Nothing is then queued on the GPU, so the update takes at least
-    as long as its launches. PyTorch before 2.0 goes parameter by parameter. SGD with momentum and
-    weight decay launches 5 kernels: it clears the gradient, adds the decay, scales the momentum,
-    adds the gradient to the momentum and the momentum to the weights. Plain SGD launches 2, the
-    first and the last. Give 0 for a compiled graph (TensorFlow) or an engine that schedules the
-    reductions among its own operations (MXNet).
+    as long as its launches. PyTorch before 2.0 goes parameter by parameter. Unless given, they are
+    those of the model's optimizer. SGD with momentum and weight decay launches 5 kernels: it clears
+    the gradient, adds the decay, scales the momentum, adds the gradient to the momentum and the
+    momentum to the weights. Plain SGD launches 2, the first and the last. Give 0 for a compiled
+    graph (TensorFlow) or an engine that schedules the reductions among its own operations (MXNet).
 
     ``message_us`` and the coordinator's work: see `perfsim.methods.building.negotiation`.
     """
@@ -58,6 +60,7 @@ class Horovod(Ssgd):
         " v1.8.0 torch/optim/_functional.py (sgd)"
     )
     fusion: ClassVar[str] = "threshold"
+    runs_in: ClassVar[CodeBase] = HOROVOD
 
     cache: bool = Field(True, description="whether responses are cached (HOROVOD_CACHE_CAPACITY)")
     message_us: float = Field(
@@ -66,16 +69,6 @@ class Horovod(Ssgd):
         le=1e6,
         description="time of a small message between two hosts, in microseconds",
     )
-    update_launches: int = Field(
-        SGD_LAUNCHES,
-        ge=0,
-        le=1000,
-        description="kernels a tensor that the update launches after the wait",
-    )
-
-    def late_launches(self) -> int:
-        """Return the kernels a tensor that the optimizer launches after ``synchronize``."""
-        return self.update_launches
 
     def negotiation_s(self, tensors: int, world: MethodContext) -> float:
         """Return how long the ranks negotiate over the tensors of a cycle [s]."""

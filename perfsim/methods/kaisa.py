@@ -7,11 +7,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT
+from perfsim.compute.kernel import FLOAT, Kernel
 from perfsim.compute.profile import Gradient
 from perfsim.methods.base import Job, MethodContext
-from perfsim.methods.building.kfac_factors import KfacLayer, factor_sides
-from perfsim.methods.building.kfac_grid import KfacGrid, grid_jobs, phased_jobs
+from perfsim.methods.building.kfac_factors import (
+    KAISA,
+    Code,
+    KfacLayer,
+    factor_sides,
+    preconditioned,
+)
+from perfsim.methods.building.kfac_grid import KfacGrid, grid_jobs, layer_inverses, phased_jobs
 from perfsim.methods.building.kfac_schedule import Preconditioner
 
 
@@ -23,16 +29,21 @@ class Kaisa(Preconditioner):
     after its backward pass (copies, X^T X, symmetrised, running average). Factors fill buckets of
     25 MB, which are all-reduced among the gradients' DDP buckets, whole or as triangles
     (``symmetric``). Once gradients and factors are averaged, layers follow from the last to the
-    first. One rank decomposes A and G: balancing by n^3 chose it. It broadcasts eigenvectors and
-    quotients of eigenvalues in its group. Then, again from the last layer, each worker of a layer's
-    group preconditions the gradient and broadcasts it along its row. f = 1 sends no gradient, f =
-    1/P no eigenvectors. ``release`` 0.3 is what the paper ran: after the backward pass each factor
-    has an all-reduce of its own, and each phase ends before the next begins. Its worker groups are
-    neighbours, so gradients cross nodes. Bytes and calls are those of the slowest group. Bytes a
-    rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) + (P-1)/P x 4 (a^2 + g^2 + a g). Memory: factors of
-    all layers, 4 (a^2 + g^2) bytes each, and 4 (a^2 + g^2 + a g) for each layer in whose group the
-    rank works. Left out: cloning and padding of input maps; factor all-reduces that run into the
-    next iteration where no inverse waits for them.
+    first. One rank inverts A and G: balancing by n^3 chose it. It broadcasts both inverses (with
+    ``inversion`` eigen the eigenvectors and the quotients of eigenvalues) in its group. Then, again
+    from the last layer, each worker of a layer's group preconditions the gradient and broadcasts it
+    along its row. f = 1 sends no gradient, f = 1/P no inverses. ``release`` 0.3 is what the paper
+    ran: after the backward pass each factor has an all-reduce of its own, and each phase ends
+    before the next begins. Its worker groups are neighbours, so gradients cross nodes. Bytes and
+    calls are those of the slowest group. Bytes a rank (f = 1): 2 (P-1)/P x 4 (n + a^2 + g^2) +
+    (P-1)/P x 4 (a^2 + g^2), with eigen a g more. Memory: factors of all layers, 4 (a^2 + g^2) bytes
+    each, and as much (with eigen a g more) for each layer in whose group the rank works. Left out:
+    cloning and padding of input maps; factor all-reduces that run into the next iteration where no
+    inverse waits for them.
+
+    The paper and the code's default use eigenvectors; the default here is the inverse, as for every
+    K-FAC method, and as DP-KFAC's authors time KAISA ("inverse_kaisa"). It is priced as Cholesky's,
+    where this code calls torch.linalg.inv.
     """
 
     summary: ClassVar[str] = "K-FAC with a fraction of gradient workers (KAISA)"
@@ -43,8 +54,9 @@ class Kaisa(Preconditioner):
     )
     wire: ClassVar[str] = (
         "2 * (P - 1) / P * 4 * (n + rows ** 2 + columns ** 2)"
-        " + (P - 1) / P * 4 * (rows ** 2 + columns ** 2 + n)"
+        " + (P - 1) / P * 4 * (rows ** 2 + columns ** 2 + (n if inversion == 'eigen' else 0))"
     )
+    code: ClassVar[Code] = KAISA
 
     fraction: float = Field(1.0, gt=0, le=1, description="share of ranks that work on a layer")
     symmetric: bool = Field(False, description="all-reduce upper triangles of factors only")
@@ -65,16 +77,27 @@ class Kaisa(Preconditioner):
     def steps(
         self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
     ) -> tuple[list[Job], list[Job]]:
-        """Return products and buckets in the hooks; then decompositions and gradients."""
+        """Return products and buckets in the hooks; then inverses and gradients."""
         grid, limit_bytes = self.grid(world), 1e6 * self.bucket_mb
         if self.release == "0.3":
-            return [], phased_jobs(grid, layers, world, factors, inverses, self.symmetric)
-        return grid_jobs(grid, layers, world, factors, inverses, self.symmetric, limit_bytes)
+            return [], phased_jobs(
+                grid, layers, world, factors, inverses, self.symmetric, self.inversion
+            )
+        return grid_jobs(
+            grid, layers, world, factors, inverses, self.symmetric, self.inversion, limit_bytes
+        )
+
+    def own_kernels(self, layer: KfacLayer, factors: bool, inverses: bool) -> list[Kernel]:
+        """Return the kernels of one GPU for a layer, as this code runs them."""
+        built = (*KAISA.input_factor(layer), *KAISA.output_factor(layer)) if factors else ()
+        inverted = layer_inverses(layer, self.inversion) if inverses else ()
+        return [*built, *inverted, *preconditioned(layer, self.inversion, quotients=True)]
 
     def memory_bytes(self, gradients: Sequence[Gradient], ranks: int) -> float:
-        """Return the bytes of the factors, and of the mean rank's eigenvectors and quotients."""
+        """Return the bytes of the factors, and of the mean rank's inverses."""
         share = max(1, round(ranks * self.fraction)) / ranks
         total = 0.0
         for a, g in factor_sides(gradients):
-            total += FLOAT * (a**2 + g**2 + share * (a**2 + g**2 + a * g))
+            quotients = a * g if self.inversion == "eigen" else 0
+            total += FLOAT * (a**2 + g**2 + share * (a**2 + g**2 + quotients))
         return total

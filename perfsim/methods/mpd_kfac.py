@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
-from perfsim.methods.building.kfac_factors import inverted
 from perfsim.methods.building.kfac_placement import busiest_rank, round_robin
-from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFactor, packing
+from perfsim.methods.building.kfac_schedule import AveragedFactors, KroneckerFactor
 
 
 class MpdKfac(AveragedFactors):
@@ -19,9 +18,11 @@ class MpdKfac(AveragedFactors):
     its copies of the others and packs all upper triangles. Broadcasts follow one another in layer
     order. Each involves every rank, so the first waits for the busiest rank. Then all inverses are
     unpacked and every rank preconditions every layer. ``symmetric`` false sends whole matrices, as
-    lzhangbv/kfac_pytorch@c45acb8f does. Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) +
-    (P-1)/P x 4 (a(a+1)/2 + g(g+1)/2). Memory: factors and inverses of all layers, 8 (a^2 + g^2)
-    bytes each. Left out: as for D-KFAC, and Horovod's negotiation of each broadcast.
+    lzhangbv/kfac_pytorch@c45acb8f does. ``inversion`` eigen decomposes instead, and broadcasts
+    eigenvectors, whole, and eigenvalues (kfac_preconditioner_eigen.py there). Bytes a rank: 2
+    (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2) + (P-1)/P x 4 (a(a+1)/2 + g(g+1)/2). Memory: factors and
+    inverses of all layers, 8 (a^2 + g^2) bytes each. Left out: as for D-KFAC, and Horovod's
+    negotiation of each broadcast.
     """
 
     summary: ClassVar[str] = "K-FAC: each factor inverted on one rank and broadcast (MPD-KFAC)"
@@ -46,20 +47,26 @@ class MpdKfac(AveragedFactors):
         owners = round_robin(len(factors), world.ranks)
         if world.ranks <= layers:
             owners = [owner for owner in round_robin(layers, world.ranks) for _ in range(2)]
-        seconds = [sum(map(world.kernel_s, inverted(factor.side))) for factor in factors]
+        seconds = [sum(map(world.kernel_s, factor.inverse)) for factor in factors]
         rank = busiest_rank(owners, seconds)
         kernels: list[Kernel] = []
         for factor, owner in zip(factors, owners, strict=True):
             own = owner == rank
-            kernels += inverted(factor.side) if own else [elementwise(factor.side**2, 1)]
-        sends = [Send("broadcast", 4.0 * factor.values) for factor in factors]
+            kernels += factor.inverse if own else [elementwise(factor.side**2, 1)]
+        sends = [
+            Send("broadcast", size_bytes)
+            for factor in factors
+            for size_bytes in factor.inverse_bytes
+        ]
+        packs = tuple(kernel for factor in factors for kernel in factor.inverse_packed)
+        packed = (Compute(packs, "second_order"),) if packs else ()
         return [
             Job("inverses", (Compute(tuple(kernels), "second_order"),), end, needs=needs),
-            Job("broadcasts", (*packing(factors), *sends), end, needs=("inverses",)),
+            Job("broadcasts", (*packed, *sends), end, needs=("inverses",)),
         ]
 
     def unpacked_inverses(
         self, factors: list[KroneckerFactor], world: MethodContext
     ) -> tuple[Kernel, ...]:
         """Return the unpacking of every inverse."""
-        return tuple(kernel for factor in factors for kernel in factor.unpacked())
+        return tuple(kernel for factor in factors for kernel in factor.inverse_unpacked)

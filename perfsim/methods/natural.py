@@ -10,6 +10,7 @@ from perfsim.compute.kernel import elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext
+from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
 _ENCODE = {"cupy": (26.75, 13), "cuda": (3.25, 2)}
@@ -65,6 +66,10 @@ class Natural(Method):
         # The pieces that come back are decoded and joined (2 passes), not added up.
         last = [elementwise(piece, *decode)] * ranks + [elementwise(n, 2), mean]
         return two_step([first], [float(n)], 0.0, middle, last, ranks)
+
+    def code_base(self) -> CodeBase:
+        """Return GRACE's, through Horovod, with all-gathers."""
+        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's values: one each."""

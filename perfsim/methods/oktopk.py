@@ -12,6 +12,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise, scatter_add
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Round, Send
+from perfsim.methods.building.code_bases import GTOPK, CodeBase
 from perfsim.methods.building.sparsify import (
     ABOVE_LAUNCHES,
     ABOVE_PASSES,
@@ -55,6 +56,7 @@ class Oktopk(Method):
         " arXiv 2201.07598; code Shigangli/Ok-Topk@9763dcc VGG/allreducer.py, VGG/compression.py"
     )
     family: ClassVar[str] = "sparsification"
+    runs_in: ClassVar[CodeBase] = GTOPK
     wire: ClassVar[str] = (
         "(P - 1) / P * (8 * k + 8 * P + 8 * k * (1 - 1 / threshold_interval)"
         " + 8 * min(P * k, n) / threshold_interval + 8 * (P - 1) / region_interval)"

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Job, JobStage, Method, MethodContext
+from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import Selection, exact, gathered, kept, merged_by_omgs
 
 
@@ -48,6 +49,7 @@ class Omgs(Method):
         " hv_distributed_optimizer.py, _generate_groups_mgs; compression.py; utils.py"
     )
     family: ClassVar[str] = "sparsification"
+    runs_in: ClassVar[CodeBase] = HOROVOD_FORK
     wire: ClassVar[str] = "(P - 1) * 8 * k"
     fusion: ClassVar[str] = "none"
     decides: ClassVar[bool] = True

@@ -10,7 +10,8 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import SGD_LAUNCHES, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.base import JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.quantise import (
     SIGN_WIRE,
     between_nodes,
@@ -105,9 +106,9 @@ class Onebit(Method):
         """Return why one node cannot compress between nodes, or ""."""
         return one_node(world) if self.exchange == "between_nodes" else ""
 
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+    def code_base(self) -> CodeBase:
+        """Return GRACE's and MergeComp's, through Horovod, with all-gathers."""
+        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs and of both means."""

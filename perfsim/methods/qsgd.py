@@ -12,7 +12,6 @@ from perfsim.compute.kernel import FLOAT, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import (
-    SGD_LAUNCHES,
     Compute,
     JobStage,
     Method,
@@ -20,6 +19,7 @@ from perfsim.methods.base import (
     OnlyWith,
     Send,
 )
+from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.flat_buffer import packed_buffer, written_back
 from perfsim.methods.building.quantise import gathered_from_all, summed_levels, two_step
 
@@ -151,9 +151,9 @@ class Qsgd(Method):
         most = ranks * (2 ** (self.bits - 1) - 1)
         return 1 if most < 2**7 else 4
 
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+    def code_base(self) -> CodeBase:
+        """Return GRACE's, through Horovod, with all-gathers."""
+        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's levels and norms."""

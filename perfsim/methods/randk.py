@@ -11,7 +11,8 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_ad
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
-from perfsim.methods.building.sparsify import Decoding, exchanged, kept
+from perfsim.methods.building.code_bases import HOROVOD, CodeBase
+from perfsim.methods.building.sparsify import Decoding, exchanged, kept, permutation
 
 
 class Randk(Method):
@@ -44,7 +45,7 @@ class Randk(Method):
         " memory/dgc.py; Cupcake@799d1611 compressor/poolrandomk.py (randint)"
     )
     family: ClassVar[str] = "sparsification"
-    waits: ClassVar[bool] = True
+    runs_in: ClassVar[CodeBase] = HOROVOD
     wire: ClassVar[str] = "2 * (P - 1) / P * 4 * k if shared_seed else (P - 1) * 8 * k"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
@@ -78,9 +79,7 @@ class Randk(Method):
         """Return the kernels of drawing and gathering, residual included."""
         if self.draw == "randint":
             return (Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4),)
-        # Where nothing was measured: keys and indices, 8 bytes each, are read and written 8 times.
-        shuffle = Kernel("randperm", elements, 16.0 * FLOAT * 2 * elements, launches=7)
-        return (elementwise(elements, 11, 5), shuffle, elementwise(count, 3, 3))
+        return (elementwise(elements, 11, 5), permutation(elements), elementwise(count, 3, 3))
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes that a rank sends for one gradient."""

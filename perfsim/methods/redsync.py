@@ -12,6 +12,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
+from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import above, gathered, kept
 
 _COUNTS = {"binary": 3, "trimmed": 6}
@@ -44,6 +45,7 @@ class Redsync(Method):
         " compression.py, RedSyncCompressor and RedSyncTrimCompressor (also sands-lab/SIDCo)"
     )
     family: ClassVar[str] = "sparsification"
+    runs_in: ClassVar[CodeBase] = HOROVOD_FORK
     wire: ClassVar[str] = "(P - 1) * 8 * ceil(surplus * k)"
     fusion: ClassVar[str] = "whole"
 

@@ -11,6 +11,7 @@ from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext
+from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import above, gathered, kept
 
 _FIRST_STAGE_SHARE = 0.25
@@ -46,6 +47,7 @@ class Sidco(Method):
         " compression.py, distributed_optimizer.py, settings.py, run8.sh"
     )
     family: ClassVar[str] = "sparsification"
+    runs_in: ClassVar[CodeBase] = HOROVOD_FORK
     wire: ClassVar[str] = "(P - 1) * 8 * k"
     fusion: ClassVar[str] = "whole"
 

@@ -35,10 +35,11 @@ class Signsgd(Voting):
 
     ``packing`` "bits" takes EF-SignSGD's measured kernels (V100), whose encode also takes the mean
     magnitude and whose decode also multiplies by it. "bit2byte" is what the authors' code launches.
-    "bytes" is what GRACE sends: a byte a sign. Messages: a tensor each, as GRACE and MergeComp run
-    it; all in one in the other two forms (``sign_fusion``); the same for signum and efsignsgd.
-    Decoding costs launches a message and rank, so compare with other methods at one `fusion`. Left
-    out: momentum (see signum), barriers between the authors' steps.
+    "bytes" is what GRACE sends: a byte a sign. Messages: all in one, as the authors run it, after
+    the backward pass (`perfsim.methods.building.majority_vote`); the same for signum. `fusion` none
+    sends a tensor each in its hook, as GRACE and MergeComp do. Decoding costs launches a message
+    and rank, so compare with other methods at one `fusion`. Left out: momentum (see signum),
+    barriers between the authors' steps.
     """
 
     summary: ClassVar[str] = "one bit a value, all-gathered, majority vote (Sign-SGD)"

@@ -25,7 +25,7 @@ class Signum(Voting):
     Packing and unpacking are EF-SignSGD's measured kernels, as for signsgd. ``exchange``
     "two_step": each rank votes on 1/P of the values, after the backward pass. The authors' code, in
     buffers of 100 MB over a server, is signsgd's ``exchange`` "server" with 7 passes more.
-    Messages: as for signsgd, a tensor each or all in one (``sign_fusion``). Bytes a rank: (P-1)
+    Messages: as for signsgd, all in one (`fusion` none: a tensor each). Bytes a rank: (P-1)
     n/8; in two steps 2 (P-1)/P n/8. Memory: the momentum.
 
     ``packing``: MergeComp and the authors pack bits, GRACE sends a byte a sign ("bytes"). Left out:

@@ -8,7 +8,6 @@ from pydantic import Field, field_validator
 
 from perfsim.compute.kernel import Kernel
 from perfsim.methods.base import Job, MethodContext, PassPoint
-from perfsim.methods.building.kfac_factors import inverted
 from perfsim.methods.building.kfac_placement import balanced_inverses
 from perfsim.methods.building.kfac_schedule import AveragedFactors, FactorFusion, KroneckerFactor
 
@@ -23,11 +22,11 @@ class SpdKfac(AveragedFactors):
     factor whose inverse costs less than its broadcast is inverted on every rank. The others go,
     largest first, to the rank with the smallest sum of sides. In layer order each rank inverts its
     own and packs them. Their broadcasts follow while other ranks still invert. Then it continues as
-    D-KFAC. Bytes a rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each
-    factor that is sent (none of the small ones). Memory: factors and inverses of all layers, 8 (a^2
-    + g^2) bytes each. Left out: as for MPD-KFAC, the profiling iterations in which the rule
-    measures its times, the gaps that the host's wait before each message leaves, and Horovod's
-    further NCCL streams.
+    D-KFAC. ``inversion`` eigen sends eigenvectors and eigenvalues; no code has that form. Bytes a
+    rank: 2 (P-1)/P x 4 (n + a(a+1)/2 + g(g+1)/2), and (P-1)/P x 4 d(d+1)/2 for each factor that is
+    sent (none of the small ones). Memory: factors and inverses of all layers, 8 (a^2 + g^2) bytes
+    each. Left out: as for MPD-KFAC, the profiling iterations in which the rule measures its times,
+    the gaps that the host's wait before each message leaves, and Horovod's further NCCL streams.
     """
 
     summary: ClassVar[str] = "K-FAC pipelined with its communication, inverses balanced (SPD-KFAC)"
@@ -60,8 +59,11 @@ class SpdKfac(AveragedFactors):
         """Tell whether every rank inverts a factor for itself."""
         if self.everywhere_below is not None:
             return factor.side < self.everywhere_below
-        inverse_s = sum(map(world.kernel_s, inverted(factor.side)))
-        return inverse_s < world.collective_s("broadcast", 4.0 * factor.values, "all")
+        inverse_s = sum(map(world.kernel_s, factor.inverse))
+        return inverse_s < sum(
+            world.collective_s("broadcast", size_bytes, "all")
+            for size_bytes in factor.inverse_bytes
+        )
 
     def inverses(
         self,
@@ -79,4 +81,4 @@ class SpdKfac(AveragedFactors):
     ) -> tuple[Kernel, ...]:
         """Return the unpacking of the inverses that were sent."""
         sent = (factor for factor in factors if not self.everywhere(factor, world))
-        return tuple(kernel for factor in sent for kernel in factor.unpacked())
+        return tuple(kernel for factor in sent for kernel in factor.inverse_unpacked)

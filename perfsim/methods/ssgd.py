@@ -17,15 +17,16 @@ _SHARE = {"fp32": 1.0, "fp16": 0.5}
 class Ssgd(Method):
     """Sends every bucket dense by an all-reduce as soon as it is ready, in backward order.
 
-    With overlap this is wait-free backpropagation with tensor fusion (PyTorch DDP's rule by
-    default). Without `overlap` it sends after the backward pass; with `fusion` whole this is BSP
-    with one buffer. Where ``gradients`` are "fp16" the weights themselves are cast to half. The
-    backward pass then makes gradients in half, and the optimizer keeps masters in fp32 (MXNet's
-    float16 networks with multi_precision, Apex's O2). PyTorch's amp keeps gradients in fp32. The
-    method runs no kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a parameter (ring), half of it
-    where ``gradients`` are "fp16". Memory: none more. Left out: copies of gradients into and out of
-    the buckets, which DDP makes unless gradient_as_bucket_view is set (4 passes, 2 launches a
-    tensor); normalisations, which stay in fp32 where the rest is cast (0.2 % of ResNet-50).
+    It is also found as "ddp". With overlap this is wait-free backpropagation with tensor fusion
+    (PyTorch DDP's rule by default). Without `overlap` it sends after the backward pass; with
+    `fusion` whole this is BSP with one buffer. Where ``gradients`` are "fp16" the weights
+    themselves are cast to half. The backward pass then makes gradients in half, and the optimizer
+    keeps masters in fp32 (MXNet's float16 networks with multi_precision, Apex's O2). PyTorch's amp
+    keeps gradients in fp32. The method runs no kernels of its own. Bytes a rank: 2 (P-1)/P x 4 a
+    parameter (ring), half of it where ``gradients`` are "fp16". Memory: none more. Left out: copies
+    of gradients into and out of the buckets, which DDP makes unless gradient_as_bucket_view is set
+    (4 passes, 2 launches a tensor); normalisations, which stay in fp32 where the rest is cast (0.2
+    % of ResNet-50).
     """
 
     summary: ClassVar[str] = "dense all-reduce of every bucket (S-SGD; DDP when overlapped)"

@@ -10,6 +10,7 @@ from perfsim.compute.kernel import FLOAT, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext
+from perfsim.methods.building.code_bases import DDP, HOROVOD, CodeBase
 from perfsim.methods.building.quantise import QuantisedExchange, gathered_from_all, two_step
 
 CLIP = (8.0, 6)
@@ -91,6 +92,10 @@ class Terngrad(Method):
     def packed_bytes(self, elements: int) -> float:
         """Return the bytes of ``elements`` values, packed."""
         return float(elements if self.packing == "bytes" else -(-elements // 4))
+
+    def code_base(self) -> CodeBase:
+        """Return GRACE's, through Horovod, with all-gathers."""
+        return HOROVOD if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's values and of their scale."""

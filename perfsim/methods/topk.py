@@ -10,7 +10,8 @@ from pydantic import Field
 from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
-from perfsim.methods.base import SGD_LAUNCHES, Compute, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith
+from perfsim.methods.building.code_bases import DDP, HOROVOD_FORK, CodeBase
 from perfsim.methods.building.sparsify import Decoding, SparseExchange, exchanged, kept, worst_case
 
 
@@ -57,9 +58,9 @@ class Topk(Method):
             *exchanged([n], k, world, exchange=self.exchange, decoding=self.decoding),
         ]
 
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+    def code_base(self) -> CodeBase:
+        """Return HKBU's, with all-gathers; the sums are no code's."""
+        return HOROVOD_FORK if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of the kept values: 8 each."""

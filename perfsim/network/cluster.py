@@ -17,7 +17,7 @@ from perfsim.libraries import AUTO, DEFAULT_LIBRARY
 from perfsim.libraries import library as find_library
 from perfsim.methods.base import Group
 from perfsim.network.link import Latency, Link, custom_link
-from perfsim.network.network_file import Network, load_network, read_network
+from perfsim.network.network_file import CUSTOM, Network, load_network, read_network
 from perfsim.network.route import ClusterLinks, Route
 from perfsim.quantity import Cost, Quantity, Term
 from perfsim.simulate.task import LinkUse
@@ -573,8 +573,8 @@ def make_cluster(
     Raises
     ------
     RequestError
-        If the numbers do not fit each other, there is no such library, or a network lacks the
-        link that is needed.
+        If the numbers do not fit each other, there is no such library, a network lacks the link
+        that is needed, or it was measured with another library that says nothing of this one.
 
     Examples
     --------
@@ -587,7 +587,16 @@ def make_cluster(
     >>> round(cluster.cost("all_reduce", 1e6, "ring").seconds * 1e6)
     2100
     """
-    library = find_library(library or net.library).name  # raises, with the libraries there are
+    chosen = find_library(library or net.library)  # raises, with the libraries there are
+    library = chosen.name
+    if chosen.own_links and gpus > 1 and library != net.library and net.transport != CUSTOM:
+        raise RequestError(
+            "library",
+            f"{net.name!r} was measured with {net.library}, which says nothing of {library}; take a"
+            f" network measured with it, such as one named ...-{library} (`perfsim list networks`),"
+            " or your own rate,latency.",
+            value=library,
+        )
     nodes = node_placement(gpus, gpus_per_node, placement, net.gpus_per_node)
     intra = None
     if max(nodes) > 1:

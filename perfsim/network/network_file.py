@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from perfsim.network.known import MeasuredCollectives
     from perfsim.network.tuner_fit import TunedChoice
 
-__all__ = ["NETWORK_SCHEMA", "Network", "load_network", "read_network"]
+__all__ = ["CUSTOM", "NETWORK_SCHEMA", "Network", "load_network", "read_network"]
 
 NETWORK_SCHEMA = "perfsim/network/1"
 
@@ -290,6 +290,10 @@ _check_network = table_check(
 )
 
 
+CUSTOM = "custom"
+"""The transport of a network that the user gives as rate and latency."""
+
+
 class Network(NamedTuple):
     """A network as its file states it: its links by class, and its shape.
 
@@ -415,7 +419,7 @@ def load_network(text: str, catalog: Catalog, field: str) -> Network:
         return read_network(Path(text))
     if "," in text or "/" in text or _BARE_NUMBER.fullmatch(text.strip()):
         link = custom_link(text, field)
-        return Network(text, text, "custom", None, 1, dict.fromkeys(_LINK_CLASSES, link))
+        return Network(text, text, CUSTOM, None, 1, dict.fromkeys(_LINK_CLASSES, link))
     return read_network(catalog.path("networks", text, field, "networks"))
 
 

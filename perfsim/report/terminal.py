@@ -255,8 +255,12 @@ def print_method(method: MethodDescription) -> None:
         "family": method.family,
         "learns as ssgd": "yes" if method.learns_as_ssgd else "no",
         "fusion": f"{method.default_fusion}, unless `fusion` asks for another",
+        "by default": method.fidelity,
+        "also called": ", ".join(method.also_called),
+        "runs in": f"{method.code_base}; the update is {method.update}",
         "needs": method.needs,
     }
+    facts = {name: fact for name, fact in facts.items() if fact}
     print_lines([f"{name:16}{fact}" for name, fact in facts.items()], "  ", " " * 18, PAGE_COLUMNS)
     _section("what is sent", method.what_is_sent)
     _section("when, by which calls and kernels", method.kernels)

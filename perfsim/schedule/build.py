@@ -459,11 +459,12 @@ def late_launches_s(profile: Profile, method: Method, costs: Costs) -> float:
     The host launches them when the exchanged gradients are there. Nothing is queued on the GPU
     then that would hide them.
     """
-    late = method.late_launches() if costs.cluster.gpus > 1 else 0
+    late = method.late_launches(profile.optimizer) if costs.cluster.gpus > 1 else 0
     launches = late * len(profile.gradients)
     if not launches:
         return 0.0
-    return costs.kernel(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
+    # The optimizer's launches, not the method's kernels: `single_gpu_kernels` does not scale them.
+    return costs.device.cost(Kernel("eager_launch", launches, 0.0, launches=launches)).seconds
 
 
 def _holds_same_iteration(job: Job) -> bool:

@@ -203,10 +203,11 @@ def schedule(
         overlap=overlap,
         slowdown=slowdown,
     )
-    refusal = method.refusal(builder.context) if cluster.gpus > 1 else ""
+    works = cluster.gpus > 1 or method.works_alone
+    refusal = method.refusal(builder.context) if works else ""
     if refusal:
         raise RequestError("method", f"{type(method).__module__.rpartition('.')[2]} {refusal}.")
-    if kernels_s is not None and cluster.gpus > 1:
+    if kernels_s is not None and works:
         builder.pin_kernels(kernels_s)
 
     def exchanging(iteration: int) -> bool:
@@ -237,6 +238,8 @@ def _fuse(
         all_reduce_s=all_reduce_s,
         options=options,
         negotiation_s=lambda tensors: method.negotiation_s(tensors, context),
+        forward_s=[layer.forward_s for layer in profile.layers],
+        collective_s=lambda collective, size: context.collective_s(collective, size, "all"),
     )
     return list(fuse(profile.in_ready_order(), asked))
 
@@ -279,8 +282,12 @@ class _Builder:
         self.context, self.cache = self.costs.context(self.profile), None
 
     def jobs(self, iteration: int) -> list[Job]:
-        """Return the jobs of an iteration; none on one GPU, or where nothing is exchanged."""
-        if self.costs.cluster.gpus == 1 or iteration == LOCAL_ITERATION:
+        """Return the jobs of an iteration; none where nothing is exchanged.
+
+        On one GPU there are jobs only of a method that works alone.
+        """
+        idle = self.costs.cluster.gpus == 1 and not self.method.works_alone
+        if idle or iteration == LOCAL_ITERATION:
             return []
         if self.cache is None:
             return self._make_jobs(iteration)

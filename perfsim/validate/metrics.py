@@ -43,8 +43,8 @@ PHASE_PARTS = (
 
 _JOB_NAME = re.compile(r"\w+ \d+\.(.+)")
 _JOBS_OF_PART = {"factors sent": ("factors", "unpacked", "divided"),
-        "inverses sent": ("broadcast", "inverses unpacked", "sent eigen"),
-        "inverses": ("inverse", "eigen"),
+        "inverses sent": ("broadcast", "inverses unpacked", "sent inverses"),
+        "inverses": ("inverse",),
         "gradients sent": ("sent gradient",),
         "preconditioning": ("preconditioned", "gradient"),
         "scaling": ("scaled",)}  # fmt: skip

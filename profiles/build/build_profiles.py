@@ -423,6 +423,7 @@ def profile_text(recipe: ProfileRecipe, times: ModelTimes) -> str:
         "framework": recipe.framework,
         "iteration_ms": f"{iteration:.{_DIGITS}f}",
         "optimizer_ms": f"{optimizer:.{_DIGITS}f}",
+        "optimizer": recipe.optimizer,
         "kind": "; ".join(f"{column}={kind}" for column, kind in times.kinds.items()),
         "source": _sources(recipe),
         "licence": _licences(recipe),

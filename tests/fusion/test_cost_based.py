@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,8 @@ from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from support.tensors import POLICIES, context, gradient_lists, places, tensors
 
 
@@ -34,6 +37,30 @@ def every_partition(gradients: Sequence[Gradient]) -> list[list[Bucket]]:
 
 
 alpha_beta = st.tuples(st.floats(1e-6, 5e-3), st.floats(0, 1e-8))
+
+
+@pytest.mark.parametrize(("latency_s", "groups"), [(0.0, 4), (100.0, 1)])
+def test_dear_is_tuned_to_the_groups_that_pay(latency_s: float, groups: int) -> None:
+    # Four layers of 20 MiB, ready a second apart; 1 s a layer forward, a MiB in 0.01 s. Alone, the
+    # first 0.2 s of sums hide in the backward pass; with 100 s a message one is best.
+    elements = 5 * 2**20
+    gradients = [Gradient(f"{i}", (elements,), 4.0 - i, i) for i in range(4)][::-1]
+
+    def collective_s(collective: str, size_bytes: float) -> float:
+        return latency_s + 0.01 * size_bytes / 2**20
+
+    ctx = replace(context(gradients), forward_s=[1.0] * 4, collective_s=collective_s)
+    assert len(fusion.load_policy("dear_tuned").fuse(gradients, ctx)) == groups
+
+
+@pytest.mark.parametrize("net", ["10gbe", "ib100", "1gbe"])
+@pytest.mark.parametrize("model", ["resnet50", "densenet201", "bert-base"])
+def test_tuned_dear_is_not_slower_than_25_mebibytes(model: str, net: str) -> None:
+    asked = {"model": model, "gpus": 32, "net": net, "method": "dear"}
+    usual, tuned = (
+        predict(make_scenario(asked | more)).iteration_s for more in ({"fusion": "dear"}, {})
+    )
+    assert tuned <= usual * (1 + 1e-9)
 
 
 def test_mgwfbp_merges_what_is_ready_before_the_message_could_start() -> None:

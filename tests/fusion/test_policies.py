@@ -10,7 +10,7 @@ from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
 from perfsim.fusion.buckets import Bucket, FusionContext, fill
-from perfsim.fusion.policies import block_of
+from perfsim.fusion.policies import blocks_of
 
 
 def tensors(*ready_s: float, elements: int = 1) -> list[Gradient]:
@@ -70,8 +70,8 @@ def test_what_is_no_policy_is_listed_nowhere() -> None:
     with pytest.raises(RequestError) as error:
         fusion.load_policy("asx")
     assert str(error.value) == (
-        "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear, groups,"
-        " mgwfbp, none, optimal, size, threshold, whole, zero."
+        "fusion: no 'asx'; did you mean 'asc'? Allowed: asc, block, compressed, dear,"
+        " dear_tuned, groups, mgwfbp, none, optimal, size, threshold, whole, zero."
     )
 
 
@@ -182,14 +182,17 @@ def test_a_block_is_the_layers_below_its_number() -> None:
         for name in ("fc.weight", "h.1.mlp.w", "h.1.att.w", "h.0.mlp.w", "emb.weight", "pos.weight")
     ]
     assert [len(members) for members, _ in made("block", found)] == [1, 2, 1, 2]
-    assert [
-        block_of(one) for one in ("layer2.0.conv1.weight", "conv1.weight", "h.12.b", "1.a.b")
-    ] == [
-        "layer2.0",
-        "",
-        "",
-        "1",
+    named = ["layer2.0.conv1.weight", "conv1.weight", "h.12.b", "1.a.b"]
+    assert blocks_of(named) == ["layer2.0", "", "", "1"]
+
+
+def test_numbered_layers_without_layers_below_are_blocks() -> None:
+    """A model of its user's own may hold layers.0, layers.1: each is a unit, not all of it one."""
+    found = [
+        Gradient(name, (1,), 0.0, 0)
+        for name in ("head.w", "layers.1.w", "layers.1.b", "layers.0.w", "emb.w")
     ]
+    assert [len(members) for members, _ in made("block", found)] == [1, 2, 1, 1]
 
 
 def test_groups_by_count() -> None:

@@ -228,6 +228,23 @@ def test_protocols_are_nccls() -> None:
 # In a scenario and a prediction
 
 
+def test_open_mpi_is_priced_where_it_was_measured_and_refused_elsewhere() -> None:
+    asked = {"model": "resnet50", "gpus": 32, "gpu": "rtx2080ti"}
+
+    def busy_s(net: str, **more: str) -> float:
+        return predict(make_scenario(asked | {"net": net, **more})).communication["busy_s"]
+
+    for net in ("hkbu-2080ti-10gbe", "hkbu-2080ti-ib100"):
+        assert busy_s(f"{net}-mpi", library="mpi") == busy_s(f"{net}-mpi") > 1.2 * busy_s(net)
+        with pytest.raises(RequestError) as error:
+            busy_s(net, library="mpi")
+        assert (error.value.field, error.value.value) == ("library", "mpi")
+        assert f"'{net}' was measured with nccl, which says nothing of mpi" in str(error.value)
+    # A rate and latency that the user gives are the user's, and Open MPI's rules choose on them.
+    assert busy_s("10Gbit/s,50us", library="mpi") > busy_s("10Gbit/s,50us", library="nccl")
+    assert busy_s("10gbe", library="gloo") > 0
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

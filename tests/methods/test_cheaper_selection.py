@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,6 +182,16 @@ def test_dct_pushes_pairs_and_pulls_parameters() -> None:
     assert sends(stages) == [("push", 8 * 50.0), ("pull", 4000.0)]
     gathers = of("dct", 1000, exchange="all_gather")
     assert sends(gathers) == [("all_gather", 4 * 50 * 8.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "times"),
+    # Dense pushes and pulls send 8 bytes a parameter: 8 / (8 x 0.05 + 4), 8 / (8 x 0.01).
+    [({}, 8 / 4.4), ({"density": 0.01, "pull": "none"}, 100)],
+)
+def test_dct_sends_as_many_times_less_as_its_page_says(options: Any, times: float) -> None:
+    sent = sum(size_bytes for _, size_bytes in sends(of("dct", 10**6, **options)))
+    assert 8e6 / sent == pytest.approx(times)
 
 
 def test_dct_finds_a_threshold_once_in_its_lifespan() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perfsim import fusion
 from perfsim.compute.profile import Gradient
 from perfsim.errors import RequestError
-from perfsim.fusion.policies import block_of
+from perfsim.fusion.policies import blocks_of
 from perfsim.methods import load_method
 from perfsim.schedule.run import run
 from support.builders import ring_cluster
@@ -130,7 +130,7 @@ def test_blocks_are_read_off_the_names() -> None:
     ]
     found = fusion.load_policy("block").fuse(tensors, context(None))
     assert [len(one.gradients) for one in found] == [1, 2, 1, 1]
-    assert block_of("layer2.0.conv.weight") == "layer2.0"
+    assert blocks_of(["layer2.0.conv.weight"]) == ["layer2.0"]
 
 
 @pytest.mark.parametrize(

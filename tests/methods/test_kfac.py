@@ -12,7 +12,9 @@ from perfsim.compute.kernel import elementwise
 from perfsim.errors import RequestError
 from perfsim.methods import load_method
 from perfsim.methods.building.kfac_factors import (
+    HKBU,
     HKBU_LATER,
+    KAISA,
     decomposed,
     inverted,
     packed_triangle,
@@ -21,6 +23,7 @@ from perfsim.methods.building.kfac_factors import (
     triangle,
     unpacked_triangle,
 )
+from perfsim.network.cluster import Cluster
 from perfsim.prediction import predict
 from perfsim.scenario import make_scenario
 from perfsim.schedule.run import run
@@ -247,6 +250,40 @@ def test_overlap_only_helps(name: str) -> None:
     assert with_it.iteration_s <= without.iteration_s * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("inversion", ["cholesky", "eigen"])
+@pytest.mark.parametrize("name", METHODS)
+def test_one_gpu_builds_inverts_and_preconditions_all_layers(name: str, inversion: Any) -> None:
+    code = {"dp_kfac": HKBU_LATER, "kaisa": KAISA}.get(name, HKBU)
+    eigen, kaisa = inversion == "eigen", name == "kaisa"
+    own = [*built(code), rescaled(FIRST), rescaled(SECOND)]
+    for side in SIDES:
+        own += decomposed(side, copied=not kaisa) if eigen else inverted(side)
+    for layer in (FIRST, SECOND):
+        own += [elementwise(layer.elements, 5, 3)] if eigen and kaisa else []
+        own += preconditioned(layer, inversion, quotients=kaisa)
+    [plan] = plans(name, cluster=Cluster(1, (1,), None, None), inversion=inversion)
+    assert run(plan).iteration_s == pytest.approx(42 * MS + k(*own), rel=1e-9)
+    assert plan.sent_bytes == plan.calls == 0
+
+
+def test_d_and_mpd_kfac_may_decompose() -> None:
+    ends = k(*preconditioned(FIRST, "eigen"), *preconditioned(SECOND, "eigen"))
+    ends += k(rescaled(FIRST), rescaled(SECOND)) + 2 * MS
+    everything = sum(k(*decomposed(side, copied=True)) for side in SIDES)
+    expected = until_unpacked(4) + everything + ends
+    assert took("d_kfac", inversion="eigen") == pytest.approx(expected, rel=1e-9)
+    # Eight ranks have a factor each; eigenvectors go whole, and eigenvalues by themselves.
+    own = k(*decomposed(40, copied=True)) + k(*(elementwise(side**2, 1) for side in SIDES[:3]))
+    sends = sum(broadcast_s(side**2, 8) + broadcast_s(side, 8) for side in SIDES)
+    expected = until_unpacked(8) + own + sends + ends
+    assert took("mpd_kfac", 8, inversion="eigen") == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_inverts_alike_by_default(name: str) -> None:
+    assert took(name) == took(name, inversion="cholesky") != took(name, inversion="eigen")
+
+
 def test_memory_by_hand() -> None:
     squares = [20**2 + 30**2, 31**2 + 40**2]
 
@@ -258,5 +295,7 @@ def test_memory_by_hand() -> None:
     assert memory("dp_kfac") == 8 * squares[1] + 4 * 1840
     assert memory("dp_kfac", 1) == 8 * sum(squares) + 4 * 1840
     for fraction in (1.0, 0.25):
-        kept = sum(squares) + fraction * (sum(squares) + 1840)
-        assert memory("kaisa", fraction=fraction) == pytest.approx(4 * kept)
+        for inversion, quotients in (("cholesky", 0), ("eigen", 1840)):
+            kept = sum(squares) + fraction * (sum(squares) + quotients)
+            held = memory("kaisa", fraction=fraction, inversion=inversion)
+            assert held == pytest.approx(4 * kept)

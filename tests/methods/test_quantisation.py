@@ -70,8 +70,6 @@ def test_two_steps_send_two_messages_however_many_ranks(
         ("natural", 1),
         ("onebit", 2),
         ("qsgd", 2),
-        ("signsgd", 1),
-        ("signum", 1),
         ("terngrad", 2),
     ],
 )
@@ -120,7 +118,16 @@ def test_the_formula_of_the_wire_holds_for_every_form(
 )
 def test_what_is_flattened_first_is_one_message(name: str, exchange: str, calls: int) -> None:
     assert plan(name, {"exchange": exchange}, 4).calls == calls
-    assert load_method("signsgd", {"exchange": "server"}).default_fusion() == "whole"
+
+
+@pytest.mark.parametrize(
+    ("name", "forms"),
+    [("signsgd", ["all_gather", "two_step", "server"]), ("signum", ["all_gather", "two_step"])],
+)
+def test_votes_go_in_one_buffer_as_the_authors_send_them(name: str, forms: list[str]) -> None:
+    for exchange in forms:
+        assert load_method(name, {"exchange": exchange}).default_fusion() == "whole"
+    assert plan(name, {}, 4).calls == 1
 
 
 @given(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsim.errors import RequestError
 from perfsim.methods import load_method
+from perfsim.methods.base import MethodContext
 from perfsim.network.cluster import Cluster
 from perfsim.network.link import custom_link
 from support.builders import gradient, ring_cluster
@@ -91,6 +94,17 @@ def test_fsdp_sends_once_and_a_half_what_ssgd_sends(sharding: str, times: float)
     assert found.sent_bytes == pytest.approx(times * plan(load_method("ssgd", {})).sent_bytes)
     parameters = load_method("fsdp", {"sharding": sharding}).kept_share(4)["parameters"]
     assert parameters == (0.25 if sharding == "full_shard" else 1.0)
+
+
+@pytest.mark.parametrize(("sharding", "gathered"), [("full_shard", 60 + 20), ("shard_grad_op", 0)])
+def test_fsdp_holds_gathered_units_and_one_units_gradients(sharding: str, gathered: int) -> None:
+    # Blocks of 10, 20, 60 and 5 parameters: the largest neighbours are 60 and 20.
+    sizes = {"h.3": 5, "h.2": 60, "h.1": 20, "h.0": 10}
+    gradients = tuple(gradient(size, name=f"{name}.mlp.w") for name, size in sizes.items())
+    profile = replace(model([1], [10.0]), gradients=gradients)
+    method = load_method("fsdp", {"sharding": sharding})
+    held = method.memory_in(MethodContext(4, profile=profile))
+    assert held == 4.0 * (60 + gathered)
 
 
 def test_fsdp_on_two_gpus_divides_once() -> None:

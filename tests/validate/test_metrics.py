@@ -93,7 +93,7 @@ def test_phases_add_up_to_the_iteration(
 
 @pytest.mark.parametrize("release", ["0.3", "0.4"])
 def test_what_kaisas_parts_take_by_themselves(release: str) -> None:
-    [plan] = plans("kaisa", 2, fraction=0.5, release=release)
+    [plan] = plans("kaisa", 2, inversion="eigen", fraction=0.5, release=release)
     timeline = run(plan)
     assert {part_of(task) for task in plan.graph.tasks} == {
         "passes",

@@ -37,6 +37,7 @@ __all__ = [
     "KfacLayer",
     "decomposed",
     "factor_sides",
+    "inverse_kernels",
     "inverted",
     "kfac_layers",
     "local_kernels",
@@ -155,6 +156,13 @@ def factor_sides(gradients: Sequence[Gradient]) -> list[tuple[int, int]]:
 
 
 Inversion = Literal["cholesky", "eigen"]
+"""How a factor is inverted: a damped inverse by Cholesky, or eigenvectors and eigenvalues.
+
+Methods invert by Cholesky unless asked otherwise, so that a comparison compares methods. The papers
+compare so: SPD-KFAC's code only inverts (shyhuai/kfac_pytorch@1dacea76), and DP-KFAC's training
+scripts take ``--kfac-name inverse`` by default and time the "inverse" forms of MPD-KFAC, KAISA and
+DP-KFAC on ImageNet (lzhangbv/kfac_pytorch examples/pytorch_imagenet_resnet.py, kfac/__init__.py).
+"""
 _INDEX_PASSES = 4
 """Passes to write or read a value's row and column (two int64 are four fp32 values)."""
 
@@ -247,6 +255,11 @@ def decomposed(side: int, *, copied: bool) -> tuple[Kernel, ...]:
     return (*kernels, elementwise(side**2, 2)) if copied else kernels
 
 
+def inverse_kernels(side: int, inversion: Inversion, *, copied: bool = True) -> tuple[Kernel, ...]:
+    """Return the kernels that invert a factor; ``copied``: eigenvectors are copied as well."""
+    return decomposed(side, copied=copied) if inversion == "eigen" else inverted(side)
+
+
 def preconditioned(
     layer: KfacLayer, inversion: Inversion, *, quotients: bool = False
 ) -> tuple[Kernel, ...]:
@@ -275,5 +288,5 @@ def local_kernels(
     if factors:
         kernels += (*code.input_factor(layer), *code.output_factor(layer))
     for side in (layer.inputs, layer.outputs) if inverses else ():
-        kernels += decomposed(side, copied=True) if inversion == "eigen" else inverted(side)
+        kernels += inverse_kernels(side, inversion)
     return [*kernels, *preconditioned(layer, inversion)]

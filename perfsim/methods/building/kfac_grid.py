@@ -1,7 +1,7 @@
 """KAISA's grid of ranks: which ranks decompose and precondition a layer, and what they send.
 
 Factors are all-reduced in buckets. A bucket is sent when the next factor would not fit
-(`bucketed`). Decompositions follow each other without waiting (`grid_jobs`). Releases up to 0.3,
+(`bucketed`). Inverses follow each other without waiting (`grid_jobs`). Releases up to 0.3,
 which the paper used, run one phase after another and wait for the end of each (`phased_jobs`).
 """
 
@@ -22,8 +22,9 @@ from perfsim.methods.base import (
 )
 from perfsim.methods.building.kfac_factors import (
     KAISA,
+    Inversion,
     KfacLayer,
-    decomposed,
+    inverse_kernels,
     packed_triangle,
     preconditioned,
     rescaled,
@@ -32,7 +33,7 @@ from perfsim.methods.building.kfac_factors import (
 )
 from perfsim.methods.building.kfac_schedule import KroneckerFactor, kronecker_factors
 
-__all__ = ["KfacGrid", "Placement", "bucketed", "grid_jobs", "phased_jobs"]
+__all__ = ["KfacGrid", "Placement", "bucketed", "grid_jobs", "layer_inverses", "phased_jobs"]
 
 
 def bucketed(
@@ -203,18 +204,26 @@ class Placement:
         return column == self.grid.column(self.shown)
 
 
-def _decompositions(
-    layer: KfacLayer, owner: int, placement: Placement
+def _quotients(layer: KfacLayer, inversion: Inversion) -> tuple[Kernel, ...]:
+    """Return the kernels of the quotients of all pairs of eigenvalues; none of an inverse."""
+    return (elementwise(layer.elements, 5, 3),) if inversion == "eigen" else ()
+
+
+def _inverses(
+    layer: KfacLayer, owner: int, placement: Placement, inversion: Inversion
 ) -> dict[str, tuple[JobStage, ...]]:
-    """Return A's and G's decompositions on the owner, each with its broadcasts in the group."""
+    """Return A's and G's inverses on the owner, each with its broadcasts in the group."""
     grid = placement.grid
     column = grid.column(owner)
-    quotients = elementwise(layer.elements, 5, 3)
     kernels = {
-        "A": decomposed(layer.inputs, copied=False),
-        "G": (*decomposed(layer.outputs, copied=False), quotients),
+        "A": inverse_kernels(layer.inputs, inversion, copied=False),
+        "G": (
+            *inverse_kernels(layer.outputs, inversion, copied=False),
+            *_quotients(layer, inversion),
+        ),
     }
-    sent = {"A": (layer.inputs**2,), "G": (layer.outputs**2, layer.elements)}
+    of_a, *of_g = _broadcast_values(layer, inversion)
+    sent = {"A": (of_a,), "G": tuple(of_g)}
     result: dict[str, tuple[JobStage, ...]] = {}
     for side, side_kernels in kernels.items():
         sends = tuple(
@@ -254,10 +263,12 @@ def _averaged_factors(
     return hooks, Job("divided", (gate,), end, needs=("averaged", *sent))
 
 
-def _preconditioned(layer: KfacLayer, owner: int, placement: Placement) -> tuple[JobStage, ...]:
+def _preconditioned(
+    layer: KfacLayer, owner: int, placement: Placement, inversion: Inversion
+) -> tuple[JobStage, ...]:
     """Return a layer's preconditioning on each worker of its group, and the broadcast in rows."""
     grid = placement.grid
-    kernels = preconditioned(layer, "eigen", quotients=True)
+    kernels = preconditioned(layer, inversion, quotients=True)
     stage = Compute(kernels, "second_order", placement.worker(owner))
     if grid.workers == grid.ranks:
         return (stage,)
@@ -272,6 +283,7 @@ def grid_jobs(
     factors: bool,
     inverses: bool,
     symmetric: bool,
+    inversion: Inversion,
     limit_bytes: float,
 ) -> tuple[list[Job], list[Job]]:
     """Return KAISA's jobs in the passes, and its jobs after gradients are averaged."""
@@ -284,26 +296,26 @@ def grid_jobs(
         hooks, divided = _averaged_factors(layers, symmetric, limit_bytes, end)
         steps.append(divided)
         needs = (divided.name,)
-    own_s = [sum(map(world.kernel_s, preconditioned(layer, "eigen"))) for layer in layers]
-    decomposed_s = [
+    own_s = [sum(map(world.kernel_s, preconditioned(layer, inversion))) for layer in layers]
+    inverted_s = [
         inverses
         * sum(
             world.kernel_s(kernel)
             for side in (layer.inputs, layer.outputs)
-            for kernel in decomposed(side, copied=False)
+            for kernel in inverse_kernels(side, inversion, copied=False)
         )
         for layer in layers
     ]
-    placement = Placement.of(grid, layers, decomposed_s, own_s)
+    placement = Placement.of(grid, layers, inverted_s, own_s)
     backwards = list(zip(layers, placement.owners, strict=True))[::-1]
     if inverses:
         for layer, owner in backwards:
-            for side, stages in _decompositions(layer, owner, placement).items():
-                steps.append(Job(f"eigen {layer.name} {side}", stages, end, needs=needs))
+            for side, stages in _inverses(layer, owner, placement, inversion).items():
+                steps.append(Job(f"inverse {layer.name} {side}", stages, end, needs=needs))
     for layer, owner in backwards:
-        eigen = (f"eigen {layer.name} A", f"eigen {layer.name} G")
-        stages = _preconditioned(layer, owner, placement)
-        before = eigen if inverses else needs
+        own = (f"inverse {layer.name} A", f"inverse {layer.name} G")
+        stages = _preconditioned(layer, owner, placement, inversion)
+        before = own if inverses else needs
         steps.append(Job(f"gradient {layer.name}", stages, end, needs=before))
     scaled = Compute(tuple(rescaled(layer) for layer in layers), "second_order")
     gradients = tuple(f"gradient {layer.name}" for layer in layers)
@@ -318,11 +330,12 @@ def phased_jobs(
     factors: bool,
     inverses: bool,
     symmetric: bool,
+    inversion: Inversion,
 ) -> list[Job]:
     """Return KAISA's jobs after the gradients are averaged, for releases up to 0.3.
 
-    The phases are all factors, their all-reduces one by one, all decompositions, the broadcasts of
-    eigenvectors, all preconditioned gradients, and their broadcasts. A phase begins when the one
+    The phases are all factors, their all-reduces one by one, all inverses, their broadcasts,
+    all preconditioned gradients, and their broadcasts. A phase begins when the one
     before has ended. Broadcasts are queued after all kernels of a phase and do not overlap them.
 
     References
@@ -337,17 +350,20 @@ def phased_jobs(
         steps += _factors(layers, end, symmetric)
         needs = ("divided",)
 
-    decomposed_s = [inverses * sum(map(world.kernel_s, _decomposed(layer))) for layer in layers]
-    own_s = [
-        sum(map(world.kernel_s, preconditioned(layer, "eigen", quotients=True))) for layer in layers
+    inverted_s = [
+        inverses * sum(map(world.kernel_s, layer_inverses(layer, inversion))) for layer in layers
     ]
-    placement = Placement.of(grid, layers, decomposed_s, own_s)
+    own_s = [
+        sum(map(world.kernel_s, preconditioned(layer, inversion, quotients=True)))
+        for layer in layers
+    ]
+    placement = Placement.of(grid, layers, inverted_s, own_s)
     group_needs: dict[int, tuple[str, ...]] = {column: needs for column in range(grid.columns)}
     if inverses:
-        jobs, group_needs = _phased_decompositions(layers, placement, group_needs, end)
+        jobs, group_needs = _phased_inverses(layers, placement, group_needs, end, inversion)
         steps += jobs
     for layer, owner in zip(layers, placement.owners, strict=True):
-        kernels = preconditioned(layer, "eigen", quotients=True)
+        kernels = preconditioned(layer, inversion, quotients=True)
         worker = Compute(kernels, "second_order", placement.worker(owner))
         before = group_needs[grid.column(owner)]
         steps.append(Job(f"gradient {layer.name}", (worker,), end, needs=before))
@@ -363,13 +379,14 @@ def phased_jobs(
     return [*steps, Job("scaled", (scaled,), end, needs=needs)]
 
 
-def _phased_decompositions(
+def _phased_inverses(
     layers: Sequence[KfacLayer],
     placement: Placement,
     needs: Mapping[int, tuple[str, ...]],
     end: PassPoint,
+    inversion: Inversion,
 ) -> tuple[list[Job], dict[int, tuple[str, ...]]]:
-    """Return all decompositions, each group's broadcasts, and the jobs that a group then needs."""
+    """Return all inverses, each group's broadcasts, and the jobs that a group then needs."""
     grid = placement.grid
     group_needs = dict(needs)
     jobs: list[Job] = []
@@ -377,10 +394,11 @@ def _phased_decompositions(
     for layer, owner in zip(layers, placement.owners, strict=True):
         column = grid.column(owner)
         by_column.setdefault(column, []).append(layer)
-        stage = Compute(_decomposed(layer), "second_order", placement.stream(owner))
-        jobs.append(Job(f"eigen {layer.name}", (stage,), end, needs=needs[column]))
+        kernels = layer_inverses(layer, inversion)
+        stage = Compute(kernels, "second_order", placement.stream(owner))
+        jobs.append(Job(f"inverse {layer.name}", (stage,), end, needs=needs[column]))
     for column, group_layers in by_column.items():
-        group_needs[column] = tuple(f"eigen {layer.name}" for layer in group_layers)
+        group_needs[column] = tuple(f"inverse {layer.name}" for layer in group_layers)
         if grid.workers == 1:
             continue
         sends = tuple(
@@ -392,9 +410,9 @@ def _phased_decompositions(
                 counted=placement.counted(column),
             )
             for layer in group_layers
-            for size in _broadcast_values(layer)
+            for size in _broadcast_values(layer, inversion)
         )
-        name = f"sent eigen {column}"
+        name = f"sent inverses {column}"
         jobs.append(Job(name, sends, end, needs=group_needs[column]))
         group_needs[column] = (name,)
     return jobs, group_needs
@@ -419,16 +437,16 @@ def _factors(layers: Sequence[KfacLayer], end: PassPoint, symmetric: bool) -> li
     ]
 
 
-def _decomposed(layer: KfacLayer) -> tuple[Kernel, ...]:
-    """Return both decompositions of a layer, and the quotients of their eigenvalues."""
-    quotients = elementwise(layer.elements, 5, 3)
+def layer_inverses(layer: KfacLayer, inversion: Inversion) -> tuple[Kernel, ...]:
+    """Return the inverses of both factors of a layer; with eigen their quotients too."""
     return (
-        *decomposed(layer.inputs, copied=False),
-        *decomposed(layer.outputs, copied=False),
-        quotients,
+        *inverse_kernels(layer.inputs, inversion, copied=False),
+        *inverse_kernels(layer.outputs, inversion, copied=False),
+        *_quotients(layer, inversion),
     )
 
 
-def _broadcast_values(layer: KfacLayer) -> tuple[int, int, int]:
-    """Return the number of values an owner sends: eigenvectors of A and of G, and quotients."""
-    return layer.inputs**2, layer.outputs**2, layer.elements
+def _broadcast_values(layer: KfacLayer, inversion: Inversion) -> tuple[int, ...]:
+    """Return the number of values of each message of an owner: of A, of G, and quotients."""
+    quotients = (layer.elements,) if inversion == "eigen" else ()
+    return layer.inputs**2, layer.outputs**2, *quotients

@@ -9,7 +9,6 @@ from collections.abc import Sequence, Set
 
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.methods.base import Compute, Job, MethodContext, PassPoint, Send
-from perfsim.methods.building.kfac_factors import inverted
 from perfsim.methods.building.kfac_schedule import KroneckerFactor
 
 __all__ = ["balanced_inverses", "busiest_rank", "least_loaded", "round_robin"]
@@ -76,14 +75,14 @@ def balanced_inverses(
     """
     large = [factor for factor in factors if factor.name in sent]
     owners = least_loaded([factor.side for factor in large], world.ranks)
-    owner_s = [sum(map(world.kernel_s, inverted(factor.side))) for factor in large]
+    owner_s = [sum(map(world.kernel_s, factor.inverse)) for factor in large]
     owner_of = {factor.name: owner for factor, owner in zip(large, owners, strict=True)}
     shown = busiest_rank(owners, owner_s)
     common: list[Kernel] = []
     begun: dict[int, int] = {}
     jobs = []
     for factor in factors:
-        kernels = inverted(factor.side)
+        kernels = factor.inverse
         if factor.name not in owner_of:
             common += kernels
             continue
@@ -91,12 +90,12 @@ def balanced_inverses(
         # Kernels that every rank has run since this owner's last inverse precede its own.
         stream = "compute" if rank == shown else f"rank {rank}"
         inverse = Compute((*common[begun.get(rank, 0) :], *kernels), "second_order", stream)
-        common += [elementwise(factor.side**2, 1), *factor.packed]
+        common += [elementwise(factor.side**2, 1), *factor.inverse_packed]
         begun[rank] = len(common)
-        pack = Compute(factor.packed, "second_order", stream)
-        send = Send("broadcast", 4.0 * factor.values)
+        pack = Compute(factor.inverse_packed, "second_order", stream)
+        sends = [Send("broadcast", size_bytes) for size_bytes in factor.inverse_bytes]
         name = f"inverse {factor.name}"
         jobs.append(Job(name, (inverse,), end, needs=needs))
-        jobs.append(Job(f"broadcast {factor.name}", (pack, send), end, needs=(name,)))
+        jobs.append(Job(f"broadcast {factor.name}", (pack, *sends), end, needs=(name,)))
     rest = Compute(tuple(common[begun.get(shown, 0) :]), "second_order")
     return [*jobs, Job("inverses everywhere", (rest,), end, needs=needs)]

@@ -30,12 +30,16 @@ from perfsim.methods.base import (
     Round,
     Send,
 )
+from perfsim.methods.building.code_bases import HOROVOD_FORK, CodeBase
 from perfsim.methods.building.kfac_factors import (
     HKBU,
     Code,
+    Inversion,
     KfacLayer,
     factor_sides,
+    inverse_kernels,
     kfac_layers,
+    local_kernels,
     packed_triangle,
     preconditioned,
     rescaled,
@@ -63,7 +67,8 @@ FactorFusion = Literal["threshold", "mgwfbp", "optimal", "none", "whole"]
 class KroneckerFactor:
     """One factor: its name, its side, the kernels that build it, and where its hook runs.
 
-    A ``whole`` matrix is sent as it is. Otherwise the upper triangle is packed, sent and unpacked.
+    A ``whole`` matrix is sent as it is. Otherwise the upper triangle is packed, sent and unpacked;
+    of its inverse too, but eigenvectors are no symmetric matrix and go as they are.
     """
 
     name: str
@@ -71,10 +76,11 @@ class KroneckerFactor:
     kernels: tuple[Kernel, ...]
     hook: PassPoint
     whole: bool = False
+    inversion: Inversion = "cholesky"
 
     @property
     def values(self) -> int:
-        """Number of values sent for it or for its inverse."""
+        """Number of values sent for it."""
         return self.side**2 if self.whole else triangle(self.side)
 
     @property
@@ -88,9 +94,35 @@ class KroneckerFactor:
             return (elementwise(self.side**2, 2),) if mean else ()
         return unpacked_triangle(self.side, mean=mean)
 
+    @property
+    def inverse(self) -> tuple[Kernel, ...]:
+        """Kernels that invert it."""
+        return inverse_kernels(self.side, self.inversion)
+
+    @property
+    def inverse_bytes(self) -> tuple[float, ...]:
+        """Bytes of each message of its inverse: the inverse, or eigenvectors and eigenvalues."""
+        eigen = self.side**2, self.side
+        values = eigen if self.inversion == "eigen" else (self.values,)
+        return tuple(float(FLOAT * count) for count in values)
+
+    @property
+    def inverse_packed(self) -> tuple[Kernel, ...]:
+        """Kernels that pack its inverse into a message."""
+        return () if self.inversion == "eigen" else self.packed
+
+    @property
+    def inverse_unpacked(self) -> tuple[Kernel, ...]:
+        """Kernels that unpack its inverse from a message."""
+        return () if self.inversion == "eigen" else self.unpacked()
+
 
 def kronecker_factors(
-    layers: Sequence[KfacLayer], code: Code, *, whole: bool = False
+    layers: Sequence[KfacLayer],
+    code: Code,
+    *,
+    whole: bool = False,
+    inversion: Inversion = "cholesky",
 ) -> list[KroneckerFactor]:
     """Return A and G of every layer, in forward order of the layers."""
     factors = []
@@ -98,10 +130,10 @@ def kronecker_factors(
         begins, ends = PassPoint("forward", layer.begins_s), PassPoint("backward", layer.ready_s)
         factors += [
             KroneckerFactor(
-                f"{layer.name} A", layer.inputs, code.input_factor(layer), begins, whole
+                f"{layer.name} A", layer.inputs, code.input_factor(layer), begins, whole, inversion
             ),
             KroneckerFactor(
-                f"{layer.name} G", layer.outputs, code.output_factor(layer), ends, whole
+                f"{layer.name} G", layer.outputs, code.output_factor(layer), ends, whole, inversion
             ),
         ]
     return factors
@@ -189,11 +221,17 @@ class Preconditioner(Method):
 
     ``factor_interval`` and ``inverse_interval`` are the iterations from one update to the next.
     A period has four kinds of iterations: both updated, factors alone, inverses alone, neither.
-    Each kind is a round of its own.
+    Each kind is a round of its own. On one GPU it builds, inverts and preconditions every layer
+    itself and sends nothing; its ``code`` says with which operations.
     """
 
     family: ClassVar[str] = "second order"
+    works_alone: ClassVar[bool] = True
+    code: ClassVar[Code] = HKBU
 
+    inversion: Inversion = Field(
+        "cholesky", description="damped inverses, or eigenvectors and eigenvalues"
+    )
     factor_interval: int = Field(1, ge=1, description="iterations between updates of the factors")
     inverse_interval: int = Field(1, ge=1, description="iterations between updates of inverses")
 
@@ -225,6 +263,10 @@ class Preconditioner(Method):
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
         """Return the gradients' jobs, with those of ``steps`` before and after them."""
         assert world.profile is not None  # refusal() has checked it
+        updated = bool(iteration & FACTORS), bool(iteration & INVERSES)
+        layers = self.layers(world.profile)
+        if world.ranks == 1:
+            return [self.alone(layers, PassPoint("backward", world.profile.backward_s), *updated)]
         gradients = [
             Job(
                 f"{number}",
@@ -239,13 +281,22 @@ class Preconditioner(Method):
             PassPoint("backward", world.profile.backward_s),
             needs=tuple(job.name for job in gradients),
         )
-        hooks, steps = self.steps(
-            self.layers(world.profile),
-            world,
-            bool(iteration & FACTORS),
-            bool(iteration & INVERSES),
-        )
+        hooks, steps = self.steps(layers, world, *updated)
         return [*hooks, *gradients, averaged, *steps]
+
+    def alone(
+        self, layers: Sequence[KfacLayer], end: PassPoint, factors: bool, inverses: bool
+    ) -> Job:
+        """Return all kernels of one GPU: factors, inverses, preconditioning, new gradients."""
+        kernels: list[Kernel] = []
+        for layer in layers:
+            kernels += self.own_kernels(layer, factors, inverses)
+        kernels += [rescaled(layer) for layer in layers]
+        return Job("preconditioned", (Compute(tuple(kernels), "second_order"),), end)
+
+    def own_kernels(self, layer: KfacLayer, factors: bool, inverses: bool) -> list[Kernel]:
+        """Return the kernels of a rank for a layer whose factors it builds and inverts alone."""
+        return local_kernels(layer, self.code, self.inversion, factors, inverses)
 
     def steps(
         self, layers: list[KfacLayer], world: MethodContext, factors: bool, inverses: bool
@@ -261,6 +312,7 @@ class AveragedFactors(Preconditioner):
     """
 
     fusion: ClassVar[str] = "threshold"
+    runs_in: ClassVar[CodeBase] = HOROVOD_FORK
 
     factor_fusion: FactorFusion = Field(
         "threshold", description="fusion policy of the factors' messages"
@@ -307,7 +359,9 @@ class AveragedFactors(Preconditioner):
         """Return the jobs for factors, inverses and preconditioning, on every rank."""
         assert world.profile is not None
         end = PassPoint("backward", world.profile.backward_s)
-        built = kronecker_factors(layers, HKBU, whole=not self.symmetric)
+        built = kronecker_factors(
+            layers, self.code, whole=not self.symmetric, inversion=self.inversion
+        )
         hooks: list[Job] = []
         steps: list[Job] = []
         needs: tuple[str, ...] = ("averaged",)
@@ -331,7 +385,7 @@ class AveragedFactors(Preconditioner):
                 needs = ("inverses unpacked",)
         rest: list[Kernel] = []
         for layer in layers:
-            rest += preconditioned(layer, "cholesky")
+            rest += preconditioned(layer, self.inversion)
         rest += [rescaled(layer) for layer in layers]
         last = Compute(tuple(rest), "second_order")
         steps.append(Job("preconditioned", (last,), end, needs=needs))

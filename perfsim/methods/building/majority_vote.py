@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from perfsim.compute.kernel import Kernel, elementwise
 from perfsim.compute.profile import Gradient
-from perfsim.methods.base import SGD_LAUNCHES, JobStage, Method
+from perfsim.methods.base import JobStage, Method
+from perfsim.methods.building.code_bases import DDP, HOROVOD_FORK, CodeBase
 from perfsim.methods.building.quantise import (
     Packing,
     gathered_from_all,
@@ -17,7 +18,6 @@ from perfsim.methods.building.quantise import (
     sign_bytes,
     sign_decode,
     sign_encode,
-    sign_fusion,
     summed,
     two_step,
 )
@@ -26,7 +26,15 @@ __all__ = ["Voting"]
 
 
 class Voting(Method):
-    """A method that exchanges signs and takes the majority of all ranks' votes."""
+    """A method that exchanges signs and takes the majority of all ranks' votes.
+
+    One buffer holds the whole model, in every form: the authors flatten tensors up to 100 MB after
+    the backward pass (jiaweizzhao/signSGD-with-Majority-Vote@5bebcd0f main/Signum_SGD.py,
+    ``bucket_size``), GradCompressionUtility and HKBU's benchmarks (lzhangbv/dear_pytorch
+    benchmarks.py, ``signum``) gather one buffer. GRACE and MergeComp go tensor by tensor.
+    """
+
+    fusion: ClassVar[str] = "whole"
 
     exchange: Literal["all_gather", "server", "two_step"] = Field(
         "all_gather", description="who counts the votes: every rank, rank 0, each rank its share"
@@ -48,13 +56,9 @@ class Voting(Method):
         merge = [elementwise(elements, 1 + 1 / ranks), sign_encode(piece, self.packing)]
         return two_step(encode, sent, 0.0, [decode, *merge], [decode], ranks)
 
-    def default_fusion(self) -> str:
-        """Return the fusion policy of the public code that exchanges signs in this way."""
-        return sign_fusion(self.exchange)
-
-    def late_launches(self) -> int:
-        """Return the launches of the update, which Horovod's optimizer issues after its wait."""
-        return SGD_LAUNCHES if self.exchange == "all_gather" else 0
+    def code_base(self) -> CodeBase:
+        """Return HKBU's with all-gathers (lzhangbv/dear_pytorch benchmarks.py, signum)."""
+        return HOROVOD_FORK if self.exchange == "all_gather" else DDP
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of one gradient's signs."""

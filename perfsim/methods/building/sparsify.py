@@ -28,6 +28,7 @@ __all__ = [
     "kept",
     "merged_by_omgs",
     "merged_pairs",
+    "permutation",
     "served",
     "union_estimate",
     "worst_case",
@@ -47,6 +48,14 @@ def exact(elements: int, selection: Selection) -> Kernel:
     ('topk_new', 28000.0)
     """
     return Kernel(f"topk_{selection}", elements, 7.0 * FLOAT * elements, launches=7)
+
+
+def permutation(elements: int) -> Kernel:
+    """Return torch.randperm over all indices.
+
+    Where nothing was measured: keys and indices, 8 bytes each, are read and written 8 times.
+    """
+    return Kernel("randperm", elements, 16.0 * FLOAT * 2 * elements, launches=7)
 
 
 def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
