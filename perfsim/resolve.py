@@ -45,6 +45,7 @@ __all__ = [
     "Setup",
     "computation",
     "computations",
+    "device_in_era",
     "find_profile",
     "model_names",
     "platform",
@@ -146,7 +147,7 @@ def computations(
     from perfsim.compute.gpu_types import GpuGroup, check_nodes
 
     check_nodes(types, cluster.placement, scenario.gpus)
-    devices = [_device(name, catalog) for name, _ in types]
+    devices = [device_in_era(name, scenario.software, catalog) for name, _ in types]
     first = find_profile(
         scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
     )
@@ -313,6 +314,7 @@ class ResolvedScenario(NamedTuple):
     gpu: str
     batch: int
     precision: str
+    software: str
     method: str
     options: Mapping[str, Any]
     fusion: str
@@ -398,8 +400,8 @@ class Setup:
     def profile_key(self) -> tuple[Hashable, ...]:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
-        asked = (scenario.model, scenario.batch, scenario.precision, scenario.single_gpu)
-        return (self.device.name, *asked)
+        asked = (scenario.model, scenario.batch, scenario.precision, scenario.software)
+        return (self.device.name, *asked, scenario.single_gpu)
 
     @property
     def grade(self) -> Grade:
@@ -443,6 +445,7 @@ class Setup:
             gpu=scenario.gpu if self.parts else self.device.name,
             batch=self.profile.batch,
             precision=self.profile.precision,
+            software=scenario.software,
             method=method_name(scenario.method),
             options=self.method.in_effect(),
             fusion=self.policy_name,
@@ -486,7 +489,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     _check_fusion_options(policy_name, policy.options, scenario.fusion_options)
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
-    device = _device(gpu, catalog)
+    device = device_in_era(gpu, scenario.software, catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
     profile, carried, noted = computation(scenario, device, catalog)
     parts: tuple[GpuGroup, ...] = ()
@@ -517,10 +520,11 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     )
 
 
-def _device(name: str, catalog: Catalog) -> Device:
-    """Return a GPU that remembers what its kernels cost."""
+def device_in_era(name: str, software: str, catalog: Catalog) -> Device:
+    """Return a GPU with the kernels of a software era, which remembers what they cost."""
     return catalog.once(
-        ("device with costs", name), lambda: RememberingDevice.like(load_device(name, catalog))
+        ("device with costs", name, software),
+        lambda: RememberingDevice.like(load_device(name, catalog, software)),
     )
 
 

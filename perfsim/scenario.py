@@ -25,6 +25,7 @@ from typing import (
     get_type_hints,
 )
 
+from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.errors import RequestError, rule, shown, unknown, unknown_option
 
 if TYPE_CHECKING:
@@ -265,6 +266,18 @@ class ScenarioFields:
             check=_check_precision,
         ),
     ] = None
+    software: Annotated[
+        str,
+        ScenarioField(
+            "Software era whose kernels and launches are priced, the model's and the method's: "
+            + ", ".join(ERAS)
+            + ".",
+            read_by=("compute", "methods"),
+            metavar="ERA",
+            check=_check_software,
+            vary=f"torch1.8,{NEWEST}",
+        ),
+    ] = NEWEST
     method: Annotated[
         str,
         ScenarioField(
@@ -534,6 +547,10 @@ def _check_precision(value: str, field: str) -> str:
     return value
 
 
+def _check_software(value: str, field: str) -> str:
+    return software_era(value).name
+
+
 def _check_options(value: dict[str, Any], field: str) -> dict[str, Any]:
     for name, option in value.items():
         if isinstance(option, float) and not math.isfinite(option):
@@ -652,7 +669,7 @@ def fields_read_by(room: str) -> tuple[str, ...]:
     Examples
     --------
     >>> fields_read_by("compute")
-    ('model', 'gpu', 'batch', 'precision')
+    ('model', 'gpu', 'batch', 'precision', 'software')
     """
     return tuple(name for name, field in SCENARIO_FIELDS.items() if room in field.read_by)
 

@@ -1,35 +1,61 @@
 """Software eras: which framework, of which time, runs the kernels and launches them.
 
 A scenario names one era (``software``) and every kernel and launch is priced for it, the model's
-and the method's alike. Measured rows use the era of their source.
+and the method's alike. Measured rows use the era of their source. Points of kernels say the
+software that they were measured with; `eras_of` reads the eras from that text.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from perfsim.errors import unknown
 
-__all__ = ["ERAS", "NEWEST", "SoftwareEra", "software_era"]
+__all__ = [
+    "ERAS",
+    "NEWEST",
+    "SoftwareEra",
+    "eras_of",
+    "is_newest",
+    "nearest_era",
+    "neighbour_eras",
+    "software_era",
+]
+
+Version = tuple[int, ...]
 
 
 class SoftwareEra(NamedTuple):
-    """One era of training software: its name, what it means, and the year it stands for."""
+    """One era of training software: its name, what it means, and the year it stands for.
+
+    ``framework`` and ``first``, its first version, tell to which era a measurement belongs; an era
+    ends where the next one of its framework begins. Eras without a framework are ways to run the
+    newest software; no measurement is theirs by its version.
+    """
 
     name: str
     title: str
     year: int
+    framework: str = ""
+    first: Version = ()
 
 
 ERAS: dict[str, SoftwareEra] = {
     era.name: era
     for era in (
-        SoftwareEra("mxnet-2017", "MXNet 1.x, symbolic executor, 2017 to 2019", 2017),
-        SoftwareEra("tensorflow-2017", "TensorFlow 1.x, graph mode, 2017 to 2020", 2017),
-        SoftwareEra("torch1.1", "PyTorch before 1.6, eager, 2018 to 2020", 2019),
-        SoftwareEra("torch1.8", "PyTorch 1.6 to 1.10, eager, 2020 to 2021", 2021),
-        SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022),
-        SoftwareEra("torch2", "PyTorch 2, eager", 2024),
+        SoftwareEra("mxnet-2017", "MXNet 1.x, symbolic executor, 2017 to 2019", 2017, "mxnet"),
+        SoftwareEra(
+            "tensorflow-2017", "TensorFlow 1.x, graph mode, 2017 to 2020", 2017, "tensorflow"
+        ),
+        SoftwareEra("torch1.1", "PyTorch before 1.6, eager, 2018 to 2020", 2019, "pytorch"),
+        SoftwareEra(
+            "torch1.8", "PyTorch 1.6 to 1.10, eager, 2020 to 2021", 2021, "pytorch", (1, 6)
+        ),
+        SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022, "pytorch", (1, 11)),
+        SoftwareEra("torch2", "PyTorch 2, eager", 2024, "pytorch", (2,)),
         SoftwareEra("torch2-compiled", "PyTorch 2 with torch.compile", 2024),
         SoftwareEra("mlperf", "captured in CUDA graphs and fused, as MLPerf submitters tune", 2024),
     )
@@ -56,3 +82,72 @@ def software_era(name: str) -> SoftwareEra:
     if name not in ERAS:
         raise unknown("software", name, ERAS)
     return ERAS[name]
+
+
+_SOFTWARE = re.compile(
+    r"(?P<framework>pytorch|mxnet|tensorflow)\b(?: (?P<how>before|since))? ?(?P<version>\d[\d.]*)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+@cache
+def eras_of(software: str) -> tuple[str, ...]:
+    """Return the eras that software belongs to, by the framework and version that it names first.
+
+    "PyTorch 1.8" is one era, "PyTorch before 1.11" and "PyTorch since 1.12" are several. Software
+    without a framework or without its version (a library, a copy, a server) holds in every era, and
+    () is returned.
+
+    Examples
+    --------
+    >>> eras_of("PyTorch 1.8.1, CUDA 11.0"), eras_of("PyTorch before 1.11, measured in 1.1")
+    (('torch1.8',), ('torch1.1', 'torch1.8'))
+    >>> eras_of("PyTorch since 1.12"), eras_of("cuSZp 3")
+    (('torch1.12', 'torch2'), ())
+    """
+    match = _SOFTWARE.search(software)
+    if match is None or (match["version"] is None and match["framework"].lower() == "pytorch"):
+        return ()
+    mine = [era for era in ERAS.values() if era.framework == match["framework"].lower()]
+    version = tuple(int(part) for part in (match["version"] or "0").split(".") if part)
+    ends: list[Version] = [era.first for era in mine[1:]] + [(10**6,)]
+    if match["how"] == "before":
+        return tuple(era.name for era in mine if era.first < version)
+    found = (era.name for era, end in zip(mine, ends, strict=True) if end > version)
+    return tuple(found) if match["how"] == "since" else (next(found),)
+
+
+def is_newest(software: str) -> bool:
+    """Tell whether an era runs the newest framework, in whatever way."""
+    return ERAS[software].year >= ERAS[NEWEST].year
+
+
+def nearest_era(software: str, measured: Iterable[str]) -> str:
+    """Return the era nearest in time of those measured; of two as near, the older.
+
+    Examples
+    --------
+    >>> nearest_era("torch1.12", ["torch1.1", "torch1.8", "torch2"])
+    'torch1.8'
+    """
+    year = ERAS[software].year
+    order = list(ERAS)
+    return min(
+        measured,
+        key=lambda name: (abs(ERAS[name].year - year), name != software, order.index(name)),
+    )
+
+
+def neighbour_eras(software: str) -> list[str]:
+    """Return the eras of eager PyTorch just before and just after an era, where there are any.
+
+    Examples
+    --------
+    >>> neighbour_eras("torch1.8"), neighbour_eras("torch2"), neighbour_eras("mlperf")
+    (['torch1.1', 'torch1.12'], ['torch1.12'], ['torch1.12'])
+    """
+    year = ERAS[software].year
+    eager = [era for era in ERAS.values() if era.framework == "pytorch"]
+    before = [era.name for era in eager if era.year < year]
+    after = [era.name for era in eager if era.year > year]
+    return before[-1:] + after[:1]
