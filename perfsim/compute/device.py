@@ -254,16 +254,18 @@ def read_kernels(
 
 
 def _kernels_in_era(points_of: Mapping[str, Sequence[_Point]], software: str) -> KernelTable:
-    """Return the points of an era: its own and those of every era, else those of the nearest."""
+    """Return the points of an era, or of the nearest era that has any.
+
+    Points of no era join them.
+    """
     points: dict[str, tuple[KernelCurve, ...]] = {}
     other_eras: dict[str, str] = {}
     for name, known in points_of.items():
-        kept = [point for point in known if not point.eras or software in point.eras]
-        if not kept:
-            era = nearest_era(software, {era for point in known for era in point.eras})
-            kept = [point for point in known if era in point.eras]
+        eras = {era for point in known for era in point.eras}
+        era = nearest_era(software, eras) if eras else software
+        if era != software:
             other_eras[name] = era
-        points[name] = _curves(kept)
+        points[name] = _curves([one for one in known if not one.eras or era in one.eras])
     return KernelTable(points, other_eras)
 
 
