@@ -181,8 +181,8 @@ def print_comparison(comparison: Comparison) -> None:
         [
             "* learns differently from ssgd. sends: density, rank or bits. speed: times as fast as"
             " S-SGD. next: how much longer the next in rank takes; ~ too close to call. comp, kern,"
-            " wait: % of the iteration in computation (forward, backward, update, other), in the method's kernels (compression, second order) and"
-            " in exposed communication.",
+            " wait: % of the iteration in computation (forward, backward, update, other), in the"
+            " method's kernels (compression, second order) and in exposed communication.",
             comparison.rule,
         ],
         most=PAGE_COLUMNS,
