@@ -62,7 +62,8 @@ UNCERTAINTY_PARTS = (
 top on several GPUs.
 
 - batch: a batch beyond those whose time is known.
-- era: a method's kernels as another version of the framework runs them.
+- era: a method's kernels as the software eras before and after run them, where those of the era
+  asked for were not measured.
 - node: GPUs of a node that slow each other (input, host, power).
 - other: what moves every iteration of several GPUs and no cause explains."""
 

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perfsim.compute.device import Device
+from perfsim.compute.kernel import Kernel
+from perfsim.compute.software import neighbour_eras
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
+from perfsim.methods.building.sparsify import in_era
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
-from perfsim.resolve import ResolvedScenario, Setup, resolve
+from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
 from perfsim.scenario import Scenario, table_columns
 from perfsim.schedule.costed_graph import CostedGraph, terms_of
 from perfsim.schedule.costs import Costs
@@ -27,6 +32,7 @@ from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
 from perfsim.what_if import (
+    KernelChange,
     bottleneck,
     era_move,
     moves,
@@ -204,6 +210,7 @@ class _Run(NamedTuple):
     record: Uncertainty | None
     contention: ContentionResult | None
     cache: JobCache | None
+    catalog: Catalog
 
 
 def _run(scenario: Scenario, catalog: Catalog) -> _Run:
@@ -216,7 +223,9 @@ def _run(scenario: Scenario, catalog: Catalog) -> _Run:
     iteration_s = mean_s(rounds, timelines)
     pinned_s = iteration_s if contention is None else steady_s(pinned)
     record = uncertainties(catalog).get(NO_METHOD)
-    return _Run(setup, rounds, timelines, iteration_s, pinned, pinned_s, record, contention, cache)
+    return _Run(
+        setup, rounds, timelines, iteration_s, pinned, pinned_s, record, contention, cache, catalog
+    )
 
 
 def _iteration(ran: _Run, worth: Mapping[str, float]) -> PredictedIteration:
@@ -256,9 +265,30 @@ def _moves(ran: _Run, worth: Mapping[str, float], hidden_s: float) -> Moves:
         setup.cluster.gpus,
         setup.cluster.gpus_per_node,
     )
-    stated = setup.kernels_s is not None or "kernel" in setup.scenario.options
-    older = 0.0 if stated else era_move(rounds, iteration_s, setup.device.cost)
-    return moved | ({"era": (0.0, older)} if older else {})
+    era = era_move(rounds, iteration_s, _era_changes(setup, ran.catalog))
+    return moved | ({"era": era} if any(era) else {})
+
+
+def _era_changes(setup: Setup, catalog: Catalog) -> list[KernelChange]:
+    """Return how the kernels of neighbouring eras differ from those priced here.
+
+    Kernels that were measured in the era asked for stay, and a top-k that the options name.
+    """
+    if setup.kernels_s is not None:
+        return []
+    here, named = setup.device, "kernel" in setup.scenario.options
+
+    def longer_s(there: Device, kernel: Kernel) -> float:
+        selects = kernel.name.startswith("topk_")
+        if (named or not selects) and (not kernel.parts or here.measured_here(kernel)):
+            return 0.0
+        other = in_era(kernel, there.software)
+        return there.cost(other).seconds - here.cost(kernel).seconds
+
+    return [
+        partial(longer_s, device_in_era(here.name, era, catalog))
+        for era in neighbour_eras(setup.device.software)
+    ]
 
 
 def _interval(ran: _Run, moved: Moves) -> tuple[float, float]:

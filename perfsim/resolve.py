@@ -23,6 +23,7 @@ from perfsim.compute.profile import (
     read_positions,
     read_profile,
 )
+from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import TransferredProfile, pin_iteration, transfer
 from perfsim.conditions.spec import Conditions, parse_straggler
 from perfsim.data.catalog import Catalog, is_own
@@ -52,6 +53,7 @@ __all__ = [
     "Setup",
     "computation",
     "computations",
+    "device_in_era",
     "find_profile",
     "inside_network",
     "model_names",
@@ -166,6 +168,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
         scenario.batch or profile.batch,
         scenario.precision or _precision(profile, device, notes),
         catalog,
+        scenario.software,
     )
     return profile, carried, notes
 
@@ -186,7 +189,7 @@ def computations(
     from perfsim.compute.gpu_types import GpuGroup, check_nodes
 
     check_nodes(types, cluster.placement, scenario.gpus)
-    devices = [_device(name, catalog) for name, _ in types]
+    devices = [device_in_era(name, kernel_era(scenario), catalog) for name, _ in types]
     first = find_profile(
         scenario.model, devices[0].name, scenario.batch, scenario.precision, catalog
     )
@@ -339,7 +342,7 @@ def inside_network(
     """
     names = [name for name, _ in parse_types(gpu)] or [gpu or DEFAULT_GPU]
     networks, found = catalog.files("networks"), {}
-    for device in (_device(name, catalog) for name in names):
+    for device in (device_in_era(name, NEWEST, catalog) for name in names):
         if library in _HOST_LIBRARIES:
             name = f"pcie{device.pcie}"
             own = name if name in networks else DEFAULT_INTRA_NET
@@ -382,6 +385,7 @@ class ResolvedScenario(NamedTuple):
     gpu: str
     batch: int
     precision: str
+    software: str
     method: str
     options: Mapping[str, Any]
     fusion: str
@@ -467,8 +471,8 @@ class Setup:
     def profile_key(self) -> tuple[Hashable, ...]:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
-        asked = (scenario.model, scenario.batch, scenario.precision, scenario.single_gpu)
-        return (self.device.name, *asked)
+        asked = (scenario.model, scenario.batch, scenario.precision, scenario.software)
+        return (self.device.name, *asked, scenario.single_gpu)
 
     @property
     def grade(self) -> Grade:
@@ -512,6 +516,7 @@ class Setup:
             gpu=scenario.gpu if self.parts and scenario.gpu else self.device.name,
             batch=self.profile.batch,
             precision=self.profile.precision,
+            software=kernel_era(scenario),
             method=method_name(scenario.method),
             options=self.method.in_effect(),
             fusion=self.policy_name,
@@ -557,7 +562,7 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     assert scenario.gpu is not None
     types = parse_types(scenario.gpu)
     gpu = types[0][0] if types else scenario.gpu
-    device = _device(gpu, catalog)
+    device = device_in_era(gpu, kernel_era(scenario), catalog)
     network, intra_network, cluster, notes = platform(scenario, device, catalog)
     profile, carried, noted = computation(scenario, device, catalog)
     parts: tuple[GpuGroup, ...] = ()
@@ -588,10 +593,16 @@ def resolve(scenario: Scenario, catalog: Catalog) -> Setup:
     )
 
 
-def _device(name: str, catalog: Catalog) -> Device:
-    """Return a GPU that remembers what its kernels cost."""
+def kernel_era(scenario: Scenario) -> str:
+    """Return the software era that prices a method's kernels: the newest where none is named."""
+    return scenario.software or NEWEST
+
+
+def device_in_era(name: str, software: str, catalog: Catalog) -> Device:
+    """Return a GPU with the kernels of a software era, which remembers what they cost."""
     return catalog.once(
-        ("device with costs", name), lambda: RememberingDevice.like(load_device(name, catalog))
+        ("device with costs", name, software),
+        lambda: RememberingDevice.like(load_device(name, catalog, software)),
     )
 
 

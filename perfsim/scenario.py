@@ -25,6 +25,7 @@ from typing import (
     get_type_hints,
 )
 
+from perfsim.compute.software import ERAS, NEWEST, software_era
 from perfsim.errors import RequestError, rule, shown, unknown_option
 
 if TYPE_CHECKING:
@@ -268,6 +269,19 @@ class ScenarioFields:
             metavar="WORD",
             default="that of the profile",
             check=_check_precision,
+        ),
+    ] = None
+    software: Annotated[
+        str | None,
+        ScenarioField(
+            "Software era whose kernels and launches are priced, the model's and the method's: "
+            + ", ".join(ERAS)
+            + ".",
+            read_by=("compute", "methods"),
+            metavar="ERA",
+            default=f"{NEWEST}; an iteration measured on this GPU stands as it was measured",
+            check=_check_software,
+            vary=f"torch1.8,{NEWEST}",
         ),
     ] = None
     method: Annotated[
@@ -537,6 +551,10 @@ def _check_precision(value: str, field: str) -> str:
     return precision_named(value, field)
 
 
+def _check_software(value: str, field: str) -> str:
+    return software_era(value).name
+
+
 def _check_options(value: dict[str, Any], field: str) -> dict[str, Any]:
     for name, option in value.items():
         if isinstance(option, float) and not math.isfinite(option):
@@ -655,7 +673,7 @@ def fields_read_by(room: str) -> tuple[str, ...]:
     Examples
     --------
     >>> fields_read_by("compute")
-    ('model', 'gpu', 'batch', 'precision')
+    ('model', 'gpu', 'batch', 'precision', 'software')
     """
     return tuple(name for name, field in SCENARIO_FIELDS.items() if room in field.read_by)
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from math import fsum, hypot, log, log2, sqrt
 
 from perfsim.compute.kernel import Kernel
-from perfsim.quantity import Cost, Grade
+from perfsim.quantity import Grade
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.run import mean_s, run
 from perfsim.simulate.timeline import Timeline
 
 __all__ = [
     "BOTTLENECKS",
+    "KernelChange",
     "bottleneck",
     "changed_durations",
     "era_move",
@@ -173,51 +174,50 @@ def moves(
     return found
 
 
-OTHER_ERA = {"topk_new": "topk_old"}
-"""Kernels that frameworks have in two versions: that of today, and the one before.
-
-PyTorch 1.11 and 1.12 replaced the selection by one block for a slice (pytorch/pytorch pull requests
-68632, 71081 and 74267)."""
+KernelChange = Callable[[Kernel], float]
+"""Returns how much longer a kernel takes in another software era [s]."""
 
 
 def era_move(
-    rounds: Sequence[CostedGraph], iteration_s: float, kernel_cost: Callable[[Kernel], Cost]
-) -> float:
-    """Return how far an iteration moves where its kernels are those of an older framework.
-
-    0 where no kernel has an older version.
+    rounds: Sequence[CostedGraph], iteration_s: float, changes: Sequence[KernelChange]
+) -> tuple[float, float]:
+    """Return how far an iteration moves to the faster and slower side in other software eras.
 
     Parameters
     ----------
-    kernel_cost : what a kernel costs on the GPU; of several types, on the slowest
+    changes : for each other era how its kernels change; of several types of GPU, on the slowest
     """
-    works = (work for costed in rounds for work in costed.work if work)
-    if not any(kernel.name in OTHER_ERA for work in works for kernel, _ in work.kernels):
-        return 0.0
-    timelines = [
-        run(_with_older_types(costed, kernel_cost), _older_s(costed, kernel_cost), brief=True)
-        for costed in rounds
-    ]
-    return max(0.0, log(mean_s(rounds, timelines) / iteration_s))
+    faster_s = slower_s = iteration_s
+    kernels = {
+        kernel for costed in rounds for work in costed.work if work for kernel, _ in work.kernels
+    }
+    for change in changes:
+        if not any(map(change, kernels)):
+            continue
+        timelines = [
+            run(_with_other_types(costed, change), _era_s(costed, change), brief=True)
+            for costed in rounds
+        ]
+        era_s = mean_s(rounds, timelines)
+        faster_s, slower_s = min(faster_s, era_s), max(slower_s, era_s)
+    return log(iteration_s / faster_s), log(slower_s / iteration_s)
 
 
-def _with_older_types(costed: CostedGraph, kernel_cost: Callable[[Kernel], Cost]) -> CostedGraph:
-    """Return a round whose other types of GPU, if any, run the older kernels too."""
+def _with_other_types(costed: CostedGraph, change: KernelChange) -> CostedGraph:
+    """Return a round whose other types of GPU, if any, run the other era's kernels too."""
     if costed.mixed is None:
         return costed
-    spent_s = tuple(_older_s(other, kernel_cost) for other in costed.mixed.rounds)
+    spent_s = tuple(_era_s(other, change) for other in costed.mixed.rounds)
     return replace(costed, mixed=replace(costed.mixed, spent_s=spent_s))
 
 
-def _older_s(costed: CostedGraph, kernel_cost: Callable[[Kernel], Cost]) -> list[float]:
-    """Return how long each task takes with the kernels of an older framework [s]."""
+def _era_s(costed: CostedGraph, change: KernelChange) -> list[float]:
+    """Return how long each task takes with the kernels of another era [s]."""
     return [
-        float(task.duration_s)
-        + fsum(
-            count * (kernel_cost(older).seconds - kernel_cost(kernel).seconds)
-            for kernel, count in (work.kernels if work else ())
-            if kernel.name in OTHER_ERA
-            for older in [kernel._replace(name=OTHER_ERA[kernel.name])]
+        max(
+            0.0,
+            float(task.duration_s)
+            + fsum(count * change(kernel) for kernel, count in (work.kernels if work else ())),
         )
         for task, work in zip(costed.graph.tasks, costed.work, strict=True)
     ]

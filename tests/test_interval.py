@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 from math import exp, hypot, log, log1p, log2
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from interval_record import uncertainty_text
 from perfsim import fusion
+from perfsim.compute.software import neighbour_eras
 from perfsim.data.catalog import Catalog
 from perfsim.errors import DataError
 from perfsim.interval import (
@@ -139,29 +141,52 @@ def test_a_batch_that_nobody_measured_widens_both_sides() -> None:
     assert reach(64) == 0.0 and 0.0 < reach(4096) < reach(65536)
 
 
-def test_kernels_of_an_older_framework_widen_the_slower_side() -> None:
-    asked = {"model": "resnet50", "gpus": 16, "net": "10gbe", "method": "topk"}
+def iteration_s(**asked: Any) -> float:
+    return predict(make_scenario(asked)).iteration_s
+
+
+ERA_ASKED = {"model": "resnet50", "gpus": 16, "net": "10gbe"}
+
+
+@pytest.mark.parametrize("method", ["topk", "dgc", "randk", "efsignsgd", "onebit", "fp16"])
+@pytest.mark.parametrize("software", ["torch1.1", "torch1.12", "torch2"])
+def test_an_era_whose_kernels_nobody_measured_holds_its_neighbours(
+    method: str, software: str
+) -> None:
+    asked = ERA_ASKED | {"method": method}
+    here = predict(make_scenario(asked | {"software": software}))
+    low, high = here.iteration_s_interval
+    for other in neighbour_eras(software):
+        there_s = iteration_s(**asked, software=other)
+        assert low <= there_s * (1 + 1e-9) and there_s <= high * (1 + 1e-9)
+
+
+def test_only_kernels_that_the_era_measured_have_no_era_in_doubt() -> None:
+    asked = ERA_ASKED | {"method": "dgc"}
     today = predict(make_scenario(asked))
-    older = predict(make_scenario(asked | {"options": {"kernel": "old"}}))
-    stated = predict(make_scenario(asked | {"options": {"kernel": "new"}}))
-    assert today.moves["era"] == pytest.approx((0.0, log(older.iteration_s / today.iteration_s)))
-    assert today.iteration_s_interval[1] > older.iteration_s
-    # Who says which kernel it is has no doubt about it.
-    assert "era" not in stated.moves and "era" not in older.moves
-    assert "era" not in predict(make_scenario(asked | {"method": "ssgd"})).moves
+    before_s = iteration_s(**asked, software="torch1.12")
+    assert today.moves["era"] == pytest.approx((0.0, log(before_s / today.iteration_s)))
+    assert "era" not in predict(make_scenario(asked | {"software": "torch1.8"})).moves
+    assert "era" not in predict(make_scenario(ERA_ASKED)).moves
 
 
-def test_kernels_of_an_older_framework_run_on_every_type_of_gpu() -> None:
-    asked = {"model": "resnet50", "gpus": 32, "net": "10gbe", "method": "topk"}
-    mixed = asked | {"gpu": "v100:16,p100:16"}
+def test_a_top_k_that_is_named_has_no_era_in_doubt() -> None:
+    asked = ERA_ASKED | {"method": "topk"}
+    slower_s = iteration_s(**asked, software="torch1.12")
+    today = predict(make_scenario(asked))
+    assert today.moves["era"] == pytest.approx((0.0, log(slower_s / today.iteration_s)))
+    for kernel in ("old", "sort", "new"):
+        assert "era" not in predict(make_scenario(asked | {"options": {"kernel": kernel}})).moves
+    named_s = iteration_s(**asked, options={"kernel": "sort"})
+    assert named_s == slower_s
+
+
+def test_kernels_of_an_older_era_run_on_every_type_of_gpu() -> None:
+    mixed = {"model": "resnet50", "gpus": 32, "net": "10gbe", "method": "topk"}
+    mixed |= {"gpu": "v100:16,p100:16"}
     today = predict(make_scenario(mixed))
-    older = predict(make_scenario(mixed | {"options": {"kernel": "old"}}))
-    both = today.moves["era"][1]
-    assert both == pytest.approx(log(older.iteration_s / today.iteration_s))
-    each = [
-        predict(make_scenario(asked | {"gpu": gpu})).moves["era"][1] for gpu in ("v100", "p100")
-    ]
-    assert both > 0.5 * min(each)
+    older_s = iteration_s(**mixed, software="torch1.12")
+    assert today.moves["era"][1] == pytest.approx(log(older_s / today.iteration_s))
 
 
 def test_one_gpu_moves_with_computation_alone() -> None:

@@ -53,6 +53,15 @@ def compare_command(
             " (communication), sent (bytes), memory or name; ranks are always by time."
         ),
     ] = "time",
+    equal_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD|RATIO",
+            help="Set density, rank or bits of each method that compresses so that it sends as much"
+            " as this method, or S-SGD's bytes over this ratio: dgc, or 100. Methods that cannot"
+            " are left out.",
+        ),
+    ] = None,
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -102,6 +111,7 @@ def compare_command(
             sort=sort,
             catalog=session,
             tell=show_progress,
+            equal_bytes=equal_bytes,
         )
     comparison.notes[:0] = notes
     _write(outputs, comparison, session)

@@ -58,10 +58,10 @@ ANCHORS_COLUMNS = (
 class Anchor(NamedTuple):
     """One measured training iteration on one GPU.
 
-    ``framework`` is the software in its source's words, ``software`` its era. ``covers`` is ``iteration`` or ``forward_backward`` (no optimizer). ``use`` says for what it
-    counts: ``level`` for everything; ``ratio``, where something beside the GPU slowed it (input),
-    only to compare GPUs that the same source measured; ``local``, where the machine or its
-    software slowed it, for this GPU only, never against another source.
+    ``framework`` is the software in its source's words, ``software`` its era. ``covers`` is
+    ``iteration`` or ``forward_backward`` (no optimizer). ``use`` says for what it counts: ``level``
+    for everything; ``ratio``, where something beside the GPU slowed it (input), for nothing but the
+    record; ``local``, where the machine or its software slowed it, for this GPU only.
     """
 
     model: str

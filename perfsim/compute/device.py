@@ -3,7 +3,8 @@
 A device is ``profiles/devices/<gpu>.toml`` (memory, rates, launch) and, beside it,
 ``<gpu>.kernels.csv`` (measured points of named kernels). ``any.kernels.csv`` holds points for every
 GPU without its own. A kernel's cost is interpolated in the GPU's own points, else scaled from a
-reference GPU's points, else built from bytes, operations and launches.
+reference GPU's points, else built from bytes, operations and launches. Points count in the software
+eras that they were measured in (`perfsim.compute.software`).
 
 In this file: measured points as curves, the two kinds of files, then ``Device`` and how it is
 loaded.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
@@ -21,6 +22,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import PRECISIONS
+from perfsim.compute.software import NEWEST, eras_of, is_newest, nearest_era, software_era
 from perfsim.data.catalog import Catalog, owners_of
 from perfsim.data.files import read_text
 from perfsim.data.tables import cell_number, check_kind, read_table, repeat_spread
@@ -213,10 +215,32 @@ def time_at(
     return seconds, quantity, not (inside and all(curve.covers(size) for curve in used))
 
 
+class KernelTable(NamedTuple):
+    """Measured kernels as they hold in one software era.
+
+    ``points`` has one curve a width for each kernel. ``other_eras`` says, for those kernels that
+    were measured in other eras only, whose points they are: those of the nearest era.
+    """
+
+    points: Mapping[str, tuple[KernelCurve, ...]]
+    other_eras: Mapping[str, str]
+
+
+class _Point(NamedTuple):
+    """One row of a file of kernels; ``eras`` is empty where it holds in every era."""
+
+    width: int
+    size: float
+    time_s: float
+    kind: Kind
+    source: str
+    eras: tuple[str, ...]
+
+
 def read_kernels(
     path: Path, without: Collection[str] = frozenset()
 ) -> dict[str, tuple[KernelCurve, ...]]:
-    """Read measured kernel points; several of one size become their geometric mean.
+    """Read measured kernel points of all eras; several of one size become their geometric mean.
 
     A larger size never costs less: where noise has it so, the smaller size's time is kept.
 
@@ -229,7 +253,28 @@ def read_kernels(
     DataError
         If the file cannot be read or breaks the format.
     """
-    grouped: dict[str, dict[int, dict[float, list[tuple[float, Kind, str]]]]] = {}
+    return {name: _curves(points) for name, points in _read_points(path, without).items()}
+
+
+def _kernels_in_era(points_of: Mapping[str, Sequence[_Point]], software: str) -> KernelTable:
+    """Return the points of an era, or of the nearest era that has any.
+
+    Points of no era join them.
+    """
+    points: dict[str, tuple[KernelCurve, ...]] = {}
+    other_eras: dict[str, str] = {}
+    for name, known in points_of.items():
+        eras = {era for point in known for era in point.eras}
+        era = nearest_era(software, eras) if eras else software
+        if era != software:
+            other_eras[name] = era
+        points[name] = _curves([one for one in known if not one.eras or era in one.eras])
+    return KernelTable(points, other_eras)
+
+
+def _read_points(path: Path, without: Collection[str]) -> dict[str, list[_Point]]:
+    """Read the rows of a file by kernel."""
+    found: dict[str, list[_Point]] = {}
     gpu = path.name.removesuffix(".kernels.csv")
     for row, cells in read_table(
         path, KERNELS_SCHEMA, KERNELS_COLUMNS, tuple(dict.fromkeys((gpu, ANY_GPU)))
@@ -255,20 +300,18 @@ def read_kernels(
             cells["time_us"], "time_us", path, row, positive=True, within=TIME_LIMIT, unit=1e-6
         )
         kind = check_kind(cells["kind"], path, row)
-        widths = grouped.setdefault(cells["kernel"], {})
-        if widths and (width == 0) != (0 in widths):
+        points = found.setdefault(cells["kernel"], [])
+        if points and (width == 0) != (points[0].width == 0):
             raise DataError(
-                f"{width} beside {next(iter(widths))} further up: either no row of"
+                f"{width} beside {points[0].width} further up: either no row of"
                 f" {cells['kernel']!r} has a width, or each",
                 path=path,
                 row=row,
                 column="width",
             )
-        widths.setdefault(width, {}).setdefault(size, []).append((time_s, kind, cells["source"]))
-    return {
-        name: tuple(_curve(width, widths[width]) for width in sorted(widths))
-        for name, widths in grouped.items()
-    }
+        eras = eras_of(cells["software"])
+        points.append(_Point(width, size, time_s, kind, cells["source"], eras))
+    return found
 
 
 def measured_kernels(catalog: Catalog, owners: Collection[str]) -> bool:
@@ -278,19 +321,27 @@ def measured_kernels(catalog: Catalog, owners: Collection[str]) -> bool:
     return any(not owners_of(read_text(path)).isdisjoint(owners) for path in paths if path)
 
 
-def _curve(width: int, sizes: Mapping[float, list[tuple[float, Kind, str]]]) -> KernelCurve:
+def _curves(points: Sequence[_Point]) -> tuple[KernelCurve, ...]:
+    """Return a kernel's curves by rising width."""
+    widths: dict[int, dict[float, list[_Point]]] = {}
+    for point in points:
+        widths.setdefault(point.width, {}).setdefault(point.size, []).append(point)
+    return tuple(_curve(width, widths[width]) for width in sorted(widths))
+
+
+def _curve(width: int, sizes: Mapping[float, list[_Point]]) -> KernelCurve:
     known = sorted(sizes)
     times: list[float] = []
     for size in known:
-        mean = geometric_mean(time for time, _, _ in sizes[size])
+        mean = geometric_mean(point.time_s for point in sizes[size])
         times.append(max(mean, times[-1]) if times else mean)
     return KernelCurve(
         width,
         tuple(known),
         tuple(times),
-        tuple(weakest([kind for _, kind, _ in sizes[size]]) for size in known),
-        tuple("; ".join(dict.fromkeys(source for _, _, source in sizes[size])) for size in known),
-        tuple(repeat_spread([time for time, _, _ in sizes[size]]) for size in known),
+        tuple(weakest([point.kind for point in sizes[size]]) for size in known),
+        tuple("; ".join(dict.fromkeys(point.source for point in sizes[size])) for size in known),
+        tuple(repeat_spread([point.time_s for point in sizes[size]]) for size in known),
     )
 
 
@@ -486,7 +537,8 @@ class Device:
     are GPUs whose points may be scaled to this one. ``board`` is its form (SXM5, PCIe), ``pcie``
     the generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network that stands for that link where no other is named, and
-    ``intra_net_why`` says what is assumed by it, if anything.
+    ``intra_net_why`` says what is assumed by it, if anything. Kernels are those of the era
+    ``software``; ``other_eras`` names those measured in another era only, with that era.
     """
 
     name: str
@@ -500,6 +552,8 @@ class Device:
     references: tuple[Device, ...] = ()
     reference_names: tuple[str, ...] = ()
     power_w: float | None = None
+    software: str = NEWEST
+    other_eras: Mapping[str, str] = field(default_factory=dict)
     multiprocessors: float = _USUAL_MULTIPROCESSORS
     architecture: str = ""
     board: str = ""
@@ -531,13 +585,17 @@ class Device:
         return self.rates[precision]
 
     def cost(self, kernel: Kernel) -> Cost:
-        """Return what one kernel costs on this GPU.
+        """Return what one kernel costs on this GPU, run by the software of this era.
 
         The GPU's own measured points come first (see ``KernelCurve`` and ``time_at``). Else
         those of a reference GPU: the growth of its time beyond its smallest point is multiplied
         by the ratio of memory bandwidths; the flat part below is launches and stays. Else
         max(moved_bytes / bandwidth, flops / fp32 rate) + launches x launch overhead; its spread is
         that of the bound in use and of the launch, each for its share of the time.
+
+        A method's code (a kernel with ``parts``) has points of its own era only. The newest
+        eras price its parts where it was measured before them; older eras take the points of the
+        nearest era. Kernels of libraries, such as cuSOLVER's, take those of the nearest era always.
 
         References
         ----------
@@ -546,23 +604,38 @@ class Device:
         Examples
         --------
         >>> from perfsim.data.catalog import Catalog
-        >>> v100 = load_device("v100", Catalog())
+        >>> v100 = load_device("v100", Catalog(), "torch1.8")
         >>> cost = v100.cost(Kernel("randk_encode", 2**20, 0.0))
         >>> round(cost.seconds * 1e6), cost.terms[0].quantity.kind
         (54, 'measured')
         """
         latency_s = kernel.launches * self.launch_s.value
-        if kernel.name in self.points:
-            seconds, quantity, outside = self._read(kernel)
-        else:
-            source = next((other for other in self.references if kernel.name in other.points), None)
-            if source is None:
-                return self._built(kernel, latency_s)
-            seconds, quantity, outside = self._scaled(kernel, source)
+        source = self._measured_on(kernel)
+        if source is None:
+            return self._of_parts(kernel) if kernel.parts else self._built(kernel, latency_s)
+        seconds, quantity, outside = (
+            self._read(kernel) if source is self else self._scaled(kernel, source)
+        )
         term = Term(f"kernel {kernel.name} at {kernel.elements:,} elements", quantity, outside)
-        grade: Grade = "measured" if kernel.name in self.points and not outside else "modelled"
+        grade: Grade = "measured" if source is self and not outside else "modelled"
         latency_s = min(latency_s, seconds)
         return Cost(seconds, latency_s, spread=quantity.spread, terms=(term,), grade=grade)
+
+    def measured_here(self, kernel: Kernel) -> bool:
+        """Tell whether a kernel was measured in this era, on this GPU or a reference of it."""
+        return any(
+            kernel.name in one.points and kernel.name not in one.other_eras
+            for one in (self, *self.references)
+        )
+
+    def _measured_on(self, kernel: Kernel) -> Device | None:
+        """Return the GPU whose points price a kernel in this era, None where none does."""
+        name = kernel.name
+        having = [one for one in (self, *self.references) if name in one.points]
+        if having and kernel.parts:
+            of_era = [one for one in having if name not in one.other_eras]
+            return of_era[0] if of_era else None if is_newest(self.software) else having[0]
+        return having[0] if having else None
 
     def describe(self) -> dict[str, str]:
         """Return the figures of this GPU in words with units."""
@@ -614,6 +687,18 @@ class Device:
         spread = sum(known) / seconds if known and seconds > 0 else None
         return Cost(seconds, latency_s, spread=spread, terms=terms)
 
+    def _of_parts(self, kernel: Kernel) -> Cost:
+        """Return what the operations of a method's code cost, one after another."""
+        costs = [self.cost(part) for part in kernel.parts]
+        seconds = sum(cost.seconds for cost in costs)
+        spread_s = sum(cost.seconds * cost.spread for cost in costs if cost.spread is not None)
+        return Cost(
+            seconds,
+            sum(cost.latency_s for cost in costs),
+            spread=spread_s / seconds if spread_s else None,
+            terms=tuple(dict.fromkeys(term for cost in costs for term in cost.terms)),
+        )
+
     def _read(self, kernel: Kernel) -> tuple[float, Quantity, bool]:
         size = float(kernel.elements)
         min_s_per_element = self._stream_s(kernel) / size if size > 0 else 0.0
@@ -636,8 +721,10 @@ def _in_words(quantity: Quantity, format_value: Callable[[float], str]) -> str:
     return f"{format_value(quantity.value)}, {quantity.kind}: {quantity.source}"
 
 
-def load_device(name: str, catalog: Catalog) -> Device:
+def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:
     """Return the device of a name or alias, with its reference GPUs and the points of any GPU.
+
+    Its kernels are those of the era ``software``.
 
     The name is looked up as given, then in any case and with ``_`` for ``-``, then as an alias.
 
@@ -650,13 +737,17 @@ def load_device(name: str, catalog: Catalog) -> Device:
     """
     files = catalog.files("devices")
     name = _stem(name, files)
-    shared = catalog.beside("devices", ANY_GPU, KERNELS_SUFFIX)
-    device = _with_points(name, files, catalog, _points(shared, catalog))
+    software_era(software)  # refused where it is unknown
+    shared = _table(catalog.beside("devices", ANY_GPU, KERNELS_SUFFIX), catalog, software)
+    device = _with_points(name, files, catalog, software, shared)
     for other in device.reference_names:
         if other not in files:
             error = unknown("references", other, files, "gpus")
             raise DataError(f"{error.field}: {error.why}", path=files[name])
-    references = [_with_points(other, files, catalog, {}) for other in device.reference_names]
+    references = [
+        _with_points(other, files, catalog, software, _NO_KERNELS)
+        for other in device.reference_names
+    ]
     return replace(device, references=tuple(references))
 
 
@@ -685,24 +776,33 @@ def _plain(name: str) -> str:
 
 
 def _with_points(
-    name: str,
-    files: Mapping[str, Path],
-    catalog: Catalog,
-    common: Mapping[str, tuple[KernelCurve, ...]],
+    name: str, files: Mapping[str, Path], catalog: Catalog, software: str, common: KernelTable
 ) -> Device:
-    points = {**common, **_points(catalog.beside("devices", name, KERNELS_SUFFIX), catalog)}
-    return Device(**read_device_file(files[name]), points=points)
+    own = _table(catalog.beside("devices", name, KERNELS_SUFFIX), catalog, software)
+    common_eras = {
+        kernel: era for kernel, era in common.other_eras.items() if kernel not in own.points
+    }
+    return Device(
+        **read_device_file(files[name]),
+        points={**common.points, **own.points},
+        software=software,
+        other_eras={**common_eras, **own.other_eras},
+    )
 
 
-def _points(path: Path | None, catalog: Catalog) -> Mapping[str, tuple[KernelCurve, ...]]:
-    """Return the points of a file; a GPU and those that are scaled from it share them."""
+_NO_KERNELS = KernelTable({}, {})
+
+
+def _table(path: Path | None, catalog: Catalog, software: str) -> KernelTable:
+    """Return a file's kernels in an era; a GPU and those that are scaled from it share them."""
     if path is None:
-        return {}
-    return catalog.once(("kernels", path), lambda: read_kernels(path, catalog.without_kernels))
+        return _NO_KERNELS
+    points = catalog.once(("kernels", path), lambda: _read_points(path, catalog.without_kernels))
+    return catalog.once(("kernels", path, software), lambda: _kernels_in_era(points, software))
 
 
 def read_device(path: Path) -> Device:
-    """Read and check one device file, with the kernel points beside it if there are any.
+    """Read and check one device file, with the kernel points of all eras beside it, if any.
 
     Raises
     ------

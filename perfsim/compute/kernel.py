@@ -18,6 +18,7 @@ __all__ = [
     "factor_product",
     "gemm",
     "gram_schmidt",
+    "method_code",
     "qr",
     "scatter_add",
 ]
@@ -40,6 +41,8 @@ class Kernel(NamedTuple):
     flops : floating-point operations (2 a multiply-add)
     launches : how many kernels are launched
     width : second size of a two-dimensional operation (columns, rank); 0 where there is none
+    parts : the framework's operations that a method's code runs, which price it in software eras
+        newer than its points; () for one operation of a library
     """
 
     name: str
@@ -48,6 +51,7 @@ class Kernel(NamedTuple):
     flops: float = 0.0
     launches: int = 1
     width: int = 0
+    parts: tuple[Kernel, ...] = ()
 
 
 def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:
@@ -59,6 +63,25 @@ def elementwise(elements: int, passes: float, launches: int = 1) -> Kernel:
     12000.0
     """
     return Kernel("elementwise", elements, float(FLOAT * elements * passes), launches=launches)
+
+
+def method_code(name: str, elements: int, *parts: Kernel, width: int = 0) -> Kernel:
+    """Return operations of a method's code that were measured together under a name.
+
+    Examples
+    --------
+    >>> method_code("fp16_cast", 1000, elementwise(1000, 1.5)).moved_bytes
+    6000.0
+    """
+    return Kernel(
+        name,
+        elements,
+        sum(part.moved_bytes for part in parts),
+        sum(part.flops for part in parts),
+        sum(part.launches for part in parts),
+        width,
+        parts,
+    )
 
 
 def gemm(rows: int, inner: int, columns: int) -> Kernel:
@@ -104,8 +127,8 @@ def gram_schmidt(rows: int, rank: int) -> Kernel:
     [5, 14, 32]
     """
     passes = 5 * rank + 7 * rank * (rank - 1) // 2 + 2 * (rank - 1)
-    moved = float(FLOAT * rows * passes)
-    return Kernel("gram_schmidt", rows, moved, 2.0 * rows * rank**2, 9 * rank - 4, rank)
+    columns = elementwise(rows, passes, 9 * rank - 4)._replace(flops=2.0 * rows * rank**2)
+    return method_code("gram_schmidt", rows, columns, width=rank)
 
 
 def scatter_add(entries: int) -> Kernel:

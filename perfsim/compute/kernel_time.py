@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from perfsim.compute.device import Device
-from perfsim.compute.software import SoftwareEra, software_era
+from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.work import ModelWork, Work, model_work
 
 __all__ = ["Constants", "KernelRates", "ModelTime", "model_time"]
@@ -23,11 +23,12 @@ class Constants(NamedTuple):
     """What kernels of each kind reach, of the rate of large products or of memory bandwidth.
 
     All are fitted. By precision: conv, winograd. ``gap_s`` is what each kernel takes beside its
-    work [s]; ``wave`` the part of a wave of tiles that is idle; ``layout`` the further passes of a
-    convolution whose maps are not in the layout of tensor cores; ``mixed`` how much longer
-    element-wise kernels of transformers take under mixed precision (casts), ``eager`` where they are
-    not fused; ``unpadded`` the share
-    of tokens that are no padding; ``fp8`` what products in fp8 reach of what those in bf16 do.
+    work [s]; ``wave`` the part of a wave of tiles that is idle; ``layout`` how often a convolution
+    whose maps are not in the layout of tensor cores moves them again; ``eager`` how much longer
+    element-wise kernels of transformers take where they are not fused, ``mixed`` the same under
+    mixed precision (casts); ``unpadded`` the share of tokens that are no padding; ``fp8`` what
+    products in fp8 reach of the rate of large ones; ``update_passes`` how much longer an update
+    takes than its least traffic.
     """
 
     product: float = 1.0
@@ -71,14 +72,15 @@ class KernelRates(NamedTuple):
 
     ``flops_per_s`` is what each kind of kernel reaches; in fp8, dense products alone have its
     rate, all else computes in bf16. ``casts`` is how often element-wise kernels of transformers
-    move their values, ``conversions`` how often those of a convolution change their layout; ``widths`` are bytes a value of the
-    compute precision, and a parameter that a product reads.
+    move their values, ``conversions`` how often those of a convolution change their layout;
+    ``widths`` are bytes a value of the compute precision, and a parameter that a product reads.
     """
 
     flops_per_s: Mapping[str, float]
     bytes_per_s: float
     multiprocessors: float
-    era: SoftwareEra
+    era: str
+    execution: Execution
     constants: Constants
     widths: tuple[float, float]
     casts: float
@@ -141,7 +143,7 @@ def kernel_rates(
     RequestError
         If the GPU does not compute at that precision or there is no such era.
     """
-    software = software_era(era)
+    execution = execution_of(era)
     half, eight = precision in _HALF, precision == "fp8"
     large = device.matrix_rate("amp-bf16" if eight else precision).value
     suffix = "half" if half else precision
@@ -157,16 +159,17 @@ def kernel_rates(
     if eight:
         reached["product"] = device.matrix_rate(precision).value * constants.fp8
     tensor_cores = half or precision == "tf32"
-    converted = tensor_cores and not (half and software.channels_last)
-    eager = 1.0 if software.fused else constants.eager
+    converted = tensor_cores and not (half and execution.channels_last)
+    eager = 1.0 if execution.fused else constants.eager
     return KernelRates(
         reached,
         device.memory_bandwidth.value * constants.memory,
         device.multiprocessors,
-        software,
+        era,
+        execution,
         constants,
         (2.0, 2.0 + _CAST_BYTES) if half else (4.0, 4.0),
-        eager * (constants.mixed if half and not software.fused else 1.0),
+        eager * (constants.mixed if half and not execution.fused else 1.0),
         constants.layout if converted else 0.0,
     )
 
@@ -191,19 +194,19 @@ def model_time(
     RequestError
         If there is no such network, or it takes no tokens.
     """
-    work = model_work(model, tokens, rates.era.name)
+    work = model_work(model, tokens, rates.era)
     passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
-    host_s = work.operations * rates.era.op_s
+    host_s = work.operations * rates.execution.op_s
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
     passes = _ADAM_PASSES if work.transformer else _SGD_PASSES
     update_s = 4.0 * passes * rates.constants.update_passes * work.parameters / rates.bytes_per_s
-    return ModelTime(passes_s, update_s, host_s, work.tensors * rates.era.tensor_s)
+    return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
 
 
 def _seconds(one: Work, batch: int, rates: KernelRates, work: ModelWork) -> float:
     seconds = rates.seconds(one, batch, work.transformer)
-    if not (rates.era.unpadded and work.tokens and work.transformer):
+    if not (rates.execution.unpadded and work.tokens and work.transformer):
         return seconds
     return seconds * rates.constants.unpadded ** (2 if one.kind == "attention" else 1)
 
@@ -215,7 +218,7 @@ def layer_times(
 
     Layers without parameters count to the one before, as in a profile.
     """
-    work = model_work(model, tokens, rates.era.name)
+    work = model_work(model, tokens, rates.era)
     known = {one: _seconds(one, batch, rates, work) for one, _ in work.counted}
     return [
         (sum(known[one] for one in layer.forward), sum(known[one] for one in layer.backward))

@@ -1,154 +1,70 @@
 """Software eras: which framework, of which time, runs the kernels and launches them.
 
 A scenario names one era (``software``) and every kernel and launch is priced for it, the model's
-and the method's alike. Measured rows use the era of their source.
+and the method's alike. Measured rows use the era of their source. Points of kernels say the
+software that they were measured with; `eras_of` reads the eras from that text.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from perfsim.errors import unknown
 
-__all__ = ["ERAS", "NEWEST", "Passes", "SoftwareEra", "software_era"]
+__all__ = [
+    "ERAS",
+    "NEWEST",
+    "SoftwareEra",
+    "eras_of",
+    "is_newest",
+    "nearest_era",
+    "neighbour_eras",
+    "software_era",
+]
 
-
-class Passes(NamedTuple):
-    """How often a layer's values go through memory, as (forward, backward) reads and writes.
-
-    ``norm`` is a batch normalisation, ``layernorm`` a layer normalisation, ``activation`` a ReLU or
-    GELU, ``add`` an addition, a concatenation or a pooling, ``dropout`` a dropout, ``scores`` the
-    softmax, mask and dropout of unfused attention, ``bias`` the bias of a convolution.
-    """
-
-    norm: tuple[float, float]
-    layernorm: tuple[float, float]
-    activation: tuple[float, float]
-    add: tuple[float, float]
-    dropout: tuple[float, float]
-    scores: tuple[float, float]
-    bias: tuple[float, float]
-
-
-_EAGER = Passes((3, 5), (3.8, 7.2), (2, 3), (3, 2), (2.8, 6.1), (9, 12), (2, 1))
-"""One kernel an operation: batch normalisation reads twice and writes once, its backward reads four
-times; the rest as the fp32 eager kernels of seven GPUs show (multiples of the least traffic:
-layer normalisation 1.9 and 3.6, dropout 1.4 and 3.05, softmax 1.1 and 3.0; fitted to
-sitar-lab/NeuSight@6945927d scripts/asplos/label, MIT)."""
-
-_FUSED = Passes((2, 4), (2, 4), (0, 1), (1, 1), (0, 1), (5, 8), (0, 1))
-"""Normalisation, activation and addition in one kernel, as cuDNN's fused batch normalisation (NHWC)
-and XLA write them: each value is read once more for the statistics."""
-
-
-_TUNED = _EAGER._replace(norm=_FUSED.norm, activation=_FUSED.activation, add=_FUSED.add)
-"""Convolution networks fused, transformers one kernel an operation, as NVIDIA's examples run."""
+Version = tuple[int, ...]
 
 
 class SoftwareEra(NamedTuple):
-    """One era of training software.
+    """One era of training software: its name, what it means, and the year it stands for.
 
-    ``op_s`` is the host's time for a launched operation, ``tensor_s`` that for a parameter tensor
-    in the optimizer [s]; ``op_share`` the share of a layer's operations that are launched one by
-    one. ``flash`` says whether attention is one kernel, ``gathers`` whether pre-training computes
-    the output layer for masked tokens only, ``unpadded`` whether padding is skipped,
-    ``channels_last`` whether convolutions get their maps in the layout of tensor cores.
+    ``framework`` and ``first``, its first version, tell to which era a measurement belongs; an era
+    ends where the next one of its framework begins. Eras without a framework are ways to run
+    software of that year; no measurement is theirs by its version.
     """
 
     name: str
     title: str
     year: int
-    passes: Passes
-    op_s: float
-    tensor_s: float
-    op_share: float = 1.0
-    flash: bool = False
-    gathers: bool = False
-    unpadded: bool = False
-    channels_last: bool = False
-
-    @property
-    def fused(self) -> bool:
-        """Whether element-wise work of transformers runs in fused kernels."""
-        return self.passes is _FUSED
+    framework: str = ""
+    first: Version = ()
 
 
 ERAS: dict[str, SoftwareEra] = {
     era.name: era
     for era in (
-        SoftwareEra("mxnet-2017", "MXNet 1.x, 2017 to 2019", 2017, _EAGER, 35e-6, 85e-6),
+        SoftwareEra("mxnet-2017", "MXNet 1.x, symbolic executor, 2017 to 2019", 2017, "mxnet"),
         SoftwareEra(
-            "tensorflow-2017",
-            "TensorFlow 1.x, graph mode, 2017 to 2020",
-            2017,
-            _EAGER,
-            25e-6,
-            20e-6,
-            gathers=True,
+            "tensorflow-2017", "TensorFlow 1.x, graph mode, 2017 to 2020", 2017, "tensorflow"
         ),
+        SoftwareEra("torch1.1", "PyTorch before 1.6, eager, 2018 to 2020", 2019, "pytorch"),
         SoftwareEra(
-            "torch1.1", "PyTorch before 1.6, eager, 2018 to 2020", 2019, _EAGER, 55e-6, 75e-6
+            "torch1.8", "PyTorch 1.6 to 1.10, eager, 2020 to 2021", 2021, "pytorch", (1, 6)
         ),
+        SoftwareEra("tensorflow-xla", "TensorFlow 1.15 and 2 with XLA, 2020 to 2022", 2021),
         SoftwareEra(
-            "torch1.8", "PyTorch 1.6 to 1.10, eager, 2020 to 2021", 2021, _EAGER, 55e-6, 75e-6
+            "ngc", "PyTorch with apex and channels last, as NVIDIA's examples, 2020 to 2023", 2021
         ),
-        SoftwareEra(
-            "tensorflow-xla",
-            "TensorFlow 1.15 and 2 with XLA, 2020 to 2022",
-            2021,
-            _TUNED,
-            25e-6,
-            20e-6,
-            gathers=True,
-            channels_last=True,
-        ),
-        SoftwareEra(
-            "ngc",
-            "PyTorch with apex and channels last, as NVIDIA's examples of 2020 to 2023",
-            2021,
-            _TUNED,
-            20e-6,
-            5e-6,
-            gathers=True,
-            channels_last=True,
-        ),
-        SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022, _EAGER, 30e-6, 20e-6),
-        SoftwareEra("torch2", "PyTorch 2, eager", 2024, _EAGER, 20e-6, 5e-6, flash=True),
-        SoftwareEra(
-            "torch2-compiled",
-            "PyTorch 2 with torch.compile",
-            2024,
-            _FUSED,
-            8e-6,
-            2e-6,
-            op_share=1 / 3,
-            flash=True,
-        ),
-        SoftwareEra(
-            "mlperf",
-            "captured in CUDA graphs and fused, as MLPerf submitters tune",
-            2024,
-            _FUSED,
-            0.0,
-            0.0,
-            op_share=0.0,
-            flash=True,
-            gathers=True,
-            unpadded=True,
-            channels_last=True,
-        ),
+        SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022, "pytorch", (1, 11)),
+        SoftwareEra("torch2", "PyTorch 2, eager", 2024, "pytorch", (2,)),
+        SoftwareEra("torch2-compiled", "PyTorch 2 with torch.compile", 2024),
+        SoftwareEra("mlperf", "captured in CUDA graphs and fused, as MLPerf submitters tune", 2024),
     )
 }
-"""Every era by the name that ``software`` takes, oldest first.
-
-Host times are fitted where a source shows them. MXNet: ResNet-50 and Inception-v3 at batch 1 on a
-V100, 29 and 46 ms for 371 and 665 operations and 161 and 292 tensors (apache/mxnet@054aeee). PyTorch
-of 2020: six networks at batch 12 on an A100, 16 to 133 ms for 140 to 1407 operations
-(ryujaehun/pytorch-gpu-benchmark@3f47a9e). The rest is derived: PyTorch 2 lies between the 8 us of an
-eager addition's submission (flagos-ai/Torch-FL pull request 27) and the 41 us an operation of
-BERT-Large at batch 2 on an H100 (sitar-lab/NeuSight@6945927d), and its optimizers launch for all
-tensors at once; inductor launches a kernel in 7 to 9 us (meta-pytorch/tritonbench pull request
-1017), three operations in one; a captured graph is one launch."""
+"""Every era by the name that ``software`` takes, oldest first."""
 
 NEWEST = "torch2"
 """The default: what `pip install torch` runs today without further work."""
@@ -170,3 +86,72 @@ def software_era(name: str) -> SoftwareEra:
     if name not in ERAS:
         raise unknown("software", name, ERAS)
     return ERAS[name]
+
+
+_SOFTWARE = re.compile(
+    r"(?P<framework>pytorch|mxnet|tensorflow)\b(?: (?P<how>before|since))? ?(?P<version>\d[\d.]*)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+@cache
+def eras_of(software: str) -> tuple[str, ...]:
+    """Return the eras that software belongs to, by the framework and version that it names first.
+
+    "PyTorch 1.8" is one era, "PyTorch before 1.11" and "PyTorch since 1.12" are several. Software
+    without a framework or without its version (a library, a copy, a server) holds in every era, and
+    () is returned.
+
+    Examples
+    --------
+    >>> eras_of("PyTorch 1.8.1, CUDA 11.0"), eras_of("PyTorch before 1.11, measured in 1.1")
+    (('torch1.8',), ('torch1.1', 'torch1.8'))
+    >>> eras_of("PyTorch since 1.12"), eras_of("cuSZp 3")
+    (('torch1.12', 'torch2'), ())
+    """
+    match = _SOFTWARE.search(software)
+    if match is None or (match["version"] is None and match["framework"].lower() == "pytorch"):
+        return ()
+    mine = [era for era in ERAS.values() if era.framework == match["framework"].lower()]
+    version = tuple(int(part) for part in (match["version"] or "0").split(".") if part)
+    ends: list[Version] = [era.first for era in mine[1:]] + [(10**6,)]
+    if match["how"] == "before":
+        return tuple(era.name for era in mine if era.first < version)
+    found = (era.name for era, end in zip(mine, ends, strict=True) if end > version)
+    return tuple(found) if match["how"] == "since" else (next(found),)
+
+
+def is_newest(software: str) -> bool:
+    """Tell whether an era runs the newest framework, in whatever way."""
+    return ERAS[software].year >= ERAS[NEWEST].year
+
+
+def nearest_era(software: str, measured: Iterable[str]) -> str:
+    """Return the era nearest in time of those measured; of two as near, the older.
+
+    Examples
+    --------
+    >>> nearest_era("torch1.12", ["torch1.1", "torch1.8", "torch2"])
+    'torch1.8'
+    """
+    year = ERAS[software].year
+    order = list(ERAS)
+    return min(
+        measured,
+        key=lambda name: (abs(ERAS[name].year - year), name != software, order.index(name)),
+    )
+
+
+def neighbour_eras(software: str) -> list[str]:
+    """Return the eras of eager PyTorch just before and just after an era, where there are any.
+
+    Examples
+    --------
+    >>> neighbour_eras("torch1.8"), neighbour_eras("torch2"), neighbour_eras("mlperf")
+    (['torch1.1', 'torch1.12'], ['torch1.12'], ['torch1.12'])
+    """
+    year = ERAS[software].year
+    eager = [era for era in ERAS.values() if era.framework == "pytorch"]
+    before = [era.name for era in eager if era.year < year]
+    after = [era.name for era in eager if era.year > year]
+    return before[-1:] + after[:1]

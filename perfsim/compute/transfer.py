@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_device
+from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import ModelTime, kernel_rates, layer_times, model_time
 from perfsim.compute.profile import Gradient, Layer, Profile
 from perfsim.compute.residuals import Place, Residual, estimate
@@ -489,7 +490,7 @@ def _by_rates(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) ->
         for layer in profile.layers
     )
     other_s = profile.other_s * memory
-    known = software_era(era)
+    known = execution_of(era)
     tensors = len(profile.gradients)
     return ModelTime(
         (passes_s + other_s) * batch / profile.batch,

@@ -12,7 +12,7 @@ from functools import cache
 from math import sqrt
 from typing import Literal, NamedTuple
 
-from perfsim.compute.software import SoftwareEra, software_era
+from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
 from perfsim.models.layers import ModelLayer
 
@@ -97,7 +97,7 @@ def model_work(model: str, tokens: int | None, era: str) -> ModelWork:
         If there is no such network or era, or the network takes no tokens.
     """
     layers = build_model(model, tokens)
-    works = tuple(_works(layers, software_era(era)))
+    works = tuple(_works(layers, execution_of(era)))
     counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
     blocks = [layer for layer in layers if layer.kind == "attention"]
     return ModelWork(
@@ -111,7 +111,7 @@ def model_work(model: str, tokens: int | None, era: str) -> ModelWork:
     )
 
 
-def _works(layers: Sequence[ModelLayer], era: SoftwareEra) -> Iterator[LayerWork]:
+def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
     last = layers[-1]
@@ -130,7 +130,7 @@ _Both = tuple[list[Work], list[Work]]
 """Forward and backward kernels of a layer."""
 
 
-def _layer(layer: ModelLayer, era: SoftwareEra, points: int, first: bool, normed: bool) -> _Both:
+def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool) -> _Both:
     """Return a layer's kernels, with the element-wise work beside it.
 
     ``points`` are those that the convolution before it wrote; ``normed`` says whether the network
@@ -162,12 +162,12 @@ def _streams(values: float, *passes: tuple[float, float]) -> _Both:
     return forward, backward
 
 
-def _gathered(layer: ModelLayer, era: SoftwareEra) -> float:
+def _gathered(layer: ModelLayer, era: Execution) -> float:
     return layer.gathered if era.gathers else 1.0
 
 
 def _convolution(
-    layer: ModelLayer, era: SoftwareEra, points: int, first: bool, normed: bool
+    layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool
 ) -> _Both:
     """Return a convolution and its backward products; the first has no gradient of its input.
 
@@ -192,7 +192,7 @@ def _convolution(
     return forward, backward
 
 
-def _linear(layer: ModelLayer, era: SoftwareEra) -> _Both:
+def _linear(layer: ModelLayer, era: Execution) -> _Both:
     """Return a dense layer; a bias's gradient reads what comes in, the wide one has a GELU."""
     share = _gathered(layer, era)
     inner = layer.flops / (2.0 * layer.outputs)
@@ -208,7 +208,7 @@ def _linear(layer: ModelLayer, era: SoftwareEra) -> _Both:
     return [work, *more[0]], [work, work, *more[1]]
 
 
-def _attention(layer: ModelLayer, era: SoftwareEra) -> _Both:
+def _attention(layer: ModelLayer, era: Execution) -> _Both:
     """Return attention: one kernel, or products of scores and values with passes between."""
     if era.flash:
         flops = layer.flops / (2 if layer.causal else 1)

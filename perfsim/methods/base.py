@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.profile import OPTIMIZER_LAUNCHES, Gradient, Profile
+from perfsim.compute.software import NEWEST
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.building.code_bases import DDP, CodeBase
 from perfsim.simulate.task import COMPUTE, Shared
@@ -235,6 +236,7 @@ class MethodContext:
         no algorithm
     kernel_s : prices a kernel [s]
     profile : the model's profile on this device; None where no method needs it
+    software : the software era that runs the method's kernels
 
     Examples
     --------
@@ -248,6 +250,7 @@ class MethodContext:
     collective_s: Callable[[str, float, Group], float] = _free
     kernel_s: Callable[[Kernel], float] = _instant
     profile: Profile | None = None
+    software: str = NEWEST
 
     def __post_init__(self) -> None:
         """Compute the number of nodes where it is not given."""

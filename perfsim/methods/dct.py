@@ -68,12 +68,12 @@ class Dct(Method):
         "parameters", description="what servers return: all parameters, or left out of the count"
     )
     servers: int = Field(0, ge=0, le=10**5, description="server machines without GPUs")
-    kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
+    kernel: Selection = Field("auto", description="PyTorch's top-k; auto: of the `software`")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the threshold search (if due), the masking, and the exchange."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
-        due = (exact(n, self.kernel),) if iteration % self.lifespan == 0 else ()
+        due = (exact(n, self.kernel, world.software),) if iteration % self.lifespan == 0 else ()
         masked = elementwise(n, 3 + 2 + 2.25 + 3, 4), above(n), elementwise(k, 2)
         compress = Compute((*due, *masked), "compress")
         if self.exchange == "all_gather":

@@ -27,6 +27,7 @@ from perfsim.methods.building.sparsify import (
     above,
     exchanged,
     kept,
+    sampled_threshold,
     union_estimate,
     worst_case,
 )
@@ -39,12 +40,13 @@ class Dgc(Method):
 
     The hook runs on the compute stream: momentum correction and local accumulation (multiply 2
     passes, add 3, add 3). Then, tensor by tensor as in the code, come the threshold from a strided
-    sample, selection and compaction. These were measured as one encode at density 1 %, flat below
-    2**20 elements; the whole tensor is read whatever the density. Only messages are fused. Tensors
-    of one dimension are all-reduced dense in one call a bucket (``vectors`` "sparse" compresses
-    them like the others, as GRACE and MergeComp do). One all-gather of the values and one of the
-    indices follow. After the backward pass the gradient is zeroed, P k pairs are scatter-added and
-    the mean is taken (3 passes).
+    sample, selection and compaction. These were measured as one encode (PyTorch 1.8, density 1 %,
+    flat below 2**20 elements; the whole tensor is read whatever the density); in newer software it
+    is made of its operations (`perfsim.methods.building.sparsify.sampled_threshold`). Only messages
+    are fused. Tensors of one dimension are all-reduced dense in one call a bucket (``vectors``
+    "sparse" compresses them like the others, as GRACE and MergeComp do). One all-gather of the
+    values and one of the indices follow. After the backward pass the gradient is zeroed, P k pairs
+    are scatter-added and the mean is taken (3 passes).
 
     Bytes a rank: (P-1) x 12 k + 2 (P-1)/P x the vectors.
     Memory: velocity and accumulator, 8 bytes a parameter.
@@ -121,9 +123,8 @@ class Dgc(Method):
         vectors = bucket.elements - sum(matrices)
         stages: list[JobStage] = []
         if matrices:
-            # Where unmeasured: sample, compare, compact and clear take four passes over the data.
-            name = "dgc_encode" if self.bounds == "loose" else "dgc_tight_encode"
-            encodes = [Kernel(name, n, 4.0 * FLOAT * n, launches=8) for n in matrices]
+            density = self._density(iteration)
+            encodes = [self._encoded(n, density, world.software) for n in matrices]
             if self.adaptations:
                 encodes += [above(n, self.adaptations) for n in matrices]
             accumulate = elementwise(sum(matrices), 8, 3 * len(matrices))
@@ -138,6 +139,15 @@ class Dgc(Method):
             sizes = self.value_bytes, self.index_bytes
             stages += exchanged(matrices, k, world, *sizes, self.exchange, self.decoding)
         return stages
+
+    def _encoded(self, elements: int, density: float, software: str) -> Kernel:
+        """Return threshold, selection and compaction of one tensor.
+
+        Half of all samples give a threshold that finds fewer than k values: "tight" tries again.
+        """
+        if self.bounds == "loose":
+            return sampled_threshold(elements, density, software)
+        return sampled_threshold(elements, density, software, 2, "dgc_tight_encode")
 
     def rounds(self) -> list[Round]:
         """Return one iteration for each warm-up epoch and one for the rest, if averaged."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import Kernel, elementwise
+from perfsim.compute.kernel import Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, Send
@@ -83,8 +83,8 @@ class Fp16(Method):
 
 
 def _cast(elements: int) -> Kernel:
-    return Kernel("fp16_cast", elements, 6.0 * elements)
+    return method_code("fp16_cast", elements, elementwise(elements, 1.5))
 
 
 def _uncast(elements: int) -> Kernel:
-    return Kernel("fp16_uncast", elements, 6.0 * elements)
+    return method_code("fp16_uncast", elements, elementwise(elements, 1.5))

@@ -48,15 +48,15 @@ class Gtopk(Method):
     fusion: ClassVar[str] = "whole"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
-    kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
+    kernel: Selection = Field("auto", description="PyTorch's top-k; auto: of the `software`")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the selection, the merges up the tree, the broadcast, and the scatter."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
         rounds = world.ranks.bit_length() - 1
-        select = elementwise(n, 13, 6), exact(n, self.kernel), elementwise(k, 3, 2)
+        select = elementwise(n, 13, 6), exact(n, self.kernel, world.software), elementwise(k, 3, 2)
         tree = Send("broadcast", float((FLOAT + INDEX) * k), algorithm="binomial")
-        merges = merged_pairs(k, self.kernel) * rounds
+        merges = merged_pairs(k, self.kernel, world.software) * rounds
         return [
             Compute(select, "compress"),
             tree,

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
@@ -18,6 +18,7 @@ from perfsim.methods.building.sparsify import (
     gathered,
     hierarchical,
     kept,
+    sampled_threshold,
 )
 
 SAMPLE_LAUNCHES = 7
@@ -76,10 +77,13 @@ class Mstopk(Method):
             return [Send("all_reduce", float(FLOAT * n))]
         if self.exchange == "all_gather":
             k = kept(n, self.density)
-            return [Compute(self._picked(n), "compress"), *gathered(n, k, world.ranks)]
+            return [
+                Compute(self._picked(n, world.software), "compress"),
+                *gathered(n, k, world.ranks),
+            ]
         share = ceil(n / world.gpus_per_node)
         k = kept(share, self.density)
-        return hierarchical(n, k, world, self._picked(share), self.inside)
+        return hierarchical(n, k, world, self._picked(share, world.software), self.inside)
 
     def refusal(self, world: MethodContext) -> str:
         """Return why nodes of unequal size are refused, or ""."""
@@ -87,14 +91,14 @@ class Mstopk(Method):
             return ""
         return "needs the same number of GPUs on every node; `options` exchange=all_gather does not"
 
-    def _picked(self, elements: int) -> tuple[Kernel, ...]:
+    def _picked(self, elements: int, software: str) -> tuple[Kernel, ...]:
         """Return the kernels of the residual and of the selection."""
         k = kept(elements, self.density)
         residual = elementwise(elements, 5, 2)
         if self.select == "dgc":
-            kernel = Kernel("dgc_encode", elements, 4.0 * FLOAT * elements, launches=8)
+            kernel = sampled_threshold(elements, self.density, software)
         elif self.select == "randk":
-            kernel = Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4)
+            kernel = method_code("randk_encode", elements, elementwise(elements, 3, 4))
         else:
             # Two more comparisons, their join, and finding indices: 2 x 1.25 + 0.75 + 0.5.
             passes = 2 + 1 + 1 + 1.5 * self.samples + ABOVE_PASSES + 3.75

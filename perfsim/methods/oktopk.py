@@ -66,13 +66,16 @@ class Oktopk(Method):
     density: float = Field(0.01, gt=0, le=1, description="share of values kept, k/n")
     threshold_interval: int = Field(32, ge=1, le=10**6, description="iterations a threshold holds")
     region_interval: int = Field(64, ge=1, le=10**6, description="iterations regions hold")
-    kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
+    kernel: Selection = Field("auto", description="PyTorch's top-k; auto: of the `software`")
 
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return selection, split and reduce, second selection, gather and scatter."""
         n, k, ranks = bucket.elements, kept(bucket.elements, self.density), world.ranks
         exactly = iteration % self.threshold_interval == 0
-        select = [elementwise(n, 3 + 2 + 2, 3), exact(n, self.kernel) if exactly else above(n)]
+        select = [
+            elementwise(n, 3 + 2 + 2, 3),
+            exact(n, self.kernel, world.software) if exactly else above(n),
+        ]
         split = [elementwise(n, 2 + ABOVE_PASSES, (1 + ABOVE_LAUNCHES) * ranks)]
         split.append(elementwise(k, 2, ranks))
         divided = iteration % self.region_interval == 0
@@ -81,7 +84,7 @@ class Oktopk(Method):
         reduce = [elementwise(region, 1, 3 * ranks), scatter_add(ceil(k / ranks) * ranks)]
         count = min(ranks * k, n) if exactly else k
         owned = [*([] if exactly else [elementwise(region, 2)]), above(region), elementwise(k, 2)]
-        chosen = [exact(count, self.kernel), elementwise(k, 2)] if exactly else []
+        chosen = [exact(count, self.kernel, world.software), elementwise(k, 2)] if exactly else []
         fill = [elementwise(n, 1), elementwise(k, 2), scatter_add(k), elementwise(k, 2)]
         stages: list[JobStage] = []
         if divided:

@@ -55,7 +55,7 @@ class Omgs(Method):
     decides: ClassVar[bool] = True
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
-    kernel: Selection = Field("new", description="PyTorch's top-k before/since 1.11")
+    kernel: Selection = Field("auto", description="PyTorch's top-k; auto: of the `software`")
     merge: bool = Field(True, description="merge tensors by the rule, or send each alone")
 
     def jobs(self, buckets: Sequence[Bucket], world: MethodContext, iteration: int) -> list[Job]:
@@ -63,7 +63,7 @@ class Omgs(Method):
         if self.merge:
 
             def select_s(elements: int) -> float:
-                return sum(map(world.kernel_s, self._selected(elements)))
+                return sum(map(world.kernel_s, self._selected(elements, world.software)))
 
             def gather_s(elements: int) -> float:
                 count = kept(elements, self.density) * world.ranks
@@ -79,14 +79,15 @@ class Omgs(Method):
         """Return the selection, the two all-gathers and the scatter-add."""
         n = bucket.elements
         return [
-            Compute(self._selected(n), "compress"),
+            Compute(self._selected(n, world.software), "compress"),
             *gathered(n, kept(n, self.density), world.ranks),
         ]
 
-    def _selected(self, elements: int) -> tuple[Kernel, ...]:
+    def _selected(self, elements: int, software: str) -> tuple[Kernel, ...]:
         """Return the kernels of the residual, of exact Top-k, and of gathering and clearing."""
         count = kept(elements, self.density)
-        return elementwise(elements, 7, 3), exact(elements, self.kernel), elementwise(count, 2)
+        select = exact(elements, self.kernel, software)
+        return elementwise(elements, 7, 3), select, elementwise(count, 2)
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:
         """Return the bytes of the kept values: 8 each."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise, method_code
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import JobStage, Method, MethodContext, OnlyWith
@@ -122,4 +122,4 @@ class Onebit(Method):
 def _measured(name: str, elements: int, counted: tuple[float, int]) -> Kernel:
     """Return a measured kernel; its counted passes include packing (9/32 passes, a launch)."""
     passes = counted[0] + 9 / 32
-    return Kernel(name, elements, FLOAT * elements * passes, launches=counted[1] + 1)
+    return method_code(name, elements, elementwise(elements, passes, counted[1] + 1))

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_code, scatter_add
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith, Send
@@ -62,7 +62,7 @@ class Randk(Method):
         n, k = bucket.elements, kept(bucket.elements, self.density)
         encode = Compute(self._encoded(n, k), "compress")
         # Clear the dense target, write k values.
-        decode = Kernel("randk_decode", n, 1.0 * FLOAT * n, launches=2)
+        decode = method_code("randk_decode", n, elementwise(n, 1, 2))
         if self.shared_seed:
             return [
                 encode,
@@ -78,7 +78,7 @@ class Randk(Method):
     def _encoded(self, elements: int, count: int) -> tuple[Kernel, ...]:
         """Return the kernels of drawing and gathering, residual included."""
         if self.draw == "randint":
-            return (Kernel("randk_encode", elements, 3.0 * FLOAT * elements, launches=4),)
+            return (method_code("randk_encode", elements, elementwise(elements, 3, 4)),)
         return (elementwise(elements, 11, 5), permutation(elements), elementwise(count, 3, 3))
 
     def message_bytes(self, gradient: Gradient, iteration: int) -> float:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, INDEX, elementwise
 from perfsim.compute.profile import Gradient
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, JobStage, Method, MethodContext, OnlyWith
 from perfsim.methods.building.code_bases import DDP, HOROVOD_FORK, CodeBase
-from perfsim.methods.building.sparsify import Decoding, SparseExchange, exchanged, kept, worst_case
+from perfsim.methods.building.sparsify import (
+    Decoding,
+    Selection,
+    SparseExchange,
+    exact,
+    exchanged,
+    kept,
+    worst_case,
+)
 
 
 class Topk(Method):
@@ -25,9 +33,10 @@ class Topk(Method):
     mean is taken (3 passes). Bytes a rank: (P-1) x 8 k. Memory: the residual, 4 bytes a parameter.
     Left out: the copies that pack a bucket; GRACE's residual by unfused operations (6 passes more).
 
-    ``kernel``: the PyTorch kernel that selects. "old" is the single-block one before 1.11 (about 9
-    ns an element on V100). "new" is the multi-block one (derived: 7 passes over the data, from one
-    published fp16 time on another GPU; no fp32 time is known). ``exchange`` and ``decoding``: see
+    ``kernel``: how PyTorch selects; "auto" is that of the software era. "old" is one block (before
+    1.11; about 9 ns an element on V100), "sort" sorts large buckets, "new" is many blocks (derived
+    from one published fp16 time on another GPU; no fp32 time is known): see ``Selection`` in
+    `perfsim.methods.building.sparsify`. ``exchange`` and ``decoding``: see
     `perfsim.methods.building.sparsify`. HKBU's codes add all pairs into one gradient; GRACE makes a
     dense one a rank. `fusion` none selects tensor by tensor (GRACE), ``whole`` from one buffer
     (HKBU).
@@ -42,7 +51,7 @@ class Topk(Method):
     wire: ClassVar[str] = f"(P - 1) * 8 * k if exchange == 'all_gather' else {worst_case('8')}"
 
     density: float = Field(0.001, gt=0, le=1, description="share of values kept, k/n")
-    kernel: Literal["old", "new"] = Field("new", description="PyTorch's top-k before/since 1.11")
+    kernel: Selection = Field("auto", description="PyTorch's top-k; auto: of the `software`")
     exchange: SparseExchange = Field("all_gather", description="all pairs to every rank, or sums")
     decoding: Annotated[Decoding, OnlyWith(exchange="all_gather")] = Field(
         "together", description="all ranks' pairs, or a tensor a rank"
@@ -51,8 +60,7 @@ class Topk(Method):
     def stages(self, bucket: Bucket, world: MethodContext, iteration: int) -> list[JobStage]:
         """Return the selection, the exchange and the scatter-add."""
         n, k = bucket.elements, kept(bucket.elements, self.density)
-        # 5 passes over fp16 keys of two 8-bit digits (pytorch issue 167462, L20); fp32: four.
-        select = Kernel(f"topk_{self.kernel}", n, 7.0 * FLOAT * n, launches=7)
+        select = exact(n, self.kernel, world.software)
         return [
             Compute((elementwise(n, 7, 3), select, elementwise(k, 2)), "compress"),
             *exchanged([n], k, world, exchange=self.exchange, decoding=self.decoding),

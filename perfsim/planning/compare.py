@@ -7,17 +7,23 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfsim.compute.device import load_device
+from perfsim.compute.software import ERAS, NEWEST
 from perfsim.data.catalog import Catalog
 from perfsim.data.tables import flat_record, to_frame
 from perfsim.errors import RequestError, unknown
 from perfsim.methods import AUTO_METHOD, load_method, method_class, method_name, method_names
 from perfsim.methods.base import FAMILIES
 from perfsim.methods.describe import for_method
+from perfsim.planning.equal_bytes import EqualBytes, settings_of
+from perfsim.planning.equal_bytes import equal_bytes as set_equal_bytes
 from perfsim.planning.neighbours import gpu_counts, thinned
 from perfsim.prediction import Prediction, predict
 from perfsim.ranking import CAVEAT, Ranking, ReportMethod, rank_methods
+from perfsim.resolve import resolve
 from perfsim.scenario import Scenario, parse_types, table_columns
-from perfsim.session import default_session
+from perfsim.schedule.rounds import build_rounds
+from perfsim.session import default_session, job_cache
+from perfsim.what_if import steady_s
 
 if TYPE_CHECKING:
     import pandas
@@ -80,6 +86,7 @@ class Standing:
     may_be_fastest : whether the fastest is not surely faster than it
     against_ssgd : None for S-SGD itself
     learns_as_ssgd : whether it changes nothing in training
+    compression : its density, rank or bits in words; "" where it has none
     """
 
     method: str
@@ -90,6 +97,7 @@ class Standing:
     may_be_fastest: bool
     against_ssgd: Side | None
     learns_as_ssgd: bool
+    compression: str
 
 
 def own_method(scenario: Scenario) -> str | None:
@@ -205,6 +213,7 @@ class Comparison:
     baseline : S-SGD with DDP's buckets and overlap, which speed-ups are relative to
     notes : what to know before deciding by the table
     asked : the scenario of each method
+    winners : by software era of eager PyTorch, the fastest method if its kernels ran
     """
 
     ranking: Ranking
@@ -214,6 +223,7 @@ class Comparison:
     baseline: Prediction
     notes: list[str]
     asked: Mapping[str, Scenario] = field(default_factory=dict)
+    winners: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rule(self) -> str:
@@ -247,6 +257,7 @@ class Comparison:
                     may_be_fastest=name in close,
                     against_ssgd=self._side(one),
                     learns_as_ssgd=not method_class(name).lossy,
+                    compression=settings_of(one.scenario.options),
                 )
             )
         return result
@@ -284,7 +295,15 @@ class Comparison:
                 f" {len(sides['slower'])} slower; {len(close)} too close to call"
             )
             lines.append(f"{text}: {', '.join(close)}." if close else f"{text}.")
-        return lines + self._own_verdict()
+        return [*lines, *self._era_verdict(), *self._own_verdict()]
+
+    def _era_verdict(self) -> list[str]:
+        """Say which method would win in other software eras, where it is another one."""
+        eras: dict[str, list[str]] = {}
+        for era, winner in self.winners.items():
+            if winner != self.ranking.winner:
+                eras.setdefault(winner, []).append(era)
+        return [f"In {' and '.join(names)}, {winner} would win." for winner, names in eras.items()]
 
     def _own_verdict(self) -> list[str]:
         own, ranking = self.own, self.ranking
@@ -331,6 +350,7 @@ class Comparison:
             "rule": self.rule,
             "winner": self.ranking.winner,
             "margin": self.ranking.margin,
+            "winners_by_software": dict(self.winners),
             "undecided": self.ranking.undecided(),
             "same_learning": self.ranking.same_learning,
             "own": self.own,
@@ -430,6 +450,7 @@ def compare(
     sort: str = "time",
     catalog: Catalog | None = None,
     tell: ReportMethod | None = None,
+    equal_bytes: str | None = None,
 ) -> Comparison:
     """Predict methods side by side on one scenario.
 
@@ -440,6 +461,8 @@ def compare(
     options : by name, for all methods that have it, or by ``method.name``, for one
     sort : what rows are sorted by, one of ``SORTS``
     tell : called before each prediction
+    equal_bytes : a method, or a ratio to S-SGD's bytes: density, rank or bits of each method that
+        compresses are set so that it sends as much (see `perfsim.planning.equal_bytes`)
 
     Raises
     ------
@@ -468,15 +491,52 @@ def compare(
         update={"method": _BASELINE, "options": {}, "single_gpu_kernels": None}
     )
     asked = _asked(scenario, plain, own, given)
+    equal = EqualBytes(asked, {}, [])
+    if equal_bytes is not None:
+        equal = set_equal_bytes(equal_bytes, asked, plain, catalog)
+        asked = equal.asked
     ranking = rank_methods(plain, asked, catalog, tell)
+    ranking.refused.update(equal.refused)
     if not ranking.predictions:
         why = "; ".join(f"{name}: {reason}" for name, reason in ranking.refused.items())
         raise RequestError("methods", f"none of them applies: {why}.")
     rows = list(ranking.predictions.values())
     if sort != "time":  # ties keep the ranking's order
         rows.sort(key=SORTS[sort])
-    notes = comparison_notes(ranking, options or {}, given, catalog)
-    return Comparison(ranking, rows, sort, own, _baseline(ranking, plain, catalog), notes, asked)
+    notes = [*equal.notes, *comparison_notes(ranking, options or {}, given, catalog)]
+    baseline = _baseline(ranking, plain, catalog)
+    winners = _winners(ranking, asked, catalog)
+    return Comparison(ranking, rows, sort, own, baseline, notes, asked, winners)
+
+
+def _winners(ranking: Ranking, asked: Mapping[str, Scenario], catalog: Catalog) -> dict[str, str]:
+    """Return the fastest method by software era of eager PyTorch, that asked for among them.
+
+    Not asked of varying or shared conditions, whose runs take long.
+    """
+    scenario = next(iter(asked.values()))
+    if len(ranking.predictions) == 1 or scenario.jitter or scenario.beside:
+        return {}
+    winners = {}
+    own = scenario.software or NEWEST
+    for era in [own, *(era for era in ERAS if ERAS[era].framework == "pytorch")]:
+        if era in winners:
+            continue
+        if era == own:
+            winners[era] = ranking.winner
+            continue
+        seconds = {
+            name: _iteration_s(for_method(asked[name], name)[0], era, catalog)
+            for name in ranking.predictions
+        }
+        winners[era] = min(seconds, key=lambda name: seconds[name])
+    return winners
+
+
+def _iteration_s(scenario: Scenario, software: str, catalog: Catalog) -> float:
+    """Return an iteration [s] in another software era, and nothing else of its prediction."""
+    setup = resolve(scenario.model_copy(update={"software": software}), catalog)
+    return steady_s(build_rounds(setup, job_cache(catalog)))
 
 
 def _asked(

@@ -75,8 +75,8 @@ _EXPOSED_PARTS = ("communication_exposed",)
 """The parts of an iteration that a comparison adds up to computation, kernels and waiting."""
 
 _COMPARISON_HEAD = (
-    f"{'#':>2} {'method':15}{'iteration':>9} {'90 % interval':>18} {'x S-SGD':>7} {'next':>8}"
-    f" {'comp':>5} {'kern':>4} {'wait':>4}"
+    f"{'#':>2} {'method':15}{'sends':6} {'time':>8} {'90 % interval':>17} {'speed':>5} {'next':>7}"
+    f" {'comp':>4} {'kern':>4} {'wait':>4}"
 )
 
 IMPROVEMENT_WORDS = {
@@ -179,10 +179,10 @@ def print_comparison(comparison: Comparison) -> None:
     print()
     print_lines(
         [
-            "* learns differently from ssgd. next: how much longer the next in rank takes; ~ too"
-            " close to call. comp, kern, wait: % of the iteration in computation (forward,"
-            " backward, update, other), in the method's kernels (compression, second order) and"
-            " in exposed communication.",
+            "* learns differently from ssgd. sends: density, rank or bits. speed: times as fast as"
+            " S-SGD. next: how much longer the next in rank takes; ~ too close to call. comp, kern,"
+            " wait: % of the iteration in computation (forward, backward, update, other), in the"
+            " method's kernels (compression, second order) and in exposed communication.",
             comparison.rule,
         ],
         most=PAGE_COLUMNS,
@@ -197,17 +197,19 @@ def _comparison_line(prediction: Prediction, standing: Standing) -> str:
     following = ""
     if standing.next_behind_ratio is not None:
         mark = "" if standing.told_apart else "~"
-        following = f"{mark}+{standing.next_behind_ratio:.1%}"
+        digits = 1 if standing.next_behind_ratio < 1.0 else 0
+        following = f"{mark}+{standing.next_behind_ratio:.{digits}%}"
     low, high = prediction.iteration_s_interval
     shares = [
         sum(prediction.breakdown_s[part] for part in parts) / prediction.iteration_s
         for parts in (_COMPUTE_PARTS, _KERNEL_PARTS, _EXPOSED_PARTS)
     ]
     comp, kern, wait = (f"{100 * share:.0f}" for share in shares)
+    speed = f"{prediction.speedup:.{2 if prediction.speedup < 100 else 0}f}"
     return (
-        f"{standing.rank:>2} {name:15}{format_seconds(prediction.iteration_s):>9}"
-        f" {interval_words(low, high):>18} {prediction.speedup:>7.2f} {following:>8}"
-        f" {comp:>5} {kern:>4} {wait:>4}"
+        f"{standing.rank:>2} {name:15}{standing.compression:6}"
+        f" {format_seconds(prediction.iteration_s):>8} {interval_words(low, high):>17} {speed:>5}"
+        f" {following:>7} {comp:>4} {kern:>4} {wait:>4}"
     ).rstrip()
 
 

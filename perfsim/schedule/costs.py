@@ -119,6 +119,7 @@ class Costs:
             collective_s,
             lambda kernel: self.kernel(kernel).seconds,
             profile,
+            self.device.software,
         )
 
 

@@ -268,7 +268,8 @@ class _Builder:
         self.recorded = RecordedCosts(context, costs.all_reduce_s)
         self.context = context if cache is None else self.recorded.context
         self.fuse = partial(fuse, self.recorded.all_reduce_s)
-        self.key = (method, *key, context.ranks, context.nodes, context.gpus_per_node)
+        shape = context.ranks, context.nodes, context.gpus_per_node
+        self.key = (method, *key, *shape, context.software)
 
     def pin_kernels(self, kernels_s: float) -> None:
         """Let the method's kernels take what was measured on one GPU [s]."""

@@ -15,7 +15,8 @@ A scenario file may hold ``[[claim]]`` tables:
   figure in one setting or more);
 - ``note``: where the paper says so, and whether that was read;
 - ``unstated``: what the paper does not state about its setting, and what is taken instead;
-- ``era``: the software that the kernels of all sides are priced for;
+- ``era``: where the software of the paper is known from, in words;
+- ``software``: the software era that all sides are priced for, where it is not the scenario's;
 - ``why``: the likely reason for a difference.
 
 Claims that perfsim cannot ask stand in ``profiles/measurements/claims_not_asked.toml``, each with
@@ -46,6 +47,7 @@ from perfsim.data.toml import (
     toml_refusal,
 )
 from perfsim.errors import RequestError, shown
+from perfsim.interval import NO_METHOD, Uncertainty, uncertainties
 from perfsim.methods import load_method
 from perfsim.prediction import Prediction, predict
 from perfsim.resolve import ResolvedScenario
@@ -125,10 +127,13 @@ class Claim:
     why: str = ""
     unstated: str = ""
     era: str = ""
+    software: str = ""
     vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def settings(self, fields: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield words for each setting and the fields of its scenario: all that ``vary`` spans."""
+        if self.software:
+            fields = {**fields, "software": self.software}
         for values in product(*self.vary.values()):
             varied = dict(zip(self.vary, values, strict=True))
             yield ", ".join(map(str, values)), {**fields, **varied}
@@ -157,6 +162,7 @@ class Claim:
             "note": self.note,
             "unstated": self.unstated,
             "era": self.era,
+            "software": self.software,
             "vary": "; ".join(
                 f"{name}: {', '.join(map(str, values))}" for name, values in self.vary.items()
             ),
@@ -189,6 +195,7 @@ class ClaimNotAsked:
             "mean": None,
             "settings": 0,
             "reaching": None,
+            "close": None,
             "landed": None,
             "lands": "not asked",
             "why": self.missing,
@@ -236,6 +243,7 @@ class _ClaimTable(TomlModel):
     why: Text = ""
     unstated: Text = ""
     era: Text = ""
+    software: Text = ""
     vary: Annotated[Mapping[str, tuple[Any, ...]], PlainValidator(_varied)] = Field(
         default_factory=dict
     )
@@ -316,11 +324,16 @@ def _rival_words(fields: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """One claim with perfsim's figure for each of its settings, and these settings in words."""
+    """One claim with perfsim's figure for each of its settings, and these settings in words.
+
+    ``close`` are the settings in which the 90 % interval of the ratio of two iterations holds the
+    paper's figure, so that ours may lie on either side of it.
+    """
 
     claim: Claim
     ours: dict[str, float]
     setting: str = ""
+    close: tuple[str, ...] = ()
 
     @property
     def low(self) -> float:
@@ -371,7 +384,8 @@ class ClaimResult:
         if self.claim.form == "range":
             return "inside" if self.landed else f"{self.reaching} of {len(self.ours)} inside"
         if self.claim.form in _OF_EACH and len(self.ours) > 1:
-            return f"{'holds' if self.landed else 'fails'}: in {self.reaching} of {len(self.ours)}"
+            text = f"{'holds' if self.landed else 'fails'}: in {self.reaching} of {len(self.ours)}"
+            return f"{text}, {len(self.close)} too close to call" if self.close else text
         if self.claim.form in _OF_EACH and self.landed:
             return "reached"
         return f"within {_REACHED_WITHIN:.0%}" if self.landed else f"outside: {self.off:+.0%}"
@@ -391,6 +405,7 @@ class ClaimResult:
             "mean": self.mean,
             "settings": len(self.ours),
             "reaching": self.reaching,
+            "close": len(self.close),
             "landed": self.landed,
             "lands": self.lands(),
             "why": self.claim.why,
@@ -428,6 +443,8 @@ def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult | ClaimN
     claims: dict[str, Claim] = {}
     ours: dict[str, dict[str, float]] = {}
     settings: dict[str, list[ResolvedScenario]] = {}
+    close: dict[str, list[str]] = {}
+    known = uncertainties(catalog).get(NO_METHOD)
     predicted = _predict_once(catalog)
     for name, path in catalog.scenarios().items():
         fields = read_scenario(path)["scenario"]
@@ -437,9 +454,17 @@ def validate_claims(catalog: Catalog | None = None) -> list[ClaimResult | ClaimN
                 key = f"{name} ({words})" if words else name
                 value = _own_figure(claim, setting, predicted)
                 ours.setdefault(claim.name, {})[key] = value
+                if known is not None and _too_close(claim, setting, predicted, known):
+                    close.setdefault(claim.name, []).append(key)
                 settings.setdefault(claim.name, []).append(predicted(setting).scenario)
     results: list[ClaimResult | ClaimNotAsked] = [
-        ClaimResult(claims[name], ours[name], _setting_words(settings[name])) for name in claims
+        ClaimResult(
+            claims[name],
+            ours[name],
+            _setting_words(settings[name]),
+            tuple(close.get(name, ())),
+        )
+        for name in claims
     ]
     return [*results, *claims_not_asked(catalog)]
 
@@ -504,3 +529,16 @@ def _own_figure(claim: Claim, fields: Mapping[str, Any], predicted: _Predict) ->
     if claim.part == "hidden":
         return own.communication["hidden_s"] / read(own)
     return min(read(predicted(rival)) for rival in claim.rivals(fields)) / read(own)
+
+
+def _too_close(
+    claim: Claim, fields: Mapping[str, Any], predicted: _Predict, known: Uncertainty
+) -> bool:
+    """Tell whether the interval of a ratio of iterations holds the paper's figure."""
+    if claim.part != "iteration" or claim.form not in _OF_EACH or len(claim.paper) > 1:
+        return False
+    own = predicted(fields)
+    rival = min(map(predicted, claim.rivals(fields)), key=lambda one: one.iteration_s)
+    ratio = rival.iteration_s / own.iteration_s / claim.paper[0]
+    faster, slower = (own, rival) if ratio > 1.0 else (rival, own)
+    return max(ratio, 1.0 / ratio) - 1.0 <= known.reach(faster.moves, slower.moves)

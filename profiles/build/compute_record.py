@@ -24,6 +24,7 @@ from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import FITTED, Constants, KernelRates, kernel_rates, model_time
 from perfsim.data.catalog import Catalog
 from perfsim.models import MODELS, TEXT_MODELS
+from perfsim.session import Session
 
 
 class Row(NamedTuple):
@@ -240,7 +241,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="fit the constants anew")
     parser.add_argument("--worst", type=int, default=0, help="print so many of the worst rows")
     options = parser.parse_args()
-    catalog = Catalog()
+    catalog = Session()
     judge, used = Judge(catalog), alike(rows(options.data, catalog))
     fitted = [row for row in used if not (row.model == "bert-large" and "pcie" in row.gpu)]
     constants = fit(judge, fitted) if options.fit else FITTED

@@ -213,7 +213,7 @@ def test_topk_keeps_at_least_one() -> None:
         ("acpsgd", {"rank": "1.5"}, ["options.rank", "'1.5'", "whole number"]),
         ("topk", {"densty": "0.1"}, ["no 'densty'", "did you mean 'density'"]),
         ("bsp", {"rank": "4"}, ["no 'rank'", "write_back"]),
-        ("topk", {"kernel": "fast"}, ["options.kernel", "'old' or 'new'"]),
+        ("topk", {"kernel": "fast"}, ["options.kernel", "'auto', 'old', 'sort' or 'new'"]),
         ("dcg", {}, ["method", "'dcg'", "did you mean 'dgc'"]),
     ],
 )

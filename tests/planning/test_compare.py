@@ -17,6 +17,19 @@ from support.comparisons import FIELDS, NO_ERROR, SOME, pair, some
 # By law.
 
 
+def test_the_winner_of_an_era_is_that_of_a_comparison_asked_in_it() -> None:
+    asked = {"model": "bert-large", "gpus": 32, "net": "10gbe"}
+    methods = "topk,dgc,powersgd,acpsgd"
+    found = compare(make_scenario(asked), methods)
+    assert set(found.winners) == {"torch1.1", "torch1.8", "torch1.12", "torch2"}
+    for era, winner in found.winners.items():
+        there = compare(make_scenario(asked | {"software": era}), methods)
+        assert there.ranking.winner == winner
+    said = [line for line in found.verdict() if "would win" in line]
+    assert len(said) == len(set(found.winners.values()) - {found.ranking.winner}) > 0
+    assert not any(found.winners[era] in line for line in said for era in ["torch2"])
+
+
 def test_rows_are_the_predictions_that_each_method_gets_alone() -> None:
     for one in some().rows:
         name = one.scenario.method

@@ -160,21 +160,48 @@ def test_claims_of_one_name_say_the_same_in_every_file() -> None:
                 assert getattr(claim, key) == getattr(first, key), (name, claim.name, key)
 
 
-def test_no_claim_of_the_old_top_k_has_a_side_with_the_new_one() -> None:
-    old = "PyTorch before 1.11"
-    asked = [
-        (claim, fields)
-        for name, path in SHIPPED.scenarios().items()
-        for fields in [read_scenario(path)["scenario"]]
-        for claim in claims_of(name, SHIPPED)
-        if old in claim.era
-    ]
-    assert asked
-    for claim, fields in asked:
-        for side in (fields, *claim.rivals(fields)):
-            method = make_scenario(side)
-            if method.method == "topk":
-                assert method.options.get("kernel") == "old", claim.name
+def test_all_sides_of_a_claim_run_in_one_software_era_and_choose_no_kernel() -> None:
+    for name, path in SHIPPED.scenarios().items():
+        fields = read_scenario(path)["scenario"]
+        for claim in claims_of(name, SHIPPED):
+            assert "software" in fields, name
+            for _, setting in claim.settings(fields):
+                sides = [make_scenario(one) for one in (setting, *claim.rivals(setting))]
+                era = claim.software or fields["software"]
+                assert {side.software for side in sides} == {era}
+                assert not any("kernel" in side.options for side in sides)
+
+
+def test_a_claim_asked_in_another_era_and_the_settings_too_close_to_call(tmp_path: Path) -> None:
+    text = """schema = "perfsim/scenario/1"
+title = "x"
+[scenario]
+model = "resnet50"
+gpus = 16
+net = "10gbe"
+method = "dgc"
+[[claim]]
+name = "one"
+part = "iteration"
+against = {{ method = "topk" }}
+form = "at least"
+paper = {paper}
+vary = {{ gpus = [16, 32] }}
+software = "torch1.8"
+"""
+    asked = {"model": "resnet50", "net": "10gbe", "software": "torch1.8"}
+    ours = {}
+    for gpus in (16, 32):
+        both = [
+            predict(make_scenario(asked | {"gpus": gpus, "method": method})).iteration_s
+            for method in ("dgc", "topk")
+        ]
+        ours[f"one ({gpus})"] = both[1] / both[0]
+    for paper, close in ((sum(ours.values()) / 2, 2), (1e6, 0)):
+        (tmp_path / "one.toml").write_text(text.format(paper=paper))
+        [found] = only(tmp_path / "one.toml")
+        assert found.ours == pytest.approx(ours) and len(found.close) == close
+        assert ("too close to call" in found.lands()) == bool(close)
 
 
 def test_claims_that_cannot_be_asked_say_what_is_missing(

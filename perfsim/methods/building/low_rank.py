@@ -128,6 +128,7 @@ class LowRankTensor:
             elements=kernel.elements * self.count,
             moved_bytes=kernel.moved_bytes * self.count,
             flops=kernel.flops * self.count,
+            parts=tuple(map(self._together, kernel.parts)),
         )
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Literal
 
-from perfsim.compute.kernel import FLOAT, Kernel, elementwise
+from perfsim.compute.kernel import FLOAT, Kernel, elementwise, method_code
 from perfsim.methods.base import Compute, JobStage, MethodContext, Send
 from perfsim.methods.building.queued_kernels import in_turn
 
@@ -107,8 +107,8 @@ def sign_encode(elements: int, packing: Packing = "bits", scaled: bool = False) 
     passes, launches = _SIGN_ENCODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALE[0], launches + SCALE[1]
-    name = "efsign_encode" if packing == "bits" else "elementwise"
-    return Kernel(name, elements, FLOAT * elements * passes, launches=launches)
+    kernel = elementwise(elements, passes, launches)
+    return method_code("efsign_encode", elements, kernel) if packing == "bits" else kernel
 
 
 def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) -> Kernel:
@@ -119,8 +119,8 @@ def sign_decode(elements: int, packing: Packing = "bits", scaled: bool = False) 
     passes, launches = _SIGN_DECODE[packing]
     if scaled or packing == "bits":
         passes, launches = passes + SCALED[0], launches + SCALED[1]
-    name = "efsign_decode" if packing == "bits" else "elementwise"
-    return Kernel(name, elements, FLOAT * elements * passes, launches=launches)
+    kernel = elementwise(elements, passes, launches)
+    return method_code("efsign_decode", elements, kernel) if packing == "bits" else kernel
 
 
 def majority(elements: int) -> Kernel:

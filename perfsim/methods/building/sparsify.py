@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, scatter_add
+from perfsim.compute.kernel import FLOAT, INDEX, Kernel, elementwise, method_code, scatter_add
+from perfsim.compute.software import NEWEST, is_newest
 from perfsim.fusion.buckets import Bucket
 from perfsim.methods.base import Compute, Group, JobStage, MethodContext, Send
 from perfsim.methods.building.queued_kernels import in_turn
@@ -25,28 +26,62 @@ __all__ = [
     "exchanged",
     "gathered",
     "hierarchical",
+    "in_era",
     "kept",
     "merged_by_omgs",
     "merged_pairs",
     "permutation",
+    "sampled_threshold",
     "served",
     "union_estimate",
     "worst_case",
 ]
 
-Selection = Literal["old", "new"]
-"""PyTorch's top-k kernel: the single-block one before 1.11 ("old"), or the multi-block one since
-("new")."""
+Selection = Literal["auto", "old", "sort", "new"]
+"""PyTorch's top-k. "old": one block selects from a slice by radix (before 1.11). "sort": slices of
+at least 100,000 values are sorted (1.11, and 1.12 with CUDA before 11.6). "new": many blocks select
+from a slice (1.12 with CUDA since 11.6, and later). "auto": that of the software era."""
+
+_ERA_SELECTION: dict[str, Selection] = {"torch1.12": "sort", "torch2": "new"}
+"""The selection of eras; that of "torch2" runs in all newer ones, "old" in all older ones.
+
+References
+----------
+pytorch/pytorch pull requests 68632 (sort, PyTorch 1.11), 71081 and 74267 (many blocks, 1.12; they
+need CUB's scan by key, of CUDA 11.6).
+"""
+
+_SORTED_FROM = 100_000
+"""Values of the smallest slice that is sorted (pytorch/pytorch pull request 68632)."""
+
+_SORT_ROUNDS, _SORT_PASSES, _SORT_LAUNCHES = 6, 7, 3
+"""CUB sorts 32 bits in 6 rounds (NVIDIA-Genomics-Research/GenomeWorks pull request 287). A round
+reads the keys to count digits, then reads and writes keys (4 bytes) and indices (8 bytes): 7
+passes. Its launches count, sum and scatter."""
 
 
-def exact(elements: int, selection: Selection) -> Kernel:
-    """Return PyTorch's exact top-k of ``elements`` magnitudes (7 passes if nothing is measured).
+def exact(elements: int, selection: Selection, software: str = NEWEST) -> Kernel:
+    """Return PyTorch's exact top-k of ``elements`` magnitudes in a software era.
+
+    If nothing is measured, selection takes 7 passes over the data in PyTorch 1.12 to 2.4: that of
+    fp16 values, with two digits of 8 bits, takes 5 (pytorch/pytorch issue 167462: 128 slices of 8
+    million, 11.3 ms on an L20), and fp32 has four. The issue measures 17.3 ms in PyTorch 2.7, which
+    pull request 164459 mends.
 
     Examples
     --------
     >>> exact(1000, "new").name, exact(1000, "old").moved_bytes
     ('topk_new', 28000.0)
+    >>> [exact(2_000_000, "auto", era).name for era in ("torch1.8", "torch1.12", "torch2")]
+    ['topk_old', 'topk_sort', 'topk_new']
     """
+    if selection == "auto":
+        selection = "new" if is_newest(software) else _ERA_SELECTION.get(software, "old")
+    if selection == "sort" and elements < _SORTED_FROM:
+        selection = "old"
+    if selection == "sort":
+        passes, launches = _SORT_ROUNDS * _SORT_PASSES, _SORT_ROUNDS * _SORT_LAUNCHES
+        return Kernel("topk_sort", elements, float(passes * FLOAT * elements), launches=launches)
     return Kernel(f"topk_{selection}", elements, 7.0 * FLOAT * elements, launches=7)
 
 
@@ -55,10 +90,60 @@ def permutation(elements: int) -> Kernel:
 
     Where nothing was measured: keys and indices, 8 bytes each, are read and written 8 times.
     """
-    return Kernel("randperm", elements, 16.0 * FLOAT * 2 * elements, launches=7)
+    return method_code("randperm", elements, elementwise(elements, 32, 7))
 
 
-def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
+def in_era(kernel: Kernel, software: str) -> Kernel:
+    """Return a kernel with the exact top-k of another software era in place of its own.
+
+    Examples
+    --------
+    >>> in_era(exact(1000, "new"), "torch1.8").name
+    'topk_old'
+    """
+    if kernel.name.startswith("topk_"):
+        return exact(kernel.elements, "auto", software)
+    if not any(part.name.startswith("topk_") for part in kernel.parts):
+        return kernel
+    return kernel._replace(parts=tuple(in_era(part, software) for part in kernel.parts))
+
+
+def sampled_threshold(
+    elements: int, density: float, software: str, tries: int = 1, name: str = "dgc_encode"
+) -> Kernel:
+    """Return DGC's encode: the threshold of a sample's top-k, the values above it, compacted.
+
+    Magnitudes are taken (2 passes), a 1 % sample (at least 2 / density values) is copied, its top-k
+    and their minimum are taken. Each of ``tries`` thresholds compares and finds indices (see
+    ``above``). The values found are gathered, and cleared in velocity and accumulator.
+
+    References
+    ----------
+    synxlin/deep-gradient-compression@24673d45 dgc/compression.py, _sparsify; dgc/memory.py, update.
+
+    Examples
+    --------
+    >>> [part.name for part in sampled_threshold(10**6, 0.001, "torch2").parts]
+    ['elementwise', 'elementwise', 'topk_new', 'elementwise', 'elementwise']
+    """
+    samples = min(elements, max(math.ceil(_SAMPLED * elements), math.ceil(2 / density)))
+    count = kept(elements, density)
+    return method_code(
+        name,
+        elements,
+        elementwise(elements, 2),
+        elementwise(samples, 2),
+        exact(samples, "auto", software),
+        above(elements, tries),
+        elementwise(count, 5, 4),
+    )
+
+
+_SAMPLED = 0.01
+"""Share of the values in DGC's sample (code, sample_ratio)."""
+
+
+def merged_pairs(count: int, selection: Selection, software: str = NEWEST) -> tuple[Kernel, ...]:
     """Return the top ``count`` of the sum of two lists of ``count`` values and their indices.
 
     The 2 k pairs are sorted by index. This radix sort reads and writes keys and values for each of
@@ -70,7 +155,9 @@ def merged_pairs(count: int, selection: Selection) -> tuple[Kernel, ...]:
     >>> [kernel.moved_bytes for kernel in merged_pairs(10, "new")]
     [2080.0, 560.0]
     """
-    return elementwise(2 * count, 16 + 4 + 2 + 4, 4 + 1 + 1 + 2), exact(2 * count, selection)
+    return elementwise(2 * count, 16 + 4 + 2 + 4, 4 + 1 + 1 + 2), exact(
+        2 * count, selection, software
+    )
 
 
 def merged_by_omgs(
@@ -217,7 +304,7 @@ def decoded(
     kernels: list[Kernel] = []
     for elements in tensors:
         kernels += in_turn(
-            [Kernel("dgc_decode", elements, float(FLOAT * elements), launches=2)], ranks
+            [method_code("dgc_decode", elements, elementwise(elements, 1, 2))], ranks
         )
         kernels.append(elementwise(elements, 3 * ranks + 1, ranks + 1))
     return tuple(kernels)

@@ -1,0 +1,118 @@
+"""How each software era runs a model: passes over memory, launches, and what it fuses.
+
+``EXECUTIONS`` has one for every era of ``software.ERAS``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfsim.compute.software import software_era
+
+__all__ = ["EXECUTIONS", "Execution", "Passes", "execution_of"]
+
+
+class Passes(NamedTuple):
+    """How often a layer's values go through memory, as (forward, backward) reads and writes.
+
+    ``norm`` is a batch normalisation, ``layernorm`` a layer normalisation, ``activation`` a ReLU or
+    GELU, ``add`` an addition, a concatenation or a pooling, ``dropout`` a dropout, ``scores`` the
+    softmax, mask and dropout of unfused attention, ``bias`` the bias of a convolution.
+    """
+
+    norm: tuple[float, float]
+    layernorm: tuple[float, float]
+    activation: tuple[float, float]
+    add: tuple[float, float]
+    dropout: tuple[float, float]
+    scores: tuple[float, float]
+    bias: tuple[float, float]
+
+
+_EAGER = Passes((3, 5), (3.8, 7.2), (2, 3), (3, 2), (2.8, 6.1), (9, 12), (2, 1))
+"""One kernel an operation: batch normalisation reads twice and writes once, its backward reads four
+times; the rest as the fp32 eager kernels of seven GPUs show (multiples of the least traffic:
+layer normalisation 1.9 and 3.6, dropout 1.4 and 3.05, softmax 1.1 and 3.0; fitted to
+sitar-lab/NeuSight@6945927d scripts/asplos/label, MIT)."""
+
+_FUSED = Passes((2, 4), (2, 4), (0, 1), (1, 1), (0, 1), (5, 8), (0, 1))
+"""Normalisation, activation and addition in one kernel, as cuDNN's fused batch normalisation (NHWC)
+and XLA write them: each value is read once more for the statistics."""
+
+
+_TUNED = _EAGER._replace(norm=_FUSED.norm, activation=_FUSED.activation, add=_FUSED.add)
+"""Convolution networks fused, transformers one kernel an operation, as NVIDIA's examples run."""
+
+
+class Execution(NamedTuple):
+    """How an era runs a model on the GPU, and what its host needs for a launch.
+
+    ``op_s`` is the host's time for a launched operation, ``tensor_s`` that for a parameter tensor
+    in the optimizer [s]; ``op_share`` the share of a layer's operations that are launched one by
+    one. ``flash`` says whether attention is one kernel, ``gathers`` whether pre-training computes
+    the output layer for masked tokens only, ``unpadded`` whether padding is skipped,
+    ``channels_last`` whether convolutions get their maps in the layout of tensor cores.
+    """
+
+    passes: Passes
+    op_s: float
+    tensor_s: float
+    op_share: float = 1.0
+    flash: bool = False
+    gathers: bool = False
+    unpadded: bool = False
+    channels_last: bool = False
+
+    @property
+    def fused(self) -> bool:
+        """Whether element-wise work of transformers runs in fused kernels."""
+        return self.passes is _FUSED
+
+
+EXECUTIONS: dict[str, Execution] = {
+    "mxnet-2017": Execution(_EAGER, 35e-6, 85e-6),
+    "tensorflow-2017": Execution(_EAGER, 25e-6, 20e-6, gathers=True),
+    "torch1.1": Execution(_EAGER, 55e-6, 75e-6),
+    "torch1.8": Execution(_EAGER, 55e-6, 75e-6),
+    "tensorflow-xla": Execution(_TUNED, 25e-6, 20e-6, gathers=True, channels_last=True),
+    "ngc": Execution(_TUNED, 20e-6, 5e-6, gathers=True, channels_last=True),
+    "torch1.12": Execution(_EAGER, 30e-6, 20e-6),
+    "torch2": Execution(_EAGER, 20e-6, 5e-6, flash=True),
+    "torch2-compiled": Execution(_FUSED, 8e-6, 2e-6, op_share=1 / 3, flash=True),
+    "mlperf": Execution(
+        _FUSED,
+        0.0,
+        0.0,
+        op_share=0.0,
+        flash=True,
+        gathers=True,
+        unpadded=True,
+        channels_last=True,
+    ),
+}
+"""How each era runs a model, by its name.
+
+Host times are fitted where a source shows them. MXNet: ResNet-50 and Inception-v3 at batch 1 on a
+V100, 29 and 46 ms for 371 and 665 operations and 161 and 292 tensors (apache/mxnet@054aeee).
+PyTorch of 2020: six networks at batch 12 on an A100, 16 to 133 ms for 140 to 1407 operations
+(ryujaehun/pytorch-gpu-benchmark@3f47a9e). The rest is derived: PyTorch 2 lies between the 8 us of
+an eager addition's submission (flagos-ai/Torch-FL pull request 27) and the 41 us an operation of
+BERT-Large at batch 2 on an H100 (sitar-lab/NeuSight@6945927d), and its optimizers launch for all
+tensors at once; inductor launches a kernel in 7 to 9 us (meta-pytorch/tritonbench pull request
+1017), three operations in one; a captured graph is one launch."""
+
+
+def execution_of(era: str) -> Execution:
+    """Return how an era runs a model.
+
+    Raises
+    ------
+    RequestError
+        If there is no such era; the message gives the nearest name.
+
+    Examples
+    --------
+    >>> execution_of("mlperf").op_share
+    0.0
+    """
+    return EXECUTIONS[software_era(era).name]
