@@ -14,7 +14,10 @@ from perfsim.scenario import make_scenario
 from perfsim.session import Session
 from support.what_ships import SHIPPED
 
-MYGPU = (Path(__file__).parent / "templates" / "mygpu.toml").read_text(encoding="utf-8")
+_TEMPLATE = (Path(__file__).parent / "templates" / "mygpu.toml").read_text(encoding="utf-8")
+_BOARD = ("architecture", "board", "pcie", "link", "intra_net")
+MYGPU = "\n".join(line for line in _TEMPLATE.splitlines() if not line.startswith(_BOARD))
+"""The template without the facts of its board."""
 
 
 def setup(catalog: Session = SHIPPED, **fields: Any) -> Setup:

@@ -757,6 +757,8 @@ def _stem(name: str, files: Mapping[str, Path]) -> str:
     plain = {_plain(stem): stem for stem in files}
     if _plain(name) not in plain:
         for stem, path in files.items():
+            if _plain(name) not in _plain(read_text(path)):  # reading is quicker than parsing
+                continue
             plain |= {_plain(alias): stem for alias in read_device_file(path)["aliases"]}
     if _plain(name) not in plain:
         raise unknown("gpu", name, files, "gpus")

@@ -27,29 +27,31 @@ class Constants(NamedTuple):
     whose maps are not in the layout of tensor cores moves them again; ``eager`` how much longer
     element-wise kernels of transformers take where they are not fused, ``mixed`` the same under
     mixed precision (casts); ``unpadded`` the share of tokens that are no padding; ``fp8`` what
-    products in fp8 reach of the rate of large ones; ``update_passes`` how much longer an update
+    products in fp8 reach of the rate of large ones; ``kepler`` how much faster Winograd's
+    convolutions are than others on Kepler, at most; ``update_passes`` how much longer an update
     takes than its least traffic.
     """
 
-    product: float = 1.0
-    batched: float = 0.53
-    conv_fp32: float = 0.76
-    conv_tf32: float = 0.5
-    conv_half: float = 0.6
+    product: float = 1.03
+    batched: float = 0.56
+    conv_fp32: float = 0.8
+    conv_tf32: float = 0.64
+    conv_half: float = 0.79
     winograd_fp32: float = 3.1
-    winograd_tf32: float = 0.9
-    winograd_half: float = 1.15
-    attention: float = 0.56
+    winograd_tf32: float = 0.85
+    winograd_half: float = 1.33
+    attention: float = 0.55
     recurrent: float = 0.7
-    memory: float = 0.83
-    eager: float = 1.5
-    mixed: float = 1.05
-    layout: float = 1.2
+    memory: float = 0.81
+    eager: float = 1.44
+    mixed: float = 1.06
+    layout: float = 1.45
     wave: float = 0.42
-    gap_s: float = 3.7e-06
-    unpadded: float = 0.68
-    fp8: float = 0.9
-    update_passes: float = 1.26
+    gap_s: float = 4.1e-06
+    unpadded: float = 0.69
+    fp8: float = 0.85
+    update_passes: float = 1.29
+    kepler: float = 0.85
 
 
 FITTED = Constants()
@@ -58,8 +60,6 @@ _TILE = 128
 """Rows and columns of a tile of a product."""
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
 """Power with which a kernel's computation and data movement add: convolutions overlap them less."""
-_WITHOUT_WINOGRAD = ("Kepler",)
-"""Architectures older than cuDNN's Winograd kernels (Maxwell and later; cuDNN 5 release notes)."""
 _HALF = ("amp-fp16", "amp-bf16", "fp8")
 _SGD_PASSES, _ADAM_PASSES = 5, 7
 _CAST_BYTES = 3.0
@@ -148,13 +148,14 @@ def kernel_rates(
     large = device.matrix_rate("amp-bf16" if eight else precision).value
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
+    old = device.architecture == "Kepler"
     reached = {
         "product": large * constants.product,
         "batched": large * constants.batched,
         "attention": large * constants.attention,
         "recurrent": large * constants.recurrent,
         "conv": large * conv,
-        "winograd": large * (conv if device.architecture in _WITHOUT_WINOGRAD else winograd),
+        "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
     }
     if eight:
         reached["product"] = device.matrix_rate(precision).value * constants.fp8

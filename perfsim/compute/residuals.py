@@ -47,16 +47,16 @@ class Deviations(NamedTuple):
     ``batch`` is the distance in ln(batch) at which two residuals of a cell tell 1/e of each other.
     """
 
-    model: float = 0.05
-    model_precision: float = 0.06
-    chip: float = 0.08
-    gpu_family: float = 0.075
-    cell: float = 0.085
+    model: float = 0.068
+    model_precision: float = 0.047
+    chip: float = 0.108
+    gpu_family: float = 0.028
+    cell: float = 0.096
     batch: float = 1.0
-    era: float = 0.12
-    era_family: float = 0.05
-    source: float = 0.045
-    source_gpu: float = 0.06
+    era: float = 0.091
+    era_family: float = 0.033
+    source: float = 0.028
+    source_gpu: float = 0.039
 
 
 FITTED = Deviations()

@@ -48,7 +48,7 @@ _PRODUCT_KINDS = ("conv", "linear", "lstm", "attention")
 
 _NINETY = 1.645
 """Standard deviations of a normal distribution's 90 % half-width."""
-_REPEATS = 0.036
+_REPEATS = 0.024
 """Standard deviation of a measured iteration's logarithm, by repeats and boards (fitted with the
 ``Deviations`` of residuals)."""
 _MAX_CELLS = 12

@@ -61,8 +61,8 @@ class ModelWork(NamedTuple):
 
 _STRIDE_LIMIT = 4.5
 """Largest ratio of a convolution's input to its output points: a stride of 2, and its border."""
-_WINOGRAD_SIDE = 3
-"""Side of the kernels that libraries compute by Winograd's method (Lavin & Gray, arXiv
+_WINOGRAD_SIDES = (3, 5)
+"""Sides of the kernels that libraries compute by Winograd's method (Lavin & Gray, arXiv
 1509.09308), at stride 1."""
 _BACKWARD_ATTENTION = 2.5
 """Backward over forward work of fused attention: five products, one of them computed again, for two
@@ -147,11 +147,13 @@ def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: 
     elif layer.kind == "batchnorm":
         works = _streams(layer.outputs, era.passes.norm, era.passes.activation)
     elif layer.kind == "layernorm":
-        passes = era.passes.layernorm, era.passes.add, era.passes.dropout
-        works = _streams(_gathered(layer, era) * layer.outputs, *passes)
+        works = _streams(_gathered(layer, era) * layer.outputs, era.passes.layernorm)
     else:
         works = _lookup(layer)
     beside = _streams(layer.copies, era.passes.add)
+    if layer.kind != "attention" or not era.flash:
+        dropped = _streams(layer.dropped, era.passes.dropout)
+        beside = beside[0] + dropped[0], beside[1] + dropped[1]
     return works[0] + beside[0], works[1] + beside[1]
 
 
@@ -181,7 +183,7 @@ def _convolution(
         points = 4 * layer.rows
     elif not layer.rows < points <= _STRIDE_LIMIT * layer.rows:
         points = layer.rows
-    square = len(shape) > 2 and shape[-2] == shape[-1] == _WINOGRAD_SIDE
+    square = len(shape) > 2 and shape[-2] == shape[-1] and shape[-1] in _WINOGRAD_SIDES
     kind: WorkKind = "winograd" if square and points == layer.rows and not first else "conv"
     values = inner / kernel * points + layer.outputs
     work = Work(kind, layer.flops, values, layer.elements, inner)

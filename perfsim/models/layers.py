@@ -47,6 +47,7 @@ class ModelLayer:
     heads : attention heads, for kind attention
     causal : whether a token attends to those before it only
     gathered : share of its rows that is left where code gathers the masked tokens first
+    dropped : values for one sample that dropout passes over
     """
 
     name: str
@@ -59,6 +60,7 @@ class ModelLayer:
     heads: int = 0
     causal: bool = False
     gathered: float = 1.0
+    dropped: float = 0.0
 
     @property
     def outputs(self) -> float:
@@ -126,9 +128,16 @@ def batchnorm(
     return replace(_scale_and_shift(name, "batchnorm", features, points), copies=copies)
 
 
-def layernorm(name: str, features: int, rows: int = 1) -> ModelLayer:
-    """Return a layer normalisation of ``rows`` vectors of ``features`` values."""
-    return _scale_and_shift(name, "layernorm", features, rows)
+def layernorm(
+    name: str, features: int, rows: int = 1, *, added: bool = False, dropped: bool = False
+) -> ModelLayer:
+    """Return a layer normalisation of ``rows`` vectors of ``features`` values.
+
+    ``added`` says that a shortcut is added beside it, ``dropped`` that dropout runs beside it.
+    """
+    layer = _scale_and_shift(name, "layernorm", features, rows)
+    values = layer.outputs
+    return replace(layer, copies=values * added, dropped=values * dropped)
 
 
 def linear(
@@ -176,7 +185,13 @@ def lstm(prefix: str, suffix: str, inputs: int, hidden: int, steps: int) -> Mode
 
 
 def attention(
-    name: str, width: int, tokens: int, *, heads: int = 0, causal: bool = False
+    name: str,
+    width: int,
+    tokens: int,
+    *,
+    heads: int = 0,
+    causal: bool = False,
+    dropped: bool = False,
 ) -> ModelLayer:
     """Return the products of scores and of values, without parameters of their own.
 
@@ -190,7 +205,9 @@ def attention(
     flops = 4.0 * tokens * tokens * width
     written = float(_FLOAT_BYTES * tokens * width)
     heads = heads or width // _HEAD_WIDTH
-    return ModelLayer(name, "attention", (), flops, written, tokens, heads=heads, causal=causal)
+    scores = float(heads * tokens**2) * dropped
+    made = ModelLayer(name, "attention", (), flops, written, tokens, heads=heads, causal=causal)
+    return replace(made, dropped=scores)
 
 
 def matmul(name: str, kind: str, flops: float, outputs: int, rows: int = 0) -> ModelLayer:

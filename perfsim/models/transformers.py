@@ -47,12 +47,12 @@ def _bert_block(name: str, width: int, tokens: int) -> list[ModelLayer]:
         linear(f"{part}.self.query", width, width, tokens),
         linear(f"{part}.self.key", width, width, tokens),
         linear(f"{part}.self.value", width, width, tokens),
-        attention(f"{part}.self", width, tokens),
+        attention(f"{part}.self", width, tokens, dropped=True),
         linear(f"{part}.output.dense", width, width, tokens),
-        layernorm(f"{part}.output.LayerNorm", width, tokens),
+        layernorm(f"{part}.output.LayerNorm", width, tokens, added=True, dropped=True),
         linear(f"{name}.intermediate.dense", width, 4 * width, tokens),
         linear(f"{name}.output.dense", 4 * width, width, tokens),
-        layernorm(f"{name}.output.LayerNorm", width, tokens),
+        layernorm(f"{name}.output.LayerNorm", width, tokens, added=True, dropped=True),
     ]
 
 
@@ -102,7 +102,7 @@ def bert(
         embedding("bert.embeddings.word_embeddings", _BERT_VOCABULARY, width, tokens),
         embedding("bert.embeddings.position_embeddings", _BERT_POSITIONS, width, tokens),
         embedding("bert.embeddings.token_type_embeddings", 2, width, tokens),
-        layernorm("bert.embeddings.LayerNorm", width, tokens),
+        layernorm("bert.embeddings.LayerNorm", width, tokens, added=True, dropped=True),
     ]
     for block in range(depth):
         layers += _bert_block(f"bert.encoder.layer.{block}", width, tokens)
@@ -145,11 +145,11 @@ def gpt2(name: str, tokens: int = _GPT2_TOKENS) -> tuple[ModelLayer, ...]:
     for block in range(depth):
         part = f"transformer.h.{block}"
         layers += [
-            layernorm(f"{part}.ln_1", width, tokens),
+            layernorm(f"{part}.ln_1", width, tokens, added=True, dropped=True),
             linear(f"{part}.attn.c_attn", width, 3 * width, tokens, transposed=True),
-            attention(f"{part}.attn", width, tokens, causal=True),
+            attention(f"{part}.attn", width, tokens, causal=True, dropped=True),
             linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True),
-            layernorm(f"{part}.ln_2", width, tokens),
+            layernorm(f"{part}.ln_2", width, tokens, added=True, dropped=True),
             linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True),
             linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True),
         ]
@@ -185,11 +185,11 @@ def vit(size: str) -> tuple[ModelLayer, ...]:
     for block in range(depth):
         name = f"blocks.{block}"
         layers += [
-            layernorm(f"{name}.norm1", width, rows),
+            layernorm(f"{name}.norm1", width, rows, added=True),
             linear(f"{name}.attn.qkv", width, 3 * width, rows),
             attention(f"{name}.attn", width, rows),
             linear(f"{name}.attn.proj", width, width, rows),
-            layernorm(f"{name}.norm2", width, rows),
+            layernorm(f"{name}.norm2", width, rows, added=True),
             linear(f"{name}.mlp.fc1", width, 4 * width, rows),
             linear(f"{name}.mlp.fc2", 4 * width, width, rows),
         ]

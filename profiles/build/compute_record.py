@@ -98,7 +98,7 @@ def rows(data: Path, catalog: Catalog) -> Iterator[Row]:
         if name and cells["img"] in ("224", "299") and "nhwc" in cells["file"]:
             seconds = float(cells["step_ms"]) / 1e3
             batch = int(cells["batch"])
-            yield Row("timm nhwc", "rtx3090", "amp-fp16", name, None, batch, "ngc", seconds)
+            yield Row("timm nhwc", "rtx3090", "amp-fp16", name, None, batch, "torch1.12", seconds)
     for cells in _table(data / "modern" / "training.csv"):
         yield from _mlperf(cells)
 
@@ -108,7 +108,7 @@ def _mlperf(cells: dict[str, str]) -> Iterator[Row]:
     if not cells["source"].startswith("mlperf") or not known:
         return
     gpus = int(cells["n_gpus"])
-    if gpus > 8:
+    if gpus > 8 or int(cells["gpus_per_node"] or gpus) < gpus:
         return
     name = cells["gpu"].upper()
     gpu = next((known for part, known in _MLPERF_GPUS.items() if part in name), None)
@@ -146,7 +146,8 @@ class Judge:
         device = self._catalog.once(
             ("device", row.gpu), lambda: load_device(row.gpu, self._catalog)
         )
-        return kernel_rates(device, row.precision, row.era, constants)
+        rates = kernel_rates(device, row.precision, row.era, constants)
+        return rates._replace(conversions=0.0) if row.source == "timm nhwc" else rates
 
     def seconds(self, row: Row, constants: Constants = FITTED) -> float:
         """Return a row's iteration by its kernels [s]."""
@@ -167,6 +168,10 @@ _WIDTHS = {
     "update_passes": 0.2,
     "conv_half": 0.25,
     "unpadded": 0.05,
+    "kepler": 0.05,
+    "attention": 0.2,
+    "conv_fp32": 0.25,
+    "conv_tf32": 0.25,
 }
 """Standard deviation of a constant's logarithm about its start; 0.5 unless told."""
 _ERROR = 0.1
@@ -189,8 +194,14 @@ def fit(judge: Judge, used: Sequence[Row], start: Constants = FITTED) -> Constan
         off = np.array([judge.off(row, constants) for row in used])
         return np.concatenate([off * weights / _ERROR, (point - centre) / widths])
 
-    found = least_squares(residuals, centre, loss="soft_l1", max_nfev=8)
+    found = least_squares(residuals, centre, loss="soft_l1", max_nfev=25)
     return Constants(*(float(value) for value in np.exp(found.x)))
+
+
+def _exchanges(row: Row) -> bool:
+    """Tell whether a row's exchange inside its node may show: BERT on several GPUs over PCIe."""
+    over_pcie = "pcie" in row.gpu or row.gpu in ("a30", "l40s")
+    return row.model == "bert-large" and row.nodes_gpus > 1 and over_pcie
 
 
 def alike(found: Iterable[Row]) -> list[Row]:
@@ -243,7 +254,7 @@ def main() -> None:
     options = parser.parse_args()
     catalog = Session()
     judge, used = Judge(catalog), alike(rows(options.data, catalog))
-    fitted = [row for row in used if not (row.model == "bert-large" and "pcie" in row.gpu)]
+    fitted = [row for row in used if not _exchanges(row)]
     constants = fit(judge, fitted) if options.fit else FITTED
     print(constants)
     report(judge, used, constants)
