@@ -207,8 +207,8 @@ def fuse_as_dear_tuned(gradients: Sequence[Gradient], context: FusionContext) ->
     DeAR tries sizes while it trains, by Bayesian optimisation over 1 to 256 MB, and keeps the
     fastest. Here sizes a quarter of a doubling apart are tried, 25 MiB first. The iteration is
     reckoned without kernels and update: reduce-scatters one after another in the backward pass,
-    then all-gathers, the first layers' first, beside the forward pass. `bucket` is not used (policy
-    dear takes it).
+    then all-gathers, the first layers' first, beside the forward pass, on GPUs of equal speed: with
+    stragglers another size may be better. `bucket` is not used (policy dear takes it).
 
     References
     ----------
