@@ -26,7 +26,7 @@ __all__ = [
     "steady_s",
 ]
 
-BOTTLENECKS = ("compute", "bandwidth", "latency", "compression", "second_order")
+BOTTLENECKS = ("compute", "host", "bandwidth", "latency", "compression", "second_order")
 """The causes that can hold an iteration back."""
 
 
@@ -76,7 +76,8 @@ def _run_changed(costed: CostedGraph, change: CostChange) -> Timeline:
 def halved(cause: str) -> CostChange:
     """Return the change that makes one cause twice as fast.
 
-    Bandwidth halves what a collective spends on bytes, latency what it spends on hops.
+    Bandwidth halves what a collective spends on bytes, latency what it spends on hops. Computation
+    takes the later of the GPU (compute) and the host's launches (host).
     """
     return faster(2.0, cause)
 
@@ -90,6 +91,11 @@ def faster(factor: float, *causes: str) -> CostChange:
             latency_s = charge.latency_s
             parts = {"latency": latency_s, "bandwidth": duration_s - latency_s}
             return duration_s - sum(parts.get(cause, 0.0) for cause in causes) * saved
+        if charge.cause == "compute" and charge.host:
+            device = charge.device / factor if "compute" in causes else charge.device
+            return duration_s * max(
+                device, charge.host / factor if "host" in causes else charge.host
+            )
         return duration_s - duration_s * saved if charge.cause in causes else duration_s
 
     return change
@@ -110,10 +116,17 @@ def bottleneck(rounds: Sequence[CostedGraph], iteration_s: float) -> tuple[str, 
     return max(worth, key=lambda cause: worth[cause]), worth
 
 
+_HALF = 0.5
+"""Share of a pass beyond which launches bind once the GPU, or they, are twice as fast."""
+
+
 def _charged(rounds: Sequence[CostedGraph], cause: str) -> bool:
     """Tell whether any task is charged to a cause: else halving it changes nothing."""
+    charges = (charge for costed in rounds for charge in costed.charges)
+    if cause == "host":
+        return any(charge.host > _HALF for charge in charges)
     charged_to = "network" if cause in ("bandwidth", "latency") else cause
-    return any(charge.cause == charged_to for costed in rounds for charge in costed.charges)
+    return any(charge.cause == charged_to for charge in charges)
 
 
 def spread_interval(

@@ -441,6 +441,7 @@ _check_device = table_check(
         "architecture": _text,
         "board": _text,
         "multiprocessors": check_of(Annotated[float, plain_number(_MULTIPROCESSORS)]),
+        "succeeds": _text,
         "pcie": _pcie,
         "link": _text,
         "intra_net": _text,
@@ -454,6 +455,7 @@ _check_device = table_check(
         ),
     },
     optional=(
+        "succeeds",
         *(
             "aliases",
             "power_w",
@@ -482,6 +484,7 @@ class DeviceFile(TypedDict):
     reference_names: tuple[str, ...]
     power_w: float | None
     multiprocessors: float
+    succeeds: str
     architecture: str
     board: str
     pcie: int | None
@@ -514,6 +517,7 @@ def read_device_file(path: Path) -> DeviceFile:
         reference_names=references,
         power_w=table.get("power_w"),
         multiprocessors=table.get("multiprocessors", _USUAL_MULTIPROCESSORS),
+        succeeds=table.get("succeeds", ""),
         architecture=table.get("architecture", ""),
         board=table.get("board", ""),
         pcie=table.get("pcie"),
@@ -534,8 +538,9 @@ class Device:
     ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
     the data sheet's peak. ``multiprocessors`` run its tiles (streaming multiprocessors, compute
     units). ``points`` holds one curve a width for each kernel name. ``references``
-    are GPUs whose points may be scaled to this one. ``board`` is its form (SXM5, PCIe), ``pcie``
-    the generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
+    are GPUs whose points may be scaled to this one. ``succeeds`` is the board of its line before
+    it, which is no faster. ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe,
+    ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network that stands for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything. Kernels are those of the era
     ``software``; ``other_eras`` names those measured in another era only, with that era.
@@ -555,6 +560,7 @@ class Device:
     software: str = NEWEST
     other_eras: Mapping[str, str] = field(default_factory=dict)
     multiprocessors: float = _USUAL_MULTIPROCESSORS
+    succeeds: str = ""
     architecture: str = ""
     board: str = ""
     pcie: int | None = None

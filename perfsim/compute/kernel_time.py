@@ -32,26 +32,26 @@ class Constants(NamedTuple):
     takes than its least traffic.
     """
 
-    product: float = 1.03
-    batched: float = 0.56
-    conv_fp32: float = 0.8
-    conv_tf32: float = 0.64
-    conv_half: float = 0.79
-    winograd_fp32: float = 3.1
-    winograd_tf32: float = 0.85
-    winograd_half: float = 1.33
+    product: float = 1.05
+    batched: float = 0.57
+    conv_fp32: float = 0.82
+    conv_tf32: float = 0.68
+    conv_half: float = 0.86
+    winograd_fp32: float = 3.04
+    winograd_tf32: float = 0.82
+    winograd_half: float = 1.34
     attention: float = 0.55
     recurrent: float = 0.7
-    memory: float = 0.81
-    eager: float = 1.44
-    mixed: float = 1.06
-    layout: float = 1.45
-    wave: float = 0.42
-    gap_s: float = 4.1e-06
+    memory: float = 0.8
+    eager: float = 1.43
+    mixed: float = 1.02
+    layout: float = 1.62
+    wave: float = 0.43
+    gap_s: float = 4.5e-06
     unpadded: float = 0.69
-    fp8: float = 0.85
-    update_passes: float = 1.29
-    kepler: float = 0.85
+    fp8: float = 0.83
+    update_passes: float = 1.27
+    kepler: float = 0.78
 
 
 FITTED = Constants()
@@ -62,9 +62,9 @@ _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
 """Power with which a kernel's computation and data movement add: convolutions overlap them less."""
 _HALF = ("amp-fp16", "amp-bf16", "fp8")
 _SGD_PASSES, _ADAM_PASSES = 5, 7
-_CAST_BYTES = 3.0
-"""Bytes that casting a parameter to half precision adds to each kernel that reads it (read 4,
-write 2, in one of two passes)."""
+_CAST_BYTES = 12.0
+"""Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
+its gradient after the backward pass (4 and 2 bytes each)."""
 
 
 class KernelRates(NamedTuple):
@@ -73,7 +73,8 @@ class KernelRates(NamedTuple):
     ``flops_per_s`` is what each kind of kernel reaches; in fp8, dense products alone have its
     rate, all else computes in bf16. ``casts`` is how often element-wise kernels of transformers
     move their values, ``conversions`` how often those of a convolution change their layout;
-    ``widths`` are bytes a value of the compute precision, and a parameter that a product reads.
+    ``width`` is the bytes of a value. ``or_else`` prices the kernels of another precision that
+    libraries may choose: fp32's under tf32.
     """
 
     flops_per_s: Mapping[str, float]
@@ -82,14 +83,20 @@ class KernelRates(NamedTuple):
     era: str
     execution: Execution
     constants: Constants
-    widths: tuple[float, float]
+    width: float
     casts: float
     conversions: float
+    or_else: KernelRates | None = None
 
     def seconds(self, work: Work, batch: int, transformer: bool) -> float:
         """Return how long one kernel takes for a batch [s]."""
-        constants = self.constants
-        width, weight_width = self.widths
+        seconds = self._seconds(work, batch, transformer)
+        if self.or_else is None or work.kind == "stream":
+            return seconds
+        return min(seconds, self.or_else._seconds(work, batch, transformer))
+
+    def _seconds(self, work: Work, batch: int, transformer: bool) -> float:
+        constants, width = self.constants, self.width
         if work.kind == "stream":
             if work.wide:
                 moved = 4.0 * (work.values * batch + work.weights)
@@ -98,7 +105,7 @@ class KernelRates(NamedTuple):
             return moved / self.bytes_per_s + constants.gap_s
         rate = self.flops_per_s[work.kind]
         compute_s = work.flops * batch / rate
-        memory_s = (width * work.values * batch + weight_width * work.weights) / self.bytes_per_s
+        memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
         convolves = work.kind in ("conv", "winograd")
         power = _CONV_POWER if convolves else _PRODUCT_POWER
         together_s: float = (compute_s**power + memory_s**power) ** (1 / power)
@@ -169,9 +176,10 @@ def kernel_rates(
         era,
         execution,
         constants,
-        (2.0, 2.0 + _CAST_BYTES) if half else (4.0, 4.0),
+        2.0 if half else 4.0,
         eager * (constants.mixed if half and not execution.fused else 1.0),
         constants.layout if converted else 0.0,
+        kernel_rates(device, "fp32", era, constants) if precision == "tf32" else None,
     )
 
 
@@ -197,6 +205,8 @@ def model_time(
     """
     work = model_work(model, tokens, rates.era)
     passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
+    if rates.width < 4.0:
+        passes_s += _CAST_BYTES * work.parameters / rates.bytes_per_s
     host_s = work.operations * rates.execution.op_s
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)

@@ -117,6 +117,8 @@ class Profile:
     ``gradients`` are in forward order. ``iteration_s`` is the whole single-GPU iteration; what
     forward, backward and optimizer leave of it is ``other_s`` (input, launches, host).
     ``positions`` are the rows that a sample gives of a layer's input matrix, where known.
+    ``host_share`` and ``device_share`` are what the host's launches and the GPU's work would take
+    alone, as shares of both passes; the later of both is 1.
     """
 
     model: str
@@ -131,6 +133,8 @@ class Profile:
     header: dict[str, str]
     path: str = ""
     positions: Mapping[str, int] = field(default_factory=dict)
+    host_share: float = 0.0
+    device_share: float = 1.0
 
     @cached_property
     def forward_s(self) -> float:

@@ -17,7 +17,7 @@ __all__ = ["Deviations", "Place", "Residual", "estimate"]
 class Place(NamedTuple):
     """What an iteration ran: model, GPU, precision, batch and software.
 
-    ``family`` is that of the model (text, image, cifar, lstm), ``chip`` that of the GPU's boards,
+    ``family`` is that of the model (text, image, cifar, lstm), ``chip`` the GPU's architecture,
     ``source`` who measured with which framework ("" for a prediction).
     """
 

@@ -36,6 +36,7 @@ from perfsim.data.catalog import Catalog, owner_of
 from perfsim.errors import RequestError
 from perfsim.models import MODELS, TEXT_MODELS, build_model
 from perfsim.quantity import Kind, Quantity, weakest
+from perfsim.units import format_seconds
 
 __all__ = ["TransferInputs", "TransferredProfile", "known_iterations", "pin_iteration", "transfer"]
 
@@ -59,18 +60,12 @@ _MAX_CELLS = 12
 
 
 class TransferredProfile(NamedTuple):
-    """A profile scaled to a GPU, batch and precision, and the origin of its iteration time.
-
-    ``host_share`` and ``device_share`` are what the host's launches and the GPU's work would take
-    alone, as shares of the iteration; the larger is 1.
-    """
+    """A profile scaled to a GPU, batch and precision, and the origin of its iteration time."""
 
     profile: Profile
     quantity: Quantity
     extrapolated: bool
     notes: list[str]
-    host_share: float = 0.0
-    device_share: float = 1.0
 
     @property
     def batch_reach(self) -> float:
@@ -139,8 +134,6 @@ def pin_iteration(transferred: TransferredProfile, seconds: float) -> Transferre
         quantity,
         False,
         ["The single-GPU iteration is the one given; its layers stay in proportion."],
-        transferred.host_share,
-        transferred.device_share,
     )
 
 
@@ -308,7 +301,8 @@ def _total(
     """Return the iteration at the goal, and the same by kernels alone."""
     by_kernels = inputs.by_kernels(goal, batch, era)
     if not known:
-        return _by_residuals(inputs, goal, batch, era, by_kernels), by_kernels
+        total = _by_residuals(inputs, goal, batch, era, by_kernels)
+        return _not_slower(inputs, goal, batch, era, total), by_kernels
     series = lawful([(one.batch, _in_era(inputs, goal, one, era)) for one in known])
     what = f"{inputs.profile.model} on {goal}"
     low, high = min(series), max(series)
@@ -380,6 +374,53 @@ def _by_residuals(
     )
 
 
+def _not_slower(
+    inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str, total: Estimate
+) -> Estimate:
+    """Hold a derived iteration at those of a wider precision and of the GPU before it.
+
+    What iterations elsewhere say of two GPUs or precisions may reverse what their data sheets say.
+    """
+    for other in _slower_places(inputs, goal):
+        then = _iteration(inputs, other, batch, era)
+        if then.seconds < total.seconds:
+            note = f"Held at the {format_seconds(then.seconds)} of {other}, which is no faster."
+            total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
+    return total
+
+
+def _iteration(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -> Estimate:
+    """Return the iteration at a place, worked out once."""
+    asked = ("iteration", inputs.profile.path or inputs.profile.model, at, batch, era)
+
+    def found() -> Estimate:
+        return _total(inputs, at, batch, era, known_iterations(inputs, at))[0]
+
+    return inputs.catalog.once(asked, found)
+
+
+def _slower_places(inputs: TransferInputs, goal: GpuPrecision) -> list[GpuPrecision]:
+    """Return the places next to a goal that are no faster: wider precision, the GPU before."""
+    device = inputs.gpu(goal.gpu)
+    places = [
+        GpuPrecision(goal.gpu, wider)
+        for wider in _WIDER.get(goal.precision, ())
+        if wider in device.rates
+    ][:1]
+    if device.succeeds and goal.precision in inputs.gpu(device.succeeds).rates:
+        places.append(GpuPrecision(device.succeeds, goal.precision))
+    return places
+
+
+_WIDER = {
+    "fp8": ("amp-bf16",),
+    "amp-bf16": ("tf32", "fp32"),
+    "amp-fp16": ("tf32", "fp32"),
+    "tf32": ("fp32",),
+}
+"""Precision -> the next wider ones, of which the first that a GPU has counts."""
+
+
 def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
     """Return the residuals that tell of a goal: of its model, of its GPU, of its software.
 
@@ -397,19 +438,24 @@ def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
             if key not in nearest or away < nearest[key][0]:
                 nearest[key] = (away, anchor, gpu)
     shared = sorted(nearest.values(), key=lambda item: item[0])
+    chips = {gpu: inputs.gpu(gpu).architecture or gpu for _, _, gpu in shared}
     chosen: dict[tuple[str, Anchor], None] = {}
     for way in ("model", "gpu", "chip", "era"):
-        picked = [(gpu, anchor) for _, anchor, gpu in shared if _shares(way, goal, gpu, anchor)]
+        picked = [
+            (gpu, anchor)
+            for _, anchor, gpu in shared
+            if _shares(way, goal, gpu, chips[gpu], anchor)
+        ]
         chosen |= dict.fromkeys(picked[:_MAX_CELLS])
     return [_residual(inputs, anchor, gpu) for gpu, anchor in chosen]
 
 
-def _shares(way: str, goal: Place, gpu: str, anchor: Anchor) -> bool:
+def _shares(way: str, goal: Place, gpu: str, chip: str, anchor: Anchor) -> bool:
     """Tell whether a measured iteration shares a goal's model, GPU, chip or software."""
     if way == "model":
         return anchor.model == goal.model
     if way == "chip":
-        return _chip(gpu) == goal.chip
+        return chip == goal.chip
     alike = _family(anchor.model) == goal.family
     if way == "era":
         return alike and anchor.software == goal.era
@@ -439,20 +485,9 @@ def _place(
     era: str,
     source: str = "",
 ) -> Place:
-    gpu = device.name
+    chip = device.architecture or device.name
     family = _family(model)
-    return Place(model, family, tokens, gpu, _chip(gpu), precision, batch, era, source)
-
-
-def _chip(gpu: str) -> str:
-    """Return the chip of a GPU's boards: the name up to the first hyphen.
-
-    Examples
-    --------
-    >>> _chip("a100-pcie-40gb"), _chip("v100")
-    ('a100', 'v100')
-    """
-    return gpu.partition("-")[0]
+    return Place(model, family, tokens, device.name, chip, precision, batch, era, source)
 
 
 def _family(model: str) -> str:
@@ -544,16 +579,17 @@ def _stretched_to(
         "samples",
     )
     notes = list(iteration.notes)
-    host, device = by_kernels.host_s, by_kernels.device_s
-    longest = max(host, device)
-    if host > device:
+    host_s, device_s = by_kernels.host_passes_s, by_kernels.passes_s
+    longest_s = max(host_s, device_s)
+    if longest_s > 0:
+        shares = host_s / longest_s, device_s / longest_s
+        scaled = replace(scaled, host_share=shares[0], device_share=shares[1])
+    if host_s > device_s:
         notes.append(
-            f"The host's launches bind ({era}): {host * 1e3:.3g} ms, the GPU works"
-            f" {device * 1e3:.3g} ms."
+            f"The host's launches bind ({era}): both passes take it {format_seconds(host_s)}, the"
+            f" GPU {format_seconds(device_s)}."
         )
-    return TransferredProfile(
-        scaled, quantity, iteration.extrapolated, notes, host / longest, device / longest
-    )
+    return TransferredProfile(scaled, quantity, iteration.extrapolated, notes)
 
 
 def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> Profile:

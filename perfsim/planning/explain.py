@@ -58,6 +58,7 @@ IMPROVEMENTS: dict[str, tuple[str, ...]] = {
     "bandwidth": ("bandwidth",),
     "latency": ("latency",),
     "gpu": ("compute", "compression", "second_order"),
+    "host": ("host",),
     "compression": ("compression",),
     "second_order": ("second_order",),
 }
@@ -525,12 +526,14 @@ def improvements(
 
     Buckets, algorithms and the method's decisions stay as they are, except in the two lines on
     the bucket size (if the fusion takes one). ``gpu`` is all that the GPU computes, with the
-    method's kernels. The iteration consists of bandwidth, latency and gpu, so their elasticities
-    sum to 1, less the share that only waits. ``scale`` is the ratio of the iteration to that of
-    ``plans``, which differ beside other jobs.
+    method's kernels; ``host`` its launches, where they bind. The iteration consists of bandwidth,
+    latency, gpu and host, so their elasticities sum to 1, less the share that only waits. ``scale``
+    is the ratio of the iteration to that of ``plans``, which differ beside other jobs.
     """
     charged = {charge.cause for plan in plans for charge in plan.charges}
     charged |= {"bandwidth", "latency"} if "network" in charged else set()
+    if any(charge.host >= 1.0 for plan in plans for charge in plan.charges):
+        charged.add("host")
     result = []
     for what, causes in IMPROVEMENTS.items():
         if not charged.intersection(causes):

@@ -83,6 +83,7 @@ IMPROVEMENT_WORDS = {
     "bandwidth": "the bandwidth",
     "latency": "half the latency",
     "gpu": "the GPU's speed",
+    "host": "the host's speed of launching kernels",
     "compression": "the compression kernels' speed",
     "second_order": "the second-order kernels' speed",
     "bucket_doubled": "the bucket size",

@@ -277,6 +277,7 @@ class _RoundBuilder:
         self.graph = TaskGraph(iterations=len(jobs))
         self.costed = CostedGraph(self.graph, count=count, order=method.order)
         self.tasks = _Tasks(self.costed, costs)
+        self.passes = WORK._replace(host=profile.host_share, device=profile.device_share)
         self.done: list[dict[str, JobProgress]] = []
         self.backward_end: int | None = None
         self.update_end: int | None = None
@@ -415,7 +416,7 @@ class _RoundBuilder:
 
     def compute(self, name: str, kind: TaskKind, seconds: float) -> None:
         """Issue what computation does next."""
-        self.end = self.tasks.add(name, COMPUTE, kind, seconds, self.here)
+        self.end = self.tasks.add(name, COMPUTE, kind, seconds, self.here, self.passes)
 
     def waves(self, jobs_under_way: list[JobProgress]) -> None:
         """Issue all that can go now, turn by turn: each job up to a kernel that needs a result."""

@@ -21,13 +21,17 @@ class TaskCost(NamedTuple):
 
     ``cause`` is compute, network, compression, second_order or waiting. ``latency_s`` is the part
     that no bandwidth shrinks. ``spread`` is the relative 90 % half-width of the duration.
-    ``grade`` says whether such a cost was measured, carried or modelled (see ``Cost``).
+    ``grade`` says whether such a cost was measured, carried or modelled (see ``Cost``). Of
+    computation, ``host`` and ``device`` are the shares of the duration that the host's launches
+    and the GPU's work would take alone; the later of both is 1.
     """
 
     cause: str
     latency_s: float = 0.0
     spread: float | None = None
     grade: Grade = "modelled"
+    host: float = 0.0
+    device: float = 1.0
 
 
 class Work(NamedTuple):

@@ -139,6 +139,7 @@ _SPAN_HOVER = "%{customdata[0]}<br>%{customdata[1]:.4f} ms from %{base:.4f} ms<b
 
 _CAUSE_NAMES = {
     "compute": "GPU twice as fast",
+    "host": "host launching kernels twice as fast",
     "bandwidth": "bandwidth doubled",
     "latency": "latency halved",
     "compression": "compression kernels twice as fast",
