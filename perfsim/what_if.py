@@ -192,10 +192,11 @@ def era_move(
         kernel for costed in rounds for work in costed.work if work for kernel, _ in work.kernels
     }
     for change in changes:
-        if not any(map(change, kernels)):
+        longer_s = {kernel: seconds for kernel in kernels if (seconds := change(kernel))}
+        if not longer_s:
             continue
         timelines = [
-            run(_with_other_types(costed, change), _era_s(costed, change), brief=True)
+            run(_with_other_types(costed, change), _era_s(costed, longer_s), brief=True)
             for costed in rounds
         ]
         era_s = mean_s(rounds, timelines)
@@ -207,20 +208,24 @@ def _with_other_types(costed: CostedGraph, change: KernelChange) -> CostedGraph:
     """Return a round whose other types of GPU, if any, run the other era's kernels too."""
     if costed.mixed is None:
         return costed
-    spent_s = tuple(_era_s(other, change) for other in costed.mixed.rounds)
+    spent_s = tuple(
+        _era_s(
+            other,
+            {kernel: change(kernel) for work in other.work if work for kernel, _ in work.kernels},
+        )
+        for other in costed.mixed.rounds
+    )
     return replace(costed, mixed=replace(costed.mixed, spent_s=spent_s))
 
 
-def _era_s(costed: CostedGraph, change: KernelChange) -> list[float]:
-    """Return how long each task takes with the kernels of another era [s]."""
-    return [
-        max(
-            0.0,
-            float(task.duration_s)
-            + fsum(count * change(kernel) for kernel, count in (work.kernels if work else ())),
-        )
-        for task, work in zip(costed.graph.tasks, costed.work, strict=True)
-    ]
+def _era_s(costed: CostedGraph, longer_s: Mapping[Kernel, float]) -> list[float]:
+    """Return how long each task takes where kernels take so much longer in another era [s]."""
+    durations_s = [float(task.duration_s) for task in costed.graph.tasks]
+    for index, work in enumerate(costed.work):
+        if work and work.kernels:
+            more_s = fsum(count * longer_s.get(kernel, 0.0) for kernel, count in work.kernels)
+            durations_s[index] = max(0.0, durations_s[index] + more_s)
+    return durations_s
 
 
 def _stretched(cause: str, factor: float) -> CostChange:
