@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perfsim.compute.device import Device
 from perfsim.compute.kernel import Kernel
 from perfsim.compute.software import neighbour_eras
 from perfsim.compute.transfer import TransferredProfile
 from perfsim.conditions.ranks import over_draws, shown_draws
 from perfsim.data.catalog import Catalog
 from perfsim.interval import NO_METHOD, Moves, Uncertainty, extra_moves, uncertainties
-from perfsim.methods.building.sparsify import in_era
 from perfsim.notes import notes_of
 from perfsim.quantity import Quantity, Term
 from perfsim.resolve import ResolvedScenario, Setup, device_in_era, resolve
@@ -32,9 +29,9 @@ from perfsim.schedule.run import mean_s, run_all
 from perfsim.session import JobCache, fresh, job_cache
 from perfsim.simulate.timeline import Timeline
 from perfsim.what_if import (
-    KernelChange,
     bottleneck,
     era_move,
+    kernels_of,
     moves,
     seconds_by_grade,
     spread_interval,
@@ -265,30 +262,36 @@ def _moves(ran: _Run, worth: Mapping[str, float], hidden_s: float) -> Moves:
         setup.cluster.gpus,
         setup.cluster.gpus_per_node,
     )
-    era = era_move(rounds, iteration_s, _era_changes(setup, ran.catalog))
+    era = era_move(rounds, iteration_s, _era_kernels(setup, rounds, ran.catalog))
     return moved | ({"era": era} if any(era) else {})
 
 
-def _era_changes(setup: Setup, catalog: Catalog) -> list[KernelChange]:
-    """Return how the kernels of neighbouring eras differ from those priced here.
+def _era_kernels(
+    setup: Setup, rounds: Sequence[CostedGraph], catalog: Catalog
+) -> list[dict[Kernel, float]]:
+    """Return how much longer kernels take in each neighbouring software era [s].
 
-    Kernels that were measured in the era asked for stay, and a top-k that the options name.
+    Left out are kernels that were measured in the era asked for, and a top-k that the options name.
     """
-    if setup.kernels_s is not None:
-        return []
     here, named = setup.device, "kernel" in setup.scenario.options
-
-    def longer_s(there: Device, kernel: Kernel) -> float:
-        selects = kernel.name.startswith("topk_")
-        if (named or not selects) and (not kernel.parts or here.measured_here(kernel)):
-            return 0.0
-        other = in_era(kernel, there.software)
-        return there.cost(other).seconds - here.cost(kernel).seconds
-
-    return [
-        partial(longer_s, device_in_era(here.name, era, catalog))
-        for era in neighbour_eras(setup.device.software)
+    in_doubt = [
+        kernel
+        for kernel in kernels_of(rounds)
+        if (kernel.name.startswith("topk_") and not named)
+        or (kernel.parts and not here.measured_here(kernel))
     ]
+    if not in_doubt or setup.kernels_s is not None:
+        return []
+    from perfsim.methods.building.sparsify import in_era
+
+    found = []
+    for era in neighbour_eras(setup.device.software):
+        there = device_in_era(here.name, era, catalog)
+        priced = [(one, there.cost(in_era(one, era)).seconds) for one in in_doubt]
+        longer_s = {one: seconds - here.cost(one).seconds for one, seconds in priced}
+        if any(longer_s.values()):
+            found.append(longer_s)
+    return found
 
 
 def _interval(ran: _Run, moved: Moves) -> tuple[float, float]:

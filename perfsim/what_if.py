@@ -14,12 +14,12 @@ from perfsim.simulate.timeline import Timeline
 
 __all__ = [
     "BOTTLENECKS",
-    "KernelChange",
     "bottleneck",
     "changed_durations",
     "era_move",
     "faster",
     "halved",
+    "kernels_of",
     "moves",
     "seconds_by_grade",
     "spread_interval",
@@ -187,28 +187,26 @@ def moves(
     return found
 
 
-KernelChange = Callable[[Kernel], float]
-"""Returns how much longer a kernel takes in another software era [s]."""
+def kernels_of(rounds: Sequence[CostedGraph]) -> set[Kernel]:
+    """Return the kernels that methods run in some rounds, on all types of GPU."""
+    each = [*rounds, *(other for one in rounds if one.mixed for other in one.mixed.rounds)]
+    return {kernel for costed in each for work in costed.work if work for kernel, _ in work.kernels}
 
 
 def era_move(
-    rounds: Sequence[CostedGraph], iteration_s: float, changes: Sequence[KernelChange]
+    rounds: Sequence[CostedGraph], iteration_s: float, eras: Sequence[Mapping[Kernel, float]]
 ) -> tuple[float, float]:
     """Return how far an iteration moves to the faster and slower side in other software eras.
 
     Parameters
     ----------
-    changes : for each other era how its kernels change; of several types of GPU, on the slowest
+    eras : for each era how much longer kernels take in it [s]; of several types of GPU, on the
+        slowest
     """
     faster_s = slower_s = iteration_s
-    kernels = {
-        kernel for costed in rounds for work in costed.work if work for kernel, _ in work.kernels
-    }
-    for change in changes:
-        if not any(map(change, kernels)):
-            continue
+    for longer_s in eras:
         timelines = [
-            run(_with_other_types(costed, change), _era_s(costed, change), brief=True)
+            run(_with_other_types(costed, longer_s), _era_s(costed, longer_s), brief=True)
             for costed in rounds
         ]
         era_s = mean_s(rounds, timelines)
@@ -216,24 +214,22 @@ def era_move(
     return log(iteration_s / faster_s), log(slower_s / iteration_s)
 
 
-def _with_other_types(costed: CostedGraph, change: KernelChange) -> CostedGraph:
+def _with_other_types(costed: CostedGraph, longer_s: Mapping[Kernel, float]) -> CostedGraph:
     """Return a round whose other types of GPU, if any, run the other era's kernels too."""
     if costed.mixed is None:
         return costed
-    spent_s = tuple(_era_s(other, change) for other in costed.mixed.rounds)
+    spent_s = tuple(_era_s(other, longer_s) for other in costed.mixed.rounds)
     return replace(costed, mixed=replace(costed.mixed, spent_s=spent_s))
 
 
-def _era_s(costed: CostedGraph, change: KernelChange) -> list[float]:
-    """Return how long each task takes with the kernels of another era [s]."""
-    return [
-        max(
-            0.0,
-            float(task.duration_s)
-            + fsum(count * change(kernel) for kernel, count in (work.kernels if work else ())),
-        )
-        for task, work in zip(costed.graph.tasks, costed.work, strict=True)
-    ]
+def _era_s(costed: CostedGraph, longer_s: Mapping[Kernel, float]) -> list[float]:
+    """Return how long each task takes where kernels take so much longer in another era [s]."""
+    durations_s = [float(task.duration_s) for task in costed.graph.tasks]
+    for index, work in enumerate(costed.work):
+        if work and work.kernels:
+            more_s = fsum(count * longer_s.get(kernel, 0.0) for kernel, count in work.kernels)
+            durations_s[index] = max(0.0, durations_s[index] + more_s)
+    return durations_s
 
 
 def _stretched(cause: str, factor: float) -> CostChange:

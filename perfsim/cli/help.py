@@ -18,6 +18,8 @@ EXAMPLES = {
     "compare": (
         "perfsim compare --model bert-large --gpus 32 --net 10gbe \\\n"
         "    --methods ssgd,topk,dgc,powersgd",
+        "perfsim compare --model resnet50 --gpus 32 --net 10gbe \\\n"
+        "    --methods ssgd,topk,powersgd --equal-bytes 100",
         "perfsim compare --scenario what_if_dgc_1gbe --csv methods.csv",
     ),
     "sweep": (

@@ -17,8 +17,8 @@ __all__ = ["Deviations", "Place", "Residual", "estimate"]
 class Place(NamedTuple):
     """What an iteration ran: model, GPU, precision, batch and software.
 
-    ``family`` is that of the model (text, image, cifar, lstm), ``chip`` the GPU's architecture,
-    ``source`` who measured with which framework ("" for a prediction).
+    ``family`` is that of the model (text, image, cifar, lstm), ``chip`` what boards of one chip
+    share, ``source`` who measured with which framework ("" for a prediction).
     """
 
     model: str
@@ -26,6 +26,7 @@ class Place(NamedTuple):
     tokens: int | None
     gpu: str
     chip: str
+    architecture: str
     precision: str
     batch: int
     era: str
@@ -47,16 +48,16 @@ class Deviations(NamedTuple):
     ``batch`` is the distance in ln(batch) at which two residuals of a cell tell 1/e of each other.
     """
 
-    model: float = 0.068
-    model_precision: float = 0.047
-    chip: float = 0.108
-    gpu_family: float = 0.028
-    cell: float = 0.096
+    model: float = 0.064
+    model_precision: float = 0.044
+    architecture: float = 0.048
+    gpu_family: float = 0.023
+    cell: float = 0.107
     batch: float = 1.0
-    era: float = 0.091
-    era_family: float = 0.033
-    source: float = 0.028
-    source_gpu: float = 0.039
+    era: float = 0.081
+    era_family: float = 0.029
+    source: float = 0.022
+    source_gpu: float = 0.03
 
 
 FITTED = Deviations()
@@ -69,10 +70,10 @@ def covariance(one: Place, other: Place, by: Deviations) -> float:
         shared += by.model**2
         if one.precision == other.precision:
             shared += by.model_precision**2
-            if one.gpu == other.gpu and one.tokens == other.tokens:
+            if one.chip == other.chip and one.tokens == other.tokens:
                 shared += by.cell**2 * exp(-abs(log(one.batch / other.batch)) / by.batch)
-    if one.chip == other.chip:
-        shared += by.chip**2
+    if one.architecture == other.architecture:
+        shared += by.architecture**2
     if one.family == other.family and one.precision == other.precision:
         if one.gpu == other.gpu:
             shared += by.gpu_family**2
@@ -94,8 +95,8 @@ def estimate(
 
     Examples
     --------
-    >>> here = Place("resnet50", "image", None, "v100", "v100", "fp32", 32, "torch1.8")
-    >>> there = here._replace(gpu="a100", chip="a100", source="A")
+    >>> here = Place("resnet50", "image", None, "v100", "v100", "Volta", "fp32", 32, "torch1.8")
+    >>> there = here._replace(gpu="a100", chip="a100", architecture="Ampere", source="A")
     >>> value, deviation = estimate(here, [Residual(there, 0.2, 0.04)])
     >>> 0 < value < 0.2, deviation > 0.1
     (True, True)

@@ -89,7 +89,8 @@ def software_era(name: str) -> SoftwareEra:
 
 
 _SOFTWARE = re.compile(
-    r"(?P<framework>pytorch|mxnet|tensorflow)\b(?: (?P<how>before|since))? ?(?P<version>\d[\d.]*)?",
+    r"(?P<framework>pytorch|mxnet|tensorflow)\b(?: (?P<how>before|since))?"
+    r" ?(?P<version>\d{1,4}(?:\.\d{1,4})*)?",
     re.ASCII | re.IGNORECASE,
 )
 

@@ -386,6 +386,14 @@ def _not_slower(
         if then.seconds < total.seconds:
             note = f"Held at the {format_seconds(then.seconds)} of {other}, which is no faster."
             total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
+    for narrower in _NARROWER.get(goal.precision, ()):
+        other = GpuPrecision(goal.gpu, narrower)
+        if not known_iterations(inputs, other):
+            continue
+        then = _iteration(inputs, other, batch, era)
+        if then.seconds > total.seconds:
+            note = f"Held at the {format_seconds(then.seconds)} measured of {other}."
+            total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
     return total
 
 
@@ -419,6 +427,8 @@ _WIDER = {
     "tf32": ("fp32",),
 }
 """Precision -> the next wider ones, of which the first that a GPU has counts."""
+_NARROWER = {"fp32": ("tf32", "amp-fp16"), "tf32": ("amp-fp16",)}
+"""Precision -> those that are no slower on the same GPU."""
 
 
 def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
@@ -438,24 +448,24 @@ def _telling(inputs: TransferInputs, goal: Place) -> list[Residual]:
             if key not in nearest or away < nearest[key][0]:
                 nearest[key] = (away, anchor, gpu)
     shared = sorted(nearest.values(), key=lambda item: item[0])
-    chips = {gpu: inputs.gpu(gpu).architecture or gpu for _, _, gpu in shared}
+    architectures = {gpu: inputs.gpu(gpu).architecture or gpu for _, _, gpu in shared}
     chosen: dict[tuple[str, Anchor], None] = {}
-    for way in ("model", "gpu", "chip", "era"):
+    for way in ("model", "gpu", "architecture", "era"):
         picked = [
             (gpu, anchor)
             for _, anchor, gpu in shared
-            if _shares(way, goal, gpu, chips[gpu], anchor)
+            if _shares(way, goal, gpu, architectures[gpu], anchor)
         ]
         chosen |= dict.fromkeys(picked[:_MAX_CELLS])
     return [_residual(inputs, anchor, gpu) for gpu, anchor in chosen]
 
 
-def _shares(way: str, goal: Place, gpu: str, chip: str, anchor: Anchor) -> bool:
-    """Tell whether a measured iteration shares a goal's model, GPU, chip or software."""
+def _shares(way: str, goal: Place, gpu: str, architecture: str, anchor: Anchor) -> bool:
+    """Tell whether a measured iteration shares a goal's model, GPU, architecture or software."""
     if way == "model":
         return anchor.model == goal.model
-    if way == "chip":
-        return chip == goal.chip
+    if way == "architecture":
+        return architecture == goal.architecture
     alike = _family(anchor.model) == goal.family
     if way == "era":
         return alike and anchor.software == goal.era
@@ -485,9 +495,20 @@ def _place(
     era: str,
     source: str = "",
 ) -> Place:
-    chip = device.architecture or device.name
-    family = _family(model)
-    return Place(model, family, tokens, device.name, chip, precision, batch, era, source)
+    family, gpu = _family(model), device.name
+    chip, architecture = _chip(gpu), device.architecture or gpu
+    return Place(model, family, tokens, gpu, chip, architecture, precision, batch, era, source)
+
+
+def _chip(gpu: str) -> str:
+    """Return the chip of a GPU's boards: the name up to the first hyphen.
+
+    Examples
+    --------
+    >>> _chip("a100-pcie-40gb"), _chip("v100")
+    ('a100', 'v100')
+    """
+    return gpu.partition("-")[0]
 
 
 def _family(model: str) -> str:

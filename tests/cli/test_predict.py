@@ -19,10 +19,14 @@ REPORTS = {"timeline", "trace", "chakra", "html", "png"}
 """Flags of ``predict`` that are no fields of a scenario and that not every command has."""
 
 
+FILES = {"csv", "html", "trace", "png"}
+"""Flags of ``compare`` that name a file to write."""
+
+
 def test_every_flag_of_predict_is_there_and_those_of_the_scenario_are_its_fields() -> None:
     base = set(inspect.signature(predict_command).parameters) - REPORTS
     found = inspect.signature(compare_command).parameters
-    assert set(found) == base | {"methods", "sort", "csv", "html", "trace", "png"}
+    assert set(found) == base | {"methods", "sort", "equal_bytes", *FILES}
     flagged = {name for name, field in SCENARIO_FIELDS.items() if field.flag} - {"options"}
     assert base - {*SHARED_FLAGS} == flagged
 

@@ -29,6 +29,7 @@ class Question(Strict):
     gpu: str
     batch: PositiveInt
     precision: Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
+    software: str
     method: str
     options: dict[str, str | int | float | bool | None]
     fusion: str

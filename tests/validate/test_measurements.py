@@ -342,9 +342,17 @@ def test_kernels_of_the_judged_source_are_known_to_the_calibrated_way_alone(
         "t-2,zhuangwang93/x@1:y," + case.format("S-SGD DDP"),
         "u-1,someone/x@1:y," + case.format("DGC"),
     ]
-    path = tmp_path / "cases.csv"
+    path, rules = tmp_path / "cases.csv", tmp_path / "map.toml"
     path.write_text("\n".join([head, *rows]) + "\n")
-    found = {(row.case.id, row.way): row for row in validate_measurements(path).rows}
+    era = """schema = "perfsim/measurement-map/1"
+title = "x"
+[[rule]]
+when = { id = "*" }
+set = { software = "torch1.8" }
+"""
+    rules.write_text(era)
+    report = validate_measurements(path, rules_path=rules)
+    found = {(row.case.id, row.way): row for row in report.rows}
     # DGC's kernels on a V100 are those of Espresso's and DRAGONN's authors; S-SGD has none.
     assert set(found) == {
         ("t-1", "blind"),
