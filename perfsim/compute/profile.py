@@ -235,11 +235,11 @@ _KIND_COLUMNS = ("forward_ms", "backward_ms", "ready_ms", "iteration_ms", "optim
 OPTIMIZER_LAUNCHES = {"plain-sgd": 2, "sgd": 5, "adam": 9, "adamw-by-operation": 8}
 """Kernels a tensor that an optimizer launches, tensor by tensor, with the clearing of the gradient.
 
-PyTorch before 1.9 or 2.0 goes so by default. SGD with momentum and weight decay adds the decay,
+PyTorch before 2.0 goes so by default. SGD with momentum and weight decay adds the decay,
 scales the momentum, adds the gradient to it and the momentum to the weights (v1.8.0
 torch/optim/_functional.py, sgd); plain SGD does the last alone. Adam scales two moments and adds to
-them (4), takes the root, divides it, adds epsilon (3) and updates (1; adam there). AdamW of
-huggingface/transformers of 2020 (src/transformers/optimization.py) has one operation fewer."""
+them (4), takes the root, divides it, adds epsilon (3) and updates (1; adam there, no decay). AdamW
+of huggingface/transformers of 2020 (src/transformers/optimization.py) has one operation fewer."""
 
 
 def read_profile(path: Path) -> Profile:

@@ -39,12 +39,12 @@ class Dct(Method):
     each node. ``lifespan``: 1000 in the paper, which finds 10000 no faster. ``density``: 5 % in its
     study of the lifespan, 1 % with DCT-MP.
 
-    The paper says 100 times fewer bytes, and this default sends 1.8 times fewer than dense pushes
-    and pulls: (4 + 4) n against 8 k + 4 n bytes at 5 %. The difference is the dense return and the
+    The paper says 100 times fewer bytes. This default sends 1.8 times fewer than dense pushes and
+    pulls: 8 k + 4 n bytes against (4 + 4) n, at 5 %. The difference is the dense return and the
     density. Pairs alone at 1 %, 8 k bytes, are 100 times fewer: ``pull`` none with ``density`` 0.01
-    leaves the return out, so it is the count of the gradients that workers push. How its servers
-    return parameters in few bytes the paper's abstract and figures do not say, and there is no
-    code, so the default keeps the return that a parameter server needs.
+    leaves the return out and so counts the gradients that workers push. That this is the paper's
+    count is derived from its number; how its servers would return parameters in few bytes is not
+    known here, as there is no code, so the default keeps the return that a parameter server needs.
     """
 
     summary: ClassVar[str] = "thresholds kept for 1000 iterations, sparse push, dense pull (DCT-DP)"

@@ -18,9 +18,9 @@ class Dear(Method):
     Once the backward pass and the last reduce-scatter are over, the groups are all-gathered, the
     first layers' first, while the next forward pass begins. That pass waits before the first layer
     of each group for the group; every rank then updates all of it. The size of the groups is tuned,
-    as by the paper's Bayesian search (`fusion` dear_tuned); `fusion` dear is the code without that
-    search, 25 MiB or `bucket`. Without tensor fusion (`fusion` none) it is the paper's "DeAR w/o
-    TF". No kernels of its own.
+    as by the scheme's Bayesian search (`fusion` dear_tuned); `fusion` dear is the code without that
+    search, 25 MiB or `bucket`, which is what its scripts import. Without tensor fusion (`fusion`
+    none) it is the paper's "DeAR w/o TF". No kernels of its own.
 
     Bytes a rank: (P-1)/P x 4 a parameter twice, as in a ring all-reduce.
     Memory: the groups' buffers and this rank's shard of each.

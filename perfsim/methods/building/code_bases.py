@@ -5,9 +5,11 @@ then takes at least as long as its launches, one tensor after the other. Where s
 other instead, the host is far ahead and the GPU sees no launch. So each method names its code base,
 and the launches follow from the model's optimizer and the host (``eager_launch``).
 
-BERT-Large with AdamW through Horovod on V100 spends 0.15 to 0.18 ms a tensor there, the same on 4
-to 32 GPUs and for 4 or 398 messages; plain SGD 0.00 to 0.01 ms (HKBU-HPML/ddl-benchmarks@30de09bc,
-results of 2020-05-29 less what an overlapped all-reduce explains).
+Evidence, derived and not measured by itself: BERT-Large with AdamW through Horovod on V100 takes
+0.15 to 0.18 ms a tensor more than its passes and its network explain, the same on 4 to 32 GPUs and
+for 4 or 398 messages; ResNet-50 with plain SGD 0.00 to 0.01 ms (HKBU-HPML/ddl-benchmarks@30de09bc,
+results of 2020-05-29). The launches charged here, 8 of 10.1 us, are half of the former: what the
+host does besides in AdamW is not charged.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class CodeBase(NamedTuple):
 DDP = CodeBase(
     "PyTorch's own hooks and streams",
     False,
-    "pytorch/pytorch torch/csrc/distributed/c10d/reducer.cpp: a wait blocks the stream only",
+    "PyTorch's notes on CUDA semantics and on DDP: the wait for an NCCL collective blocks the"
+    " stream, not the host (general knowledge; no file was read for it)",
 )
 
 HOROVOD = CodeBase(
@@ -57,7 +60,7 @@ GTOPK = CodeBase(
     "HKBU's gTop-k trainer",
     True,
     "HKBU-HPML/gtopkssgd@6f57343f allreducer.py; Shigangli/Ok-Topk@9763dcc VGG/allreducer.py:"
-    " messages by mpi4py from a thread, for which the optimizer waits",
+    " messages by mpi4py from host memory, for which the host waits",
 )
 
 BYTEPS = CodeBase(

@@ -30,8 +30,8 @@ class Voting(Method):
 
     One buffer holds the whole model, in every form: the authors flatten tensors up to 100 MB after
     the backward pass (jiaweizzhao/signSGD-with-Majority-Vote@5bebcd0f main/Signum_SGD.py,
-    ``bucket_size``), GradCompressionUtility and HKBU's benchmarks (lzhangbv/dear_pytorch
-    benchmarks.py, ``signum``) gather one buffer. GRACE and MergeComp go tensor by tensor.
+    ``bucket_size``), and HKBU's benchmarks gather one buffer (lzhangbv/dear_pytorch benchmarks.py,
+    ``signum``: threshold 536870912). GRACE and MergeComp go tensor by tensor.
     """
 
     fusion: ClassVar[str] = "whole"
