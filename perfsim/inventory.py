@@ -447,6 +447,7 @@ class MeasuredIteration(InventoryItem):
     batch: int
     tokens: int | str
     iteration: str
+    software: str
     covers: str
     kind: str
     source: str
@@ -458,6 +459,8 @@ class ModelDescription(InventoryItem):
 
     model: str
     parameters: str
+    sample: str
+    forward: str
     gradients: str
     matrices: int
     largest_gradients: list[GradientSize]
@@ -480,6 +483,8 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
     return ModelDescription(
         model=name,
         parameters=format_count(first.elements),
+        sample=_sample(first),
+        forward=_forward_work(first),
         gradients=f"{len(first.gradients)}, {format_bytes(first.size_bytes)} in fp32",
         matrices=sum(1 for gradient in first.gradients if len(gradient.shape) > 1),
         largest_gradients=[
@@ -498,6 +503,26 @@ def _model(name: str, catalog: Catalog) -> ModelDescription:
     )
 
 
+def _sample(profile: Profile) -> str:
+    """Return what a sample of a model is: its tokens, where it is over text."""
+    from perfsim.models import TEXT_MODELS
+
+    if profile.sequence is None:
+        return "not over text"
+    chosen = "; `seq` chooses others" if profile.model in TEXT_MODELS else ""
+    return f"{profile.sequence} tokens{chosen}"
+
+
+def _forward_work(profile: Profile) -> str:
+    """Return the work of a sample's forward pass, by the network's definition."""
+    from perfsim.models import MODELS, build_model
+
+    if profile.model not in MODELS:
+        return "not known: perfsim has no definition of this network"
+    flops = sum(layer.flops for layer in build_model(profile.model))
+    return f"{flops / 1e9:.4g} GFLOP a sample (2 a multiply-add)"
+
+
 def _anchors(name: str, catalog: Catalog) -> list[MeasuredIteration]:
     """Return the measured iterations of the whole model, by GPU."""
     from perfsim.compute.anchors import load_anchors
@@ -509,6 +534,7 @@ def _anchors(name: str, catalog: Catalog) -> list[MeasuredIteration]:
             batch=anchor.batch,
             tokens=anchor.sequence or "",
             iteration=format_seconds(anchor.iteration_s),
+            software=anchor.software,
             covers=anchor.covers,
             kind=anchor.kind,
             source=anchor.source,

@@ -169,6 +169,7 @@ def _computed(scenario: Scenario, device: Device, catalog: Catalog) -> Computati
         scenario.precision or _precision(profile, device, notes),
         catalog,
         scenario.software,
+        scenario.seq,
     )
     return profile, carried, notes
 
@@ -471,7 +472,9 @@ class Setup:
     def profile_key(self) -> tuple[Hashable, ...]:
         """What tells the profile from any other that is made of the same files."""
         scenario = self.scenario
-        asked = (scenario.model, scenario.batch, scenario.precision, scenario.software)
+        asked = tuple(
+            getattr(scenario, name) for name in fields_read_by("compute") if name != "gpu"
+        )
         return (self.device.name, *asked, scenario.single_gpu)
 
     @property

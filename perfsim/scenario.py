@@ -261,6 +261,17 @@ class ScenarioFields:
             max=MAX_BATCH,
         ),
     ] = None
+    seq: Annotated[
+        int | None,
+        ScenarioField(
+            "Tokens a sample, of models over text.",
+            read_by=("compute",),
+            metavar="N",
+            default="that of the profile",
+            min=1,
+            max=MAX_BATCH,
+        ),
+    ] = None
     precision: Annotated[
         str | None,
         ScenarioField(

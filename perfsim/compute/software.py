@@ -54,9 +54,15 @@ ERAS: dict[str, SoftwareEra] = {
         SoftwareEra(
             "torch1.8", "PyTorch 1.6 to 1.10, eager, 2020 to 2021", 2021, "pytorch", (1, 6)
         ),
-        SoftwareEra("tensorflow-xla", "TensorFlow 1.15 and 2 with XLA, 2020 to 2022", 2021),
         SoftwareEra(
-            "ngc", "PyTorch with apex and channels last, as NVIDIA's examples, 2020 to 2023", 2021
+            "graph-2020",
+            "graphs of fused kernels: TensorFlow with XLA, NVIDIA's MXNet, PaddlePaddle, 2020 to 2023",
+            2021,
+        ),
+        SoftwareEra(
+            "ngc-2020",
+            "PyTorch with apex and channels last, as NVIDIA's examples, 2020 to 2023",
+            2021,
         ),
         SoftwareEra("torch1.12", "PyTorch 1.11 to 1.13, eager, 2022", 2022, "pytorch", (1, 11)),
         SoftwareEra("torch2", "PyTorch 2, eager", 2024, "pytorch", (2,)),

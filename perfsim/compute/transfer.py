@@ -1,4 +1,4 @@
-"""Move a profile to another GPU, batch, precision or software.
+"""Move a profile to another GPU, batch, precision, software or length of the sequence.
 
 A profile holds the times of one model's layers at one batch and precision on one GPU. ``transfer``
 finds the model's iteration elsewhere, and how its layers share it. It takes three steps, in the
@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
 from perfsim.compute.device import Device, load_device
@@ -84,8 +84,9 @@ def transfer(
     precision: str,
     anchors: Catalog | Mapping[str, Sequence[Anchor]],
     software: str | None = None,
+    tokens: int | None = None,
 ) -> TransferredProfile:
-    """Scale ``profile`` to a GPU, batch, precision and software.
+    """Scale ``profile`` to a GPU, batch, precision, software and tokens a sample.
 
     The total is the first of these that is known, at that GPU and precision:
 
@@ -102,19 +103,20 @@ def transfer(
     anchors : a catalog, or anchors by GPU name (rates of other GPUs are then the shipped ones)
     software : the era of kernels and launches; None for that of what was measured there, else
         the newest
+    tokens : tokens a sample, of a model over text; None for the profile's own
 
     Raises
     ------
     RequestError
-        If the GPU does not compute at that precision, the batch is below 1, or there is no such
-        software.
+        If the GPU does not compute at that precision, the batch is below 1, there is no such
+        software, or the model does not take so many tokens.
     """
     if batch < 1:
         raise RequestError("batch", f"{batch} is below 1.", value=batch)
     device.matrix_rate(precision)
     if software is not None:
         software_era(software)
-    inputs = _inputs(profile, device, anchors)
+    inputs = _inputs(profile, device, anchors, tokens)
     goal = GpuPrecision(device.name, precision)
     known = known_iterations(inputs, goal)
     era = software or _usual_era(known)
@@ -144,7 +146,7 @@ class TransferInputs(NamedTuple):
     """Inputs for moving a profile: the profile, the GPU it goes to, all anchors, all GPUs.
 
     ``own`` says whether the profile's own total counts as a known iteration; ``defined`` whether
-    the network has a definition with these parameters.
+    the network has a definition with these parameters; ``tokens`` are those a sample at the goal.
     """
 
     profile: Profile
@@ -153,6 +155,7 @@ class TransferInputs(NamedTuple):
     catalog: Catalog
     own: bool
     defined: bool
+    tokens: int | None = None
 
     @property
     def home(self) -> GpuPrecision:
@@ -193,8 +196,7 @@ class TransferInputs(NamedTuple):
         """
         if not self.defined:
             return _by_rates(self, at, batch, era)
-        model, tokens = self.profile.model, self.profile.sequence
-        return self._kernels(model, tokens, at, batch, era, update=True)
+        return self._kernels(self.profile.model, self.tokens, at, batch, era, update=True)
 
     def anchor_by_kernels(self, anchor: Anchor, gpu: str) -> ModelTime:
         """Return how long the kernels and launches of a measured iteration take."""
@@ -224,14 +226,24 @@ class TransferInputs(NamedTuple):
 
 
 def _inputs(
-    profile: Profile, device: Device, anchors: Catalog | Mapping[str, Sequence[Anchor]]
+    profile: Profile,
+    device: Device,
+    anchors: Catalog | Mapping[str, Sequence[Anchor]],
+    tokens: int | None,
 ) -> TransferInputs:
     defined = profile.model in MODELS and _matches(profile)
-    if isinstance(anchors, Catalog):
-        total = profile.header.get("source", "").removeprefix("total:").strip()
-        own = owner_of(total) not in anchors.without
-        return TransferInputs(profile, device, Anchors(anchors), anchors, own, defined)
-    return TransferInputs(profile, device, anchors, Catalog(), True, defined)
+    if tokens is not None and tokens != profile.sequence:
+        if not defined:
+            why = f"{profile.model} has no definition in perfsim; its profile has its own tokens."
+            raise RequestError("seq", why, value=tokens)
+        build_model(profile.model, tokens)
+    tokens = tokens or profile.sequence
+    if not isinstance(anchors, Catalog):
+        own = tokens == profile.sequence
+        return TransferInputs(profile, device, anchors, Catalog(), own, defined, tokens)
+    total = profile.header.get("source", "").removeprefix("total:").strip()
+    own = owner_of(total) not in anchors.without and tokens == profile.sequence
+    return TransferInputs(profile, device, Anchors(anchors), anchors, own, defined, tokens)
 
 
 def _matches(profile: Profile) -> bool:
@@ -258,7 +270,7 @@ def known_iterations(inputs: TransferInputs, at: GpuPrecision) -> list[KnownIter
     for anchor in inputs.anchors.get(at.gpu, ()):
         if anchor.use == "ratio" or anchor.precision != at.precision:
             continue
-        if (anchor.model, anchor.sequence) == (profile.model, profile.sequence):
+        if (anchor.model, anchor.sequence) == (profile.model, inputs.tokens):
             partial = anchor.covers == "forward_backward"
             one = Estimate(
                 anchor.iteration_s + (inputs.optimizer_s(at.gpu) if partial else 0.0),
@@ -349,7 +361,7 @@ def _by_residuals(
     """
     profile = inputs.profile
     place = _place(
-        profile.model, profile.sequence, inputs.gpu(goal.gpu), goal.precision, profile.batch, era
+        profile.model, inputs.tokens, inputs.gpu(goal.gpu), goal.precision, profile.batch, era
     )
     known = _telling(inputs, place)
     value, deviation = estimate(place, known)
@@ -399,7 +411,8 @@ def _not_slower(
 
 def _iteration(inputs: TransferInputs, at: GpuPrecision, batch: int, era: str) -> Estimate:
     """Return the iteration at a place, worked out once."""
-    asked = ("iteration", inputs.profile.path or inputs.profile.model, at, batch, era)
+    model = inputs.profile.path or inputs.profile.model
+    asked = ("iteration", model, inputs.tokens, at, batch, era)
 
     def found() -> Estimate:
         return _total(inputs, at, batch, era, known_iterations(inputs, at))[0]
@@ -574,7 +587,8 @@ def _stretched_to(
 ) -> TransferredProfile:
     """Return the profile at the goal and batch with that iteration, and the iteration's origin."""
     profile = inputs.profile
-    same = (profile.gpu, profile.precision, profile.batch) == (*goal, batch)
+    place = profile.gpu, profile.precision, profile.batch, profile.sequence
+    same = place == (*goal, batch, inputs.tokens)
     scaled = profile
     if not same or not math.isclose(iteration.seconds, profile.iteration_s, rel_tol=1e-9):
         kinds: dict[str, Kind] = {
@@ -588,6 +602,7 @@ def _stretched_to(
             precision=goal.precision,
             batch=batch,
             kinds=kinds,
+            **_in_tokens(profile, inputs.tokens),
         )
     quantity = Quantity(
         iteration.seconds,
@@ -613,11 +628,28 @@ def _stretched_to(
     return TransferredProfile(scaled, quantity, iteration.extrapolated, notes)
 
 
+class _InTokens(TypedDict):
+    """What a profile says of its tokens: its header, and the rows of each layer's input."""
+
+    header: dict[str, str]
+    positions: Mapping[str, int]
+
+
+def _in_tokens(profile: Profile, tokens: int | None) -> _InTokens:
+    """Return header and positions of a profile at other tokens a sample."""
+    before = profile.sequence
+    if tokens is None or before is None or tokens == before:
+        return _InTokens(header=profile.header, positions=profile.positions)
+    header = {**profile.header, "sequence": str(tokens)}
+    rows = {name: tokens if row == before else row for name, row in profile.positions.items()}
+    return _InTokens(header=header, positions=rows)
+
+
 def _reshaped(inputs: TransferInputs, goal: GpuPrecision, batch: int, era: str) -> Profile:
     """Return the profile with each layer's time as its kernels go from its place to the goal."""
     profile = inputs.profile
-    here = _layers_by_kernels(inputs, inputs.home, profile.batch, inputs.home_era)
-    there = _layers_by_kernels(inputs, goal, batch, era)
+    here = _layers_by_kernels(inputs, inputs.home, profile.batch, inputs.home_era, profile.sequence)
+    there = _layers_by_kernels(inputs, goal, batch, era, inputs.tokens)
     forward = [there[layer.name][0] / here[layer.name][0] for layer in profile.layers]
     backward = [there[layer.name][1] / here[layer.name][1] for layer in profile.layers]
     layers = tuple(
@@ -653,14 +685,14 @@ def _ready(profile: Profile, ratios: Sequence[float], total: float) -> tuple[Gra
 
 
 def _layers_by_kernels(
-    inputs: TransferInputs, at: GpuPrecision, batch: int, era: str
+    inputs: TransferInputs, at: GpuPrecision, batch: int, era: str, tokens: int | None
 ) -> dict[str, tuple[float, float]]:
     """Return each layer's forward and backward kernels [s].
 
     Those of a layer without parameters count to the one before it, as profiles have it.
     """
     profile = inputs.profile
-    tokens = profile.sequence if profile.model in TEXT_MODELS else None
+    tokens = tokens if profile.model in TEXT_MODELS else None
 
     def found() -> dict[str, tuple[float, float]]:
         rates = kernel_rates(inputs.gpu(at.gpu), at.precision, era)
