@@ -80,6 +80,7 @@ __all__ = [
     "KernelCurve",
     "device_named",
     "load_device",
+    "load_rates",
     "log_between",
     "measured_kernels",
     "read_device",
@@ -725,6 +726,22 @@ class Device:
 
 def _in_words(quantity: Quantity, format_value: Callable[[float], str]) -> str:
     return f"{format_value(quantity.value)}, {quantity.kind}: {quantity.source}"
+
+
+def load_rates(name: str, catalog: Catalog) -> Device:
+    """Return the device of a file name with its rates and memory, and no kernels of methods.
+
+    Raises
+    ------
+    RequestError
+        If no device has that name.
+    DataError
+        If its file is damaged.
+    """
+    files = catalog.files("devices")
+    if name not in files:
+        raise unknown("gpu", name, files, "gpus")
+    return catalog.once(("rates", name), lambda: Device(**read_device_file(files[name])))
 
 
 def load_device(name: str, catalog: Catalog, software: str = NEWEST) -> Device:

@@ -70,8 +70,8 @@ its gradient after the backward pass (4 and 2 bytes each)."""
 _PADDED_TOKENS = 512
 """Tokens a sample at which the share without padding was fitted."""
 _PADDING_POWER = 0.337
-"""Of English Wikipedia's tokens, 17 % are padding at 128 and 48 % at 512 tokens a sample (openreview
-3nzKUh9a4M, abstract): 0.83 / 0.52 = 4^0.337."""
+"""Of English Wikipedia's tokens, 17 % are padding at 128 and 48 % at 512 tokens a sample
+(openreview 3nzKUh9a4M, abstract): 0.83 / 0.52 = 4^0.337."""
 
 
 class KernelRates(NamedTuple):

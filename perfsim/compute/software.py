@@ -56,7 +56,7 @@ ERAS: dict[str, SoftwareEra] = {
         ),
         SoftwareEra(
             "graph-2020",
-            "graphs of fused kernels: TensorFlow with XLA, NVIDIA's MXNet, PaddlePaddle, 2020 to 2023",
+            "fused graphs: TensorFlow with XLA, NVIDIA's MXNet, PaddlePaddle, 2020 to 2023",
             2021,
         ),
         SoftwareEra(

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypedDict
 
 from perfsim.compute.anchors import Anchor, Anchors, Estimate, GpuPrecision, at_batch, lawful
-from perfsim.compute.device import Device, load_device
+from perfsim.compute.device import Device, load_rates
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import ModelTime, kernel_rates, layer_times, model_time
 from perfsim.compute.profile import Gradient, Layer, Profile
@@ -172,8 +172,7 @@ class TransferInputs(NamedTuple):
         """Return a GPU by name."""
         if name == self.device.name:
             return self.device
-        catalog = self.catalog
-        return catalog.once(("device", name), lambda: load_device(name, catalog))
+        return load_rates(name, self.catalog)
 
     def optimizer_s(self, gpu: str) -> float:
         """Return the optimizer's time on a GPU [s]: it streams the parameters through memory."""

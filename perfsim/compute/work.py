@@ -7,9 +7,10 @@ one sample, as a software era runs them. ``compute/kernel_time.py`` prices them 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from math import sqrt
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from perfsim.compute.execution import Execution, execution_of
@@ -115,19 +116,31 @@ def _works(layers: Sequence[ModelLayer], era: Execution) -> Iterator[LayerWork]:
     points = 0
     normed = any(layer.kind == "batchnorm" for layer in layers)
     last = layers[-1]
+    alike: dict[Hashable, _Both] = {}
     for layer in layers:
-        forward, backward = _layer(layer, era, points, layer is layers[0], normed)
+        first = layer is layers[0]
+        shapes = tuple(shape for _, shape in layer.tensors)
+        key = (*_figures(layer), shapes, points, first)
+        if key not in alike:
+            alike[key] = _layer(layer, era, points, first, normed)
+        forward, backward = alike[key]
         if layer.kind == "conv":
             points = layer.rows
         if layer is last:
-            forward.append(Work("stream", 0.0, 4 * layer.outputs, wide=True))
-            backward.append(Work("stream", 0.0, 3 * layer.outputs, wide=True))
+            forward = [*forward, Work("stream", 0.0, 4 * layer.outputs, wide=True)]
+            backward = [*backward, Work("stream", 0.0, 3 * layer.outputs, wide=True)]
         operations = _OPERATIONS[layer.kind] * era.op_share
         yield LayerWork(layer.name, tuple(forward), tuple(backward), operations)
 
 
 _Both = tuple[list[Work], list[Work]]
 """Forward and backward kernels of a layer."""
+
+_figures = attrgetter(
+    *("kind", "flops", "activation_bytes", "rows", "copies", "heads", "causal", "gathered"),
+    *("dropped", "activated"),
+)
+"""Takes what decides a layer's kernels, beside its shapes and its place."""
 
 
 def _layer(layer: ModelLayer, era: Execution, points: int, first: bool, normed: bool) -> _Both:
@@ -195,17 +208,14 @@ def _convolution(
 
 
 def _linear(layer: ModelLayer, era: Execution) -> _Both:
-    """Return a dense layer; a bias's gradient reads what comes in, the wide one has a GELU."""
+    """Return a dense layer, and what activates it; a bias's gradient reads what comes in."""
     share = _gathered(layer, era)
     inner = layer.flops / (2.0 * layer.outputs)
     rows = max(layer.rows, 1)
     values = share * (rows * inner + layer.outputs)
     work = Work("product", share * layer.flops, values, inner * layer.outputs / rows, inner)
     biased = len(layer.tensors) > 1
-    wide = layer.outputs > rows * inner and any(
-        part in layer.name for part in ("intermediate", "c_fc", "fc1")
-    )
-    passes = [era.passes.activation] if wide else []
+    passes = [era.passes.activation] if layer.activated else []
     more = _streams(share * layer.outputs, *passes, *([(0.0, 1.0)] if biased else []))
     return [work, *more[0]], [work, work, *more[1]]
 

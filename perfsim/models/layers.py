@@ -48,6 +48,7 @@ class ModelLayer:
     causal : whether a token attends to those before it only
     gathered : share of its rows that is left where code gathers the masked tokens first
     dropped : values for one sample that dropout passes over
+    activated : whether a GELU or a ReLU follows a dense layer
     """
 
     name: str
@@ -61,6 +62,7 @@ class ModelLayer:
     causal: bool = False
     gathered: float = 1.0
     dropped: float = 0.0
+    activated: bool = False
 
     @property
     def outputs(self) -> float:
@@ -148,6 +150,7 @@ def linear(
     *,
     bias: bool = True,
     transposed: bool = False,
+    activated: bool = False,
 ) -> ModelLayer:
     """Return a dense layer on ``rows`` vectors; ``transposed`` stores its weight as (in, out).
 
@@ -162,7 +165,8 @@ def linear(
         tensors.append((f"{name}.bias", (outputs,)))
     flops = 2.0 * inputs * outputs * rows
     written = float(_FLOAT_BYTES * outputs * rows)
-    return ModelLayer(name, "linear", tuple(tensors), flops, written, rows)
+    made = ModelLayer(name, "linear", tuple(tensors), flops, written, rows)
+    return replace(made, activated=True) if activated else made
 
 
 def embedding(name: str, entries: int, features: int, rows: int) -> ModelLayer:

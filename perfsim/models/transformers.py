@@ -50,7 +50,7 @@ def _bert_block(name: str, width: int, tokens: int) -> list[ModelLayer]:
         attention(f"{part}.self", width, tokens, dropped=True),
         linear(f"{part}.output.dense", width, width, tokens),
         layernorm(f"{part}.output.LayerNorm", width, tokens, added=True, dropped=True),
-        linear(f"{name}.intermediate.dense", width, 4 * width, tokens),
+        linear(f"{name}.intermediate.dense", width, 4 * width, tokens, activated=True),
         linear(f"{name}.output.dense", 4 * width, width, tokens),
         layernorm(f"{name}.output.LayerNorm", width, tokens, added=True, dropped=True),
     ]
@@ -150,7 +150,7 @@ def gpt2(name: str, tokens: int = _GPT2_TOKENS) -> tuple[ModelLayer, ...]:
             attention(f"{part}.attn", width, tokens, causal=True, dropped=True),
             linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True),
             layernorm(f"{part}.ln_2", width, tokens, added=True, dropped=True),
-            linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True),
+            linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True, activated=True),
             linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True),
         ]
     head = 2.0 * width * _GPT2_VOCABULARY * tokens
@@ -190,7 +190,7 @@ def vit(size: str) -> tuple[ModelLayer, ...]:
             attention(f"{name}.attn", width, rows),
             linear(f"{name}.attn.proj", width, width, rows),
             layernorm(f"{name}.norm2", width, rows, added=True),
-            linear(f"{name}.mlp.fc1", width, 4 * width, rows),
+            linear(f"{name}.mlp.fc1", width, 4 * width, rows, activated=True),
             linear(f"{name}.mlp.fc2", 4 * width, width, rows),
         ]
     layers += [layernorm("norm", width, rows), linear("head", width, 1000)]
