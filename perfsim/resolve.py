@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perfsim import fusion
 from perfsim.compute.device import Device, device_named, load_device
+from perfsim.compute.execution import execution_of
 from perfsim.compute.profile import (
     POSITIONS_SUFFIX,
     Profile,
@@ -479,14 +480,16 @@ class Setup:
 
     @property
     def grade(self) -> Grade:
-        """The evidence for computation: given, measured on this GPU at this batch, or carried."""
+        """The evidence for computation (see `GRADES` in perfsim.interval)."""
         if self.scenario.single_gpu:
             return "given"
         each = [part.carried for part in self.parts] or [self.carried]
         known = all(
             one.quantity.kind in ("measured", "published") and not one.extrapolated for one in each
         )
-        return "measured" if known else "carried"
+        if known:
+            return "measured"
+        return "tuned" if all(execution_of(one.era).tuned for one in each) else "carried"
 
     @property
     def batch_reach(self) -> float:

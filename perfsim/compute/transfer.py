@@ -60,12 +60,16 @@ _MAX_CELLS = 12
 
 
 class TransferredProfile(NamedTuple):
-    """A profile scaled to a GPU, batch and precision, and the origin of its iteration time."""
+    """A profile scaled to a GPU, batch and precision, and the origin of its iteration time.
+
+    ``era`` is the software that runs it.
+    """
 
     profile: Profile
     quantity: Quantity
     extrapolated: bool
     notes: list[str]
+    era: str = NEWEST
 
     @property
     def batch_reach(self) -> float:
@@ -624,7 +628,7 @@ def _stretched_to(
             f"The host's launches bind ({era}): both passes take it {format_seconds(host_s)}, the"
             f" GPU {format_seconds(device_s)}."
         )
-    return TransferredProfile(scaled, quantity, iteration.extrapolated, notes)
+    return TransferredProfile(scaled, quantity, iteration.extrapolated, notes, era)
 
 
 class _InTokens(TypedDict):
