@@ -140,9 +140,9 @@ def test_of_several_types_the_slowest_link_counts() -> None:
 
 
 def test_libraries_that_copy_through_the_host_take_pcie() -> None:
-    for library in ("gloo", "mpi"):
-        assert inside(setup(gpu="v100", library=library)) == "pcie3"
-        assert inside(setup(gpu="h100", library=library)) == "pcie5"
+    for library in ("gloo", "mpi"):  # shipped networks were measured with NCCL
+        for gpu, network in (("v100", "pcie3"), ("h100", "pcie5")):
+            assert inside(setup(gpu=gpu, library=library, net="10Gbit/s,30us")) == network
     assert inside(setup(gpu="v100", library="gloo", intra_net="nvlink")) == "nvlink-v100"
 
 
@@ -189,4 +189,5 @@ def test_fp8_speeds_up_products_alone() -> None:
     rates = half.device.rates
     gain = rates["fp8"].value / rates["amp-bf16"].value
     assert half.alone_s / gain < quarter.alone_s < half.alone_s
-    assert any("a rough guess" in note for note in quarter.carried.notes)
+    said = "No iteration of bert-large on h100 in fp8 is known: its kernels and launches on torch2"
+    assert any(note.startswith(said) for note in quarter.carried.notes)

@@ -27,6 +27,8 @@ __all__ = ["mixed_rounds", "run_mixed"]
 
 _SLIVER = 1e-12
 """Share of a round's time below which a part of a pass is a rounding error."""
+_SLIVER_KINDS = ("forward", "backward", "other")
+"""Kinds of tasks that cut a pass, or wait for a moment beyond it."""
 
 
 def run_mixed(costed: CostedGraph, durations: Sequence[float] | None = None) -> Timeline:
@@ -101,17 +103,17 @@ def mixed_rounds(
 
 
 def _without_slivers(costed: CostedGraph) -> CostedGraph:
-    """Return a round without parts of passes that are rounding errors.
+    """Return a round without parts of passes, and waits, that are rounding errors.
 
-    Where a bucket is ready at the end of a pass, rounding may leave a last part of the pass on one
-    type and none on another.
+    Where a bucket is ready at the end of a pass, rounding may leave a last part of the pass, or a
+    wait beyond it, on one type and none on another.
     """
     tasks = costed.graph.tasks
     least_s = _SLIVER * sum(float(task.duration_s) for task in tasks)
     slivers = {
         index
         for index, task in enumerate(tasks)
-        if task.kind in ("forward", "backward") and 0.0 < float(task.duration_s) <= least_s
+        if task.kind in _SLIVER_KINDS and 0.0 < float(task.duration_s) <= least_s
     }
     if not slivers:
         return costed

@@ -12,8 +12,8 @@ from perfsim.errors import DataError
 from support.what_ships import SHIPPED
 
 HEAD = (
-    "# schema: perfsim/anchors/1\n# gpu: v100\nmodel,precision,batch,sequence,iteration_ms,"
-    "spread_percent,framework,covers,use,kind,source,note\n"
+    "# schema: perfsim/anchors/2\n# gpu: v100\nmodel,precision,batch,sequence,iteration_ms,"
+    "spread_percent,framework,software,covers,use,kind,source,note\n"
 )
 
 
@@ -21,34 +21,38 @@ HEAD = (
     ("row", "said"),
     [
         (
-            "net,fp32,32,,0,,,iteration,level,measured,p,",
+            "net,fp32,32,,0,,,torch2,iteration,level,measured,p,",
             "line 4, column 'iteration_ms': '0' is not",
         ),
         (
-            "net,fp32,3.5,,9,,,iteration,level,measured,p,",
+            "net,fp32,3.5,,9,,,torch2,iteration,level,measured,p,",
             "line 4, column 'batch': '3.5' is not a whole number; it must be 1 to 1e9",
         ),
         (
-            "net,fp9,32,,9,,,iteration,level,measured,p,",
+            "net,fp9,32,,9,,,torch2,iteration,level,measured,p,",
             "line 4, column 'precision': 'fp9'; allowed",
         ),
-        ("net,fp32,32,,9,,,all,level,measured,p,", "line 4, column 'covers': 'all'; allowed"),
-        ("net,fp32,32,,9,,,iteration,level,heard,p,", "line 4, column 'kind': 'heard' is no kind"),
-        ("net,fp32,32,,9,,,iteration,level,measured,,", "line 4, column 'source': is empty"),
+        ("net,fp32,32,,9,,,torch2,all,level,measured,p,", "line 4, column 'covers': 'all'; allowed"),
+        ("net,fp32,32,,9,,,torch2,iteration,level,heard,p,", "line 4, column 'kind': 'heard' is no kind"),
+        ("net,fp32,32,,9,,,torch2,iteration,level,measured,,", "line 4, column 'source': is empty"),
         (
-            "net,fp32,1e30,,9,,,iteration,level,measured,p,",
+            "net,fp32,1e30,,9,,,torch2,iteration,level,measured,p,",
             "line 4, column 'batch': '1e30' is not allowed: it must be 1 to 1e9",
         ),
         (
-            "net,fp32,32,,1e-320,,,iteration,level,measured,p,",
+            "net,fp32,32,,1e-320,,,torch2,iteration,level,measured,p,",
             "line 4, column 'iteration_ms': '1e-320' is not allowed: it must be 1e-15 s to 1e9 s",
         ),
         (
-            "net,fp32,32,,9,1e300,,iteration,level,measured,p,",
+            "net,fp32,32,,9,1e300,,torch2,iteration,level,measured,p,",
             "line 4, column 'spread_percent': '1e300' is not allowed: it must be 0 % to 300 %",
         ),
-        (",fp32,32,,9,,,iteration,level,measured,p,", "line 4, column 'model': is empty"),
-        ("net,fp32,32", "line 4: 3 cells, the head has 12"),
+        (",fp32,32,,9,,,torch2,iteration,level,measured,p,", "line 4, column 'model': is empty"),
+        (
+            "net,fp32,32,,9,,PyTorch 1.9,torch1.9,iteration,level,measured,p,",
+            "line 4, column 'software': 'torch1.9'; allowed",
+        ),
+        ("net,fp32,32", "line 4: 3 cells, the head has 13"),
     ],
 )
 def test_damaged_rows_name_the_place(tmp_path: Path, row: str, said: str) -> None:
@@ -69,8 +73,8 @@ def test_anchors_of_another_gpu_are_refused(tmp_path: Path, other: str) -> None:
 
 def test_file_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "v100.anchors.csv"
-    path.write_text(HEAD.replace("anchors/1", "anchors/2"))
-    with pytest.raises(DataError, match="this perfsim reads '# schema: perfsim/anchors/1'"):
+    path.write_text(HEAD.replace("anchors/2", "anchors/1"))
+    with pytest.raises(DataError, match="this perfsim reads '# schema: perfsim/anchors/2'"):
         read_anchors(path)
 
 

@@ -92,6 +92,8 @@ def test_a_method_takes_the_points_of_its_era_or_of_the_nearest(tmp_path: Path) 
             "tensorflow-2017": 100,
             "torch1.1": 100,
             "torch1.8": 400,
+            "tensorflow-xla": 400,
+            "ngc": 400,
             "torch1.12": 400,
             "torch2": 21,
             "torch2-compiled": 21,

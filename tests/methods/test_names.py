@@ -46,12 +46,15 @@ def test_dgc_k_permutes_all_and_selects_from_a_hundredth() -> None:
 
 def test_dgc_k_is_charged_the_permutation_at_its_measured_growth() -> None:
     # 0.945 ms for 100,000 indices and 0.847 for 30,001, straight on: 36.6 ms for 25.6 million.
-    asked = {"model": "resnet50", "gpus": 8, "net": "10gbe"}
-    sampled, topk = (
-        predict(make_scenario(asked | {"method": name, "fusion": "whole"})).breakdown_s
-        for name in ("dgc_k", "topk")
+    asked = {"model": "resnet50", "gpus": 8, "net": "10gbe", "method": "dgc_k", "fusion": "whole"}
+    measured_then, today = (
+        predict(make_scenario(asked | {"software": era})).breakdown_s["compression"]
+        for era in ("torch1.8", "torch2")
     )
-    assert sampled["compression"] - topk["compression"] == pytest.approx(0.037, rel=0.1)
+    # The rest passes over the gradient of 102 MB some ten times: 1.3 ms at 816 GB/s.
+    assert measured_then == pytest.approx(0.0366 + 0.0013, rel=0.05)
+    # Nobody measured it since: by its 32 bytes a value 1.0 ms.
+    assert today - (measured_then - 0.0366) < 0.0366 / 5
 
 
 @pytest.mark.parametrize(("name", "near"), [("dddp", "ddp"), ("trimed_topk", "trimmed_topk")])

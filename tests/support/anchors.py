@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from perfsim.compute.anchors import Anchor
 from perfsim.compute.device import load_device
 from perfsim.compute.profile import Gradient, Layer, Profile
+from perfsim.compute.software import NEWEST
 from perfsim.compute.transfer import TransferredProfile, transfer
 from perfsim.quantity import Kind
 from support.what_ships import SHIPPED
@@ -25,10 +26,12 @@ def anchor(
     source: str = "paper",
     covers: str = "iteration",
     use: str = "level",
+    software: str = NEWEST,
 ) -> Anchor:
     """Return what a source measured of a model."""
+    seconds = milliseconds / 1e3
     return Anchor(
-        model, precision, batch, None, milliseconds / 1e3, None, "", covers, use, "measured", source
+        model, precision, batch, None, seconds, None, "", software, covers, use, "measured", source
     )
 
 
