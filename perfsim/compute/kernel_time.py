@@ -16,7 +16,7 @@ from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.work import ModelWork, Work, model_work
 
-__all__ = ["Constants", "KernelRates", "ModelTime", "model_time"]
+__all__ = ["Constants", "KernelRates", "ModelTime", "UPDATE_PASSES", "model_time", "work_time"]
 
 
 class Constants(NamedTuple):
@@ -61,7 +61,9 @@ _TILE = 128
 _CONV_POWER, _PRODUCT_POWER = 2.0, 4.0
 """Power with which a kernel's computation and data movement add: convolutions overlap them less."""
 _HALF = ("amp-fp16", "amp-bf16", "fp8")
-_SGD_PASSES, _ADAM_PASSES = 5, 7
+UPDATE_PASSES = {"plain-sgd": 3, "sgd": 5, "adam": 7, "adamw-by-operation": 18}
+"""fp32 passes over the parameters of an optimizer's update: it reads weight, gradient and moments
+and writes weight and moments; by operation, every operation reads and writes again."""
 _CAST_BYTES = 12.0
 """Bytes a parameter that mixed precision moves more: its weight is cast before the forward pass and
 its gradient after the backward pass (4 and 2 bytes each)."""
@@ -197,6 +199,7 @@ def model_time(
     rates: KernelRates,
     *,
     update: bool = True,
+    optimizer: str | None = None,
 ) -> ModelTime:
     """Return how long an iteration of a network takes on a GPU by its kernels.
 
@@ -204,6 +207,7 @@ def model_time(
     ----------
     tokens : tokens a sample, None for the network's own
     update : whether the optimizer's update belongs to it
+    optimizer : a name in ``UPDATE_PASSES``; if None, Adam for transformers and SGD for others
 
     Raises
     ------
@@ -211,13 +215,25 @@ def model_time(
         If there is no such network, or it takes no tokens.
     """
     work = model_work(model, tokens, rates.era)
+    return work_time(work, batch, rates, update=update, optimizer=optimizer)
+
+
+def work_time(
+    work: ModelWork,
+    batch: int,
+    rates: KernelRates,
+    *,
+    update: bool = True,
+    optimizer: str | None = None,
+) -> ModelTime:
+    """Return how long an iteration of a network takes, given its kernels (see ``model_time``)."""
     passes_s = sum(count * _seconds(one, batch, rates, work) for one, count in work.counted)
     if rates.width < 4.0:
         passes_s += _CAST_BYTES * work.parameters / rates.bytes_per_s
     host_s = work.operations * rates.execution.op_s
     if not update:
         return ModelTime(passes_s, 0.0, host_s, 0.0)
-    passes = _ADAM_PASSES if work.transformer else _SGD_PASSES
+    passes = UPDATE_PASSES[optimizer or ("adam" if work.transformer else "sgd")]
     update_s = 4.0 * passes * rates.constants.update_passes * work.parameters / rates.bytes_per_s
     return ModelTime(passes_s, update_s, host_s, work.tensors * rates.execution.tensor_s)
 

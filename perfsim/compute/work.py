@@ -17,7 +17,7 @@ from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
 from perfsim.models.layers import ModelLayer
 
-__all__ = ["LayerWork", "ModelWork", "Work", "WorkKind", "model_work"]
+__all__ = ["LayerWork", "ModelWork", "Work", "WorkKind", "model_work", "work_of"]
 
 WorkKind = Literal["product", "conv", "winograd", "batched", "attention", "recurrent", "stream"]
 
@@ -97,7 +97,17 @@ def model_work(model: str, tokens: int | None, era: str) -> ModelWork:
     RequestError
         If there is no such network or era, or the network takes no tokens.
     """
-    layers = build_model(model, tokens)
+    return work_of(build_model(model, tokens), era)
+
+
+def work_of(layers: Sequence[ModelLayer], era: str) -> ModelWork:
+    """Return the kernels of a network given by its layers, for one sample, in a software era.
+
+    Raises
+    ------
+    RequestError
+        If there is no such era.
+    """
     works = tuple(_works(layers, execution_of(era)))
     counted = Counter(work for layer in works for work in (*layer.forward, *layer.backward))
     blocks = [layer for layer in layers if layer.kind == "attention"]

@@ -19,7 +19,7 @@ _DATA_FOLDERS = "models/, devices/, networks/ or measurements/"
 FILE_SUFFIXES = {"models": ".csv", "devices": ".toml", "networks": ".toml", "measurements": ".csv"}
 _BESIDE_SUFFIXES = {
     "models": (".positions.csv",),
-    "devices": (".kernels.csv", ".anchors.csv"),
+    "devices": (".kernels.csv", ".anchors.csv", ".products.csv"),
     "networks": (".curves.csv",),
     "measurements": (
         *("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),

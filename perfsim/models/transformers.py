@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from perfsim.errors import RequestError
 from perfsim.models.layers import (
@@ -22,7 +23,17 @@ from perfsim.models.layers import (
     matmul,
 )
 
-__all__ = ["TEXT_MODELS", "TRANSFORMERS", "bert", "gpt2"]
+__all__ = [
+    "GPT3_2_7B",
+    "GPT3_XL",
+    "OPT_1_3B",
+    "TEXT_MODELS",
+    "TRANSFORMERS",
+    "DecoderSize",
+    "bert",
+    "decoder",
+    "gpt2",
+]
 
 _BERT_VOCABULARY = 30522
 _BERT_POSITIONS = 512
@@ -79,13 +90,17 @@ def _pretraining_heads(width: int, tokens: int) -> list[ModelLayer]:
 
 
 def bert(
-    size: str, squad: bool = False, tokens: int = _PRETRAINING_TOKENS
+    size: str,
+    squad: bool = False,
+    tokens: int = _PRETRAINING_TOKENS,
+    depth: int | None = None,
 ) -> tuple[ModelLayer, ...]:
     """Return BERT of one size on ``tokens`` tokens a sample.
 
     The pre-training heads at 64 tokens are the setting of HKBU's distributed-training benchmark
     (arXiv 2005.13247), which runs them on all tokens. ``squad`` has the span head instead, at 384
-    tokens. The output layer of pre-training is tied to the word embedding.
+    tokens. The output layer of pre-training is tied to the word embedding. ``depth`` is the number
+    of blocks, the size's own if None.
 
     Raises
     ------
@@ -97,14 +112,14 @@ def bert(
     Devlin et al., arXiv 1810.04805.
     """
     _check_tokens(f"bert-{size}", tokens, _BERT_POSITIONS)
-    width, depth = _BERT_SIZES[size]
+    width, own_depth = _BERT_SIZES[size]
     layers = [
         embedding("bert.embeddings.word_embeddings", _BERT_VOCABULARY, width, tokens),
         embedding("bert.embeddings.position_embeddings", _BERT_POSITIONS, width, tokens),
         embedding("bert.embeddings.token_type_embeddings", 2, width, tokens),
         layernorm("bert.embeddings.LayerNorm", width, tokens, added=True, dropped=True),
     ]
-    for block in range(depth):
+    for block in range(own_depth if depth is None else depth):
         layers += _bert_block(f"bert.encoder.layer.{block}", width, tokens)
     if squad:
         layers.append(linear("qa_outputs", width, 2, tokens))
@@ -113,18 +128,32 @@ def bert(
     return tuple(layers)
 
 
-_GPT2_VOCABULARY = 50257
-_GPT2_TOKENS = 1024
+class DecoderSize(NamedTuple):
+    """Width and depth of a decoder over text, its heads, vocabulary and positions."""
+
+    width: int
+    depth: int
+    heads: int
+    vocabulary: int = 50257
+    positions: int = 1024
+
+
 _GPT2_SIZES = {
-    "gpt2": (768, 12),
-    "gpt2-medium": (1024, 24),
-    "gpt2-large": (1280, 36),
-    "gpt2-xl": (1600, 48),
+    "gpt2": DecoderSize(768, 12, 12),
+    "gpt2-medium": DecoderSize(1024, 24, 16),
+    "gpt2-large": DecoderSize(1280, 36, 20),
+    "gpt2-xl": DecoderSize(1600, 48, 25),
 }
-"""Width and depth, by name."""
+GPT3_XL = DecoderSize(2048, 24, 32, positions=2048)
+"""GPT-3 XL's width and depth with 32 heads of 64, as NeuSight ran it (sitar-lab/NeuSight@6945927;
+Brown et al., arXiv 2005.14165, has 24 heads of 128)."""
+GPT3_2_7B = DecoderSize(2560, 32, 32, positions=2048)
+"""GPT-3 2.7B (Brown et al., arXiv 2005.14165, table 2.1)."""
+OPT_1_3B = DecoderSize(2048, 24, 32, vocabulary=50272, positions=2048)
+"""OPT-1.3B (Zhang et al., arXiv 2205.01068, table 1); two more positions are for padding."""
 
 
-def gpt2(name: str, tokens: int = _GPT2_TOKENS) -> tuple[ModelLayer, ...]:
+def gpt2(name: str, tokens: int = 1024) -> tuple[ModelLayer, ...]:
     """Return GPT-2 of one size; its output layer is tied to the word embedding.
 
     Raises
@@ -136,27 +165,46 @@ def gpt2(name: str, tokens: int = _GPT2_TOKENS) -> tuple[ModelLayer, ...]:
     ----------
     Radford et al. 2019, "Language models are unsupervised multitask learners".
     """
-    _check_tokens(name, tokens, _GPT2_TOKENS)
-    width, depth = _GPT2_SIZES[name]
+    return decoder(name, _GPT2_SIZES[name], tokens)
+
+
+def decoder(name: str, size: DecoderSize, tokens: int) -> tuple[ModelLayer, ...]:
+    """Return a decoder built as GPT-2 is: normalised before each part, GELU, a tied output layer.
+
+    Raises
+    ------
+    RequestError
+        If ``tokens`` is beyond the positions that it learns.
+
+    Examples
+    --------
+    >>> round(sum(layer.elements for layer in decoder("gpt3-2.7b", GPT3_2_7B, 2048)) / 1e9, 2)
+    2.65
+    """
+    _check_tokens(name, tokens, size.positions)
+    width = size.width
     layers = [
-        embedding("transformer.wte", _GPT2_VOCABULARY, width, tokens),
-        embedding("transformer.wpe", _GPT2_TOKENS, width, tokens),
+        embedding("transformer.wte", size.vocabulary, width, tokens),
+        embedding("transformer.wpe", size.positions, width, tokens),
     ]
-    for block in range(depth):
+    for block in range(size.depth):
         part = f"transformer.h.{block}"
+        attended = attention(
+            f"{part}.attn", width, tokens, heads=size.heads, causal=True, dropped=True
+        )
         layers += [
             layernorm(f"{part}.ln_1", width, tokens, added=True, dropped=True),
             linear(f"{part}.attn.c_attn", width, 3 * width, tokens, transposed=True),
-            attention(f"{part}.attn", width, tokens, causal=True, dropped=True),
+            attended,
             linear(f"{part}.attn.c_proj", width, width, tokens, transposed=True),
             layernorm(f"{part}.ln_2", width, tokens, added=True, dropped=True),
             linear(f"{part}.mlp.c_fc", width, 4 * width, tokens, transposed=True, activated=True),
             linear(f"{part}.mlp.c_proj", 4 * width, width, tokens, transposed=True),
         ]
-    head = 2.0 * width * _GPT2_VOCABULARY * tokens
+    head = 2.0 * width * size.vocabulary * tokens
     layers += [
         layernorm("transformer.ln_f", width, tokens),
-        matmul("lm_head", "linear", head, _GPT2_VOCABULARY * tokens, tokens),
+        matmul("lm_head", "linear", head, size.vocabulary * tokens, tokens),
     ]
     return tuple(layers)
 
