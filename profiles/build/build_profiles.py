@@ -64,7 +64,7 @@ _OPTIMIZER_PASSES = {"sgd": 5, "adam": 7, "adamw-by-operation": 18}
 "adamw-by-operation" is huggingface/transformers' AdamW of 2020 (src/transformers/optimization.py),
 one operation after the other: both moments scaled (2 each) and added to (3 each), root (2),
 epsilon (2), weights (4)."""
-_TEXT_COLUMNS = ("kind", "framework", "date", "licence", "source", "notes")
+_TEXT_COLUMNS = ("kind", "framework", "software", "date", "licence", "source", "notes")
 _RECIPE_COLUMNS = (
     "model",
     "gpu",
@@ -91,7 +91,8 @@ class ProfileRecipe:
     ModelTimes in ms, None where not given. ``covers`` says what ``figure_ms`` is: the iteration, or
     forward_backward. ``shape`` is kind:name (trace, scaled-trace, modules, work);
     ``split`` is a profile's name or ``gemm`` (backward twice the forward); ``even_share`` is the
-    part of the time that does not depend on a layer's work (launches, host).
+    part of the time that does not depend on a layer's work (launches, host). ``software`` is the
+    era of the total's framework.
     """
 
     model: str
@@ -110,6 +111,7 @@ class ProfileRecipe:
     even_share: float
     kind: str
     framework: str
+    software: str
     date: str
     licence: str
     source: str
@@ -421,6 +423,7 @@ def profile_text(recipe: ProfileRecipe, times: ModelTimes) -> str:
         "batch": str(recipe.batch),
         "sequence": recipe.sequence,
         "framework": recipe.framework,
+        "software": recipe.software,
         "iteration_ms": f"{iteration:.{_DIGITS}f}",
         "optimizer_ms": f"{optimizer:.{_DIGITS}f}",
         "optimizer": recipe.optimizer,
