@@ -174,7 +174,7 @@ def moves(
         if not total_s:
             continue
         saved = worth.get(cause)
-        if saved is None:
+        if saved is None or (cause == "compute" and _charged(rounds, "host")):
             saved = 1.0 - steady_s(rounds, _stretched(cause, 0.5)) / iteration_s
         longer = steady_s(rounds, _stretched(cause, 2.0)) / iteration_s
         for grade, part_s in parts.items():
