@@ -266,7 +266,7 @@ def known_iterations(inputs: TransferInputs, at: GpuPrecision) -> list[KnownIter
     """Return the model's measured iterations at a GPU and precision.
 
     The profile fills a gap. Where its own total was measured, it comes before what others
-    measured at its batch.
+    measured at its batch, and before what breaks the laws of the batch with it.
     """
     profile = inputs.profile
     known = []
@@ -287,14 +287,18 @@ def known_iterations(inputs: TransferInputs, at: GpuPrecision) -> list[KnownIter
         own = Estimate(profile.iteration_s, kind, profile.header.get("source", "the profile"))
         here = [one for one in known if one.batch == profile.batch]
         if kind == "measured":
-            known = [
-                one
-                for one in known
-                if (one.batch - profile.batch) * (one.estimate.seconds - own.seconds) > 0
-            ]
+            known = [one for one in known if _agrees(profile, one)]
         if kind == "measured" or not here:
             known.append(KnownIteration(profile.batch, inputs.home_era, own))
     return known
+
+
+def _agrees(profile: Profile, one: KnownIteration) -> bool:
+    """Tell whether a larger batch takes longer, but no longer for a sample, than the profile's."""
+    larger, seconds = one.batch - profile.batch, one.estimate.seconds
+    longer = seconds - profile.iteration_s
+    longer_a_sample = seconds / one.batch - profile.iteration_s / profile.batch
+    return larger * longer > 0 and larger * longer_a_sample <= 0
 
 
 def _usual_era(known: Sequence[KnownIteration]) -> str:

@@ -36,11 +36,10 @@ def test_time_rises_with_the_batch_and_falls_for_a_sample_whatever_was_measured(
 
 
 @given(figures=st.dictionaries(st.integers(1, 512), st.floats(1, 1e4), max_size=5))
-def test_what_the_profile_measured_stays_among_lawful_figures(figures: dict[int, float]) -> None:
-    """Figures of others that a larger batch would break with are left to the profile."""
-    table: Table = {
-        "v100": [anchor(size, time) for size, time in figures.items() if time / size == 100 / 32]
-    }
+def test_what_the_profile_measured_stays_whatever_others_measured(
+    figures: dict[int, float],
+) -> None:
+    table: Table = {"v100": [anchor(size, time) for size, time in figures.items()]}
     assert math.isclose(milliseconds(transferred(table, 32, own=profile(kind="measured"))), 100)
 
 
