@@ -35,7 +35,7 @@ class AttentionRate(NamedTuple):
         return (1.0 + BACKWARD_WORK) / (1.0 / self.forward + BACKWARD_WORK / self.backward)
 
     def short(self, tokens: int, causal: bool) -> float:
-        """Return how much longer short sequences take for their work.
+        """Return how much longer short sequences take for their work; below 512 tokens as at 512.
 
         Examples
         --------
@@ -43,9 +43,12 @@ class AttentionRate(NamedTuple):
         >>> rate.short(1000, causal=True), rate.short(1000, causal=False)
         (2.0, 1.25)
         """
-        return 1.0 + self.tokens * (1.0 if causal else _UNMASKED) / tokens
+        more = self.tokens * (1.0 if causal else _UNMASKED)
+        return 1.0 + more / max(tokens, _SHORTEST)
 
 
+_SHORTEST = 512
+"""Tokens of the shortest sequences with measured times: BERT in MLPerf."""
 _UNMASKED = 0.25
 """Fitted to attention with and without a mask, NVIDIA/cudnn-frontend@3929da2 (0.23 to 0.31)."""
 _SERVING = "fitted to causal forward attention, ai-dynamo/aiconfigurator@095f58a (Apache-2.0)"
