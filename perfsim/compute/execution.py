@@ -50,7 +50,8 @@ class Execution(NamedTuple):
 
     ``op_s`` is the host's time for a launched operation, ``tensor_s`` that for a parameter tensor
     in the optimizer [s]; ``op_share`` the share of a layer's operations that are launched one by
-    one. ``flash`` says whether attention is one kernel, ``gathers`` whether pre-training computes
+    one. ``flash`` says whether attention is one kernel, ``attention`` which (``""`` for the
+    architecture's newest), ``gathers`` whether pre-training computes
     the output layer for masked tokens only, ``unpadded`` whether padding is skipped,
     ``channels_last`` whether convolutions get their maps in the layout of tensor cores, ``tuned``
     whether vendors tuned input and launches until the GPU binds.
@@ -61,6 +62,7 @@ class Execution(NamedTuple):
     tensor_s: float
     op_share: float = 1.0
     flash: bool = False
+    attention: str = "flash2"
     gathers: bool = False
     unpadded: bool = False
     channels_last: bool = False
@@ -88,6 +90,7 @@ EXECUTIONS: dict[str, Execution] = {
         0.0,
         op_share=0.0,
         flash=True,
+        attention="",
         gathers=True,
         unpadded=True,
         channels_last=True,

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from perfsim.compute.attention import AttentionRate, attention_rate, usual_kernel
 from perfsim.compute.device import Device
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.compute.work import ModelWork, Work, model_work
 
-__all__ = ["Constants", "KernelRates", "ModelTime", "UPDATE_PASSES", "model_time", "work_time"]
+__all__ = ["UPDATE_PASSES", "Constants", "KernelRates", "ModelTime", "model_time", "work_time"]
 
 
 class Constants(NamedTuple):
@@ -40,7 +41,7 @@ class Constants(NamedTuple):
     winograd_fp32: float = 3.04
     winograd_tf32: float = 0.82
     winograd_half: float = 1.34
-    attention: float = 0.55
+    attention: float = 1.0
     recurrent: float = 0.7
     memory: float = 0.8
     eager: float = 1.43
@@ -95,6 +96,7 @@ class KernelRates(NamedTuple):
     width: float
     casts: float
     conversions: float
+    attention: AttentionRate
     or_else: KernelRates | None = None
 
     def seconds(self, work: Work, batch: int, transformer: bool) -> float:
@@ -114,6 +116,8 @@ class KernelRates(NamedTuple):
             return moved / self.bytes_per_s + constants.gap_s
         rate = self.flops_per_s[work.kind]
         compute_s = work.flops * batch / rate
+        if work.kind == "attention":
+            compute_s *= self.attention.short(work.tokens, work.causal)
         memory_s = width * (work.values * batch + work.weights) / self.bytes_per_s
         convolves = work.kind in ("conv", "winograd")
         power = _CONV_POWER if convolves else _PRODUCT_POWER
@@ -165,10 +169,13 @@ def kernel_rates(
     suffix = "half" if half else precision
     conv, winograd = (getattr(constants, f"{kind}_{suffix}") for kind in ("conv", "winograd"))
     old = device.architecture == "Kepler"
+    attention = attention_rate(
+        execution.attention or usual_kernel(device.architecture), device.architecture
+    )
     reached = {
         "product": large * constants.product,
         "batched": large * constants.batched,
-        "attention": large * constants.attention,
+        "attention": large * constants.attention * attention.both,
         "recurrent": large * constants.recurrent,
         "conv": large * conv,
         "winograd": large * (min(winograd, constants.kepler * conv) if old else winograd),
@@ -188,6 +195,7 @@ def kernel_rates(
         2.0 if half else 4.0,
         eager * (constants.mixed if half and not execution.fused else 1.0),
         constants.layout if converted else 0.0,
+        attention,
         kernel_rates(device, "fp32", era, constants) if precision == "tf32" else None,
     )
 

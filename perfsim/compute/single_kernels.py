@@ -13,11 +13,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import product
-from math import exp, log, log2
+from math import exp, log
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
-from perfsim.compute.device import ANY_GPU, Device, device_named, load_device
+from perfsim.compute.attention import ATTENTION, BACKWARD_WORK, attention_rate, usual_kernel
+from perfsim.compute.device import ANY_GPU, Device, load_device
 from perfsim.compute.execution import execution_of
 from perfsim.compute.kernel_time import FITTED, UPDATE_PASSES
 from perfsim.compute.profile import OPTIMIZER_LAUNCHES, PRECISIONS
@@ -28,7 +29,6 @@ from perfsim.quantity import COUNT_LIMIT, NumberLimit
 
 __all__ = [
     "OPTIMIZERS",
-    "AttentionRate",
     "KernelTime",
     "KernelTimes",
     "ProductRatios",
@@ -43,11 +43,16 @@ PRODUCTS_SUFFIX = ".products.csv"
 Known = Literal["table", "rate", "data sheet"]
 """How a GPU is known: its products were measured by size, one rate was, or only its data sheet."""
 
-PRODUCT_SPREADS: dict[Known, float] = {"table": 0.11, "rate": 0.19, "data sheet": 0.30}
-ATTENTION_SPREADS: dict[Known, float] = {"table": 0.13, "rate": 0.30, "data sheet": 0.30}
-NORM_SPREADS: dict[Known, float] = {"table": 0.16, "rate": 0.20, "data sheet": 0.20}
-STREAM_SPREADS: dict[Known, float] = {"table": 0.10, "rate": 0.10, "data sheet": 0.22}
-"""90 % of times are within these, by how the GPU is known (profiles/measurements/kernels.csv)."""
+PRODUCT_SPREADS: dict[str, dict[Known, float]] = {
+    "amp-bf16": {"table": 0.12, "rate": 0.15, "data sheet": 0.23},
+    "fp8": {"table": 0.11, "rate": 0.30, "data sheet": 0.31},
+    "fp32": {"table": 0.15, "rate": 0.26, "data sheet": 0.41},
+}
+ATTENTION_SPREADS: dict[Known, float] = {"table": 0.15, "rate": 0.26, "data sheet": 0.26}
+NORM_SPREADS = {"cudnn": 0.21, "compiled": 0.37, "eager": 0.60}
+STREAM_SPREADS: dict[Known, float] = {"table": 0.04, "rate": 0.04, "data sheet": 0.16}
+"""90 % of times were within these, by how the GPU is known: profiles/measurements/kernels.csv
+(fp16 and tf32 as bf16). For attention, "table" is a kernel and architecture that was measured."""
 
 _POWER = 2.6
 _GAP_S = 2.8e-6
@@ -104,53 +109,28 @@ def _weights(nodes: tuple[float, ...], size: float) -> list[tuple[float, float]]
     return [(low, 1.0 - share), (high, share)]
 
 
-class AttentionRate(NamedTuple):
-    """What a fused attention kernel reaches of the rate of large products on an architecture.
-
-    ``full`` is for long sequences, ``backward`` for its backward pass (2.5 times the operations).
-    A causal mask costs as much as ``tokens`` more tokens in a sequence.
-    """
-
-    full: float
-    backward: float
-    tokens: float
-    source: str
-
-
-_SERVING = (
-    "fitted to causal forward attention, ai-dynamo/aiconfigurator@095f58a (Apache-2.0), TensorRT-LLM"
-)
-_CUDNN = (
-    "fitted to NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_training (MIT), bfloat16, "
-)
-ATTENTION: dict[tuple[str, str], AttentionRate] = {
-    ("serving", "Ampere"): AttentionRate(0.58, 0.50, 540, f"{_SERVING} 1.0.0; backward derived"),
-    ("serving", "Hopper"): AttentionRate(0.77, 0.66, 1130, f"{_SERVING} 1.3.0; backward derived"),
-    ("serving", "Blackwell"): AttentionRate(
-        0.80, 0.60, 1850, f"{_SERVING} 1.3.0; backward derived"
-    ),
-    ("cudnn", "Hopper"): AttentionRate(0.92, 0.79, 900, f"{_CUDNN}H200"),
-    ("cudnn", "Blackwell"): AttentionRate(1.16, 0.88, 900, f"{_CUDNN}GB200 and GB300"),
-    ("flash2", "Ampere"): AttentionRate(
-        0.58, 0.50, 540, "as the serving kernel on Ampere, which descends from it"
-    ),
-    ("flash2", "Hopper"): AttentionRate(
-        0.46, 0.40, 1130, "35 % of peak on H100 (Shah et al., arXiv 2407.08608); rest derived"
-    ),
-}
-"""One number for (kernel, architecture): they do not carry from one to another."""
-_USUAL_ATTENTION = {"Ampere": "flash2", "Hopper": "cudnn", "Blackwell": "cudnn"}
-_OTHER_ATTENTION = AttentionRate(0.58, 0.50, 900, "derived: the Ampere kernel's rate")
 _WAVE = 0.43
 """Tiles of 128 queries that each multiprocessor waits for beside its own, fitted with the rates."""
-_ATTENTION_GAP_S = 12e-6
-_NARROW = 0.5
-"""Power of head_dim / 128 by which heads narrower than 128 are slower, fitted."""
+_ATTENTION_GAP_S = 15e-6
+_WIDE = 0.8
+"""Power of head_dim / 128 by which wider heads are slower backward: 1.19 for 192 and 128, fitted to
+NVIDIA/cudnn-frontend@3929da2 on GB200 and GB300."""
 
-NORM_KERNELS = {"cudnn": (0.84, 0.72), "compiled": (0.76, 0.35), "eager": (0.62, 0.32)}
-"""Share of streaming bandwidth that a normalisation reaches, forward (2 passes) and backward (3):
-fitted to RMSNorm and LayerNorm in bf16 on H200, GB200 and GB300, NVIDIA/cudnn-frontend@3929da2."""
-_NORM_GAP_S = 8e-6
+
+class NormRate(NamedTuple):
+    """Share of streaming bandwidth that a pass of a normalisation reaches, and its least time."""
+
+    share: float
+    least_s: float
+
+
+NORM_KERNELS = {
+    "cudnn": (NormRate(0.92, 2.5e-6), NormRate(0.88, 7.7e-6)),
+    "compiled": (NormRate(0.83, 2.1e-6), NormRate(0.40, 8.1e-6)),
+    "eager": (NormRate(0.83, 7.6e-6), NormRate(0.41, 24e-6)),
+}
+"""Forward (2 passes over the values) and backward (3): fitted to RMSNorm and a few LayerNorm in
+bf16 on H200, GB200 and GB300, NVIDIA/cudnn-frontend@3929da2 benchmark/norms (MIT)."""
 _STREAM_GAP_S = 4.5e-6
 
 OPTIMIZERS: dict[tuple[str, str], tuple[float, float]] = {
@@ -202,7 +182,7 @@ class KernelTimes(NamedTuple):
         >>> times = kernel_times("h100", Catalog())
         >>> large, small = times.product(8192, 8192, 8192), times.product(512, 1024, 1024)
         >>> f"{large.seconds * 1e6:.0f} us +-{large.spread:.0%} by {large.known}"
-        '1438 us +-11% by table'
+        '1371 us +-12% by table'
         >>> small.seconds < 1e-5
         True
         """
@@ -211,7 +191,7 @@ class KernelTimes(NamedTuple):
         seconds = product_roofline(self.device, m, n, k, precision)
         if ratios is not None:
             seconds *= ratios.at(m, n, k)
-        return KernelTime(seconds, PRODUCT_SPREADS[known], known)
+        return KernelTime(seconds, PRODUCT_SPREADS[_table_of(precision)][known], known)
 
     def attention(
         self,
@@ -253,18 +233,21 @@ class KernelTimes(NamedTuple):
         width = _width(precision)
         values = batch * tokens * head_dim * (2.0 * heads + 2.0 * kv_heads)
         flops = 4.0 * batch * heads * float(tokens) ** 2 * head_dim
-        name = kernel or _USUAL_ATTENTION.get(architecture, "flash2")
+        name = kernel or usual_kernel(architecture)
         if name == "unfused":
-            return self._unfused(flops, values, batch * heads * float(tokens) ** 2, precision, backward)
+            scores = batch * heads * float(tokens) ** 2
+            return self._unfused(flops, values, scores, precision, backward)
         if name not in {fused for fused, _ in ATTENTION}:
             raise unknown("kernel", name, [*dict.fromkeys(one for one, _ in ATTENTION), "unfused"])
-        rate = ATTENTION.get((name, architecture), _OTHER_ATTENTION)
-        flops *= (0.5 if causal else 1.0) * (2.5 if backward else 1.0)
-        reached = large * (rate.backward if backward else rate.full)
-        short = 1.0 + rate.tokens * (1.0 if causal else 0.25) / tokens
-        narrow = 1.0 if backward else min(1.0, (head_dim / 128) ** _NARROW)
+        rate = attention_rate(name, architecture)
+        flops *= (0.5 if causal else 1.0) * (BACKWARD_WORK if backward else 1.0)
+        if backward:
+            slower = max(1.0, head_dim / 128) ** _WIDE
+        else:
+            slower = max(1.0, 128 / head_dim) ** rate.narrow
+        compute_s = flops * slower / (large * (rate.backward if backward else rate.forward))
+        compute_s *= rate.short(tokens, causal)
         tiles = batch * heads * -(-tokens // 128)
-        compute_s = flops / (reached * narrow) * short
         compute_s *= 1.0 + _WAVE * self.device.multiprocessors / tiles
         moved = width * values * (2.0 if backward else 1.0)
         memory_s = moved / self.device.memory_bandwidth.value
@@ -292,9 +275,9 @@ class KernelTimes(NamedTuple):
         if kernel not in NORM_KERNELS:
             raise unknown("kernel", kernel, NORM_KERNELS)
         moved = _width(precision) * rows * width * (3.0 if backward else 2.0)
-        reached = self.device.memory_bandwidth.value * NORM_KERNELS[kernel][backward]
-        known = self._memory_known()
-        return KernelTime(moved / reached + _NORM_GAP_S, NORM_SPREADS[known], known)
+        rate = NORM_KERNELS[kernel][backward]
+        seconds = moved / (self.device.memory_bandwidth.value * rate.share) + rate.least_s
+        return KernelTime(seconds, NORM_SPREADS[kernel], self._memory_known())
 
     def stream(self, moved_bytes: float, launches: float = 1.0) -> KernelTime:
         """Return the time of element-wise kernels that read and write so many bytes in all.
@@ -325,7 +308,7 @@ class KernelTimes(NamedTuple):
     def embedding(
         self, tokens: int, width: int, vocabulary: int, *, backward: bool = False
     ) -> KernelTime:
-        """Return the time of a table look-up in fp32; backward clears and fills a whole gradient."""
+        """Return the time of a table look-up in fp32; backward fills a whole gradient."""
         _check(tokens=tokens, width=width, vocabulary=vocabulary)
         if backward:
             return self.stream(4.0 * width * (vocabulary + 3.0 * tokens), 2.0)
@@ -367,7 +350,7 @@ class KernelTimes(NamedTuple):
         return self.stream(each_bytes * parameters, launches)
 
     def _ratios(self, precision: str) -> tuple[Known, ProductRatios | None]:
-        table = "amp-bf16" if precision in ("amp-fp16", "tf32") else precision
+        table = _table_of(precision)
         if precision != "tf32" and table in self.own:
             return "table", self.own[table]
         rate = self.device.matrix_rate(precision)
@@ -383,7 +366,7 @@ class KernelTimes(NamedTuple):
         self, flops: float, values: float, scores: float, precision: str, backward: bool
     ) -> KernelTime:
         """Return the time of two batched products, or four, and the passes over the scores."""
-        passes = execution_of("torch2")._replace(flash=False).passes.scores[backward]
+        passes = execution_of("torch2").passes.scores[backward]
         width, products = _width(precision), 4 if backward else 2
         moved = width * (products * (values / 2 + scores) + passes * scores)
         compute_s = flops * (2.0 if backward else 1.0) / (self._large(precision) * FITTED.batched)
@@ -480,6 +463,10 @@ def _grid(
         size = " x ".join(f"{side:g}" for side in missing)
         raise DataError(f"{precision} has no ratio at {size}", path=path, row=row, column="m")
     return ProductRatios(m, n, k, nodes)
+
+
+def _table_of(precision: str) -> str:
+    return "amp-bf16" if precision in ("amp-fp16", "tf32") else precision
 
 
 def _width(precision: str) -> float:

@@ -13,6 +13,7 @@ from math import sqrt
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
+from perfsim.compute.attention import BACKWARD_WORK
 from perfsim.compute.execution import Execution, execution_of
 from perfsim.models import build_model
 from perfsim.models.layers import ModelLayer
@@ -27,7 +28,8 @@ class Work(NamedTuple):
 
     ``flops`` and ``values`` grow with the batch; ``weights`` (values of parameters that it reads or
     writes) do not. ``inner`` is the inner dimension of a product, ``tokens`` the length of the
-    sequence for attention. ``wide`` says that the values are fp32 whatever the precision.
+    sequence for attention, ``causal`` whether it is masked. ``wide`` says that the values are fp32
+    whatever the precision.
     """
 
     kind: WorkKind
@@ -37,6 +39,7 @@ class Work(NamedTuple):
     inner: float = 0.0
     tokens: int = 0
     wide: bool = False
+    causal: bool = False
 
 
 class LayerWork(NamedTuple):
@@ -65,9 +68,6 @@ _STRIDE_LIMIT = 4.5
 _WINOGRAD_SIDES = (3, 5)
 """Sides of the kernels that libraries compute by Winograd's method (Lavin & Gray, arXiv
 1509.09308), at stride 1."""
-_BACKWARD_ATTENTION = 2.5
-"""Backward over forward work of fused attention: five products, one of them computed again, for two
-(Dao et al., arXiv 2205.14135)."""
 
 _OPERATIONS = {
     "conv": 3.0,
@@ -234,8 +234,8 @@ def _attention(layer: ModelLayer, era: Execution) -> _Both:
     """Return attention: one kernel, or products of scores and values with passes between."""
     if era.flash:
         flops = layer.flops / (2 if layer.causal else 1)
-        work = Work("attention", flops, 4 * layer.outputs, tokens=layer.rows)
-        twice = work._replace(flops=_BACKWARD_ATTENTION * flops, values=8 * layer.outputs)
+        work = Work("attention", flops, 4 * layer.outputs, tokens=layer.rows, causal=layer.causal)
+        twice = work._replace(flops=BACKWARD_WORK * flops, values=8 * layer.outputs)
         return [work], [twice]
     scores = float(layer.heads * layer.rows**2)
     work = Work("batched", layer.flops / 2, 2 * layer.outputs + scores)

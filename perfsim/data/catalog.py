@@ -24,6 +24,7 @@ _BESIDE_SUFFIXES = {
     "measurements": (
         *("limits.csv", "sources.csv", "record.csv", "summary.csv", "uncertainty.csv"),
         "clusters.csv",
+        "kernels.csv",
     ),
 }
 """Endings of files that belong to another file of their folder and are no data set themselves."""

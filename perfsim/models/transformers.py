@@ -144,9 +144,9 @@ _GPT2_SIZES = {
     "gpt2-large": DecoderSize(1280, 36, 20),
     "gpt2-xl": DecoderSize(1600, 48, 25),
 }
-GPT3_XL = DecoderSize(2048, 24, 32, positions=2048)
-"""GPT-3 XL's width and depth with 32 heads of 64, as NeuSight ran it (sitar-lab/NeuSight@6945927;
-Brown et al., arXiv 2005.14165, has 24 heads of 128)."""
+GPT3_XL = DecoderSize(3072, 24, 24, positions=2048)
+"""GPT-3 XL as NeuSight ran it (sitar-lab/NeuSight@6945927, scripts/asplos/label): 24 heads of 128,
+as table 2.1 of Brown et al., arXiv 2005.14165 has them, which prints a width of 2048."""
 GPT3_2_7B = DecoderSize(2560, 32, 32, positions=2048)
 """GPT-3 2.7B (Brown et al., arXiv 2005.14165, table 2.1)."""
 OPT_1_3B = DecoderSize(2048, 24, 32, vocabulary=50272, positions=2048)

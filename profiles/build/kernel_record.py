@@ -26,8 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfsim.compute.attention import ATTENTION
 from perfsim.compute.device import Device, load_device
-from perfsim.compute.kernel_time import kernel_rates, work_time
+from perfsim.compute.kernel_time import KernelRates, kernel_rates, work_time
 from perfsim.compute.single_kernels import (
     PRODUCTS_COLUMNS,
     PRODUCTS_SCHEMA,
@@ -37,7 +38,7 @@ from perfsim.compute.single_kernels import (
     kernel_times,
     product_roofline,
 )
-from perfsim.compute.work import work_of
+from perfsim.compute.work import Work, work_of
 from perfsim.data.catalog import Catalog
 from perfsim.models.layers import ModelLayer
 from perfsim.models.transformers import GPT3_2_7B, GPT3_XL, OPT_1_3B, DecoderSize, bert, decoder
@@ -71,7 +72,7 @@ _LAYER_GPUS = {
     "Tesla_V100-PCIE-32GB": "v100-pcie",
 }
 _CUDNN_GPUS = {"NVIDIA H200": "h200", "NVIDIA GB200": "gb200", "NVIDIA GB300": "b300"}
-"""GB300's GPU is that of the B300, at another power limit."""
+"""GB300's GPU is that of the B300, at another power limit; its rate of products is in gemm.csv."""
 _BEST_NAMES = {
     "a100": "NVIDIA A100 SXM",
     "h100": "NVIDIA H100 SXM",
@@ -91,6 +92,8 @@ _LARGE = 1e12
 """Operations of a product that shows a GPU's rate (5 GFLOP for fp32, in which few reach 1e12)."""
 _LARGE_FP32 = 5e9
 _NEUSIGHT_OP_MS = 0.0065
+_NEUSIGHT_ERA = "torch1.12"
+"""Eager PyTorch with attention as products: Hugging Face's code of then."""
 _SOURCES = {
     "amp-bf16": "ai-dynamo/aiconfigurator@095f58a gemm_perf (Apache-2.0), TensorRT-LLM",
     "fp8": "ai-dynamo/aiconfigurator@095f58a gemm_perf (Apache-2.0), TensorRT-LLM",
@@ -191,11 +194,11 @@ def _ratios(nodes: np.ndarray) -> ProductRatios:
 
 def _shared(groups: Sequence[Products], devices: Mapping[str, Device]) -> np.ndarray:
     """Return the nodes that fit several GPUs at one precision, each at its own rate."""
-    weights = np.concatenate([_weights(group.sizes) for group in groups])
     logs = []
     for group in groups:
         device = _with_rate(devices[group.gpu], group.precision, _large_rate(group))
         logs.append(_over_roofline(group, device))
+    weights = np.concatenate([_weights(group.sizes) for group in groups])
     return _fit_nodes(weights, np.concatenate(logs), np.zeros(weights.shape[1]))
 
 
@@ -270,7 +273,7 @@ def _rates_left_out(
         _large_rate(other) / found for other in others if (found := best_of(other.gpu)) is not None
     ]
     if known is not None and reached:
-        yield "rate", known * statistics.median(reached)
+        yield "rate", known * statistics.mean(reached)
     shares = [_large_rate(other) / _peak(other.gpu, precision, catalog) for other in others]
     yield "sheet", statistics.median(shares) * _peak(group.gpu, precision, catalog)
 
@@ -294,10 +297,12 @@ def judge_attention(data: Path, catalog: Catalog) -> Iterator[Errors]:
         value = math.log(predicted.seconds / (float(cells["latency_ms"]) / 1e3))
         key = ("attention serving forward", times.device.architecture, times.device.name)
         off[key].append((int(cells["seq"]), value))
+    gb300 = _gb300(data, catalog)
     for cells in _table(data / "modern" / "attention_both_passes.csv"):
         if cells["dtype"] != "bfloat16" or cells["window"] or cells["deterministic"] == "True":
             continue
-        times = kernel_times(_CUDNN_GPUS[cells["gpu"]], catalog)
+        gpu = cells["gpu"]
+        times = gb300 if "GB300" in gpu else kernel_times(_CUDNN_GPUS[gpu], catalog)
         backward = cells["pass_"] == "bwd"
         predicted = times.attention(
             int(cells["batch"]),
@@ -311,9 +316,7 @@ def judge_attention(data: Path, catalog: Catalog) -> Iterator[Errors]:
         )
         value = math.log(predicted.seconds / (float(cells["time_ms"]) / 1e3))
         name = "attention cudnn " + ("backward" if backward else "forward")
-        off[name, times.device.architecture, times.device.name].append(
-            (int(cells["q_seq"]), value)
-        )
+        off[name, times.device.architecture, times.device.name].append((int(cells["q_seq"]), value))
     for kernel in dict.fromkeys(key[0] for key in off):
         mine = {key[1:]: rows for key, rows in off.items() if key[0] == kernel}
         all_rows = [value for rows in mine.values() for _, value in rows]
@@ -322,15 +325,13 @@ def judge_attention(data: Path, catalog: Catalog) -> Iterator[Errors]:
             values: list[float] = []
             for rows in mine.values():
                 kept = [value for tokens, value in rows if not out(tokens)]
-                values += [
-                    value - statistics.median(kept) for tokens, value in rows if out(tokens)
-                ]
+                values += [value - statistics.median(kept) for tokens, value in rows if out(tokens)]
             yield Errors(kernel, split, "table", values)
         same, other = [], []
         for (architecture, gpu), rows in mine.items():
             alike = _medians(mine, lambda at, gpu=gpu, a=architecture: at[1] != gpu and at[0] == a)
             unlike = _medians(mine, lambda at, a=architecture: at[0] != a)
-            rates = {at: _attention_full(kernel, at[0], catalog) for at in mine}
+            rates = {at: _attention_share(kernel, at[0]) for at in mine}
             if alike:
                 same += [value - statistics.median(alike.values()) for _, value in rows]
             if unlike:
@@ -345,6 +346,19 @@ def judge_attention(data: Path, catalog: Catalog) -> Iterator[Errors]:
             yield Errors(kernel, "architecture", "sheet", other)
 
 
+def _gb300(data: Path, catalog: Catalog) -> KernelTimes:
+    """Return the B300 at the rate of large products that was measured on GB300."""
+    rows = [
+        tuple(float(cells[name]) for name in ("m", "n", "k", "latency_ms"))
+        for cells in _table(data / "modern" / "gemm.csv")
+        if cells["system"] == "gb300" and cells["dtype"] == "bfloat16"
+    ]
+    array = np.array(rows)
+    group = Products("b300", "amp-bf16", array[:, :3], array[:, 3] / 1e3)
+    device = _with_rate(load_device("b300", catalog), "amp-bf16", _large_rate(group))
+    return KernelTimes(device, {}, {})
+
+
 def _medians(
     groups: Mapping[tuple[str, str], list[tuple[int, float]]],
     use: Callable[[tuple[str, str]], bool],
@@ -354,11 +368,9 @@ def _medians(
     }
 
 
-def _attention_full(kernel: str, architecture: str, catalog: Catalog) -> float:
-    from perfsim.compute.single_kernels import ATTENTION
-
+def _attention_share(kernel: str, architecture: str) -> float:
     rate = ATTENTION[kernel.split()[1], architecture]
-    return rate.backward if kernel.endswith("backward") else rate.full
+    return rate.backward if kernel.endswith("backward") else rate.forward
 
 
 _SEQUENCES: dict[str, Callable[[int], bool]] = {
@@ -414,13 +426,17 @@ _SHEET_BANDWIDTH = {
 """NVIDIA's data sheets [B/s], as ``profiles/devices/*.toml`` quote them (V100: v100.toml)."""
 
 
-def _one_left_out(name: str, gpus: Mapping[str, list[float]]) -> Iterator[Errors]:
-    yield Errors(name, "none (as shipped)", "table", [one for rows in gpus.values() for one in rows])
+def _one_left_out(
+    name: str, gpus: Mapping[str, list[float]], known: str = "sheet"
+) -> Iterator[Errors]:
+    """Yield errors as shipped, and with the level of each GPU taken from the others."""
+    shipped = [one for rows in gpus.values() for one in rows]
+    yield Errors(name, "none (as shipped)", "table", shipped)
     out = []
     for gpu, values in gpus.items():
         others = [one for other, rows in gpus.items() if other != gpu for one in rows]
         out += [value - statistics.median(others) for value in values]
-    yield Errors(name, "GPU", "sheet", out)
+    yield Errors(name, "GPU", known, out)
 
 
 _DECODERS: dict[str, DecoderSize] = {
@@ -442,55 +458,95 @@ def _layers_of(model: str, tokens: int, depth: int | None) -> tuple[ModelLayer, 
 
 
 def judge_layers(data: Path, catalog: Catalog) -> Iterator[Errors]:
-    """Yield errors of NeuSight's layers and iterations (fp32, eager).
+    """Yield errors of NeuSight's layers and iterations (fp32, eager), kernels in place or alone.
 
     A layer's rows are the network with one block: the sum of its operators, less 6.5 us an operator
     for the timing events. A whole iteration counts where its forward pass is shorter than 0.66 of
-    its backward pass; others hold a warm-up. With a GPU left out, all times are multiplied by what
-    those on the other GPUs are off.
+    its backward pass; others hold a warm-up. In place, as ``kernel_time`` prices iterations, or
+    products as single kernels. With a GPU left out, its products have no table of their own (its
+    rate of large products is known), and times are multiplied by what the other GPUs' are off.
     """
+    measured: dict[str, list[_Iteration]] = defaultdict(list)
     sums: dict[tuple[str, str, int, int], float] = defaultdict(float)
     for cells in _table(data / "modern" / "layers_training_neusight.csv"):
         key = (_LAYER_GPUS[cells["gpu"]], cells["model"], int(cells["seq"]), int(cells["batch"]))
         for column in ("fw_ms", "bw_ms"):
             sums[key] += max(0.0, float(cells[column] or 0) - _NEUSIGHT_OP_MS) / 1e3
-    layers: dict[str, list[float]] = defaultdict(list)
-    for (gpu, model, tokens, batch), seconds in sums.items():
-        layers[gpu].append(_layer_off(gpu, model, tokens, batch, 1, seconds, catalog))
-    yield from _one_left_out("layers fp32 eager", layers)
-    whole: dict[str, list[float]] = defaultdict(list)
-    unsound: dict[str, list[float]] = defaultdict(list)
+    measured["layers"] = [_Iteration(*key, 1, seconds) for key, seconds in sums.items()]
     for cells in _table(data / "modern" / "whole_iterations_neusight.csv"):
         known = cells["gpu"] in _LAYER_GPUS and cells["tag"] == "" and cells["mode"] == "train"
         if not known or _layers_of(cells["model"], int(cells["seq"]), None) is None:
             continue
         values = json.loads(cells["values"])
         sound = values["fw_latency"] < 0.66 * values["bwall_latency"]
-        gpu = _LAYER_GPUS[cells["gpu"]]
-        tokens, batch = int(cells["seq"]), int(cells["batch"])
-        seconds = values["e2e_latency"] / 1e3
-        off = _layer_off(gpu, cells["model"], tokens, batch, None, seconds, catalog)
-        (whole if sound else unsound)[gpu].append(off)
-    yield from _one_left_out("iterations fp32 eager", whole)
-    rows = [one for values in unsound.values() for one in values]
-    yield Errors("iterations fp32 eager, forward too long", "none (as shipped)", "table", rows)
+        measured["iterations" if sound else "iterations, forward too long"].append(
+            _Iteration(
+                _LAYER_GPUS[cells["gpu"]],
+                cells["model"],
+                int(cells["seq"]),
+                int(cells["batch"]),
+                None,
+                values["e2e_latency"] / 1e3,
+            )
+        )
+    for name, rows in measured.items():
+        for way in ("in place", "alone"):
+            shipped: list[float] = []
+            by_gpu: dict[str, list[float]] = defaultdict(list)
+            for row in rows:
+                shipped.append(math.log(_priced(row, catalog, way, own=True) / row.seconds))
+                off = math.log(_priced(row, catalog, way, own=False) / row.seconds)
+                by_gpu[row.gpu].append(off)
+            yield Errors(f"{name} fp32, kernels {way}", "none (as shipped)", "table", shipped)
+            yield list(_one_left_out(f"{name} fp32, kernels {way}", by_gpu, "rate"))[1]
 
 
-def _layer_off(
-    gpu: str,
-    model: str,
-    tokens: int,
-    batch: int,
-    depth: int | None,
-    seconds: float,
-    catalog: Catalog,
-) -> float:
-    layers = _layers_of(model, tokens, depth)
+class _Iteration(NamedTuple):
+    """A measured pass forward and backward of one of NeuSight's networks."""
+
+    gpu: str
+    model: str
+    tokens: int
+    batch: int
+    depth: int | None
+    seconds: float
+
+
+def _priced(row: _Iteration, catalog: Catalog, way: str, *, own: bool) -> float:
+    """Return an iteration by its kernels [s]; its element-wise ones are what its era's passes are.
+
+    The passes of eager kernels are of PyTorch 2.1, as these rows are: no factor for older code.
+    """
+    layers = _layers_of(row.model, row.tokens, row.depth)
     assert layers is not None
-    rates = kernel_rates(load_device(gpu, catalog), "fp32", "torch1.12")
-    predicted = work_time(work_of(layers, "torch1.12"), batch, rates, update=False)
-    time_s = predicted.device_s if depth else predicted.iteration_s
-    return math.log(time_s / seconds)
+    times = kernel_times(row.gpu, catalog)
+    rates = kernel_rates(times.device, "fp32", _NEUSIGHT_ERA)._replace(casts=1.0)
+    work = work_of(layers, _NEUSIGHT_ERA)
+    if way == "in place":
+        return work_time(work, row.batch, rates, update=False).passes_s
+    times = times if own else times._replace(own={})
+    return sum(
+        _alone(times, layer.forward, row.batch, rates, backward=False)
+        + _alone(times, layer.backward, row.batch, rates, backward=True)
+        for layer in work.layers
+    )
+
+
+def _alone(
+    times: KernelTimes, works: Sequence[Work], batch: int, rates: KernelRates, *, backward: bool
+) -> float:
+    """Return the time of kernels [s], products as single ones: backward by input, then weight."""
+    seconds, products = 0.0, 0
+    for work in works:
+        if work.kind != "product":
+            seconds += rates.seconds(work, batch, True)
+            continue
+        k, n = round(work.inner), round(work.weights / work.inner)
+        m = max(1, round(work.flops * batch / (2.0 * n * k)))
+        sizes = (m, n, k) if not backward else (m, k, n) if products == 0 else (k, n, m)
+        seconds += times.product(*sizes, "fp32").seconds
+        products += 1
+    return seconds
 
 
 def rows_of(found: Errors) -> dict[str, str]:
@@ -535,8 +591,8 @@ def write_tables(data: Path, catalog: Catalog, folder: Path) -> None:
         head = [
             f"# schema: {PRODUCTS_SCHEMA}",
             f"# gpu: {gpu}",
-            "# what: time of a product m x k by k x n over what the GPU's rate of large products and"
-            " its bandwidth give (fitted by profiles/build/kernel_record.py --tables)",
+            "# what: time of a product m x k by k x n over what the GPU's rate of large products"
+            " and its bandwidth give (fitted by profiles/build/kernel_record.py --tables)",
             f"# source: {'; '.join(sources)}",
             ",".join(PRODUCTS_COLUMNS),
         ]

@@ -51,9 +51,7 @@ def test_a_place_that_shares_nothing_tells_nothing() -> None:
 
 def test_one_noisy_residual_by_closed_form() -> None:
     """Variance 4 shared, 9 of its own beside 3 of noise: 4 / 16 of it, 13 - 4 x 4 / 16 remains."""
-    by = Deviations(*[0.0] * len(Deviations._fields))._replace(
-        model=2.0, gpu_family=3.0, batch=1.0
-    )
+    by = Deviations(*[0.0] * len(Deviations._fields))._replace(model=2.0, gpu_family=3.0, batch=1.0)
     goal = HERE._replace(gpu="v100-pcie", source="")
     value, deviation = estimate(goal, [Residual(HERE, 1.0, math.sqrt(3.0))], by)
     assert value == pytest.approx(4 / 16)

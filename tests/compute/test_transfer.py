@@ -334,6 +334,6 @@ def test_a_model_that_nobody_else_measured_goes_by_its_kernels_without_its_sourc
     assert "vineeths96" not in " ".join(found.notes)
     by_kernels = kernels_s("resnet50-cifar", "v100", "fp32", own.batch)
     # Two deviations of what a model on a GPU may differ from its kernels.
-    assert abs(math.log(found.quantity.value / by_kernels)) < 2 * math.hypot(*FITTED._replace(batch=0))
-
-
+    assert abs(math.log(found.quantity.value / by_kernels)) < 2 * math.hypot(
+        *FITTED._replace(batch=0)
+    )

@@ -1,0 +1,94 @@
+"""What fused attention kernels reach, by kernel and GPU architecture.
+
+One number for each pair: no such number carries to another kernel or architecture (with one left
+out, errors of 7 % grow to 20 % and more: profiles/measurements/kernels.csv).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["ATTENTION", "AttentionRate", "attention_rate", "usual_kernel"]
+
+BACKWARD_WORK = 2.5
+"""Backward over forward work of fused attention: five products, one of them computed again, for two
+(Dao et al., arXiv 2205.14135)."""
+
+
+class AttentionRate(NamedTuple):
+    """What a fused attention kernel reaches of the rate of large products on an architecture.
+
+    ``forward`` and ``backward`` hold for long sequences. A causal mask costs as much as ``tokens``
+    more tokens in a sequence, no mask a quarter of that. Heads narrower than 128 are slower
+    forward by (128 / width) to the power ``narrow``.
+    """
+
+    forward: float
+    backward: float
+    tokens: float
+    narrow: float
+    source: str
+
+    @property
+    def both(self) -> float:
+        """What both passes reach together."""
+        return (1.0 + BACKWARD_WORK) / (1.0 / self.forward + BACKWARD_WORK / self.backward)
+
+    def short(self, tokens: int, causal: bool) -> float:
+        """Return how much longer short sequences take for their work; below 512 tokens as at 512.
+
+        Examples
+        --------
+        >>> rate = AttentionRate(0.9, 0.8, 1000, 0.4, "by hand")
+        >>> rate.short(1000, causal=True), rate.short(1000, causal=False)
+        (2.0, 1.25)
+        """
+        more = self.tokens * (1.0 if causal else _UNMASKED)
+        return 1.0 + more / max(tokens, _SHORTEST)
+
+
+_SHORTEST = 512
+"""Tokens of the shortest sequences with measured times: BERT in MLPerf."""
+_UNMASKED = 0.25
+"""Fitted to attention with and without a mask, NVIDIA/cudnn-frontend@3929da2 (0.23 to 0.31)."""
+_SERVING = "fitted to causal forward attention, ai-dynamo/aiconfigurator@095f58a (Apache-2.0)"
+_CUDNN = "fitted to NVIDIA/cudnn-frontend@3929da2 benchmark/sdpa_benchmark_training (MIT), bf16"
+_BACKWARD = "backward derived: cuDNN's share of forward"
+
+ATTENTION: dict[tuple[str, str], AttentionRate] = {
+    ("serving", "Ampere"): AttentionRate(0.58, 0.50, 550, 0.4, f"{_SERVING}; {_BACKWARD}"),
+    ("serving", "Hopper"): AttentionRate(0.77, 0.67, 1200, 0.38, f"{_SERVING}; {_BACKWARD}"),
+    ("serving", "Blackwell"): AttentionRate(0.815, 0.64, 1900, 0.61, f"{_SERVING}; {_BACKWARD}"),
+    ("cudnn", "Hopper"): AttentionRate(0.93, 0.81, 730, 0.38, f"{_CUDNN}, H200"),
+    ("cudnn", "Blackwell"): AttentionRate(1.05, 0.82, 730, 0.61, f"{_CUDNN}, GB200 and GB300"),
+    ("flash2", "Ampere"): AttentionRate(
+        0.58, 0.50, 550, 0.4, "derived: the serving kernel's on Ampere"
+    ),
+    ("flash2", "Hopper"): AttentionRate(
+        0.46,
+        0.40,
+        1200,
+        0.38,
+        "published: 35 % of the H100's peak (Shah et al., arXiv 2407.08608); tokens and backward"
+        " derived",
+    ),
+}
+"""(kernel, architecture) -> what it reaches; over 1 where it beats the products measured there."""
+
+_OTHER = AttentionRate(0.58, 0.50, 550, 0.4, "derived: as on Ampere; not measured here")
+
+
+def usual_kernel(architecture: str) -> str:
+    """Return the fused kernel that tuned software takes on an architecture.
+
+    Examples
+    --------
+    >>> usual_kernel("Hopper"), usual_kernel("Ampere")
+    ('cudnn', 'flash2')
+    """
+    return "cudnn" if ("cudnn", architecture) in ATTENTION else "flash2"
+
+
+def attention_rate(kernel: str, architecture: str) -> AttentionRate:
+    """Return what a kernel reaches on an architecture: the Ampere kernel's where not measured."""
+    return ATTENTION.get((kernel, architecture), _OTHER)
