@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_it_is_the_best_linear_estimate_and_more_is_known_by_more(
         weights = np.linalg.solve(among, to_goal)
         assert value == pytest.approx(weights @ [one.value for one in known], abs=1e-6)
     widths = [estimate(goal, known[:count])[1] for count in range(len(known) + 1)]
-    assert all(later <= earlier + 1e-9 for earlier, later in zip(widths, widths[1:], strict=False))
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(widths))
     assert 0 <= deviation <= widths[0] + 1e-9
 
 
