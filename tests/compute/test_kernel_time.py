@@ -84,7 +84,7 @@ def test_a_convolution_on_tensor_cores_changes_layouts_unless_it_has_theirs() ->
     gpu, work = device(amp_fp16=1e14, tf32=5e13), Work("conv", 0.0, 5e8)
     for era, precision, times in (
         ("torch2", "amp-fp16", 2.5),  # 1 ms and layouts of 1.5 ms
-        ("ngc", "amp-fp16", 1.0),
+        ("ngc-2020", "amp-fp16", 1.0),
         ("torch2", "fp32", 2.0),  # 4 bytes a value
     ):
         rates = kernel_rates(gpu, precision, era, constants)
@@ -104,7 +104,8 @@ def test_only_dense_products_have_the_rate_of_fp8() -> None:
     gpu = device(amp_bf16=1e14, fp8=2e14)
     rates = kernel_rates(gpu, "fp8", "torch2", PLAIN).flops_per_s
     assert rates["product"] == 2e14
-    assert {rates[kind] for kind in ("attention", "batched", "conv", "winograd")} == {1e14}
+    assert {rates[kind] for kind in ("batched", "conv", "winograd")} == {1e14}
+    assert rates["attention"] < 1e14
 
 
 # By closed form: a network of one dense layer, 1000 to 1000 for one row

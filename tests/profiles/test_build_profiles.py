@@ -28,7 +28,7 @@ OPTIMIZER_MS = 5 * 4 * sum(group.elements for group in ALEXNET) / 816e9 * 1e3
 RECIPE = ProfileRecipe(
     *("alexnet", "v100", "fp32", 256, "", 100.0, "iteration", None, None, "sgd"),
     *(("modules", "pipedream_alexnet"), None, "", 0.0),
-    *("published", "PyTorch", "2020", "MIT", "a table", ""),
+    *("published", "PyTorch", "torch1.8", "2020", "MIT", "a table", ""),
 )
 
 

@@ -102,7 +102,8 @@ def violations(
 def _measured(profile: Profile, at: GpuPrecision, catalog: Session) -> bool:
     """Tell whether an iteration of the profile's model was measured at a GPU and precision."""
     device = load_device(at.gpu, catalog)
-    inputs = TransferInputs(profile, device, Anchors(catalog), catalog, own=True, defined=True)
+    known = Anchors(catalog)
+    inputs = TransferInputs(profile, device, known, catalog, True, True, profile.sequence)
     return bool(known_iterations(inputs, at))
 
 

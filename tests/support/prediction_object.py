@@ -30,6 +30,7 @@ class Question(Strict):
     batch: PositiveInt
     precision: Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
     software: str
+    seq: int | None
     method: str
     options: dict[str, str | int | float | bool | None]
     fusion: str

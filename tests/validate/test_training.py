@@ -237,10 +237,10 @@ MISSING = {
     "offloading to the CPU": {"strategy": "ZeRO-3 + CPU offload"},
     "several nodes without a stated network": {"n_gpus": "16", "network": "net: ; intra: NVLink"},
     "network Omni-Path": {"n_gpus": "16", "network": "Omni-Path of 100 Gb/s"},
-    "GPU A100 PCIe": {"gpu": "A100-PCIe-80GB (300W)"},
+    "GPU A5000": {"gpu": "NVIDIA RTX A5000"},
     "GPU AMD MI300X": {"gpu": "MI300X"},
     "model Widget": {"model": "Ours/Widget-7b"},
-    "sequence length 512 of BERT-Large": {"model": "bert"},
+    "sequence length 256 of BERT-Large": {"model": "bert", "seq": "256"},
     "sequence length of BERT-Large not stated": {"model": "PyTorch/LanguageModeling/BERT"},
     "throughput in 4K-samples/s, not samples": {
         "step_time_s": "",
@@ -253,7 +253,7 @@ MISSING = {
         "throughput_unit": "(tok/s)",
     },
     "batch not stated": {"micro_batch": ""},
-    "precision fp8": {"precision": "FP8"},
+    "precision fp4": {"precision": "FP4"},
     "precision not stated": {"precision": ""},
     "how gradients are exchanged is not stated": {"strategy": "", "model": "resnet50"},
 }
