@@ -32,8 +32,14 @@ HEAD = (
             "net,fp9,32,,9,,,torch2,iteration,level,measured,p,",
             "line 4, column 'precision': 'fp9'; allowed",
         ),
-        ("net,fp32,32,,9,,,torch2,all,level,measured,p,", "line 4, column 'covers': 'all'; allowed"),
-        ("net,fp32,32,,9,,,torch2,iteration,level,heard,p,", "line 4, column 'kind': 'heard' is no kind"),
+        (
+            "net,fp32,32,,9,,,torch2,all,level,measured,p,",
+            "line 4, column 'covers': 'all'; allowed",
+        ),
+        (
+            "net,fp32,32,,9,,,torch2,iteration,level,heard,p,",
+            "line 4, column 'kind': 'heard' is no kind",
+        ),
         ("net,fp32,32,,9,,,torch2,iteration,level,measured,,", "line 4, column 'source': is empty"),
         (
             "net,fp32,1e30,,9,,,torch2,iteration,level,measured,p,",

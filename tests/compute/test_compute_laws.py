@@ -62,7 +62,11 @@ def test_a_lawful_machine_breaks_no_law(monkeypatch: pytest.MonkeyPatch) -> None
         (lambda gpu, precision, batch: 1 / batch, "time falls with the batch", 9),
         (lambda gpu, precision, batch: batch**2, "rate falls", 9),
         # Batches 64 to 512 of amp and 1 to 512 of tf32.
-        (lambda gpu, precision, batch: batch * (2 if precision == "amp-fp16" else 1), "precision", 4),
+        (
+            lambda gpu, precision, batch: batch * (2 if precision == "amp-fp16" else 1),
+            "precision",
+            4,
+        ),
         (lambda gpu, precision, batch: batch * (2 if precision == "tf32" else 1), "precision", 10),
         (lambda gpu, precision, batch: batch * (2 if gpu == "h100" else 1), "generation", 10),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -51,9 +52,7 @@ def test_a_place_that_shares_nothing_tells_nothing() -> None:
 
 def test_one_noisy_residual_by_closed_form() -> None:
     """Variance 4 shared, 9 of its own beside 3 of noise: 4 / 16 of it, 13 - 4 x 4 / 16 remains."""
-    by = Deviations(*[0.0] * len(Deviations._fields))._replace(
-        model=2.0, gpu_family=3.0, batch=1.0
-    )
+    by = Deviations(*[0.0] * len(Deviations._fields))._replace(model=2.0, gpu_family=3.0, batch=1.0)
     goal = HERE._replace(gpu="v100-pcie", source="")
     value, deviation = estimate(goal, [Residual(HERE, 1.0, math.sqrt(3.0))], by)
     assert value == pytest.approx(4 / 16)
@@ -87,7 +86,7 @@ def test_it_is_the_best_linear_estimate_and_more_is_known_by_more(
         weights = np.linalg.solve(among, to_goal)
         assert value == pytest.approx(weights @ [one.value for one in known], abs=1e-6)
     widths = [estimate(goal, known[:count])[1] for count in range(len(known) + 1)]
-    assert all(later <= earlier + 1e-9 for earlier, later in zip(widths, widths[1:], strict=False))
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(widths))
     assert 0 <= deviation <= widths[0] + 1e-9
 
 

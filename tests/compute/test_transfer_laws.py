@@ -19,7 +19,9 @@ ROUNDING = 1 + 1e-12
 DEFINED = read_profile(SHIPPED.path("models", "resnet18.v100.fp32.b32", "model", "models"))
 
 
-@pytest.mark.parametrize("own", [profile(), profile(kind="measured"), DEFINED], ids=lambda p: p.model)
+@pytest.mark.parametrize(
+    "own", [profile(), profile(kind="measured"), DEFINED], ids=lambda p: p.model
+)
 @given(
     figures=st.dictionaries(st.integers(1, 512), st.floats(1, 1e4), max_size=5),
     batch=st.integers(1, 1023),
@@ -30,7 +32,9 @@ def test_time_rises_with_the_batch_and_falls_for_a_sample_whatever_was_measured(
 ) -> None:
     assert isinstance(own, type(DEFINED))
     table: Table = {gpu: [anchor(size, time, own.model) for size, time in figures.items()]}
-    here, more = (milliseconds(transferred(table, size, gpu, own=own)) for size in (batch, batch + 1))
+    here, more = (
+        milliseconds(transferred(table, size, gpu, own=own)) for size in (batch, batch + 1)
+    )
     assert 0 < here <= more * ROUNDING
     assert more / (batch + 1) <= here / batch * ROUNDING
 

@@ -53,9 +53,7 @@ def test_a_convolution_reads_and_writes_maps_and_reads_its_weights() -> None:
     """ResNet-50's first 3 x 3: 64 to 64 maps of 56 x 56, normalised behind it: nothing beside."""
     middle = layer("resnet50", "layer1.0.conv2")
     points = 56 * 56
-    work = Work(
-        "winograd", 2 * 64 * 9 * 64 * points, 2 * 64 * points, 9 * 64 * 64, 9 * 64
-    )
+    work = Work("winograd", 2 * 64 * 9 * 64 * points, 2 * 64 * points, 9 * 64 * 64, 9 * 64)
     assert middle.forward == (work,)
     assert middle.backward == (work, work)
 

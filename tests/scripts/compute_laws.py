@@ -1,11 +1,12 @@
 """Whether the computation of all models on all GPUs obeys its laws.
 
-``python tests/scripts/compute_laws.py [--software ERA] [MODEL ...]`` asks every shipped model on every
-GPU, at each of its precisions, at batches 1 to 512 by powers of two, and prints each law's violations:
+``python tests/scripts/compute_laws.py [--software ERA] [MODEL ...]`` asks every shipped model on
+every GPU, at each of its precisions, at batches 1 to 512 by powers of two, and prints each law's
+violations:
 
 - batch: samples/s does not fall with the batch, and a larger batch does not take less time;
-- precision: tf32 is not slower than fp32, and from batch 64 mixed precision not slower than either,
-  nor fp8 than bf16;
+- precision: tf32 is not slower than fp32, and from batch 64 mixed precision not slower than
+  either, nor fp8 than bf16;
 - generation: a board is not slower than the one that its file says it succeeds.
 
 A violation is backed if an iteration of that model was measured at either of its two places. The
@@ -88,8 +89,8 @@ def violations(
                     ).quantity.value
                     for batch in batches
                 }
-        for at in seconds:
-            yield from _batch_law(model, at, seconds[at], known[at])
+        for at, by_batch in seconds.items():
+            yield from _batch_law(model, at, by_batch, known[at])
         for law, slow, fast, least in _pairs(catalog, seconds):
             for batch in batches:
                 ratio = seconds[slow][batch] / seconds[fast][batch]
@@ -150,7 +151,9 @@ def main() -> int:
     """Print the violations of the laws; return 1 if any has no measured row behind it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", metavar="MODEL", help="models (default: all)")
-    parser.add_argument("--software", choices=list(ERAS), help="software era (default: as measured)")
+    parser.add_argument(
+        "--software", choices=list(ERAS), help="software era (default: as measured)"
+    )
     asked = parser.parse_args()
     catalog = Session()
     models = asked.models or shipped_models(catalog)

@@ -3,8 +3,8 @@
 Taken are all GPUs, precisions and models that were measured at batches of 8 or more, except the
 GPU and precision of the profile itself. All measured iterations of the model there are left out,
 the profile is moved there, on the software of each, by those that remain, and compared with those
-left out (several sources: their geometric mean; forward and backward alone: scaled by the profile's share). The error is
-max(predicted / measured, measured / predicted) - 1.
+left out (several sources: their geometric mean; forward and backward alone: scaled by the profile's
+share). The error is max(predicted / measured, measured / predicted) - 1.
 """
 
 from __future__ import annotations
