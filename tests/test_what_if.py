@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfsim import fusion
 from perfsim.methods import load_method
+from perfsim.prediction import predict
+from perfsim.scenario import make_scenario
 from perfsim.schedule.costed_graph import CostedGraph, TaskCost
 from perfsim.schedule.rounds import schedule
 from perfsim.simulate.array import simulate
 from perfsim.simulate.graph import TaskGraph
 from perfsim.simulate.task import Shared
-from perfsim.what_if import bottleneck, changed_durations, halved, spread_interval, steady_s
+from perfsim.what_if import (
+    bottleneck,
+    changed_durations,
+    faster,
+    halved,
+    spread_interval,
+    steady_s,
+)
 from support.builders import hand_device, profile, ring_cluster
 
 
@@ -100,3 +111,54 @@ def test_hidden_communication_widens_nothing_until_it_shows() -> None:
     low, high = spread_interval([made], base, None)
     assert high - base == pytest.approx(0.5 * 1.002e-3, rel=1e-6)
     assert base - low == pytest.approx(0.5 * 1.002e-3, rel=1e-6)
+
+
+# Host and GPU
+
+
+def launched(host: float, device: float, update_s: float = 0.0) -> CostedGraph:
+    """Return passes of 10 ms that host and GPU share so, 2 ms of a message, and an update."""
+    graph = TaskGraph()
+    forward = graph.add("forward", "compute", "forward", 0.004)
+    backward = graph.add("backward", "compute", "backward", 0.006, [forward])
+    send = graph.add("send", "communication", "communicate", 0.002, [backward])
+    graph.add("update", "compute", "update", update_s, [send])
+    passes = TaskCost("compute", host=host, device=device)
+    return CostedGraph(graph, [passes, passes, TaskCost("network"), TaskCost("compute")])
+
+
+def test_where_launches_bind_a_faster_gpu_saves_nothing_and_the_host_is_to_blame() -> None:
+    plan = launched(host=1.0, device=0.4)
+    assert steady_s([plan], faster(2.0, "compute")) == pytest.approx(0.012)
+    # Half the launches would take 0.5 of the passes, and the GPU 0.4 of them.
+    assert steady_s([plan], halved("host")) == pytest.approx(0.005 + 0.002)
+    assert steady_s([plan], faster(4.0, "host")) == pytest.approx(0.004 + 0.002)
+    found, worth = bottleneck([plan], 0.012)
+    assert found == "host"
+    assert worth["host"] == pytest.approx(5 / 12)
+    assert worth["compute"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_where_the_gpu_binds_launches_soon_bind_instead() -> None:
+    plan = launched(host=0.8, device=1.0)
+    assert steady_s([plan], halved("compute")) == pytest.approx(0.008 + 0.002)
+    assert steady_s([plan], halved("host")) == pytest.approx(0.012)
+    assert steady_s([plan], faster(2.0, "host", "compute")) == pytest.approx(0.005 + 0.002)
+
+
+@given(device=st.floats(0.01, 0.49), factor=st.floats(1.0, 100.0), update_s=st.floats(0, 0.01))
+def test_no_gpu_saves_more_than_the_update_where_launches_bind(
+    device: float, factor: float, update_s: float
+) -> None:
+    plan = launched(1.0, device, update_s)
+    saved_s = steady_s([plan]) - steady_s([plan], faster(factor, "compute"))
+    assert saved_s == pytest.approx(update_s * (1 - 1 / factor), abs=1e-12)
+
+
+def test_a_prediction_names_the_host_where_launches_bind() -> None:
+    """One image on an H200 in PyTorch of 2020; a captured graph has nothing left to launch."""
+    asked = {"model": "resnet50", "gpus": 1, "gpu": "h200", "batch": 1}
+    eager, captured = (
+        predict(make_scenario(asked | {"software": era})) for era in ("torch1.8", "mlperf")
+    )
+    assert eager.bottleneck == "host" and captured.bottleneck == "compute"

@@ -399,12 +399,8 @@ def _not_slower(
     """Hold a derived iteration at those of a wider precision and of the GPU before it.
 
     What iterations elsewhere say of two GPUs or precisions may reverse what their data sheets say.
+    A measured narrower precision comes first, so that it alone may be the exception to these laws.
     """
-    for other in _slower_places(inputs, goal):
-        then = _iteration(inputs, other, batch, era)
-        if then.seconds < total.seconds:
-            note = f"Held at the {format_seconds(then.seconds)} of {other}, which is no faster."
-            total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
     for narrower in _NARROWER.get(goal.precision, ()):
         other = GpuPrecision(goal.gpu, narrower)
         if not known_iterations(inputs, other):
@@ -412,6 +408,11 @@ def _not_slower(
         then = _iteration(inputs, other, batch, era)
         if then.seconds > total.seconds:
             note = f"Held at the {format_seconds(then.seconds)} measured of {other}."
+            total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
+    for other in _slower_places(inputs, goal):
+        then = _iteration(inputs, other, batch, era)
+        if then.seconds < total.seconds:
+            note = f"Held at the {format_seconds(then.seconds)} of {other}, which is no faster."
             total = total._replace(seconds=then.seconds, notes=(*total.notes, note))
     return total
 

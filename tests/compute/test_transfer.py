@@ -179,7 +179,7 @@ def test_optimizer_goes_with_memory_bandwidth_alone() -> None:
         ({"a100": [anchor(32, 5)]}, "a100", "amp-fp16", 5),
         ({"a100": [anchor(32, 5, precision="tf32")]}, "a100", "amp-fp16", 5),
         # Measured in mixed precision: fp32, by rates faster than that, is no faster.
-        ({"a100": [anchor(32, 900, precision="amp-fp16")]}, "a100", "fp32", 900),
+        ({"rtx2080ti": [anchor(32, 900, precision="amp-fp16")]}, "rtx2080ti", "fp32", 900),
         # Measured on the GPU before: the next one is no slower.
         ({"k80": [anchor(32, 20)]}, "p100", "fp32", 20),
     ],
@@ -190,6 +190,15 @@ def test_what_is_derived_is_held_at_what_was_measured_beside_it(
     result = transferred(table, 32, gpu=gpu, precision=precision)
     assert math.isclose(milliseconds(result), expected)
     assert any(note.startswith("Held at ") for note in result.notes)
+
+
+def test_a_measured_narrower_precision_breaks_no_law_of_gpus_that_nobody_measured() -> None:
+    """An A100 slow in mixed precision: its fp32 is no slower than that of the board before it."""
+    table: Table = {"a100": [anchor(32, 900, precision="amp-fp16")]}
+    older, newer = (transferred(table, 32, gpu=gpu) for gpu in ("a100-40gb", "a100"))
+    products, memory = ratio("a100-40gb")
+    assert math.isclose(milliseconds(older), 90 * products + 10 * memory)
+    assert math.isclose(milliseconds(newer), milliseconds(older))
 
 
 # Software

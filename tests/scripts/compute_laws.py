@@ -5,8 +5,8 @@ every GPU, at each of its precisions, at batches 1 to 512 by powers of two, and 
 violations:
 
 - batch: samples/s does not fall with the batch, and a larger batch does not take less time;
-- precision: tf32 is not slower than fp32, and from batch 64 mixed precision not slower than either,
-  nor fp8 than bf16;
+- precision: tf32 is not slower than fp32, and from batch 64 mixed precision not slower than
+  either, nor fp8 than bf16;
 - generation: a board is not slower than the one that its file says it succeeds.
 
 A violation is backed if an iteration of that model was measured at either of its two places. The
