@@ -356,6 +356,7 @@ _MAX_PCIE = 7
 _MULTIPROCESSORS = NumberLimit(1.0, 10000.0, "1 to 10000")
 _USUAL_MULTIPROCESSORS = 100.0
 """Of a GPU whose file does not say: the middle of those that ship (13 to 304)."""
+_ACCUMULATION = NumberLimit(0.1, 1.0, "0.1 to 1")
 _KERNEL_PRECISION = "fp32"
 """Methods' kernels compute at this precision, so every GPU states its rate."""
 
@@ -442,6 +443,7 @@ _check_device = table_check(
         "architecture": _text,
         "board": _text,
         "multiprocessors": check_of(Annotated[float, plain_number(_MULTIPROCESSORS)]),
+        "fp32_accumulation": check_of(Annotated[float, plain_number(_ACCUMULATION)]),
         "succeeds": _text,
         "pcie": _pcie,
         "link": _text,
@@ -456,18 +458,8 @@ _check_device = table_check(
         ),
     },
     optional=(
-        "succeeds",
-        *(
-            "aliases",
-            "power_w",
-            "multiprocessors",
-            "architecture",
-            "board",
-            "pcie",
-            "link",
-            "intra_net",
-        ),
-        *("intra_net_why", "references"),
+        *("aliases", "power_w", "multiprocessors", "fp32_accumulation", "succeeds"),
+        *("architecture", "board", "pcie", "link", "intra_net", "intra_net_why", "references"),
     ),
 )
 
@@ -485,6 +477,7 @@ class DeviceFile(TypedDict):
     reference_names: tuple[str, ...]
     power_w: float | None
     multiprocessors: float
+    fp32_accumulation: float
     succeeds: str
     architecture: str
     board: str
@@ -518,6 +511,7 @@ def read_device_file(path: Path) -> DeviceFile:
         reference_names=references,
         power_w=table.get("power_w"),
         multiprocessors=table.get("multiprocessors", _USUAL_MULTIPROCESSORS),
+        fp32_accumulation=table.get("fp32_accumulation", 1.0),
         succeeds=table.get("succeeds", ""),
         architecture=table.get("architecture", ""),
         board=table.get("board", ""),
@@ -538,10 +532,11 @@ class Device:
 
     ``rates`` [FLOP/s] by precision are what matrix products reach where that was measured, else
     the data sheet's peak. ``multiprocessors`` run its tiles (streaming multiprocessors, compute
-    units). ``points`` holds one curve a width for each kernel name. ``references``
-    are GPUs whose points may be scaled to this one. ``succeeds`` is the board of its line before
-    it, which is no faster. ``board`` is its form (SXM5, PCIe), ``pcie`` the generation of its PCIe,
-    ``link`` what joins the GPUs of a node, in the data sheet's words.
+    units). ``fp32_accumulation`` is the share of their rate that tensor cores keep where products
+    of fp16 are summed in fp32: a half on GeForce. ``points`` holds one curve a width for each
+    kernel name. ``references`` are GPUs whose points may be scaled to this one. ``succeeds`` is the
+    board of its line before it, which is no faster. ``board`` is its form (SXM5, PCIe), ``pcie``
+    the generation of its PCIe, ``link`` what joins the GPUs of a node, in the data sheet's words.
     ``intra_net`` is the network that stands for that link where no other is named, and
     ``intra_net_why`` says what is assumed by it, if anything. Kernels are those of the era
     ``software``; ``other_eras`` names those measured in another era only, with that era.
@@ -561,6 +556,7 @@ class Device:
     software: str = NEWEST
     other_eras: Mapping[str, str] = field(default_factory=dict)
     multiprocessors: float = _USUAL_MULTIPROCESSORS
+    fp32_accumulation: float = 1.0
     succeeds: str = ""
     architecture: str = ""
     board: str = ""

@@ -44,7 +44,8 @@ class Residual(NamedTuple):
 class Deviations(NamedTuple):
     """How much residuals that share something differ from others: standard deviations of ln.
 
-    Fitted by ``profiles/build/compute_record.py``, each (GPU, precision, model) left out in turn.
+    Fitted by ``profiles/build/compute_record.py --deviations``, each (GPU, precision, model) left
+    out in turn; the optimum is flat, and they are kept while another is no better.
     ``batch`` is the distance in ln(batch) at which two residuals of a cell tell 1/e of each other.
     """
 

@@ -1,6 +1,6 @@
 """Fit the constants of ``perfsim/compute/kernel_time.py``, and judge them on what was left out.
 
-    python profiles/build/compute_record.py --data ../shared/data [--fit] [--kernels]
+    python profiles/build/compute_record.py --data ../shared/data [--fit] [--deviations]
 
 Whole iterations come from the shipped anchors, from MLPerf's public logs of one node (derived, not
 verified by MLCommons), from timm's table of one RTX 3090, and from NeuSight's transformers. Errors
@@ -22,6 +22,10 @@ from typing import NamedTuple
 from perfsim.compute.anchors import load_anchors
 from perfsim.compute.device import load_device
 from perfsim.compute.kernel_time import FITTED, Constants, KernelRates, kernel_rates, model_time
+from perfsim.compute.profile import read_profile
+from perfsim.compute.residuals import FITTED as FITTED_DEVIATIONS
+from perfsim.compute.residuals import Place
+from perfsim.compute.transfer import REPEATS, TransferInputs, residual_of
 from perfsim.data.catalog import Catalog
 from perfsim.models import MODELS, TEXT_MODELS
 from perfsim.session import Session
@@ -163,15 +167,12 @@ class Judge:
 _WIDTHS = {
     "gap_s": 0.15,
     "product": 0.1,
-    "memory": 0.05,
+    "memory": 0.1,
     "fp8": 0.1,
     "update_passes": 0.2,
-    "conv_half": 0.25,
     "unpadded": 0.05,
     "kepler": 0.05,
     "attention": 0.2,
-    "conv_fp32": 0.25,
-    "conv_tf32": 0.25,
 }
 """Standard deviation of a constant's logarithm about its start; 0.5 unless told."""
 _ERROR = 0.1
@@ -196,6 +197,82 @@ def fit(judge: Judge, used: Sequence[Row], start: Constants = FITTED) -> Constan
 
     found = least_squares(residuals, centre, loss="soft_l1", max_nfev=25)
     return Constants(*(float(value) for value in np.exp(found.x)))
+
+
+_KINDS: dict[str, Callable[[Place], object]] = {
+    "model": lambda place: place.model,
+    "model_precision": lambda place: (place.model, place.precision),
+    "architecture": lambda place: place.architecture,
+    "gpu_family": lambda place: (place.family, place.precision, place.gpu),
+    "cell": lambda place: (place.model, place.precision, place.chip, place.tokens),
+    "era": lambda place: place.era,
+    "era_family": lambda place: (place.family, place.precision, place.era),
+    "source": lambda place: (place.source, place.family),
+    "source_gpu": lambda place: (place.source, place.family, place.gpu),
+}
+"""What two places share, by the deviation of what they then have in common (``residuals``)."""
+
+
+def deviations(catalog: Catalog) -> None:
+    """Fit ``residuals.Deviations`` and print them: each (GPU, precision, model) left out in turn.
+
+    The likelihood is that of Student's t with 4 degrees of freedom, every cell alike.
+    """
+    import numpy as np
+    from scipy.optimize import minimize
+
+    known = {gpu: tuple(load_anchors(gpu, catalog)) for gpu in catalog.files("devices")}
+    profile = read_profile(next(iter(catalog.files("models").values())))
+    inputs = TransferInputs(profile, load_device("v100", catalog), known, catalog, False, True)
+    found = [
+        residual_of(inputs, anchor, gpu)
+        for gpu, anchors in known.items()
+        for anchor in anchors
+        if anchor.use != "ratio" and anchor.model in MODELS
+    ]
+    places, values = [one.place for one in found], np.array([one.value for one in found])
+
+    def alike(of: Callable[[Place], object]) -> np.ndarray:
+        names = np.array([repr(of(place)) for place in places])
+        return (names[:, None] == names[None, :]).astype(float)
+
+    shared = {name: alike(of) for name, of in _KINDS.items()}
+    batches = np.log([place.batch for place in places])
+    shared["cell"] *= np.exp(-np.abs(batches[:, None] - batches[None, :]))
+    cells: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for index, place in enumerate(places):
+        cells[place.model, place.precision, place.gpu].append(index)
+    names = (*_KINDS, "repeats")
+    start = np.log([getattr(FITTED_DEVIATIONS, name) for name in _KINDS] + [REPEATS])
+
+    def errors(point: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        by = dict(zip(names, np.exp(point), strict=True))
+        told = sum(by[name] ** 2 * shared[name] for name in _KINDS if "source" not in name)
+        own = sum(by[name] ** 2 * shared[name] for name in _KINDS if "source" in name)
+        whole = told + own + np.eye(len(values)) * by["repeats"] ** 2
+        pairs = []
+        for cell in cells.values():
+            rest = np.setdiff1d(np.arange(len(values)), cell)
+            across = told[np.ix_(rest, cell)]
+            right = np.column_stack([values[rest], across])
+            solved = np.linalg.solve(whole[np.ix_(rest, rest)], right)
+            variance = np.diag(whole)[cell] - np.sum(across * solved[:, 1:], axis=0)
+            pairs.append((values[cell] - across.T @ solved[:, 0], variance))
+        return pairs
+
+    def cost(point: np.ndarray) -> float:
+        total = sum(
+            np.mean(0.5 * np.log(variance) + 2.5 * np.log1p(off**2 / variance / 4))
+            for off, variance in errors(point)
+        )
+        return float(total + 0.5 * np.sum((point - start) ** 2))
+
+    for point in (start, minimize(cost, start, method="L-BFGS-B", options={"maxiter": 25}).x):
+        off = [float(one) for one, _ in errors(point) for one in one]
+        held = [bool(one) for off, var in errors(point) for one in off**2 <= 1.645**2 * var]
+        figures = ", ".join(f"{n} {v:.3f}" for n, v in zip(names, np.exp(point), strict=True))
+        print(f"cost {cost(point):.1f}: {figures}")
+        print(f"  {spread(off)}, in 90 % {statistics.mean(held):.1%}")
 
 
 def _exchanges(row: Row) -> bool:
@@ -250,11 +327,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--fit", action="store_true", help="fit the constants anew")
+    parser.add_argument("--deviations", action="store_true", help="fit what residuals share")
     parser.add_argument("--worst", type=int, default=0, help="print so many of the worst rows")
     options = parser.parse_args()
     catalog = Session()
     judge, used = Judge(catalog), alike(rows(options.data, catalog))
     fitted = [row for row in used if not _exchanges(row)]
+    if options.deviations:
+        deviations(catalog)
+        return
     constants = fit(judge, fitted) if options.fit else FITTED
     print(constants)
     report(judge, used, constants)

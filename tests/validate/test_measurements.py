@@ -336,7 +336,7 @@ def test_a_model_that_only_the_judged_source_measured_is_asked_by_its_kernels(
     own_s = predict(make_scenario(asked_too | {"net": "10gbe"})).iteration_s
     known_s, unknown_s = (128 * 4 / blind[case].predicted for case in ("u-1", "t-2"))
     # Another source's row rests on the total of the profile, the judged one's row does not.
-    assert known_s == pytest.approx(own_s) and unknown_s != pytest.approx(own_s, rel=0.01)
+    assert known_s == pytest.approx(own_s) and unknown_s != pytest.approx(own_s, rel=1e-6)
 
 
 def test_kernels_of_the_judged_source_are_known_to_the_calibrated_way_alone(
