@@ -1,0 +1,462 @@
+"""Language models and vision transformers by their numbers: layers, width, heads, vocabulary.
+
+`Architecture` has the numbers; `architecture_layers` turns them into layers in the tensor names of
+Hugging Face transformers' Llama. ``NAMED`` has the published models by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from perfsim.errors import RequestError
+from perfsim.models.layers import (
+    LayerShape,
+    ModelLayer,
+    attention,
+    conv,
+    embedding,
+    layernorm,
+    linear,
+    matmul,
+)
+
+__all__ = ["NAMED", "Architecture", "architecture_layers"]
+
+Family = Literal["decoder", "encoder", "encoder-decoder", "vit"]
+Norm = Literal["rms", "layer", "layer-without-bias"]
+Bias = Literal["none", "qkv", "all"]
+
+
+class Architecture(NamedTuple):
+    """The numbers of a transformer, by the names that a specification has them.
+
+    ``kv`` are heads of keys and values (grouped heads), ``head`` values of a head. ``positions``
+    are learned ones: 0 for none (rotary, relative), -1 for as many as tokens. ``seq`` are tokens a
+    sample if nothing else is asked. ``norms`` are normalisations a block. Layers from ``dense`` on
+    have ``experts``, of which ``topk`` work for a token, ``expert_ffn`` wide, and ``shared`` ones
+    that work for all. ``window`` is the reach of attention in every ``window_every``-th layer (0:
+    all tokens). ``kv_rank`` and ``q_rank`` are the widths to which latent attention projects keys
+    with values, and queries; ``rope`` is the width of a head that carries the position there.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    kv: int
+    head: int
+    ffn: int
+    vocab: int
+    family: Family = "decoder"
+    seq: int = 2048
+    positions: int = 0
+    norm: Norm = "rms"
+    gated: bool = True
+    bias: Bias = "none"
+    tied: bool = False
+    norms: int = 2
+    qk_norm: bool = False
+    experts: int = 0
+    topk: int = 0
+    expert_ffn: int = 0
+    shared: int = 0
+    dense: int = 0
+    window: int = 0
+    window_every: int = 1
+    kv_rank: int = 0
+    q_rank: int = 0
+    rope: int = 0
+    image: int = 224
+    patch: int = 16
+
+    @property
+    def active_share(self) -> float:
+        """The share of a layer's routed experts that work for a token; 1 without experts."""
+        return self.topk / self.experts if self.experts else 1.0
+
+
+def architecture_layers(shape: Architecture, tokens: int | None = None) -> tuple[ModelLayer, ...]:
+    """Return the layers of a transformer in forward order.
+
+    Parameters
+    ----------
+    tokens : tokens a sample; None for those of the architecture
+
+    Raises
+    ------
+    RequestError
+        If ``tokens`` is beyond the positions that it learns, or it is a network over images.
+
+    Examples
+    --------
+    >>> sum(layer.elements for layer in architecture_layers(NAMED["llama3-8b"]))
+    8030261248
+    """
+    if shape.family == "vit":
+        if tokens is not None:
+            raise RequestError("seq", "a vision transformer takes no tokens.", value=tokens)
+        return tuple(_vision(shape))
+    tokens = tokens or shape.seq
+    if shape.positions > 0 and tokens > shape.positions:
+        why = f"the model learns {shape.positions} positions, found {tokens}."
+        raise RequestError("seq", why, value=tokens)
+    if shape.family == "encoder-decoder":
+        return tuple(_encoder_decoder(shape, tokens))
+    return tuple(_decoder(shape, tokens) if shape.family == "decoder" else _encoder(shape, tokens))
+
+
+def _norm(
+    name: str, shape: Architecture, rows: int, width: int = 0, added: bool = False
+) -> ModelLayer:
+    made = layernorm(name, width or shape.hidden, rows, added=added)
+    return made if shape.norm == "layer" else replace(made, tensors=made.tensors[:1])
+
+
+def _decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    yield from _embeddings("model", shape, tokens)
+    for index in range(shape.layers):
+        yield from _block(f"model.layers.{index}", shape, index, tokens, causal=True)
+    yield _norm("model.norm", shape, tokens)
+    yield _head(shape, tokens)
+
+
+def _embeddings(prefix: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    yield embedding(f"{prefix}.embed_tokens", shape.vocab, shape.hidden, tokens)
+    learned = tokens if shape.positions < 0 else shape.positions
+    if learned:
+        yield embedding(f"{prefix}.embed_positions", learned, shape.hidden, tokens)
+
+
+def _head(shape: Architecture, tokens: int) -> ModelLayer:
+    if shape.tied:
+        flops = 2.0 * shape.hidden * shape.vocab * tokens
+        return matmul("lm_head", "linear", flops, shape.vocab * tokens, tokens)
+    return linear("lm_head", shape.hidden, shape.vocab, tokens, bias=False)
+
+
+def _block(
+    name: str, shape: Architecture, index: int, tokens: int, *, causal: bool
+) -> Iterator[ModelLayer]:
+    """Yield a block: normalise, attend, normalise, transform each token."""
+    yield _norm(f"{name}.input_layernorm", shape, tokens, added=True)
+    yield from _attention(f"{name}.self_attn", shape, index, tokens, causal=causal)
+    if shape.norms == 4:
+        yield _norm(f"{name}.post_attention_layernorm", shape, tokens)
+    yield _norm(f"{name}.pre_feedforward_layernorm", shape, tokens, added=True)
+    if shape.experts and index >= shape.dense:
+        yield from _experts(f"{name}.mlp", shape, tokens)
+    else:
+        yield from _feedforward(f"{name}.mlp", shape, shape.ffn, tokens)
+    if shape.norms == 4:
+        yield _norm(f"{name}.post_feedforward_layernorm", shape, tokens)
+
+
+def _attention(
+    name: str, shape: Architecture, index: int, tokens: int, *, causal: bool
+) -> Iterator[ModelLayer]:
+    if shape.kv_rank:
+        yield from _latent_attention(name, shape, tokens)
+        return
+    query, pair = shape.heads * shape.head, shape.kv * shape.head
+    biased = shape.bias != "none"
+    rotary = 0.0 if shape.positions else 1.0
+    for part, width in (("q_proj", query), ("k_proj", pair), ("v_proj", pair)):
+        made = linear(f"{name}.{part}", shape.hidden, width, tokens, bias=biased)
+        # Rotary positions read and write queries and keys once more.
+        yield made if part == "v_proj" else replace(made, copies=rotary * made.outputs)
+    if shape.qk_norm:
+        yield _norm(f"{name}.q_norm", shape, tokens * shape.heads, shape.head)
+        yield _norm(f"{name}.k_norm", shape, tokens * shape.kv, shape.head)
+    reached = tokens
+    if shape.window and (index + 1) % shape.window_every == 0:
+        reached = min(tokens, shape.window)
+    made = attention(f"{name}.attn", query, tokens, heads=shape.heads, causal=causal)
+    # Of a window w the mean reach is w - w^2 / 2t of t tokens, where all have t / 2: as causal work
+    # counts the whole square and half of it is done, so many of the t are asked.
+    part = (2.0 * reached - reached**2 / tokens) / tokens if causal else reached / tokens
+    yield replace(made, flops=made.flops * part)
+    yield linear(f"{name}.o_proj", query, shape.hidden, tokens, bias=shape.bias == "all")
+
+
+def _latent_attention(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    """Yield DeepSeek's attention: keys and values are made of one narrow projection."""
+    wide = shape.heads * (shape.head + shape.rope)
+    if shape.q_rank:
+        yield linear(f"{name}.q_a_proj", shape.hidden, shape.q_rank, tokens, bias=False)
+        yield _norm(f"{name}.q_a_layernorm", shape, tokens, shape.q_rank)
+        query = linear(f"{name}.q_b_proj", shape.q_rank, wide, tokens, bias=False)
+    else:
+        query = linear(f"{name}.q_proj", shape.hidden, wide, tokens, bias=False)
+    yield replace(query, copies=query.outputs)
+    narrow = shape.kv_rank + shape.rope
+    yield linear(f"{name}.kv_a_proj_with_mqa", shape.hidden, narrow, tokens, bias=False)
+    yield _norm(f"{name}.kv_a_layernorm", shape, tokens, shape.kv_rank)
+    both = 2 * shape.heads * shape.head
+    yield linear(f"{name}.kv_b_proj", shape.kv_rank, both, tokens, bias=False)
+    values = shape.heads * shape.head
+    made = attention(f"{name}.attn", values, tokens, heads=shape.heads, causal=True)
+    yield replace(made, flops=made.flops * (2 * shape.head + shape.rope) / (2 * shape.head))
+    yield linear(f"{name}.o_proj", values, shape.hidden, tokens, bias=False)
+
+
+def _feedforward(name: str, shape: Architecture, inner: int, tokens: int) -> Iterator[ModelLayer]:
+    biased, width = shape.bias == "all", shape.hidden
+    if shape.gated:
+        yield linear(f"{name}.gate_proj", width, inner, tokens, bias=biased, activated=True)
+        up = linear(f"{name}.up_proj", width, inner, tokens, bias=biased)
+        yield replace(up, copies=up.outputs)
+    else:
+        yield linear(f"{name}.up_proj", width, inner, tokens, bias=biased, activated=True)
+    yield linear(f"{name}.down_proj", inner, width, tokens, bias=biased)
+
+
+def _experts(name: str, shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    """Yield a router and its experts, which keep their weights in one tensor for each product."""
+    rows, inner, width = tokens * shape.topk, shape.expert_ffn, shape.hidden
+    yield linear(f"{name}.gate", width, shape.experts, tokens, bias=False)
+
+    def product(part: str, inputs: int, outputs: int, **more: float | bool) -> ModelLayer:
+        tensors: tuple[tuple[str, LayerShape], ...] = (
+            (f"{name}.experts.{part}", (shape.experts, outputs, inputs)),
+        )
+        made = linear(f"{name}.experts.{part}", inputs, outputs, rows, bias=False)
+        return replace(made, tensors=tensors, **more)
+
+    # Tokens are gathered by expert before the products and scattered back after them.
+    spread = float(rows * width)
+    if shape.gated:
+        first = product("gate_up_proj", width, 2 * inner, activated=True)
+        yield replace(first, copies=first.outputs / 2 + spread)
+    else:
+        yield product("up_proj", width, inner, activated=True, copies=spread)
+    yield product("down_proj", inner, width, copies=spread)
+    if shape.shared:
+        yield from _feedforward(f"{name}.shared_experts", shape, shape.shared * inner, tokens)
+
+
+_MASKED_SHARE = 20 / 128
+"""Tokens that BERT's pre-training predicts: 20 of 128 (google-research/bert, README.md)."""
+
+
+def _encoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    """Yield BERT: normalised after each part, with the heads of pre-training."""
+    width = shape.hidden
+    yield from _embeddings("bert", shape, tokens)
+    yield embedding("bert.token_type_embeddings", 2, width, tokens)
+    yield layernorm("bert.embeddings.LayerNorm", width, tokens, added=True, dropped=True)
+    for index in range(shape.layers):
+        name = f"bert.layers.{index}"
+        for part in ("query", "key", "value"):
+            yield linear(f"{name}.{part}", width, width, tokens)
+        yield attention(f"{name}.attn", width, tokens, heads=shape.heads, dropped=True)
+        yield linear(f"{name}.output", width, width, tokens)
+        yield layernorm(f"{name}.attention.LayerNorm", width, tokens, added=True, dropped=True)
+        yield linear(f"{name}.intermediate", width, shape.ffn, tokens, activated=True)
+        yield linear(f"{name}.dense", shape.ffn, width, tokens)
+        yield layernorm(f"{name}.LayerNorm", width, tokens, added=True, dropped=True)
+    yield linear("bert.pooler", width, width)
+    masked = (
+        linear("cls.transform", width, width, tokens),
+        layernorm("cls.transform.LayerNorm", width, tokens),
+        ModelLayer(
+            "cls.predictions",
+            "linear",
+            (("cls.predictions.bias", (shape.vocab,)),),
+            2.0 * width * shape.vocab * tokens,
+            4.0 * shape.vocab * tokens,
+            tokens,
+        ),
+    )
+    for layer in masked:
+        yield replace(layer, gathered=_MASKED_SHARE)
+    yield linear("cls.seq_relationship", width, 2)
+
+
+_TARGET_SHARE = 114 / 512
+"""Tokens of the target for each of the input in T5's pre-training: 114 of 512 (Raffel et al., arXiv
+1910.10683, section 3.1.4 and its code's span corruption)."""
+_BUCKETS = 32
+"""Relative positions that T5 tells apart (Raffel et al., section 2.1)."""
+
+
+def _encoder_decoder(shape: Architecture, tokens: int) -> Iterator[ModelLayer]:
+    """Yield T5: the decoder has 114 tokens where the encoder has 512, and attends to it too."""
+    targets = max(1, round(tokens * _TARGET_SHARE))
+    wide = shape.heads * shape.head
+    yield embedding("shared", shape.vocab, shape.hidden, tokens + targets)
+    for half, rows in (("encoder", tokens), ("decoder", targets)):
+        relative = f"{half}.block.0.relative_attention_bias"
+        yield embedding(relative, _BUCKETS, shape.heads, rows)
+        for index in range(shape.layers):
+            name = f"{half}.block.{index}"
+            yield _norm(f"{name}.layer_norm", shape, rows, added=True)
+            decodes = half == "decoder"
+            yield from _attention(f"{name}.SelfAttention", _plain(shape), 0, rows, causal=decodes)
+            if decodes:
+                yield _norm(f"{name}.cross.layer_norm", shape, rows, added=True)
+                part = f"{name}.EncDecAttention"
+                yield linear(f"{part}.q_proj", shape.hidden, wide, rows, bias=False)
+                yield linear(f"{part}.k_proj", shape.hidden, wide, tokens, bias=False)
+                yield linear(f"{part}.v_proj", shape.hidden, wide, tokens, bias=False)
+                made = attention(f"{part}.attn", wide, rows, heads=shape.heads)
+                yield replace(made, flops=made.flops * tokens / rows)
+                yield linear(f"{part}.o_proj", wide, shape.hidden, rows, bias=False)
+            yield _norm(f"{name}.ff.layer_norm", shape, rows, added=True)
+            yield from _feedforward(f"{name}.ff", shape, shape.ffn, rows)
+        yield _norm(f"{half}.final_layer_norm", shape, rows)
+    yield _head(shape, targets)
+
+
+def _plain(shape: Architecture) -> Architecture:
+    """Return the shape as attention sees it without rotary positions."""
+    return shape._replace(positions=-1)
+
+
+def _vision(shape: Architecture) -> Iterator[ModelLayer]:
+    """Yield a vision transformer for 1000 classes."""
+    side = shape.image // shape.patch
+    width, rows = shape.hidden, side**2 + 1
+    yield conv("patch_embed.proj", 3, width, shape.patch, side, bias=True)
+    yield ModelLayer("cls_token", "parameter", (("cls_token", (1, 1, width)),), 0.0, 4.0 * width)
+    positions = (("pos_embed", (1, rows, width)),)
+    yield ModelLayer("pos_embed", "parameter", positions, 0.0, 4.0 * rows * width)
+    for index in range(shape.layers):
+        yield from _block(f"blocks.{index}", shape, index, rows, causal=False)
+    yield layernorm("norm", width, rows)
+    yield linear("head", width, shape.vocab)
+
+
+def _llama(
+    layers: int, hidden: int, heads: int, kv: int, ffn: int, vocab: int, **more: object
+) -> Architecture:
+    made = Architecture(layers, hidden, heads, kv, hidden // heads, ffn, vocab)
+    return made._replace(**more)
+
+
+def _gpt3(layers: int, hidden: int, heads: int, **more: object) -> Architecture:
+    made = Architecture(layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50257)
+    learned = made._replace(positions=2048, norm="layer", gated=False, bias="all", tied=True)
+    return learned._replace(**more)
+
+
+def _t5(layers: int, hidden: int, heads: int, head: int, ffn: int) -> Architecture:
+    made = Architecture(layers, hidden, heads, heads, head, ffn, 32128, family="encoder-decoder")
+    return made._replace(seq=512, gated=False, tied=True)
+
+
+NAMED: dict[str, Architecture] = {
+    # Brown et al., arXiv 2005.14165, table 2.1; XL with 16 heads, since its 24 do not divide 2048,
+    # and 13B with a width of 5120, of which its 40 heads of 128 are.
+    "gpt3-125m": _gpt3(12, 768, 12),
+    "gpt3-350m": _gpt3(24, 1024, 16),
+    "gpt3-760m": _gpt3(24, 1536, 16),
+    "gpt3-1.3b": _gpt3(24, 2048, 16),
+    "gpt3-2.7b": _gpt3(32, 2560, 32),
+    "gpt3-6.7b": _gpt3(32, 4096, 32),
+    "gpt3-13b": _gpt3(40, 5120, 40),
+    "gpt3-175b": _gpt3(96, 12288, 96),
+    # Zhang et al., arXiv 2205.01068, table 1; 50272 words and two more positions: facebook/opt-*
+    # config.json. OPT-350M is missing: it alone normalises afterwards and projects its embedding.
+    "opt-125m": _gpt3(12, 768, 12, vocab=50272, positions=2050),
+    "opt-1.3b": _gpt3(24, 2048, 32, head=64, vocab=50272, positions=2050),
+    "opt-2.7b": _gpt3(32, 2560, 32, vocab=50272, positions=2050),
+    "opt-6.7b": _gpt3(32, 4096, 32, vocab=50272, positions=2050),
+    "opt-13b": _gpt3(40, 5120, 40, vocab=50272, positions=2050),
+    "opt-30b": _gpt3(48, 7168, 56, vocab=50272, positions=2050),
+    "opt-66b": _gpt3(64, 9216, 72, vocab=50272, positions=2050),
+    # mosaicml/llm-foundry@8c8dd48 scripts/train/benchmarking/README.md: learned positions, biases.
+    **{
+        f"mpt-{size}": _gpt3(layers, hidden, heads, vocab=50368, positions=-1)
+        for size, layers, hidden, heads in (
+            ("125m", 12, 768, 12),
+            ("350m", 24, 1024, 16),
+            ("760m", 24, 1536, 12),
+            ("1b", 24, 2048, 16),
+            ("3b", 32, 2560, 20),
+            ("7b", 32, 4096, 32),
+            ("13b", 40, 5120, 40),
+            ("30b", 48, 7168, 56),
+            ("70b", 80, 8192, 64),
+        )
+    },
+    # Touvron et al., arXiv 2302.13971 and 2307.09288; Dubey et al., arXiv 2407.21783, table 3.
+    "llama-7b": _llama(32, 4096, 32, 32, 11008, 32000),
+    "llama-13b": _llama(40, 5120, 40, 40, 13824, 32000),
+    "llama2-7b": _llama(32, 4096, 32, 32, 11008, 32000, seq=4096),
+    "llama2-13b": _llama(40, 5120, 40, 40, 13824, 32000, seq=4096),
+    "llama2-70b": _llama(80, 8192, 64, 8, 28672, 32000, seq=4096),
+    "llama3-8b": _llama(32, 4096, 32, 8, 14336, 128256, seq=8192),
+    "llama3-70b": _llama(80, 8192, 64, 8, 28672, 128256, seq=8192),
+    "llama3-405b": _llama(126, 16384, 128, 8, 53248, 128256, seq=8192),
+    # InternLM (InternLM-7B config.json: 103168 words, biases on q, k, v, o).
+    "internlm-7b": _llama(32, 4096, 32, 32, 11008, 103168, bias="qkv"),
+    # Jiang et al., arXiv 2310.06825, table 1; Jiang et al., arXiv 2401.04088, table 1.
+    "mistral-7b": _llama(32, 4096, 32, 8, 14336, 32000, seq=8192, window=4096),
+    "mixtral-8x7b": _llama(
+        32, 4096, 32, 8, 14336, 32000, seq=4096, experts=8, topk=2, expert_ffn=14336
+    ),
+    # Qwen2.5 technical report, arXiv 2412.15115, table 1; widths: Qwen/Qwen2.5-* config.json.
+    "qwen2.5-7b": _llama(28, 3584, 28, 4, 18944, 152064, seq=4096, bias="qkv"),
+    "qwen2.5-32b": _llama(64, 5120, 40, 8, 27648, 152064, seq=4096, bias="qkv"),
+    "qwen2.5-72b": _llama(80, 8192, 64, 8, 29568, 152064, seq=4096, bias="qkv"),
+    # Gemma 2, arXiv 2408.00118, table 1.
+    "gemma2-9b": Architecture(
+        42,
+        3584,
+        16,
+        8,
+        256,
+        14336,
+        256000,
+        seq=8192,
+        tied=True,
+        norms=4,
+        window=4096,
+        window_every=2,
+    ),
+    # DeepSeek-V2-Lite, arXiv 2405.04434, appendix B; DeepSeek-V3, arXiv 2412.19437, section 4.2
+    # (without its module that predicts a second token).
+    "deepseek-v2-lite": Architecture(
+        27,
+        2048,
+        16,
+        16,
+        128,
+        10944,
+        102400,
+        seq=4096,
+        experts=64,
+        topk=6,
+        expert_ffn=1408,
+        shared=2,
+        dense=1,
+        kv_rank=512,
+        rope=64,
+    ),
+    "deepseek-v3": Architecture(
+        61,
+        7168,
+        128,
+        128,
+        128,
+        18432,
+        129280,
+        seq=4096,
+        experts=256,
+        topk=8,
+        expert_ffn=2048,
+        shared=1,
+        dense=3,
+        kv_rank=512,
+        q_rank=1536,
+        rope=64,
+    ),
+    # Raffel et al., arXiv 1910.10683, section 3.7.
+    "t5-small": _t5(6, 512, 8, 64, 2048),
+    "t5-base": _t5(12, 768, 12, 64, 3072),
+    "t5-large": _t5(24, 1024, 16, 64, 4096),
+    "t5-3b": _t5(24, 1024, 32, 128, 16384),
+    "t5-11b": _t5(24, 1024, 128, 128, 65536),
+}
+"""Published models by the name that ``model`` takes."""
